@@ -51,7 +51,7 @@ class TokenBucket:
         over, or have overflowed since, can pay for it without touching any admission made since.
         """
         if stamp < self.at:
-            if self._take_late(count, stamp):
+            if self.insert(count, stamp):
                 return stamp
             stamp = self.at
         tokens = self.tokens + self._per_ns * (stamp - self.at)
@@ -121,7 +121,7 @@ class TokenBucket:
             [(self.at, self.tokens, self._overflow)], _HISTORY
         )
 
-    def _take_late(self, count: int, stamp: int) -> bool:
+    def insert(self, count: int, stamp: int) -> bool:
         """Insert an admission into the past, or leave everything as it is.
 
         The level from `stamp` on falls by `count`, less what overflowed since then; it may reach

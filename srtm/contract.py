@@ -19,7 +19,7 @@ from srtm.nsq.names import is_valid_topic_name
 from srtm.slo import SLO
 
 MAX_RATE = 1e9
-"""messages/s; more is a slip of the keyboard, and nanosecond time could not tell two tokens apart"""
+"""messages/s; more is a slip of the keyboard: a nanosecond would bring more than one token"""
 MAX_BURST = 1e9
 
 

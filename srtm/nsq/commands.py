@@ -8,7 +8,6 @@ import re
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Union
 
 from srtm.nsq.errors import ProtocolError
 from srtm.nsq.names import is_valid_channel_name, is_valid_topic_name
@@ -85,7 +84,7 @@ class Line:
     raw: bytes
 
 
-Command = Union[Publish, Identify, Auth, Subscribe, Line, ProtocolError]
+Command = Publish | Identify | Auth | Subscribe | Line | ProtocolError
 PublishType = Callable[[bytes, list[bytes], int, bool, "int | None"], Publish]
 
 _LINES = frozenset([b"NOP", b"RDY", b"FIN", b"REQ", b"TOUCH", b"CLS"])

@@ -1,0 +1,3 @@
+from srtm.cli import main
+
+main()

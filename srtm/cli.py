@@ -1,0 +1,67 @@
+"""The `srtm` command. A sub-command is imported when it is called: `load` needs no tornado."""
+
+import importlib
+import sys
+
+import click
+
+from srtm import __version__
+from srtm.errors import Exit, SrtmError
+
+_COMMANDS = {
+    "gateway": (
+        "srtm.gateway.command",
+        "gateway",
+        "put a gateway before an nsqd that runs",
+    ),
+    "up": ("srtm.deploy.command", "up", "deploy brokers and topics of a TOML file on this host"),
+    "topic": ("srtm.deploy.command", "topic", "set, list and describe the topics of a deployment"),
+    "stat": ("srtm.stat", "stat", "watch topics: contract, tokens, throttling, latency"),
+    "load": ("srtm.load.command", "load", "publish an open-loop load and measure its latency"),
+    "demo": ("srtm.demo", "demo", "the whole thing on this machine: 1, 2 and 3 brokers compared"),
+}
+
+
+class _Lazy(click.Group):
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return None
+        module, attribute, _ = _COMMANDS[name]
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, _, text) in _COMMANDS.items()])
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="srtm")
+def cli() -> None:
+    """Publish limits and latency SLOs for an unmodified NSQ."""
+
+
+def main() -> None:
+    """The entry point: one line for a user's mistake, never a traceback."""
+    if sys.platform != "linux":
+        sys.exit("srtm: runs on Linux only: it needs epoll, timerfd and the kernel's time stamps")
+    try:
+        code = cli.main(standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        code = stop.exit_code
+    except click.ClickException as error:
+        error.show()
+        code = Exit.USAGE
+    except click.Abort:
+        code = 130
+    except SrtmError as error:
+        click.echo(f"srtm: {error}", err=True)
+        code = error.exit_code
+    except BrokenPipeError:
+        code = Exit.FAILED
+    except KeyboardInterrupt:
+        code = 130
+    sys.exit(int(code or 0))

@@ -1,0 +1,79 @@
+"""The admin API on a 0600 unix socket: limits at run time. It is closed to everybody else."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+from tornado.web import Application, RequestHandler
+
+from srtm.contract import Contract
+from srtm.errors import SrtmError, one_line
+from srtm.gateway.stats import srtm_document, topic_document
+
+if TYPE_CHECKING:
+    from srtm.gateway.server import Gateway
+
+
+class _Handler(RequestHandler):
+    gateway: "Gateway"
+
+    def initialize(self, gateway: "Gateway") -> None:
+        self.gateway = gateway
+
+    def refuse(self, status: int, message: str) -> None:
+        self.set_status(status)
+        self.finish({"message": message})
+
+
+class _Topics(_Handler):
+    async def get(self) -> None:
+        self.finish(srtm_document(self.gateway))
+
+
+class _Topic(_Handler):
+    async def get(self, name: str) -> None:
+        topic = self.gateway.topics.get(name.encode())
+        if topic is None:
+            self.refuse(404, f"topic {name} is not known here")
+        else:
+            self.finish(topic_document(topic))
+
+    async def put(self, name: str) -> None:
+        try:
+            body: Any = json.loads(self.request.body)
+            if not isinstance(body, dict):
+                raise ValueError("not an object")
+            contract = Contract.model_validate({**body, "topic": name})
+            self.gateway.set_limit(name, contract.limit())
+        except ValidationError as error:
+            self.refuse(400, str(one_line(error, f"topic {name}")))
+        except ValueError:
+            self.refuse(400, f"topic {name}: the body is not a JSON object")
+        except SrtmError as error:
+            self.refuse(409, str(error))
+        else:
+            self.finish(topic_document(self.gateway.topics[name.encode()]))
+
+    async def delete(self, name: str) -> None:
+        self.gateway.set_limit(name, None)
+        self.finish({})
+
+
+class _Health(_Handler):
+    async def get(self) -> None:
+        if self.gateway.ill:
+            self.refuse(500, self.gateway.ill)
+        else:
+            self.finish({"message": "OK"})
+
+
+def admin_application(gateway: "Gateway") -> Application:
+    shared = {"gateway": gateway}
+    return Application(
+        [
+            (r"/topics", _Topics, shared),
+            (r"/topics/([^/]+)", _Topic, shared),
+            (r"/health", _Health, shared),
+        ],
+        log_function=lambda handler: None,
+    )

@@ -1,0 +1,368 @@
+"""One client connection: a publisher, until SUB makes it a tunnel to nsqd.
+
+Replies keep the order of the commands, whatever topics they went to: go-nsq and pynsq match each
+answer to the oldest command of theirs.
+"""
+
+import socket
+from collections import deque
+from typing import TYPE_CHECKING
+
+from srtm.clock import monotonic_ns
+from srtm.gateway.reactor import BROKEN, READABLE, WRITABLE
+from srtm.gateway.run import Run
+from srtm.gateway.tunnel import Tunnel
+from srtm.nsq import identify
+from srtm.nsq.commands import CommandReader, Identify, Line, Subscribe
+from srtm.nsq.errors import ProtocolError
+from srtm.nsq.frames import ERROR, HEARTBEAT_FRAME, OK_FRAME, RESPONSE, build_frame
+
+if TYPE_CHECKING:
+    from srtm.gateway.server import Gateway
+
+MAX_UNREAD_BYTES = 256 * 1024
+"""Replies that a client has not read; past it the gateway reads no more from it."""
+
+
+class _Reply:
+    """An answer that waits for its turn behind unanswered commands."""
+
+    __slots__ = ("frame", "last")
+
+    def __init__(self, frame: bytes, last: bool) -> None:
+        self.frame = frame
+        self.last = last  # and then the connection ends
+
+
+class Client:
+    __slots__ = (
+        "_ends",
+        "_fd",
+        "_gateway",
+        "_out",
+        "_pauses",
+        "_pending",
+        "_read_once",
+        "_reader",
+        "_send",
+        "_socket",
+        "address",
+        "beat_serial",
+        "closed",
+        "connected_at",
+        "heartbeat_ns",
+        "identity",
+        "last_read",
+        "published",
+        "stuck_since",
+        "tunnel",
+        "unanswered",
+        "unanswered_bytes",
+    )
+
+    def __init__(self, gateway: "Gateway", connection: socket.socket, address: str) -> None:
+        self._gateway = gateway
+        self._socket = connection
+        self._fd = connection.fileno()
+        self._send = connection.send
+        self._read_once = gateway.stamps.reader(connection)
+        self._reader = CommandReader(gateway.limits, Run)
+        self._pending: deque[Run | _Reply] = deque()
+        self._pauses: set[object] = set()
+        self._out = bytearray()
+        self._ends = False  # no more commands are taken; closed when all is answered
+        self.address = address
+        self.beat_serial = 0
+        self.closed = False
+        self.connected_at = self.last_read = monotonic_ns()
+        self.heartbeat_ns = gateway.server.heartbeat_interval * 1_000_000
+        self.identity = identify.Identity()
+        self.published: dict[bytes, int] = {}
+        self.stuck_since = 0
+        self.tunnel: Tunnel | None = None
+        self.unanswered = 0
+        self.unanswered_bytes = 0
+        gateway.reactor.watch(self._fd, self._on_event)
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def _on_event(self, mask: int) -> None:
+        if mask & READABLE:
+            try:
+                data, stamp = self._read_once()
+            except BlockingIOError:
+                return
+            except OSError:
+                self.close()
+                return
+            self.last_read = stamp
+            if not data:
+                self.finish()
+                return
+            for command in self._reader.feed(data):
+                if type(command) is Run:
+                    self._publish(command, stamp)
+                else:
+                    self._command(command)
+                if self._ends:
+                    break
+        elif mask & BROKEN:
+            self.close()
+            return
+        if mask & WRITABLE and not self.closed:
+            self.flush()
+
+    def _publish(self, run: Run, stamp: int) -> None:
+        run.owner = self
+        run.stamp = stamp
+        self._pending.append(run)
+        self.unanswered += run.count
+        self.unanswered_bytes += run.size
+        options = self._gateway.options
+        if (
+            self.unanswered > options.max_connection_backlog
+            or self.unanswered_bytes > options.max_connection_backlog_bytes
+        ):
+            self.pause(self)
+        self._gateway.offer(run)
+
+    def _command(self, command: object) -> None:
+        tunnel = self.tunnel
+        if isinstance(command, Line):
+            if tunnel is not None:
+                tunnel.forward(command)
+            elif command.name != b"NOP":
+                name = command.name.decode()
+                self._fail(ProtocolError("E_INVALID", f"cannot {name} in current state"))
+        elif isinstance(command, ProtocolError):
+            self._fail(command)
+        elif isinstance(command, Subscribe):
+            if tunnel is not None:
+                self._fail(ProtocolError("E_INVALID", "cannot SUB in current state"))
+            elif not self.heartbeat_ns:
+                self._fail(ProtocolError("E_INVALID", "cannot SUB with heartbeats disabled"))
+            else:
+                self.tunnel = Tunnel(self._gateway, self, command)
+                if not self._pending:
+                    self.tunnel.start()
+        elif isinstance(command, Identify):
+            if tunnel is not None:
+                self._fail(ProtocolError("E_INVALID", "cannot IDENTIFY in current state"))
+                return
+            try:
+                self.identity = identify.parse_identity(command.body, self._gateway.server)
+            except ProtocolError as error:
+                self._fail(error)
+                return
+            self.heartbeat_ns = self.identity.heartbeat_ms(self._gateway.server) * 1_000_000
+            self._gateway.heartbeats.reschedule(self)
+            self._answer(
+                build_frame(RESPONSE, identify.answer(self.identity, self._gateway.server))
+            )
+        else:
+            self._fail(ProtocolError("E_AUTH_DISABLED", "AUTH disabled"))
+
+    def finish(self) -> None:
+        """No more commands are taken (the client or nsqd ended): what was sent whole is
+        answered, as nsqd would, and then the connection is closed."""
+        self._ends = True
+        self._watch()
+        self._close_if_done()
+
+    # --- answers ------------------------------------------------------------------------------
+
+    def settle(self, run: Run, count: int) -> None:
+        """nsqd stored `count` messages of `run` (see `Owner`)."""
+        if self.closed:
+            return
+        published = self.published
+        published[run.topic] = published.get(run.topic, 0) + count
+        self.unanswered -= count
+        pending = self._pending
+        if run.left:
+            replies = 0 if run.atomic else count
+        else:
+            self.unanswered_bytes -= run.size
+            replies = 1 if run.atomic else count
+        if pending[0] is run:
+            if replies:
+                self.write(OK_FRAME * replies)
+            if not run.left:
+                self._advance()
+        else:
+            run.earned += replies
+        if self._pauses and self in self._pauses:
+            options = self._gateway.options
+            if (
+                self.unanswered * 2 <= options.max_connection_backlog
+                and self.unanswered_bytes * 2 <= options.max_connection_backlog_bytes
+            ):
+                self.resume(self)
+
+    def refuse(self, run: Run, retry_seconds: float | None) -> None:
+        """The rest of `run` is not stored: what is behind it does not run either."""
+        if self.closed:
+            return
+        self._ends = True
+        behind = False
+        for entry in self._pending:
+            if behind and type(entry) is Run:
+                entry.void = True
+            behind = behind or entry is run
+        self._watch()
+        if self._pending[0] is run and not run.left:
+            self._advance()
+
+    def lose(self, run: Run) -> None:
+        """The outcome of `run` is unknown; only a closed connection says so."""
+        for entry in self._pending:
+            if type(entry) is Run:
+                entry.void = True
+        self.close()
+
+    def _answer(self, frame: bytes, last: bool = False) -> None:
+        if self._pending:
+            self._pending.append(_Reply(frame, last))
+            return
+        self.write(frame)
+        if last:
+            self._ends = True
+            self._close_if_done()
+
+    def _fail(self, error: ProtocolError) -> None:
+        """Answer with a fatal error, in its turn, and take no more commands."""
+        self._ends = True
+        self._watch()
+        self._answer(build_frame(ERROR, str(error).encode()), last=True)
+
+    def _advance(self) -> None:
+        """The oldest command is answered; give the answers that waited for it."""
+        pending = self._pending
+        while pending:
+            entry = pending[0]
+            if type(entry) is Run:
+                if entry.earned:
+                    self.write(OK_FRAME * entry.earned)
+                    entry.earned = 0
+                if entry.left:
+                    return
+                if entry.refused is not None:
+                    pending.clear()
+                    self.write(build_frame(ERROR, str(entry.refused).encode()))
+                    break
+            else:
+                assert isinstance(entry, _Reply)
+                self.write(entry.frame)
+                if entry.last:
+                    pending.clear()
+                    break
+            pending.popleft()
+        if self.tunnel is not None and not self._ends:
+            self.tunnel.start()
+        self._close_if_done()
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        if self.closed:
+            return
+        out = self._out
+        if not out:
+            try:
+                sent = self._send(data)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                self.close()
+                return
+            if sent == len(data):
+                return
+            out += memoryview(data)[sent:]
+            self.stuck_since = monotonic_ns()
+            self._watch()
+        else:
+            out += data
+        if len(out) > MAX_UNREAD_BYTES:
+            self.pause("unread")
+
+    def flush(self) -> None:
+        out = self._out
+        if out:
+            try:
+                sent = self._send(out)
+            except BlockingIOError:
+                return
+            except OSError:
+                self.close()
+                return
+            del out[:sent]
+            self.stuck_since = monotonic_ns()
+        if not out:
+            if "unread" in self._pauses:
+                self.resume("unread")
+            if self.tunnel is not None:
+                self.tunnel.client_drained()
+            self._watch()
+            self._close_if_done()
+
+    @property
+    def partial_bytes(self) -> int:
+        """Of a command that has not come whole."""
+        return self._reader.buffered
+
+    @property
+    def unread_bytes(self) -> int:
+        return len(self._out)
+
+    def beat(self, now: int) -> None:
+        """A heartbeat is due. A client that has sent nothing for two of them, or that could take
+        nothing for one, is gone; while we do not read it, its silence is ours."""
+        silent = now - self.last_read > 2 * self.heartbeat_ns and not self._pauses
+        stuck = bool(self._out) and now - self.stuck_since > self.heartbeat_ns
+        if silent or stuck:
+            self.close()
+        elif self.tunnel is None:
+            self.write(HEARTBEAT_FRAME)
+
+    # --- back-pressure and the end ------------------------------------------------------------
+
+    def pause(self, reason: object) -> None:
+        """Stop reading until every reason is gone: two limits never un-pause each other."""
+        self._pauses.add(reason)
+        self._watch()
+
+    def resume(self, reason: object) -> None:
+        self._pauses.discard(reason)
+        if not self._pauses and not self.closed:
+            self.last_read = monotonic_ns()
+            self._watch()
+
+    @property
+    def paused(self) -> bool:
+        return bool(self._pauses)
+
+    def _watch(self) -> None:
+        if not self.closed:
+            events = 0 if self._pauses or self._ends else READABLE
+            self._gateway.reactor.change(self._fd, events | (WRITABLE if self._out else 0))
+
+    def _close_if_done(self) -> None:
+        if self._ends and not self._pending and not self._out:
+            self.close()
+
+    @property
+    def answered(self) -> bool:
+        """Nothing is owed to it."""
+        return not self._pending and not self._out
+
+    def close(self) -> None:
+        """End the connection now. What is on its way to nsqd goes on; nobody is answered."""
+        if self.closed:
+            return
+        self.closed = True
+        self._gateway.reactor.forget(self._fd)
+        self._socket.close()
+        self._pending.clear()
+        self._gateway.client_closed(self)
+        if self.tunnel is not None:
+            self.tunnel.close()

@@ -1,0 +1,42 @@
+"""`srtm gateway`."""
+
+import asyncio
+import logging
+import sys
+
+import click
+
+from srtm.gateway.options import GatewayOptions
+from srtm.gateway.server import Gateway
+from srtm.options import add_options, read_options
+
+_LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}
+
+
+@click.command("gateway", context_settings={"auto_envvar_prefix": "SRTM_GATEWAY"})
+@add_options(GatewayOptions)
+@click.pass_context
+def gateway(context: click.Context, /, **_: object) -> None:
+    """Put a gateway before an nsqd that runs already.
+
+    Publishers connect to the gateway as they would to nsqd. Each topic with a contract has a token
+    bucket; messages over it are held (or refused), all others pass. nsqd stays unmodified.
+
+    \b
+      srtm gateway --tcp-address=0.0.0.0:4150 --http-address=0.0.0.0:4151 \\
+        --nsqd-tcp-address=127.0.0.1:5150 --nsqd-http-address=127.0.0.1:5151 \\
+        --topic sensors,rate=1100,burst=40,slo=0.99@5ms
+
+    SIGTERM drains for --drain-timeout; SIGHUP announces nsqd at nsqlookupd again.
+    """
+    options = read_options(GatewayOptions, context)
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=_LEVELS[options.log_level],
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    asyncio.run(_serve(options))
+
+
+async def _serve(options: GatewayOptions) -> None:
+    await Gateway(options).run()

@@ -1,0 +1,38 @@
+"""When each client gets its next heartbeat, at the interval that it negotiated."""
+
+import heapq
+import itertools
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from srtm.gateway.client import Client
+
+
+class Heartbeats:
+    """Clients by the time of their next beat; `tick` beats with those that are due."""
+
+    def __init__(self) -> None:
+        self._due: list[tuple[int, int, Client]] = []
+        self._serial = itertools.count()
+
+    def schedule(self, client: "Client", now: int) -> None:
+        if client.heartbeat_ns:
+            entry = (now + client.heartbeat_ns, next(self._serial), client)
+            heapq.heappush(self._due, entry)
+
+    def reschedule(self, client: "Client") -> None:
+        """Its interval has changed. The entry of the old one is dropped when it comes up."""
+        client.beat_serial = next(self._serial)
+        if client.heartbeat_ns:
+            entry = (client.last_read + client.heartbeat_ns, client.beat_serial, client)
+            heapq.heappush(self._due, entry)
+
+    def tick(self, now: int) -> None:
+        due = self._due
+        while due and due[0][0] <= now:
+            _, serial, client = heapq.heappop(due)
+            if client.closed or serial < client.beat_serial:
+                continue
+            client.beat(now)
+            if not client.closed:
+                self.schedule(client, now)

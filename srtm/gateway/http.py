@@ -1,0 +1,288 @@
+"""The HTTP door: an allow-list of nsqd's API, with /pub and /mpub through the topic's bucket."""
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+from tornado.web import Application, RequestHandler
+
+from srtm.clock import monotonic_ns
+from srtm.errors import UnavailableError
+from srtm.gateway.metrics import exposition
+from srtm.gateway.run import Run
+from srtm.gateway.stats import as_text, stats_document
+from srtm.nsq.commands import check_mpub, message
+from srtm.nsq.errors import ERRORS, ProtocolError
+from srtm.nsq.names import is_valid_topic_name
+
+if TYPE_CHECKING:
+    from srtm.gateway.server import Gateway
+
+_TRUE = {"1": True, "true": True, "0": False, "false": False}
+ADMIN_PATHS = tuple(
+    f"/{noun}/{verb}"
+    for noun in ("topic", "channel")
+    for verb in ("create", "delete", "empty", "pause", "unpause")
+)
+
+
+class HttpError(Exception):
+    """A status and nsqd's word for it."""
+
+    def __init__(self, status: int, message: str, retry_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.retry_seconds = retry_seconds
+
+
+class Request:
+    """One HTTP publish: the owner of its run."""
+
+    def __init__(self) -> None:
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def settle(self, run: Run, count: int) -> None:
+        if not run.left:
+            self._finish(None)
+
+    def refuse(self, run: Run, retry_seconds: float | None) -> None:
+        assert run.refused is not None
+        status = ERRORS[run.refused.code].http_status if retry_seconds is None else 429
+        self._finish(HttpError(status, str(run.refused), retry_seconds))
+
+    def lose(self, run: Run) -> None:
+        self._finish(HttpError(504, "OUTCOME_UNKNOWN: nsqd went away before it answered"))
+
+    def pause(self, reason: object) -> None:
+        """Nothing more comes from this request anyway."""
+
+    def resume(self, reason: object) -> None:
+        pass
+
+    def _finish(self, error: HttpError | None) -> None:
+        if self.done.done():
+            return
+        if error is None:
+            self.done.set_result(None)
+        else:
+            self.done.set_exception(error)
+
+
+class _Handler(RequestHandler):
+    gateway: "Gateway"
+
+    def initialize(self, gateway: "Gateway") -> None:
+        self.gateway = gateway
+
+    def set_default_headers(self) -> None:
+        self.set_header("Server", "srtm")
+        self.set_header("X-NSQ-Content-Type", "nsq; version=1.0")
+
+    def fail(self, error: HttpError) -> None:
+        self.set_status(error.status)
+        if error.retry_seconds is not None:
+            self.set_header("Retry-After", str(max(1, round(error.retry_seconds + 0.5))))
+        self.finish({"message": error.message})
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        words = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED", 413: "BODY_TOO_BIG"}
+        self.finish({"message": words.get(status_code, "INTERNAL_ERROR")})
+
+    def argument(self, name: str) -> str | None:
+        values = self.request.query_arguments.get(name)
+        return values[0].decode("utf-8", "replace") if values else None
+
+
+class _Publish(_Handler):
+    async def post(self) -> None:
+        stamp = monotonic_ns()
+        self.gateway.http_requests += 1
+        try:
+            await self._publish(self.run(), stamp)
+        except HttpError as error:
+            self.fail(error)
+        else:
+            self.finish("OK")
+        finally:
+            self.gateway.http_requests -= 1
+
+    def run(self) -> Run:
+        raise NotImplementedError
+
+    def topic(self) -> bytes:
+        name = self.argument("topic")
+        if name is None:
+            raise HttpError(400, "MISSING_ARG_TOPIC")
+        if not is_valid_topic_name(name.encode()):
+            raise HttpError(400, "INVALID_TOPIC")
+        return name.encode()
+
+    async def _publish(self, run: Run, stamp: int) -> None:
+        gateway = self.gateway
+        if gateway.draining:
+            raise HttpError(503, "EXITING")
+        if gateway.ill:
+            raise HttpError(503, f"NOT_ADMITTING: {gateway.ill}")
+        topic = gateway.topics.get(run.topic)
+        if topic is not None and (
+            topic.backlog + run.count > gateway.bounds.max_topic_backlog
+            or topic.backlog_bytes + run.size > gateway.bounds.max_topic_backlog_bytes
+        ):
+            raise HttpError(429, "BACKLOG_FULL", 1.0)
+        owner = Request()
+        run.owner = owner
+        run.stamp = stamp
+        gateway.offer(run)
+        gateway.flush()
+        await owner.done
+
+
+class _Pub(_Publish):
+    def run(self) -> Run:
+        body = self.request.body
+        limits = self.gateway.limits
+        if len(body) > limits.max_msg_size:
+            raise HttpError(413, "MSG_TOO_BIG")
+        if not body:
+            raise HttpError(400, "MSG_EMPTY")
+        topic = self.topic()
+        defer = self.argument("defer")
+        defer_ms = None
+        if defer is not None:
+            if not defer.isdecimal() or int(defer) > limits.max_req_timeout_ms:
+                raise HttpError(400, "INVALID_DEFER")
+            defer_ms = int(defer) or None
+        return Run(topic, [message(body)], 1, defer_ms is not None, defer_ms)
+
+
+class _Mpub(_Publish):
+    def run(self) -> Run:
+        body = self.request.body
+        limits = self.gateway.limits
+        topic = self.topic()
+        binary = self.argument("binary")
+        if binary is not None and _TRUE.get(binary, True):
+            try:
+                count = check_mpub(body, 0, len(body), limits)
+            except ProtocolError as error:
+                raise HttpError(413, error.code.removeprefix("E_")) from None
+            return Run(topic, [body[4:]], count, True, None)
+        messages = [line for line in body.split(b"\n") if line]
+        if any(len(line) > limits.max_msg_size for line in messages):
+            raise HttpError(413, "MSG_TOO_BIG")
+        if not messages:
+            # nsqd takes an empty /mpub for done; there is nothing to store and nothing to wait for.
+            raise HttpError(400, "MSG_EMPTY")
+        chunk = b"".join(map(message, messages))
+        if len(chunk) + 4 > limits.max_body_size:
+            raise HttpError(413, "BODY_TOO_BIG")
+        return Run(topic, [chunk], len(messages), True, None)
+
+
+class _Ping(_Handler):
+    async def get(self) -> None:
+        self.set_header("Content-Type", "text/plain; charset=utf-8")
+        if self.gateway.draining:
+            self.set_status(500)
+            self.finish("NOK - draining")
+        elif self.gateway.ill:
+            self.set_status(500)
+            self.finish(f"NOK - {self.gateway.ill}")
+        else:
+            self.finish("OK")
+
+
+class _Info(_Handler):
+    async def get(self) -> None:
+        gateway, options = self.gateway, self.gateway.options
+        document = dict(gateway.info)
+        document.update(
+            broadcast_address=options.broadcast_address,
+            tcp_port=int(gateway.tcp_address.rpartition(":")[2]),
+            http_port=int(gateway.http_address.rpartition(":")[2]),
+        )
+        self.finish(document)
+
+
+class _Stats(_Handler):
+    async def get(self) -> None:
+        include = {
+            name: _TRUE.get(self.argument(name) or "", True)
+            for name in ("include_clients", "include_mem")
+        }
+        try:
+            document = await stats_document(
+                self.gateway,
+                self.argument("topic") or "",
+                self.argument("channel") or "",
+                **include,
+            )
+        except UnavailableError as error:
+            self.fail(HttpError(500, str(error)))
+            return
+        if self.argument("format") == "json":
+            self.finish(document)
+        else:
+            self.set_header("Content-Type", "text/plain; charset=utf-8")
+            self.finish(as_text(document))
+
+
+class _Metrics(_Handler):
+    async def get(self) -> None:
+        self.set_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+        self.finish(exposition(self.gateway))
+
+
+class _Admin(_Handler):
+    """nsqd's own topic and channel calls, passed on only with --http-admin."""
+
+    async def post(self) -> None:
+        if not self.gateway.options.http_admin:
+            self.fail(HttpError(403, "FORBIDDEN: start the gateway with --http-admin"))
+            return
+        path = self.request.path
+        topic = self.argument("topic") or ""
+        if path in ("/channel/delete", "/topic/delete"):
+            await self.gateway.withdraw_probe(topic)
+        try:
+            response = await self.gateway.nsqd_http.call("POST", self.request.uri or path)
+        except UnavailableError as error:
+            self.fail(HttpError(502, str(error)))
+            return
+        if path == "/topic/delete" and response.code == 200:
+            self.gateway.topic_deleted(topic)
+        self.set_status(response.code)
+        self.finish(response.body)
+
+
+class _NotFound(_Handler):
+    async def prepare(self) -> None:
+        self.fail(HttpError(404, "NOT_FOUND"))
+
+
+def door_application(gateway: "Gateway") -> Application:
+    shared = {"gateway": gateway}
+    routes: list[Any] = [
+        (r"/pub", _Pub, shared),
+        (r"/mpub", _Mpub, shared),
+        (r"/ping", _Ping, shared),
+        (r"/info", _Info, shared),
+        (r"/stats", _Stats, shared),
+        (r"/metrics", _Metrics, shared),
+        *((path, _Admin, shared) for path in ADMIN_PATHS),
+    ]
+    return Application(
+        routes,
+        default_handler_class=_NotFound,
+        default_handler_args=shared,
+        log_function=lambda handler: None,
+    )
+
+
+def json_body(handler: RequestHandler) -> Any:
+    """The request's JSON. Raises HttpError."""
+    try:
+        return json.loads(handler.request.body)
+    except ValueError:
+        raise HttpError(400, "the body is not JSON") from None

@@ -1,0 +1,171 @@
+"""nsqd's HTTP side, as the gateway needs it: limits, health, topics, where lookupd is."""
+
+import json
+import socket
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from tornado.httpclient import HTTPClientError, HTTPResponse
+from tornado.netutil import DefaultLoopResolver, Resolver
+from tornado.simple_httpclient import SimpleAsyncHTTPClient
+
+from srtm.errors import UnavailableError
+from srtm.nsq.commands import Limits
+from srtm.nsq.identify import Server
+
+_TIMEOUT_SECONDS = 5.0
+_MAX_RESPONSE_BYTES = 64 * 1024 * 1024  # /stats of ten thousand topics
+TESTED_VERSION = "1.3."
+
+
+class _UnixResolver(Resolver):
+    """Every host name is the one socket."""
+
+    def initialize(self, path: str) -> None:
+        self._path = path
+
+    async def resolve(
+        self, host: str, port: int, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[tuple[int, Any]]:
+        return [(int(socket.AF_UNIX), self._path)]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What nsqd says of itself at start."""
+
+    limits: Limits
+    server: Server
+    info: dict[str, Any]
+    broadcast: dict[str, Any]
+    topics: list[str] = field(default_factory=list)
+
+
+class NsqdHttp:
+    """GET, PUT and POST to one nsqd. Raises UnavailableError when it does not answer."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        unix = "/" in address
+        self._base = "http://nsqd" if unix else f"http://{address}"
+        self._client = SimpleAsyncHTTPClient(
+            force_instance=True,
+            max_clients=32,
+            max_body_size=_MAX_RESPONSE_BYTES,
+            resolver=_UnixResolver(path=address) if unix else DefaultLoopResolver(),
+        )
+
+    async def call(self, method: str, path: str, body: bytes | None = None) -> HTTPResponse:
+        """The response, whatever its status."""
+        if body is None and method in ("POST", "PUT"):
+            body = b""
+        try:
+            return await self._client.fetch(
+                self._base + path,
+                method=method,
+                body=body,
+                request_timeout=_TIMEOUT_SECONDS,
+                connect_timeout=_TIMEOUT_SECONDS,
+                raise_error=False,
+                follow_redirects=False,
+            )
+        except (OSError, HTTPClientError) as error:
+            raise UnavailableError(f"nsqd at {self.address} does not answer: {error}") from None
+
+    async def get(self, path: str) -> Any:
+        response = await self.call("GET", path)
+        if response.code != 200:
+            raise UnavailableError(
+                f"nsqd at {self.address} answered {path} with {response.code} {response.reason}"
+            )
+        try:
+            return json.loads(response.body)
+        except ValueError:
+            return response.body.decode(errors="replace")
+
+    async def healthy(self) -> bool:
+        """Does /ping say OK? NOK means that nsqd cannot write to its disk."""
+        response = await self.call("GET", "/ping")
+        return response.code == 200
+
+    async def stats(self, topic: str = "") -> dict[str, Any]:
+        """Topics and channels without clients and memory."""
+        query = f"&topic={quote(topic)}" if topic else ""
+        document = await self.get(
+            f"/stats?format=json&include_clients=false&include_mem=false{query}"
+        )
+        if not isinstance(document, dict):
+            raise UnavailableError(f"nsqd at {self.address} answered /stats with no object")
+        return document
+
+    async def set_lookupd(self, addresses: tuple[str, ...]) -> None:
+        """Tell nsqd where to register; an empty list withdraws it."""
+        body = json.dumps(list(addresses)).encode()
+        response = await self.call("PUT", "/config/nsqlookupd_tcp_addresses", body)
+        if response.code != 200:
+            raise UnavailableError(
+                f"nsqd at {self.address} did not take its nsqlookupd addresses: {response.code}"
+            )
+
+    async def facts(self) -> Facts:
+        """Raises UnavailableError where nsqd is away, is no nsqd, or wants TLS or AUTH."""
+        info = await self.get("/info")
+        if not isinstance(info, dict) or "version" not in info:
+            raise UnavailableError(f"what listens at {self.address} is not an nsqd")
+        option = {name: await self.get(f"/config/{name}") for name in _OPTIONS}
+        if option["tls_required"] not in (0, False):
+            raise UnavailableError(
+                f"nsqd at {self.address} requires TLS, which the gateway does not speak yet; "
+                "start it without --tls-required and let only the gateway reach it"
+            )
+        if option["auth_http_addresses"]:
+            raise UnavailableError(
+                f"nsqd at {self.address} requires AUTH, which the gateway cannot pass on; "
+                "start it without --auth-http-address"
+            )
+        stats = await self.stats()
+        millisecond = 1_000_000
+        return Facts(
+            limits=Limits(
+                option["max_msg_size"],
+                option["max_body_size"],
+                option["max_req_timeout"] // millisecond,
+            ),
+            server=Server(
+                version=info["version"],
+                max_rdy_count=option["max_rdy_count"],
+                max_msg_timeout=option["max_msg_timeout"] // millisecond,
+                msg_timeout=option["msg_timeout"] // millisecond,
+                max_deflate_level=option["max_deflate_level"],
+                max_heartbeat_interval=option["max_heartbeat_interval"] // millisecond,
+                max_output_buffer_size=option["max_output_buffer_size"],
+                max_output_buffer_timeout=option["max_output_buffer_timeout"] // millisecond,
+                min_output_buffer_timeout=option["min_output_buffer_timeout"] // millisecond,
+                output_buffer_timeout=option["output_buffer_timeout"] // millisecond,
+            ),
+            info=info,
+            broadcast={name: option[name] for name in _OPTIONS if name.startswith("broadcast")},
+            topics=[topic["topic_name"] for topic in stats.get("topics") or []],
+        )
+
+
+_OPTIONS = (
+    "max_msg_size",
+    "max_body_size",
+    "max_req_timeout",
+    "max_rdy_count",
+    "max_msg_timeout",
+    "msg_timeout",
+    "max_deflate_level",
+    "max_heartbeat_interval",
+    "max_output_buffer_size",
+    "max_output_buffer_timeout",
+    "min_output_buffer_timeout",
+    "output_buffer_timeout",
+    "tls_required",
+    "auth_http_addresses",
+    "broadcast_address",
+    "broadcast_tcp_port",
+    "broadcast_http_port",
+)

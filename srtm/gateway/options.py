@@ -1,0 +1,129 @@
+"""The gateway's settings: flags, file keys, environment and help in one table."""
+
+import socket
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from srtm.contract import Contract, Limit
+from srtm.duration import Duration
+
+_MIB = 1024 * 1024
+
+
+def _endpoint(text: str) -> str:
+    """host:port, as nsqd's flags take it."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"{text!r} is not HOST:PORT; write 127.0.0.1:4150")
+    return f"{host or '0.0.0.0'}:{int(port)}"
+
+
+def _endpoint_or_path(text: str) -> str:
+    if "/" not in text:
+        return _endpoint(text)
+    if len(text.encode()) > 107:
+        raise ValueError(
+            f"{text!r} is longer than the 107 bytes that a unix socket's path may have"
+        )
+    return text
+
+
+class GatewayOptions(BaseModel):
+    """See `srtm gateway --help`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    tcp_address: str = Field("0.0.0.0:4150", description="address to listen on for TCP clients")
+    http_address: str = Field("0.0.0.0:4151", description="address to listen on for HTTP clients")
+    nsqd_tcp_address: str = Field(description="nsqd's TCP address, or its unix socket's path")
+    nsqd_http_address: str = Field(description="nsqd's HTTP address, or its unix socket's path")
+    lookupd_tcp_address: tuple[str, ...] = Field(
+        (), description="nsqlookupd that nsqd registers with once the gateway is ready"
+    )
+    broadcast_address: str = Field(
+        default_factory=socket.gethostname, description="address that clients are told"
+    )
+    topic: tuple[Contract, ...] = Field(
+        (),
+        description="contract: NAME,rate=R,burst=B[,mode=delay|reject][,max-wait=D]"
+        "[,slo=0.99@1ms]; a topic without one passes unlimited",
+    )
+    default_limit: Limit | None = Field(
+        None, description="contract of every other topic: rate=R,burst=B[,...]"
+    )
+    max_topics: int = Field(10_000, ge=1, description="topics kept; publishing to more is refused")
+    max_connections: int = Field(
+        0, ge=0, description="client connections; 0: as many as the open-file limit allows"
+    )
+    max_topic_backlog: int = Field(100_000, ge=1, description="messages of a topic in the gateway")
+    max_topic_backlog_bytes: int = Field(64 * _MIB, ge=1, description="bytes of the same")
+    max_connection_backlog: int = Field(20_000, ge=1, description="unanswered messages of a client")
+    max_connection_backlog_bytes: int = Field(8 * _MIB, ge=1, description="bytes of the same")
+    max_partial_bytes: int = Field(
+        256 * _MIB, ge=1, description="bytes of half-received commands, over all clients"
+    )
+    drain_timeout: Duration = Field(10.0, description="time that SIGTERM leaves for what was taken")
+    nsqd_timeout: Duration = Field(
+        10.0, gt=0, description="an nsqd that owes an answer for longer is given up"
+    )
+    nsqd_away_timeout: Duration = Field(
+        30.0, description="how long messages wait for an nsqd that is away before they are refused"
+    )
+    http_admin: bool = Field(
+        False, description="let HTTP clients create, pause, empty and delete topics and channels"
+    )
+    admin_socket: str = Field("", description="path of the 0600 socket that changes limits")
+    state_file: str = Field("", description="keeps token levels and limits over a restart")
+    timestamps: Literal["auto", "sockopt", "clock"] = Field(
+        "auto", description="where arrival times come from: auto, sockopt or clock"
+    )
+    log_level: Literal["debug", "info", "warn", "error"] = Field(
+        "info", description="debug, info, warn or error"
+    )
+
+    @field_validator("tcp_address", "http_address")
+    @classmethod
+    def _listen(cls, text: str) -> str:
+        return _endpoint(text)
+
+    @field_validator("nsqd_tcp_address", "nsqd_http_address", "admin_socket")
+    @classmethod
+    def _far(cls, text: str) -> str:
+        return _endpoint_or_path(text) if text else text
+
+    @field_validator("lookupd_tcp_address")
+    @classmethod
+    def _lookupd(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(_endpoint, texts))
+
+    @field_validator("topic", mode="before")
+    @classmethod
+    def _contracts(cls, specs: object) -> object:
+        if not isinstance(specs, list | tuple):
+            raise ValueError("write a list of contracts")
+        contracts = tuple(
+            Contract.parse(spec) if isinstance(spec, str) else Contract.model_validate(spec)
+            for spec in specs
+        )
+        names = [contract.topic for contract in contracts]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"topic {name} is given twice")
+        return contracts
+
+    @field_validator("default_limit", mode="before")
+    @classmethod
+    def _default(cls, spec: object) -> object:
+        return Contract.parse(f"default,{spec}").limit() if isinstance(spec, str) else spec
+
+    @model_validator(mode="after")
+    def _apart(self) -> "GatewayOptions":
+        if self.tcp_address == self.http_address and not self.tcp_address.endswith(":0"):
+            raise ValueError(f"--tcp-address and --http-address are both {self.tcp_address}")
+        if self.nsqd_tcp_address == self.tcp_address:
+            raise ValueError(
+                f"--nsqd-tcp-address {self.tcp_address} is the gateway's own --tcp-address; "
+                "nsqd needs an address of its own"
+            )
+        return self

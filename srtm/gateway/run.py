@@ -1,0 +1,81 @@
+"""A run: what one read of one publisher brought for one topic, and who is owed the answer."""
+
+from typing import Protocol
+
+from srtm.nsq.commands import Publish
+from srtm.nsq.errors import ProtocolError
+
+
+class Owner(Protocol):
+    """Whoever published: a TCP client or an HTTP request."""
+
+    def settle(self, run: "Run", count: int) -> None:
+        """nsqd has acknowledged `count` more messages of `run`."""
+
+    def refuse(self, run: "Run", retry_seconds: float | None) -> None:
+        """The rest of `run` is not stored, by `run.refused`; it is told once `run.left` is 0,
+        and nothing that the owner sent behind it counts."""
+
+    def lose(self, run: "Run") -> None:
+        """nsqd went away without a word: the outcome is unknown, so no answer may be given."""
+
+    def pause(self, reason: object) -> None:
+        """Stop reading this publisher until `resume(reason)`."""
+
+    def resume(self, reason: object) -> None: ...
+
+
+class Run(Publish):
+    """A `Publish` on its way through a topic.
+
+    stamp:    monotonic ns at which its last byte arrived
+    size:     bytes of its messages
+    admitted: messages that have their tokens
+    left:     messages that nsqd has not answered yet
+    earned:   replies earned while an earlier command of the client is unanswered
+    refused:  the error that ends this run and its connection
+    void:     what is left of it must not go to nsqd any more
+    """
+
+    __slots__ = ("admitted", "earned", "left", "owner", "refused", "size", "stamp", "void")
+
+    owner: Owner
+    stamp: int
+
+    def __init__(
+        self, topic: bytes, messages: list[bytes], count: int, atomic: bool, defer_ms: int | None
+    ) -> None:
+        self.topic = topic
+        self.messages = messages
+        self.count = count
+        self.atomic = atomic
+        self.defer_ms = defer_ms
+        self.size = len(messages[0]) if len(messages) == 1 else sum(map(len, messages))
+        self.admitted = 0
+        self.left = count
+        self.earned = 0
+        self.refused: ProtocolError | None = None
+        self.void = False
+
+    @property
+    def failure_code(self) -> str:
+        """The error code that this command gets when nsqd could not store it."""
+        if not self.atomic:
+            return "E_PUB_FAILED"
+        return "E_MPUB_FAILED" if self.defer_ms is None else "E_DPUB_FAILED"
+
+
+class Part:
+    """Messages [start, stop) of a run that have their tokens since bucket time `since`.
+
+    step_ns: the k-th message of the part got its token k * step_ns later (0: all at once)
+    """
+
+    __slots__ = ("run", "since", "start", "step_ns", "stop")
+
+    def __init__(self, run: Run, start: int, stop: int, since: int, step_ns: float) -> None:
+        self.run = run
+        self.start = start
+        self.stop = stop
+        self.since = since
+        self.step_ns = step_ns

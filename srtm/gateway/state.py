@@ -1,0 +1,84 @@
+"""What a gateway keeps over its own restart: limits set at run time, and token levels.
+
+A contract that the file does not know is new, and its bucket starts full. One that it knows starts
+with the level that a clean stop wrote, or empty: after a crash nobody can say what was spent.
+"""
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from srtm.contract import Limit
+from srtm.errors import UsageError, one_line
+
+
+@dataclass
+class Kept:
+    """One topic of the file; `tokens` is None after an unclean stop."""
+
+    limit: Limit
+    tokens: float | None
+
+
+@dataclass
+class State:
+    """The file's content, or an empty one where there is none."""
+
+    path: Path | None
+    topics: dict[str, Kept] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: str) -> "State":
+        """Raises UsageError where the file exists and is not ours."""
+        if not path:
+            return cls(None)
+        file = Path(path)
+        try:
+            document = json.loads(file.read_text())
+            clean = bool(document["clean"])
+            topics = {
+                name: Kept(Limit.model_validate(kept["limit"]), kept["tokens"] if clean else None)
+                for name, kept in document["topics"].items()
+            }
+        except FileNotFoundError:
+            return cls(file)
+        except OSError as error:
+            raise UsageError(f"--state-file {path}: {error.strerror}") from None
+        except ValidationError as error:
+            raise one_line(error, f"--state-file {path}") from None
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise UsageError(
+                f"--state-file {path}: not a gateway's state; remove it to start afresh"
+            ) from None
+        return cls(file, topics)
+
+    def first_tokens(self, name: str) -> float | None:
+        """Tokens that a contract of the start begins with; None: full. Without a state file
+        nobody knows whether this is a restart, so it begins empty."""
+        if self.path is None:
+            return 0.0
+        kept = self.topics.get(name)
+        if kept is None:
+            return None
+        return 0.0 if kept.tokens is None else kept.tokens
+
+    def write(self, topics: dict[str, Kept], clean: bool) -> None:
+        """Replace the file at once, or leave the old one."""
+        if self.path is None:
+            return
+        document = {
+            "clean": clean,
+            "topics": {
+                name: {"limit": kept.limit.document(), "tokens": kept.tokens}
+                for name, kept in topics.items()
+            },
+        }
+        partial = self.path.with_suffix(".partial")
+        with partial.open("w") as file:
+            json.dump(document, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(self.path)

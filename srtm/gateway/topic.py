@@ -1,0 +1,474 @@
+"""One topic on one host: its bucket, who waits for tokens, and what is on its way to nsqd.
+
+    offer -> arrivals -> (bucket) -> ready -> MPUB in flight -> answered
+                 \\-> held ->/
+
+There is one bucket for a topic whatever the door, and messages leave in order of arrival. While an
+MPUB is in flight the next one gathers: quick when little comes, big when much does.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Protocol
+
+from srtm.bucket import TokenBucket
+from srtm.contract import Limit, Mode
+from srtm.gateway.meter import Meter
+from srtm.gateway.run import Part, Run
+from srtm.nsq.commands import dpub, mpub
+from srtm.nsq.errors import ProtocolError
+
+MAX_IN_FLIGHT = 2
+"""MPUBs of one topic at nsqd: one is stored while the next is read. More makes smaller batches."""
+_RING_SECONDS = 10
+_RING_BYTES = 16 * 1024 * 1024
+_NEVER = 1 << 62
+_QUANTUM_NS = 100_000
+"""While several wait, tokens are handed out no more often than this: at 50,000 msg/s one wake-up
+then serves five messages, and nobody is later by more than a tenth of the tightest usual SLO."""
+
+_by_stamp = attrgetter("stamp")
+
+
+class Batch:
+    """One MPUB (or DPUB) at nsqd and whom its answer is for."""
+
+    __slots__ = ("answered_at", "count", "parts", "payload", "size", "topic", "written_at")
+
+    def __init__(self, topic: "Topic", parts: list[Part], payload: bytes, count: int) -> None:
+        self.topic = topic
+        self.parts = parts
+        self.payload = payload
+        self.size = len(payload)
+        self.count = count
+        self.written_at = 0
+        self.answered_at = 0
+
+
+class Carrier(Protocol):
+    """A connection to nsqd."""
+
+    def publish(self, batch: Batch) -> None: ...
+
+
+class Gate(Protocol):
+    """What a topic asks of the gateway around it."""
+
+    @property
+    def is_open(self) -> bool:
+        """May messages be admitted, or is nsqd away or ill?"""
+
+    def carrier(self, topic: "Topic") -> Carrier | None:
+        """A connection to nsqd for this topic's next batch; None: it will be pumped later."""
+
+    def call_at(self, when: int, alarm: Callable[[int], None]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Backlog that a topic may have, and the body of one MPUB (see the options' names)."""
+
+    max_topic_backlog: int
+    max_topic_backlog_bytes: int
+    max_body_size: int
+
+
+class Topic:
+    """See the module. All times are monotonic nanoseconds."""
+
+    def __init__(self, name: bytes, gate: Gate, bounds: Bounds, meter: Meter) -> None:
+        self.name = name
+        self.limit: Limit | None = None
+        self.bucket: TokenBucket | None = None
+        self.meter = meter
+        self.deferring = False  # has had a DPUB: old deliveries need no match
+        self.known = False  # nsqd has it: its PUB cannot wait for nsqlookupd any more
+        self.arrivals: list[Run] = []
+        self.held: deque[Run] = deque()
+        self.ready: deque[Part] = deque()
+        self.in_flight = 0
+        self.carrier: Carrier | None = None
+        self.backlog = 0
+        self.backlog_bytes = 0
+        self.ring: deque[Batch] = deque()
+        self._ring_bytes = 0
+        self._gate = gate
+        self._bounds = bounds
+        self._paused: set[object] = set()
+        self._alarm_at = _NEVER
+        self._max_wait_ns = _NEVER
+
+    # --- contract -----------------------------------------------------------------------------
+
+    def set_limit(self, limit: Limit | None, now: int, tokens: float | None = None) -> None:
+        """Begin, change or end a contract. A new bucket starts with `tokens` (None: full); a
+        changed one keeps its tokens and its debt."""
+        self.limit = limit
+        self._max_wait_ns = _NEVER
+        if limit is None:
+            self.bucket = None
+            self._admit_all(now)
+            self.pump(now)
+            return
+        if limit.max_wait is not None:
+            self._max_wait_ns = int(limit.max_wait * 1e9)
+        if self.bucket is None:
+            self.bucket = TokenBucket(limit.rate, limit.burst, now, tokens)
+        else:
+            self.bucket.rescale(limit.rate, limit.burst, now)
+        self.release(now)
+
+    @property
+    def throttled(self) -> bool:
+        return bool(self.held)
+
+    @property
+    def waiting(self) -> int:
+        """Messages without a token yet."""
+        return sum(run.count - run.admitted for run in self.held)
+
+    @property
+    def idle(self) -> bool:
+        return not (self.backlog or self.limit)
+
+    # --- in -----------------------------------------------------------------------------------
+
+    def offer(self, run: Run) -> bool:
+        """Take a run; it is decided at the end of this wake-up. True when it is the first."""
+        self.arrivals.append(run)
+        self.backlog += run.count
+        self.backlog_bytes += run.size
+        if (
+            self.backlog > self._bounds.max_topic_backlog
+            or self.backlog_bytes > self._bounds.max_topic_backlog_bytes
+        ):
+            self._paused.add(run.owner)
+            run.owner.pause(self)
+        return len(self.arrivals) == 1
+
+    def decide(self, now: int) -> None:
+        """Everything readable has been read: let the arrivals meet the bucket in order of stamp."""
+        arrivals, self.arrivals = self.arrivals, []
+        if len(arrivals) > 1:
+            arrivals.sort(key=_by_stamp)
+        meter, ready, bucket = self.meter, self.ready, self.bucket
+        if bucket is None or not self._gate.is_open:
+            for run in arrivals:
+                meter.offered += run.count
+                self.held.append(run)
+            if self._gate.is_open:
+                self._admit_all(now)
+            else:
+                self.release(now)
+        else:
+            held, take = self.held, bucket.take
+            zeros = 0
+            for run in arrivals:
+                count, stamp = run.count, run.stamp
+                meter.offered += count
+                if held:
+                    # Read late, and older than who waits: tokens that overflowed since are its own.
+                    when = stamp if stamp < bucket.at and bucket.insert(count, stamp) else None
+                else:
+                    when = take(count, stamp)
+                if when is None:
+                    held.append(run)
+                    if len(held) == 1 and not run.atomic:
+                        self._admit_available(run)
+                    continue
+                run.admitted = count
+                if when == stamp:
+                    zeros += count
+                else:
+                    meter.token_wait.add(when - stamp, count)
+                ready.append(Part(run, 0, count, when, 0.0))
+            meter.token_wait.add_zeros(zeros)
+            if held:
+                self.release(now)
+        self.pump(now)
+
+    def _admit_available(self, run: Run) -> None:
+        """The first messages of a run whose tokens are there, though not for all of it."""
+        bucket = self.bucket
+        assert bucket is not None
+        count = min(run.count, bucket.available(run.stamp))
+        if count:
+            when = bucket.take(count, run.stamp)
+            if when is not None:
+                self._admit(run, count, when, 0.0)
+
+    def _admit(self, run: Run, count: int, first: int, step_ns: float) -> None:
+        start = run.admitted
+        run.admitted = start + count
+        self.ready.append(Part(run, start, start + count, first, step_ns))
+        if step_ns:
+            self.meter.token_wait.add_ramp(first - run.stamp, step_ns, count)
+        else:
+            self.meter.token_wait.add(first - run.stamp, count)
+
+    def _admit_all(self, now: int) -> None:
+        """No bucket: nobody waits for tokens."""
+        held, ready = self.held, self.ready
+        while held:
+            run = held.popleft()
+            if run.void:
+                self._forget(run)
+                continue
+            ready.append(Part(run, run.admitted, run.count, run.stamp, 0.0))
+            run.admitted = run.count
+
+    # --- tokens come --------------------------------------------------------------------------
+
+    def release(self, now: int) -> None:
+        """Let the head of the queue go as its tokens come; set the alarm for the next one."""
+        held, bucket = self.held, self.bucket
+        if bucket is None:
+            if self._gate.is_open:
+                self._admit_all(now)
+            self.pump(now)
+            return
+        next_at = _NEVER
+        refuse_at_once = self.limit is not None and self.limit.mode is Mode.REJECT
+        is_open = self._gate.is_open
+        while held:
+            run = held[0]
+            if run.void:
+                held.popleft()
+                self._forget(run)
+                continue
+            if is_open:
+                if run.atomic:
+                    when = bucket.ready_at(run.count)
+                    if when <= now and bucket.take(run.count, max(when, run.stamp)) is not None:
+                        self._admit(run, run.count, max(when, run.stamp), 0.0)
+                else:
+                    taken, when = bucket.take_waiting(run.count - run.admitted, now)
+                    if taken:
+                        self._admit(run, taken, max(when, run.stamp), 1e9 / bucket.rate)
+                if run.admitted == run.count:
+                    held.popleft()
+                    continue
+                when = max(bucket.ready_at(run.count if run.atomic else 1), bucket.at)
+            else:
+                when = _NEVER
+            give_up = run.stamp + self._max_wait_ns
+            if is_open and (refuse_at_once or give_up <= now):
+                held.popleft()
+                self._refuse(run, when - now)
+                continue
+            next_at = min(when, give_up)
+            break
+        if len(held) > 1:
+            next_at = max(next_at, now + _QUANTUM_NS)
+        if next_at < self._alarm_at:
+            self._alarm_at = next_at
+            self._gate.call_at(next_at, self._alarm)
+        self.pump(now)
+
+    def _alarm(self, now: int) -> None:
+        self._alarm_at = _NEVER
+        if self.held:
+            self.release(now)
+
+    def _refuse(self, run: Run, retry_ns: int) -> None:
+        limit = self.limit
+        assert limit is not None
+        seconds = max(retry_ns, 0) / 1e9
+        error = ProtocolError(
+            run.failure_code,
+            f"over the limit of topic {self.name.decode()} ({limit.rate:g}/s, burst"
+            f" {limit.burst:g}); tokens in {seconds:.3f}s",
+        )
+        self._fail(run, run.count - run.admitted, error, seconds)
+
+    def _fail(
+        self, run: Run, count: int, error: ProtocolError, retry_seconds: float | None = None
+    ) -> None:
+        """`count` messages of `run` are not stored; its owner is told after those before."""
+        self.meter.rejected += count
+        run.left -= count
+        if run.refused is None:
+            run.refused = error
+            run.owner.refuse(run, retry_seconds)
+        if run.left == 0:
+            self._forget(run)
+
+    def fail_waiting(self, sentence: str) -> None:
+        """nsqd has been away for too long: what has not been sent was not stored; say so."""
+        ready, self.ready = self.ready, deque()
+        held, self.held = self.held, deque()
+        waiting = [(part.run, part.stop - part.start) for part in ready]
+        waiting += [(run, run.count - run.admitted) for run in held]
+        for run, count in waiting:
+            if run.void:
+                self._forget(run)
+            else:
+                self._fail(run, count, ProtocolError(run.failure_code, sentence))
+
+    # --- out ----------------------------------------------------------------------------------
+
+    def pump(self, now: int) -> None:
+        """Send what is ready, as far as connections and MAX_IN_FLIGHT allow."""
+        while self.ready and self.in_flight < MAX_IN_FLIGHT:
+            if not self.known and self.in_flight:
+                return
+            carrier = self.carrier if self.in_flight else self._gate.carrier(self)
+            if carrier is None:
+                return
+            batch = self._gather()
+            if batch is None:
+                return
+            self.carrier = carrier
+            self.in_flight += 1
+            batch.written_at = now
+            carrier.publish(batch)
+            gateway_time = self.meter.gateway_time
+            for part in batch.parts:
+                if part.step_ns:
+                    gateway_time.add_ramp(now - part.since, -part.step_ns, part.stop - part.start)
+                else:
+                    gateway_time.add(now - part.since, part.stop - part.start)
+
+    def _gather(self) -> Batch | None:
+        """The next batch: as many parts as one MPUB may hold; a DPUB goes alone."""
+        ready = self.ready
+        parts: list[Part] = []
+        chunks: list[bytes] = []
+        room = self._bounds.max_body_size - 4
+        count = 0
+        while ready:
+            part = ready[0]
+            run = part.run
+            if run.void:
+                ready.popleft()
+                self._forget(run)
+                continue
+            length = part.stop - part.start
+            if run.defer_ms is not None:
+                if not parts:
+                    ready.popleft()
+                    self.deferring = True
+                    payload = dpub(self.name, self._defer_left(part), run.messages[0])
+                    return Batch(self, [part], payload, 1)
+                break
+            if length == run.count:
+                messages, size = run.messages, run.size
+            else:
+                messages = run.messages[part.start : part.stop]
+                size = sum(map(len, messages))
+            if size > room:
+                if parts:
+                    break
+                part = self._cut(part, room)
+                messages = run.messages[part.start : part.stop]
+                length = part.stop - part.start
+            else:
+                ready.popleft()
+            room -= size
+            chunks += messages
+            parts.append(part)
+            count += length
+        if not parts:
+            return None
+        return Batch(self, parts, mpub(self.name, chunks, count), count)
+
+    def _cut(self, part: Part, room: int) -> Part:
+        """The head of a part of single messages that is bigger than one MPUB may be."""
+        stop = part.start
+        for message in part.run.messages[part.start : part.stop]:
+            if len(message) > room:
+                break
+            room -= len(message)
+            stop += 1
+        head = Part(part.run, part.start, stop, part.since, part.step_ns)
+        part.since += int(part.step_ns * (stop - part.start))
+        part.start = stop
+        return head
+
+    def _defer_left(self, part: Part) -> int:
+        """A DPUB's wait counts towards its delay."""
+        assert part.run.defer_ms is not None
+        return max(0, part.run.defer_ms - (part.since - part.run.stamp) // 1_000_000)
+
+    # --- answers ------------------------------------------------------------------------------
+
+    def acknowledged(self, batch: Batch, now: int) -> None:
+        """nsqd stored the batch."""
+        self.known = True
+        self.in_flight -= 1
+        self.meter.admitted += batch.count
+        batch.answered_at = now
+        for part in batch.parts:
+            run = part.run
+            count = part.stop - part.start
+            if run.void:
+                self._forget(run)
+                continue
+            run.left -= count
+            run.owner.settle(run, count)
+            if run.left == 0:
+                self._forget(run)
+        batch.payload = b""
+        if self.limit is not None and self.limit.slo is not None:
+            self._keep(batch, now)
+        if self.ready:
+            self.pump(now)
+
+    def failed(self, batch: Batch, error: ProtocolError) -> None:
+        """nsqd answered with an error; a prefix of an MPUB may be stored, so all are told."""
+        self.in_flight -= 1
+        for part in batch.parts:
+            run = part.run
+            self.meter.failed += part.stop - part.start
+            if not run.void:
+                run.left = 0  # answers come in order: all before it are given
+                run.refused = ProtocolError(run.failure_code, error.sentence or str(error))
+                run.owner.refuse(run, None)
+                run.void = True
+            self._forget(run)
+
+    def lost(self, batch: Batch) -> None:
+        """nsqd went away without an answer: nobody may be told anything."""
+        self.in_flight -= 1
+        for part in batch.parts:
+            self.meter.unknown += part.stop - part.start
+            if not part.run.void:
+                part.run.owner.lose(part.run)
+            self._forget(part.run)
+
+    def not_run(self, batch: Batch) -> None:
+        """nsqd ended the connection before it came to this batch: it is sent again, first."""
+        self.in_flight -= 1
+        self.ready.extendleft(reversed(batch.parts))
+
+    def _forget(self, run: Run) -> None:
+        """The run holds memory no more (once only, however it ended)."""
+        if run.size:
+            self.backlog -= run.count
+            self.backlog_bytes -= run.size
+            run.size = 0
+            if self._paused:
+                self._resume_owners()
+
+    def _resume_owners(self) -> None:
+        """Half-empty again: those that filled the backlog may be read on."""
+        bounds = self._bounds
+        if (
+            self.backlog * 2 <= bounds.max_topic_backlog
+            and self.backlog_bytes * 2 <= bounds.max_topic_backlog_bytes
+        ):
+            paused, self._paused = self._paused, set()
+            for owner in paused:
+                owner.resume(self)  # type: ignore[attr-defined]
+
+    # --- the last batches, for matching deliveries --------------------------------------------
+
+    def _keep(self, batch: Batch, now: int) -> None:
+        ring = self.ring
+        ring.append(batch)
+        self._ring_bytes += batch.size
+        horizon = now - _RING_SECONDS * 1_000_000_000
+        while ring and (self._ring_bytes > _RING_BYTES or ring[0].answered_at < horizon):
+            self._ring_bytes -= ring.popleft().size

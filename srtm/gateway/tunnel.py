@@ -1,0 +1,160 @@
+"""A subscriber's own connection to nsqd: relayed both ways, framed on the way in.
+
+The client's last IDENTIFY is replayed with features off and its answer swallowed; from SUB on nsqd
+beats with the client itself, or it would keep a hung consumer. A PUB on a subscribed connection
+does not come here: it takes its token like any other.
+"""
+
+import socket
+from typing import TYPE_CHECKING
+
+from srtm.clock import monotonic_ns
+from srtm.gateway.reactor import BROKEN, READABLE, WRITABLE
+from srtm.nsq.commands import MAGIC_V2, Line, Subscribe, identify, sub
+from srtm.nsq.frames import ERROR, FrameError, FrameReader, build_frame
+from srtm.nsq.identify import replay
+
+if TYPE_CHECKING:
+    from srtm.gateway.client import Client
+    from srtm.gateway.server import Gateway
+
+_READ_BYTES = 256 * 1024
+_MAX_BEHIND_BYTES = 1024 * 1024
+"""Deliveries that the client has not read yet; past it we stop reading nsqd, whose own RDY count
+and timeouts then do their work."""
+
+
+class Tunnel:
+    __slots__ = (
+        "_awaited",
+        "_client",
+        "_frames",
+        "_gateway",
+        "_out",
+        "_reading",
+        "_socket",
+        "channel",
+        "closed",
+        "topic",
+    )
+
+    def __init__(self, gateway: "Gateway", client: "Client", subscribe: Subscribe) -> None:
+        self._gateway = gateway
+        self._client = client
+        self.topic = subscribe.topic
+        self.channel = subscribe.channel
+        self.closed = False
+        self._awaited = True  # nsqd's answer to the replayed IDENTIFY has not come
+        self._reading = True
+        self._frames = FrameReader(gateway.limits.max_msg_size + 64)
+        self._out = bytearray(
+            MAGIC_V2
+            + identify(replay(client.identity, client.address.rpartition(":")[0]))
+            + sub(subscribe.topic, subscribe.channel)
+        )
+        self._socket: socket.socket | None = None
+
+    def start(self) -> None:
+        """Connect, once everything that came before SUB is answered."""
+        if self._socket is not None or self.closed:
+            return
+        try:
+            self._socket = self._gateway.nsqd.connect(shown_as=self._client.address)
+        except OSError:
+            self._client.close()
+            return
+        events = READABLE | WRITABLE
+        self._gateway.reactor.watch(self._socket.fileno(), self._on_event, events)
+        self._gateway.tunnel_opened(self)
+
+    def forward(self, line: Line) -> None:
+        """A command of the client, as it stands."""
+        self._out += line.raw
+        if self._socket is not None and len(self._out) == len(line.raw):
+            self._flush()
+        if len(self._out) > _MAX_BEHIND_BYTES:
+            self._client.pause(self)
+
+    def _on_event(self, mask: int) -> None:
+        assert self._socket is not None
+        if mask & READABLE:
+            try:
+                data = self._socket.recv(_READ_BYTES)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self._ended()
+                return
+            self._relay(data)
+        elif mask & BROKEN:
+            self._ended()
+            return
+        if mask & WRITABLE and not self.closed:
+            self._flush()
+
+    def _relay(self, data: bytes) -> None:
+        try:
+            raw, ends = self._frames.feed_raw(data)
+        except FrameError:
+            self._ended()
+            return
+        if not ends:
+            return
+        if self._awaited:
+            self._awaited = False
+            first = ends.pop(0)
+            if raw[7] == ERROR:
+                self._client.write(build_frame(ERROR, raw[8:first]))
+                self._ended()
+                return
+            raw = raw[first:]
+            ends = [end - first for end in ends]
+            if not ends:
+                return
+        self._client.write(raw)
+        if len(raw) > 64:  # longer than a response: messages are in it
+            self._gateway.consumed(self.topic, raw, ends, monotonic_ns())
+        if self._client.unread_bytes > _MAX_BEHIND_BYTES and not self.closed:
+            self._reading = False
+            self._watch()
+
+    def _flush(self) -> None:
+        assert self._socket is not None
+        if self._out:
+            try:
+                sent = self._socket.send(self._out)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                self._ended()
+                return
+            del self._out[:sent]
+        self._watch()
+        if not self._out:
+            self._client.resume(self)
+
+    def client_drained(self) -> None:
+        if not self._reading and not self.closed:
+            self._reading = True
+            self._watch()
+
+    def _watch(self) -> None:
+        assert self._socket is not None
+        events = (READABLE if self._reading else 0) | (WRITABLE if self._out else 0)
+        self._gateway.reactor.change(self._socket.fileno(), events)
+
+    def _ended(self) -> None:
+        """nsqd closed this connection: so do we, once the client has read what came before."""
+        self.close()
+        self._client.finish()
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        if self._socket is not None:
+            self._gateway.reactor.forget(self._socket.fileno())
+            self._socket.close()
+        self._gateway.tunnel_closed(self)

@@ -1,0 +1,285 @@
+"""The gateway's own connections to nsqd, on which batches go out and answers come back."""
+
+import contextlib
+import itertools
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from srtm.clock import monotonic_ns
+from srtm.gateway.reactor import BROKEN, READABLE, WRITABLE
+from srtm.nsq.commands import MAGIC_V2, NOP, identify
+from srtm.nsq.errors import ProtocolError, is_fatal
+from srtm.nsq.frames import ERROR, HEARTBEAT_DATA, OK_FRAME, FrameError, FrameReader
+
+if TYPE_CHECKING:
+    from srtm.gateway.reactor import Reactor
+    from srtm.gateway.topic import Batch, Topic
+
+POOL_SIZE = 4
+"""Connections that known topics share; each topic holds to one while something of it is there."""
+_MAX_SIDE = 16
+"""First publishes to new topics under way: nsqd asks nsqlookupd synchronously for each."""
+_HEARTBEAT_MS = 2000
+_READ_BYTES = 64 * 1024
+_MAX_FRAME = 64 * 1024  # answers are short; a longer one is no nsqd
+
+log = logging.getLogger("srtm.gateway")
+
+
+class NsqdAddress:
+    """Where nsqd listens: host:port or the path of a unix socket."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._serial = itertools.count()
+        self.is_unix = "/" in address
+
+    def connect(self, shown_as: str = "") -> socket.socket:
+        """A non-blocking connection, possibly still under way. Raises OSError.
+
+        On a unix socket nsqd would show every client alike; binding to an abstract name first
+        makes it log and report `shown_as`, the client's own address.
+        """
+        if self.is_unix:
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            connection.setblocking(False)
+            target: str | tuple[str, int] = self.address
+            if shown_as:
+                with contextlib.suppress(OSError):  # only a name in a table
+                    connection.bind(f"\0{shown_as}")
+        else:
+            host, _, port = self.address.rpartition(":")
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            connection = socket.socket(family, socket.SOCK_STREAM)
+            connection.setblocking(False)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            target = (host.strip("[]"), int(port))
+        try:
+            connection.connect(target)
+        except BlockingIOError:
+            if self.is_unix:  # the listener's queue is full: there is no "under way" here
+                connection.close()
+                raise ConnectionRefusedError(f"{self.address} takes no connections") from None
+        except OSError:
+            connection.close()
+            raise
+        return connection
+
+
+class Upstream:
+    """One connection to nsqd. nsqd runs its commands in order, so answers are matched by order."""
+
+    def __init__(
+        self, reactor: "Reactor", address: NsqdAddress, on_lost: Callable[["Upstream"], None]
+    ) -> None:
+        self._reactor = reactor
+        self._on_lost = on_lost
+        self._frames = FrameReader(_MAX_FRAME)
+        self._out = bytearray()
+        self._identified = False
+        self.in_flight: deque[Batch] = deque()
+        self.closed = False
+        self.last_read = monotonic_ns()
+        self._socket = address.connect()
+        self._fd = self._socket.fileno()
+        self._send = self._socket.send
+        self._out += MAGIC_V2 + identify(
+            b'{"client_id":"srtm-gateway","hostname":"srtm-gateway","user_agent":"srtm/gateway",'
+            b'"heartbeat_interval":%d,"feature_negotiation":true}' % _HEARTBEAT_MS
+        )
+        reactor.watch(self._fd, self._on_event, READABLE | WRITABLE)
+
+    def publish(self, batch: "Batch") -> None:
+        self.in_flight.append(batch)
+        self._write(batch.payload)
+
+    def _write(self, data: bytes) -> None:
+        if self._out:
+            self._out += data
+            return
+        try:
+            sent = self._send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            # Told at the next wake-up, not in the middle of a topic's decision.
+            self._reactor.change(self._fd, READABLE | WRITABLE)
+            self._out += data
+            return
+        if sent < len(data):
+            self._out += memoryview(data)[sent:]
+            self._reactor.change(self._fd, READABLE | WRITABLE)
+
+    def _on_event(self, mask: int) -> None:
+        if mask & READABLE:
+            try:
+                data = self._socket.recv(_READ_BYTES)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self.close(str(error))
+                return
+            if not data:
+                self.close("nsqd closed the connection")
+                return
+            self.last_read = now = monotonic_ns()
+            if data == OK_FRAME and self._identified:
+                batch = self.in_flight.popleft()
+                batch.topic.acknowledged(batch, now)
+            else:
+                self._answers(data, now)
+        elif mask & BROKEN:
+            self.close("nsqd closed the connection")
+        if mask & WRITABLE and not self.closed:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._out:
+            try:
+                sent = self._send(self._out)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self.close(str(error))
+                return
+            del self._out[:sent]
+        if not self._out:
+            self._reactor.change(self._fd, READABLE)
+
+    def _answers(self, data: bytes, now: int) -> None:
+        try:
+            frames = self._frames.feed(data)
+        except FrameError as error:
+            self.close(str(error))
+            return
+        for kind, content in frames:
+            if self.closed:
+                return
+            if content == HEARTBEAT_DATA:
+                self._write(NOP)
+            elif not self._identified:
+                self._identified = True
+                if kind == ERROR:
+                    self.close(content.decode(errors="replace"))
+            elif not self.in_flight:
+                self.close("nsqd answered what was not asked")
+            elif kind == ERROR:
+                self._failed(content.decode(errors="replace"))
+            else:
+                batch = self.in_flight.popleft()
+                batch.topic.acknowledged(batch, now)
+
+    def _failed(self, text: str) -> None:
+        code, _, sentence = text.partition(" ")
+        log.warning("nsqd refused a batch: %s", text)
+        batch = self.in_flight.popleft()
+        error = ProtocolError(code, sentence)
+        if is_fatal(text):
+            # nsqd ends the connection here: what is behind did not run and goes out again.
+            behind, self.in_flight = self.in_flight, deque()
+            self.close(text)
+            for other in reversed(behind):
+                other.topic.not_run(other)
+            batch.topic.failed(batch, error)
+            for topic in {other.topic for other in behind}:
+                topic.pump(monotonic_ns())
+        else:
+            batch.topic.failed(batch, error)
+
+    @property
+    def waiting_since(self) -> int | None:
+        """When the oldest unanswered batch was written."""
+        return self.in_flight[0].written_at if self.in_flight else None
+
+    def close(self, why: str) -> None:
+        """What is in flight has an unknown outcome then."""
+        if self.closed:
+            return
+        self.closed = True
+        log.info("connection to nsqd ended: %s", why)
+        self._reactor.forget(self._fd)
+        self._socket.close()
+        lost, self.in_flight = self.in_flight, deque()
+        self._on_lost(self)
+        for batch in lost:
+            batch.topic.lost(batch)
+
+
+class Pool:
+    """The connections of one gateway: a few for known topics, and one aside for each new topic,
+    whose first PUB may wait seconds for a hanging nsqlookupd."""
+
+    def __init__(
+        self, reactor: "Reactor", address: NsqdAddress, on_empty: Callable[[], None]
+    ) -> None:
+        self._reactor = reactor
+        self._address = address
+        self._on_empty = on_empty
+        self._shared: list[Upstream] = []
+        self._side: set[Upstream] = set()
+        self._waiting: dict[Topic, None] = {}
+        self._draining = False
+
+    @property
+    def connected(self) -> bool:
+        return bool(self._shared)
+
+    @property
+    def connections(self) -> list[Upstream]:
+        return [*self._shared, *self._side]
+
+    def connect(self) -> None:
+        """Fill the pool. Raises OSError when nsqd takes no connection."""
+        while len(self._shared) < POOL_SIZE:
+            self._shared.append(Upstream(self._reactor, self._address, self._lost))
+
+    def carrier(self, topic: "Topic") -> Upstream | None:
+        """A connection with little on it; a connection of its own for a new topic."""
+        if not self._shared:
+            return None
+        if topic.known:
+            return min(self._shared, key=_load)
+        if len(self._side) >= _MAX_SIDE:
+            self._waiting[topic] = None
+            return None
+        try:
+            side = Upstream(self._reactor, self._address, self._lost)
+        except OSError:
+            self._waiting[topic] = None
+            return None
+        self._side.add(side)
+        return side
+
+    def retire_side(self) -> None:
+        """Close side connections whose topic is known now, and let waiting ones have theirs."""
+        for side in [side for side in self._side if not side.in_flight]:
+            side.close("its topic is known")
+        waiting, self._waiting = self._waiting, {}
+        for topic in waiting:
+            topic.pump(monotonic_ns())
+
+    def drop_silent(self, before: int) -> None:
+        """Give up connections that owe an answer since before `before`: nsqd is frozen."""
+        for upstream in self.connections:
+            since = upstream.waiting_since
+            if since is not None and max(since, upstream.last_read) < before:
+                upstream.close("nsqd does not answer")
+
+    def close(self) -> None:
+        self._draining = True
+        for upstream in self.connections:
+            upstream.close("the gateway stops")
+
+    def _lost(self, upstream: Upstream) -> None:
+        self._side.discard(upstream)
+        if upstream in self._shared:
+            self._shared.remove(upstream)
+            if not self._draining:
+                self._on_empty()
+
+
+def _load(upstream: Upstream) -> int:
+    return len(upstream.in_flight)

@@ -1,0 +1,147 @@
+"""IDENTIFY: what a client asks for, checked as nsqd checks it, and what it is told. No I/O."""
+
+import json
+from dataclasses import asdict, dataclass, field
+
+from srtm.nsq.errors import ProtocolError
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What nsqd allows and announces; durations in milliseconds, sizes in bytes."""
+
+    version: str = "1.3.0"
+    max_rdy_count: int = 2500
+    max_msg_timeout: int = 900_000
+    msg_timeout: int = 60_000
+    max_deflate_level: int = 6
+    max_heartbeat_interval: int = 60_000
+    heartbeat_interval: int = 30_000
+    max_output_buffer_size: int = 65_536
+    output_buffer_size: int = 16_384
+    max_output_buffer_timeout: int = 30_000
+    min_output_buffer_timeout: int = 25
+    output_buffer_timeout: int = 250
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """One client's IDENTIFY, as sent; 0 asks for the default, heartbeat_interval -1 for none."""
+
+    client_id: str = ""
+    hostname: str = ""
+    user_agent: str = ""
+    heartbeat_interval: int = 0
+    output_buffer_size: int = 0
+    output_buffer_timeout: int = 0
+    feature_negotiation: bool = False
+    tls_v1: bool = False
+    deflate: bool = False
+    deflate_level: int = 0
+    snappy: bool = False
+    sample_rate: int = 0
+    msg_timeout: int = 0
+    topology_region: str = field(default="")
+    topology_zone: str = field(default="")
+
+    def heartbeat_ms(self, server: Server) -> int:
+        """The interval that holds; 0: no heartbeats."""
+        if self.heartbeat_interval == -1:
+            return 0
+        return self.heartbeat_interval or server.heartbeat_interval
+
+
+_TYPES = {name: f.type for name, f in Identity.__dataclass_fields__.items()}
+
+
+def parse_identity(body: bytes, server: Server) -> Identity:
+    """Raises ProtocolError with nsqd's own code and sentence."""
+    try:
+        document = json.loads(body)
+        if not isinstance(document, dict):
+            raise ValueError("not an object")
+        values = {}
+        for key, value in document.items():
+            kind = _TYPES.get(str(key).lower())  # Go's decoder ignores case
+            if kind is None or value is None:
+                continue
+            if type(value) is not kind:
+                raise ValueError(f"{key} is not a {kind}")
+            values[str(key).lower()] = value
+    except (ValueError, RecursionError):
+        raise ProtocolError("E_BAD_BODY", "IDENTIFY failed to decode JSON body") from None
+    identity = Identity(**values)
+    _check("heartbeat interval", identity.heartbeat_interval, 1000, server.max_heartbeat_interval)
+    _check(
+        "output buffer timeout",
+        identity.output_buffer_timeout,
+        server.min_output_buffer_timeout,
+        server.max_output_buffer_timeout,
+    )
+    _check("output buffer size", identity.output_buffer_size, 64, server.max_output_buffer_size)
+    if not 0 <= identity.sample_rate <= 99:
+        raise ProtocolError(
+            "E_BAD_BODY", f"IDENTIFY sample rate ({identity.sample_rate}) is invalid"
+        )
+    if identity.msg_timeout != 0:
+        if identity.msg_timeout == -1:
+            raise ProtocolError("E_BAD_BODY", "IDENTIFY msg timeout (-1) is invalid")
+        _check("msg timeout", identity.msg_timeout, 1000, server.max_msg_timeout)
+    if identity.tls_v1:
+        # Going on in clear text would send the client's secrets unprotected.
+        raise ProtocolError("E_IDENTIFY_FAILED", "TLS is not available here; set tls_v1 to false")
+    return identity
+
+
+def _check(what: str, value: int, low: int, high: int) -> None:
+    if value not in (0, -1) and not low <= value <= high:
+        raise ProtocolError("E_BAD_BODY", f"IDENTIFY {what} ({value}) is invalid")
+
+
+def answer(identity: Identity, server: Server) -> bytes:
+    """What the client is told: b"OK", or with feature negotiation nsqd's JSON. Compression is
+    declined: it buys nothing on a broker's own host and costs the hot path."""
+    if not identity.feature_negotiation:
+        return b"OK"
+    no_buffer = identity.output_buffer_size == -1
+    return json.dumps(
+        {
+            "max_rdy_count": server.max_rdy_count,
+            "version": server.version,
+            "max_msg_timeout": server.max_msg_timeout,
+            "msg_timeout": identity.msg_timeout or server.msg_timeout,
+            "tls_v1": False,
+            "deflate": False,
+            "deflate_level": min(
+                identity.deflate_level if identity.deflate_level > 0 else 6,
+                server.max_deflate_level,
+            ),
+            "max_deflate_level": server.max_deflate_level,
+            "snappy": False,
+            "sample_rate": identity.sample_rate,
+            "auth_required": False,
+            "output_buffer_size": 1
+            if no_buffer
+            else identity.output_buffer_size or server.output_buffer_size,
+            "output_buffer_timeout": 0
+            if no_buffer or identity.output_buffer_timeout == -1
+            else identity.output_buffer_timeout or server.output_buffer_timeout,
+        },
+        separators=(",", ":"),
+    ).encode()
+
+
+def replay(identity: Identity, address: str) -> bytes:
+    """The IDENTIFY body that a subscriber's own connection to nsqd begins with: the client's,
+    without features, its answer always JSON. A client that named nothing shows as its address,
+    as it would at nsqd."""
+    document = asdict(identity)
+    document.update(
+        feature_negotiation=True,
+        tls_v1=False,
+        deflate=False,
+        snappy=False,
+        client_id=identity.client_id or address,
+        hostname=identity.hostname or address,
+    )
+    return json.dumps(document, separators=(",", ":")).encode()
