@@ -6,10 +6,11 @@ answer to the oldest command of theirs.
 
 import socket
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from kernel.stamps import READ_BYTES
 from srtm.clock import monotonic_ns
-from srtm.gateway.reactor import BROKEN, READABLE, WRITABLE
+from srtm.gateway.reactor import BROKEN, EDGE, ENDED, READABLE, WRITABLE
 from srtm.gateway.run import Run
 from srtm.gateway.tunnel import Tunnel
 from srtm.nsq import identify
@@ -24,6 +25,13 @@ MAX_UNREAD_BYTES = 256 * 1024
 """Replies that a client has not read; past it the gateway reads no more from it."""
 
 
+class ConnectionBounds(NamedTuple):
+    """Unanswered messages of one client; past either the gateway stops reading it."""
+
+    messages: int
+    bytes: int
+
+
 class _Reply:
     """An answer that waits for its turn behind unanswered commands."""
 
@@ -36,6 +44,7 @@ class _Reply:
 
 class Client:
     __slots__ = (
+        "_bounds",
         "_ends",
         "_fd",
         "_gateway",
@@ -46,6 +55,7 @@ class Client:
         "_reader",
         "_send",
         "_socket",
+        "_topics",
         "address",
         "beat_serial",
         "closed",
@@ -82,29 +92,34 @@ class Client:
         self.tunnel: Tunnel | None = None
         self.unanswered = 0
         self.unanswered_bytes = 0
-        gateway.reactor.watch(self._fd, self._on_event)
+        self._topics = gateway.topics
+        self._bounds = gateway.connection_bounds
+        gateway.reactor.watch(self._fd, self._on_event, READABLE | EDGE)
 
     # --- reading ------------------------------------------------------------------------------
 
     def _on_event(self, mask: int) -> None:
         if mask & READABLE:
-            try:
-                data, stamp = self._read_once()
-            except BlockingIOError:
-                return
-            except OSError:
-                self.close()
-                return
-            self.last_read = stamp
-            if not data:
-                self.finish()
-                return
-            for command in self._reader.feed(data):
-                if type(command) is Run:
-                    self._publish(command, stamp)
-                else:
-                    self._command(command)
-                if self._ends:
+            while True:
+                try:
+                    data, stamp = self._read_once()
+                except BlockingIOError:
+                    break
+                except OSError:
+                    self.close()
+                    return
+                self.last_read = stamp
+                if not data:
+                    self.finish()
+                    break
+                for command in self._reader.feed(data):
+                    if type(command) is Run:
+                        self._publish(command, stamp)
+                    else:
+                        self._command(command)
+                        if self._ends:
+                            break
+                if self._pauses or self._ends or not (mask & ENDED or len(data) == READ_BYTES):
                     break
         elif mask & BROKEN:
             self.close()
@@ -116,15 +131,15 @@ class Client:
         run.owner = self
         run.stamp = stamp
         self._pending.append(run)
-        self.unanswered += run.count
-        self.unanswered_bytes += run.size
-        options = self._gateway.options
-        if (
-            self.unanswered > options.max_connection_backlog
-            or self.unanswered_bytes > options.max_connection_backlog_bytes
-        ):
+        unanswered = self.unanswered = self.unanswered + run.count
+        unanswered_bytes = self.unanswered_bytes = self.unanswered_bytes + run.size
+        if unanswered > self._bounds.messages or unanswered_bytes > self._bounds.bytes:
             self.pause(self)
-        self._gateway.offer(run)
+        topic = self._topics.get(run.topic)
+        if topic is not None:
+            topic.offer(run)
+        else:
+            self._gateway.offer(run)
 
     def _command(self, command: object) -> None:
         tunnel = self.tunnel
@@ -179,24 +194,37 @@ class Client:
         published[run.topic] = published.get(run.topic, 0) + count
         self.unanswered -= count
         pending = self._pending
-        if run.left:
-            replies = 0 if run.atomic else count
-        else:
-            self.unanswered_bytes -= run.size
-            replies = 1 if run.atomic else count
+        left = run.left
+        replies = count
+        if run.atomic:
+            replies = 0 if left else 1
         if pending[0] is run:
-            if replies:
+            if self._out:
                 self.write(OK_FRAME * replies)
-            if not run.left:
-                self._advance()
+            elif replies:
+                # `write`, without a call for each of the many answers that go out at once.
+                answer = OK_FRAME if replies == 1 else OK_FRAME * replies
+                try:
+                    sent = self._send(answer)
+                except BlockingIOError:
+                    sent = 0
+                except OSError:
+                    self.close()
+                    return
+                if sent != len(answer):
+                    self._write_later(answer[sent:])
+            if not left:
+                self.unanswered_bytes -= run.size
+                pending.popleft()
+                if pending or self._ends or self.tunnel is not None:
+                    self._advance()
         else:
             run.earned += replies
+            if not left:
+                self.unanswered_bytes -= run.size
         if self._pauses and self in self._pauses:
-            options = self._gateway.options
-            if (
-                self.unanswered * 2 <= options.max_connection_backlog
-                and self.unanswered_bytes * 2 <= options.max_connection_backlog_bytes
-            ):
+            bounds = self._bounds
+            if self.unanswered * 2 <= bounds.messages and self.unanswered_bytes * 2 <= bounds.bytes:
                 self.resume(self)
 
     def refuse(self, run: Run, retry_seconds: float | None) -> None:
@@ -266,8 +294,7 @@ class Client:
     def write(self, data: bytes) -> None:
         if self.closed:
             return
-        out = self._out
-        if not out:
+        if not self._out:
             try:
                 sent = self._send(data)
             except BlockingIOError:
@@ -275,14 +302,18 @@ class Client:
             except OSError:
                 self.close()
                 return
-            if sent == len(data):
-                return
-            out += memoryview(data)[sent:]
+            if sent < len(data):
+                self._write_later(data[sent:])
+            return
+        self._write_later(data)
+
+    def _write_later(self, data: bytes) -> None:
+        """The client is slow to read: keep the rest, and past a bound stop reading it."""
+        if not self._out:
             self.stuck_since = monotonic_ns()
-            self._watch()
-        else:
-            out += data
-        if len(out) > MAX_UNREAD_BYTES:
+        self._out += data
+        self._watch()
+        if len(self._out) > MAX_UNREAD_BYTES:
             self.pause("unread")
 
     def flush(self) -> None:
@@ -343,7 +374,7 @@ class Client:
 
     def _watch(self) -> None:
         if not self.closed:
-            events = 0 if self._pauses or self._ends else READABLE
+            events = EDGE if self._pauses or self._ends else EDGE | READABLE
             self._gateway.reactor.change(self._fd, events | (WRITABLE if self._out else 0))
 
     def _close_if_done(self) -> None:

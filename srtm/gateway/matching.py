@@ -8,6 +8,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from srtm.clock import WallClock
+from srtm.gateway.run import Part, Run
 from srtm.nsq.frames import MESSAGE, Message, parse_message
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ class Deliveries:
 
 def _stamp_in(batch: "Batch", element: bytes) -> int | None:
     for part in batch.parts:
-        run = part.run
+        run = part.run if type(part) is Part else part
+        assert type(run) is Run
         if run.defer_ms is None and (
             element in run.messages or (run.atomic and element in run.messages[0])
         ):

@@ -10,7 +10,7 @@ class Owner(Protocol):
     """Whoever published: a TCP client or an HTTP request."""
 
     def settle(self, run: "Run", count: int) -> None:
-        """nsqd has acknowledged `count` more messages of `run`."""
+        """nsqd has acknowledged `count` more messages of `run`; `run.left` is what it has not."""
 
     def refuse(self, run: "Run", retry_seconds: float | None) -> None:
         """The rest of `run` is not stored, by `run.refused`; it is told once `run.left` is 0,
@@ -29,7 +29,8 @@ class Run(Publish):
     """A `Publish` on its way through a topic.
 
     stamp:    monotonic ns at which its last byte arrived
-    size:     bytes of its messages
+    since:    bucket time at which it got its tokens, when it got them all at once
+    size:     bytes of its messages; 0 once the topic has done with it
     admitted: messages that have their tokens
     left:     messages that nsqd has not answered yet
     earned:   replies earned while an earlier command of the client is unanswered
@@ -37,10 +38,21 @@ class Run(Publish):
     void:     what is left of it must not go to nsqd any more
     """
 
-    __slots__ = ("admitted", "earned", "left", "owner", "refused", "size", "stamp", "void")
+    __slots__ = (
+        "admitted",
+        "earned",
+        "left",
+        "owner",
+        "refused",
+        "since",
+        "size",
+        "stamp",
+        "void",
+    )
 
     owner: Owner
     stamp: int
+    since: int
 
     def __init__(
         self, topic: bytes, messages: list[bytes], count: int, atomic: bool, defer_ms: int | None
@@ -50,7 +62,7 @@ class Run(Publish):
         self.count = count
         self.atomic = atomic
         self.defer_ms = defer_ms
-        self.size = len(messages[0]) if len(messages) == 1 else sum(map(len, messages))
+        self.size = len(messages[0]) if count == 1 or atomic else sum(map(len, messages))
         self.admitted = 0
         self.left = count
         self.earned = 0
@@ -66,9 +78,10 @@ class Run(Publish):
 
 
 class Part:
-    """Messages [start, stop) of a run that have their tokens since bucket time `since`.
+    """Messages [start, stop) of a run that did not get its tokens at once.
 
-    step_ns: the k-th message of the part got its token k * step_ns later (0: all at once)
+    since:   bucket time at which the first of them got its token
+    step_ns: the k-th of them got its token k * step_ns later (0: together)
     """
 
     __slots__ = ("run", "since", "start", "step_ns", "stop")

@@ -18,7 +18,7 @@ from srtm.clock import NS, WallClock, monotonic_ns
 from srtm.contract import Limit
 from srtm.errors import SrtmError, UnavailableError
 from srtm.gateway.admin import admin_application
-from srtm.gateway.client import Client
+from srtm.gateway.client import Client, ConnectionBounds
 from srtm.gateway.heartbeats import Heartbeats
 from srtm.gateway.http import door_application
 from srtm.gateway.matching import Deliveries
@@ -63,7 +63,7 @@ class Gateway:
         self.ill = ""  # why nothing is admitted, else empty
         self.http_requests = 0
         self._state = State.read(options.state_file)
-        self._dirty: list[Topic] = []
+        self.dirty: list[Topic] = []
         self._probes: dict[Topic, Probe] = {}
         self._tunnels: set[Tunnel] = set()
         self._listener: socket.socket | None = None
@@ -125,6 +125,9 @@ class Gateway:
             self.options.max_topic_backlog,
             max(self.options.max_topic_backlog_bytes, self.limits.max_body_size),
             self.limits.max_body_size,
+        )
+        self.connection_bounds = ConnectionBounds(
+            self.options.max_connection_backlog, self.options.max_connection_backlog_bytes
         )
         if self.options.max_connection_backlog_bytes < self.limits.max_body_size:
             raise SrtmError(
@@ -326,8 +329,7 @@ class Gateway:
             topic = self._topic_for(run)
             if topic is None:
                 return
-        if topic.offer(run):
-            self._dirty.append(topic)
+        topic.offer(run)
 
     def _topic_for(self, run: Run) -> Topic | None:
         if len(self.topics) >= self.options.max_topics and not self._forget_idle_topics():
@@ -356,7 +358,7 @@ class Gateway:
 
     def _decide(self, now: int) -> None:
         """The stage after reading: each topic that got something decides."""
-        dirty, self._dirty = self._dirty, []
+        dirty, self.dirty = self.dirty, []
         for topic in dirty:
             topic.decide(now)
 

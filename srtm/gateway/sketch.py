@@ -64,6 +64,13 @@ class LatencySketch:
         if len(self._values) >= _PENDING:
             self.fold()
 
+    def add_many(self, values_ns: list[int], counts: list[int]) -> None:
+        """`counts[i]` messages of duration `values_ns[i]`."""
+        self._values += values_ns
+        self._weights += counts
+        if len(self._values) >= _PENDING:
+            self.fold()
+
     def add_ramp(self, first_ns: int, step_ns: float, count: int) -> None:
         """`count` messages whose durations differ by `step_ns` each: a queue that gets its tokens
         one by one."""

@@ -8,7 +8,7 @@ MPUB is in flight the next one gathers: quick when little comes, big when much d
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Protocol
@@ -37,7 +37,7 @@ class Batch:
 
     __slots__ = ("answered_at", "count", "parts", "payload", "size", "topic", "written_at")
 
-    def __init__(self, topic: "Topic", parts: list[Part], payload: bytes, count: int) -> None:
+    def __init__(self, topic: "Topic", parts: list[Run | Part], payload: bytes, count: int) -> None:
         self.topic = topic
         self.parts = parts
         self.payload = payload
@@ -55,6 +55,9 @@ class Carrier(Protocol):
 
 class Gate(Protocol):
     """What a topic asks of the gateway around it."""
+
+    dirty: "list[Topic]"
+    """Topics that got something in this wake-up."""
 
     @property
     def is_open(self) -> bool:
@@ -87,7 +90,7 @@ class Topic:
         self.known = False  # nsqd has it: its PUB cannot wait for nsqlookupd any more
         self.arrivals: list[Run] = []
         self.held: deque[Run] = deque()
-        self.ready: deque[Part] = deque()
+        self.ready: deque[Run | Part] = deque()  # a Run stands for all of its messages
         self.in_flight = 0
         self.carrier: Carrier | None = None
         self.backlog = 0
@@ -135,8 +138,10 @@ class Topic:
 
     # --- in -----------------------------------------------------------------------------------
 
-    def offer(self, run: Run) -> bool:
-        """Take a run; it is decided at the end of this wake-up. True when it is the first."""
+    def offer(self, run: Run) -> None:
+        """Take a run; it is decided at the end of this wake-up."""
+        if not self.arrivals:
+            self._gate.dirty.append(self)
         self.arrivals.append(run)
         self.backlog += run.count
         self.backlog_bytes += run.size
@@ -146,7 +151,6 @@ class Topic:
         ):
             self._paused.add(run.owner)
             run.owner.pause(self)
-        return len(self.arrivals) == 1
 
     def decide(self, now: int) -> None:
         """Everything readable has been read: let the arrivals meet the bucket in order of stamp."""
@@ -154,14 +158,16 @@ class Topic:
         if len(arrivals) > 1:
             arrivals.sort(key=_by_stamp)
         meter, ready, bucket = self.meter, self.ready, self.bucket
-        if bucket is None or not self._gate.is_open:
+        if not self._gate.is_open:
             for run in arrivals:
                 meter.offered += run.count
-                self.held.append(run)
-            if self._gate.is_open:
-                self._admit_all(now)
-            else:
-                self.release(now)
+            self.held.extend(arrivals)
+            return
+        if bucket is None:
+            for run in arrivals:
+                meter.offered += run.count
+                run.since = run.stamp
+            ready.extend(arrivals)
         else:
             held, take = self.held, bucket.take
             zeros = 0
@@ -179,11 +185,12 @@ class Topic:
                         self._admit_available(run)
                     continue
                 run.admitted = count
+                run.since = when
                 if when == stamp:
                     zeros += count
                 else:
                     meter.token_wait.add(when - stamp, count)
-                ready.append(Part(run, 0, count, when, 0.0))
+                ready.append(run)
             meter.token_wait.add_zeros(zeros)
             if held:
                 self.release(now)
@@ -216,7 +223,7 @@ class Topic:
             if run.void:
                 self._forget(run)
                 continue
-            ready.append(Part(run, run.admitted, run.count, run.stamp, 0.0))
+            ready.append(Part(run, run.admitted, run.count, now, 0.0))
             run.admitted = run.count
 
     # --- tokens come --------------------------------------------------------------------------
@@ -299,7 +306,7 @@ class Topic:
         """nsqd has been away for too long: what has not been sent was not stored; say so."""
         ready, self.ready = self.ready, deque()
         held, self.held = self.held, deque()
-        waiting = [(part.run, part.stop - part.start) for part in ready]
+        waiting = _messages_of(ready)
         waiting += [(run, run.count - run.admitted) for run in held]
         for run, count in waiting:
             if run.void:
@@ -324,46 +331,50 @@ class Topic:
             self.in_flight += 1
             batch.written_at = now
             carrier.publish(batch)
-            gateway_time = self.meter.gateway_time
+            self.meter.gateway_time.add_many(
+                [now - part.since for part in batch.parts if type(part) is Run],
+                [part.count for part in batch.parts if type(part) is Run],
+            )
             for part in batch.parts:
-                if part.step_ns:
-                    gateway_time.add_ramp(now - part.since, -part.step_ns, part.stop - part.start)
-                else:
-                    gateway_time.add(now - part.since, part.stop - part.start)
+                if type(part) is Part:
+                    count = part.stop - part.start
+                    self.meter.gateway_time.add_ramp(now - part.since, -part.step_ns, count)
 
     def _gather(self) -> Batch | None:
         """The next batch: as many parts as one MPUB may hold; a DPUB goes alone."""
         ready = self.ready
-        parts: list[Part] = []
+        parts: list[Run | Part] = []
         chunks: list[bytes] = []
         room = self._bounds.max_body_size - 4
         count = 0
         while ready:
             part = ready[0]
-            run = part.run
+            if type(part) is Run:
+                run, length, messages, size = part, part.count, part.messages, part.size
+            else:
+                assert type(part) is Part
+                run, length = part.run, part.stop - part.start
+                messages = run.messages[part.start : part.stop]
+                if run.atomic:
+                    messages = run.messages
+                size = sum(map(len, messages))
             if run.void:
                 ready.popleft()
                 self._forget(run)
                 continue
-            length = part.stop - part.start
             if run.defer_ms is not None:
-                if not parts:
-                    ready.popleft()
-                    self.deferring = True
-                    payload = dpub(self.name, self._defer_left(part), run.messages[0])
-                    return Batch(self, [part], payload, 1)
-                break
-            if length == run.count:
-                messages, size = run.messages, run.size
-            else:
-                messages = run.messages[part.start : part.stop]
-                size = sum(map(len, messages))
+                if parts:
+                    break
+                ready.popleft()
+                self.deferring = True
+                payload = dpub(self.name, _defer_left(run, part.since), run.messages[0])
+                return Batch(self, [part], payload, 1)
             if size > room:
                 if parts:
                     break
                 part = self._cut(part, room)
                 messages = run.messages[part.start : part.stop]
-                length = part.stop - part.start
+                length, size = part.stop - part.start, sum(map(len, messages))
             else:
                 ready.popleft()
             room -= size
@@ -374,8 +385,11 @@ class Topic:
             return None
         return Batch(self, parts, mpub(self.name, chunks, count), count)
 
-    def _cut(self, part: Part, room: int) -> Part:
-        """The head of a part of single messages that is bigger than one MPUB may be."""
+    def _cut(self, part: Run | Part, room: int) -> Part:
+        """The head of the first part, single messages that are bigger than one MPUB may be."""
+        if type(part) is Run:
+            part = self.ready[0] = Part(part, 0, part.count, part.since, 0.0)
+        assert type(part) is Part
         stop = part.start
         for message in part.run.messages[part.start : part.stop]:
             if len(message) > room:
@@ -387,11 +401,6 @@ class Topic:
         part.start = stop
         return head
 
-    def _defer_left(self, part: Part) -> int:
-        """A DPUB's wait counts towards its delay."""
-        assert part.run.defer_ms is not None
-        return max(0, part.run.defer_ms - (part.since - part.run.stamp) // 1_000_000)
-
     # --- answers ------------------------------------------------------------------------------
 
     def acknowledged(self, batch: Batch, now: int) -> None:
@@ -401,8 +410,11 @@ class Topic:
         self.meter.admitted += batch.count
         batch.answered_at = now
         for part in batch.parts:
-            run = part.run
-            count = part.stop - part.start
+            if type(part) is Run:
+                run, count = part, part.count
+            else:
+                assert type(part) is Part
+                run, count = part.run, part.stop - part.start
             if run.void:
                 self._forget(run)
                 continue
@@ -419,9 +431,8 @@ class Topic:
     def failed(self, batch: Batch, error: ProtocolError) -> None:
         """nsqd answered with an error; a prefix of an MPUB may be stored, so all are told."""
         self.in_flight -= 1
-        for part in batch.parts:
-            run = part.run
-            self.meter.failed += part.stop - part.start
+        for run, count in _messages_of(batch.parts):
+            self.meter.failed += count
             if not run.void:
                 run.left = 0  # answers come in order: all before it are given
                 run.refused = ProtocolError(run.failure_code, error.sentence or str(error))
@@ -432,11 +443,11 @@ class Topic:
     def lost(self, batch: Batch) -> None:
         """nsqd went away without an answer: nobody may be told anything."""
         self.in_flight -= 1
-        for part in batch.parts:
-            self.meter.unknown += part.stop - part.start
-            if not part.run.void:
-                part.run.owner.lose(part.run)
-            self._forget(part.run)
+        for run, count in _messages_of(batch.parts):
+            self.meter.unknown += count
+            if not run.void:
+                run.owner.lose(run)
+            self._forget(run)
 
     def not_run(self, batch: Batch) -> None:
         """nsqd ended the connection before it came to this batch: it is sent again, first."""
@@ -472,3 +483,17 @@ class Topic:
         horizon = now - _RING_SECONDS * 1_000_000_000
         while ring and (self._ring_bytes > _RING_BYTES or ring[0].answered_at < horizon):
             self._ring_bytes -= ring.popleft().size
+
+
+def _messages_of(parts: Iterable[Run | Part]) -> list[tuple[Run, int]]:
+    """Whose messages stand in `parts`, and how many each."""
+    return [
+        (part, part.count) if type(part) is Run else (part.run, part.stop - part.start)  # type: ignore[union-attr]
+        for part in parts
+    ]
+
+
+def _defer_left(run: Run, since: int) -> int:
+    """A DPUB's wait counts towards its delay (milliseconds)."""
+    assert run.defer_ms is not None
+    return max(0, run.defer_ms - (since - run.stamp) // 1_000_000)

@@ -87,6 +87,7 @@ class Line:
 Command = Publish | Identify | Auth | Subscribe | Line | ProtocolError
 PublishType = Callable[[bytes, list[bytes], int, bool, "int | None"], Publish]
 
+_NO_HEAD = b"\n\n"  # begins no command
 _LINES = frozenset([b"NOP", b"RDY", b"FIN", b"REQ", b"TOUCH", b"CLS"])
 
 
@@ -115,7 +116,7 @@ class CommandReader:
         self._tail = bytearray()
         self._need = 4
         self._started = False
-        self._head = b"PUB "  # the last PUB's whole line, to recognise the next one at C speed
+        self._head = _NO_HEAD  # the last PUB's whole line, to recognise the next at C speed
         self._head_topic = b""
         self.failed = False
 
@@ -124,9 +125,15 @@ class CommandReader:
         return len(self._tail)
 
     def feed(self, data: bytes) -> list[Command]:
+        tail = self._tail
+        if not tail and data.startswith(self._head):
+            # The commonest read by far: one PUB, to the topic of the last one.
+            start = len(self._head)
+            size = int.from_bytes(data[start : start + 4], "big")
+            if len(data) == start + 4 + size and 0 < size <= self._limits.max_msg_size:
+                return [self._publish(self._head_topic, [data[start:]], 1, False, None)]
         if self.failed:
             return []
-        tail = self._tail
         if tail:
             tail += data
             if len(tail) < self._need:
@@ -138,6 +145,7 @@ class CommandReader:
             position = self._read(data, commands)
         except ProtocolError as error:
             self.failed = True
+            self._head = _NO_HEAD
             commands.append(error)
             return commands
         if position < len(data):
@@ -159,7 +167,7 @@ class CommandReader:
             self._started = True
             position = 4
         while position < length:
-            if self._head_topic and data.startswith(self._head, position):
+            if data.startswith(self._head, position):
                 after = self._read_pubs(data, position, commands)
             else:
                 after = self._read_command(data, position, commands)
