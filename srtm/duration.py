@@ -1,5 +1,6 @@
 """Go-style durations (`250ms`, `1h`, `1m30s`), as every NSQ flag takes them."""
 
+import math
 import re
 from typing import Annotated
 
@@ -34,13 +35,14 @@ def parse_duration(text: object) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """The shortest single-unit form: 0.25 -> '250ms', 90 -> '1.5m'."""
-    if seconds == 0:
-        return "0s"
+    """The duration in the largest unit that shows it with at most three decimals, to the
+    nanosecond: 0.25 -> '250ms', 90 -> '1.5m', 90.5 -> '90.5s'. `parse_duration` reads it back."""
+    nanoseconds = round(seconds * 1e9)
     for unit in ("h", "m", "s", "ms", "us"):
-        if abs(seconds) >= _UNIT_SECONDS[unit]:
-            return f"{seconds / _UNIT_SECONDS[unit]:.4g}{unit}"
-    return f"{seconds / 1e-9:.4g}ns"
+        thousandths, rest = divmod(abs(nanoseconds) * 1000, round(_UNIT_SECONDS[unit] * 1e9))
+        if thousandths >= 1000 and not rest:
+            return f"{math.copysign(thousandths / 1000, seconds):.12g}{unit}"
+    return f"{nanoseconds}ns" if nanoseconds else "0s"
 
 
 def _duration_or_seconds(value: object) -> float:

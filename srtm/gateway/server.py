@@ -216,19 +216,20 @@ class Gateway:
     def _check_broadcast(self, facts: Facts) -> None:
         """Others must be led to the gateway, not round it."""
         ours = {
+            "broadcast_address": self.options.broadcast_address,
             "broadcast_tcp_port": int(self.tcp_address.rpartition(":")[2]),
             "broadcast_http_port": int(self.http_address.rpartition(":")[2]),
         }
-        for name, port in ours.items():
-            if facts.broadcast[name] != port:
+        for name, value in ours.items():
+            if facts.broadcast[name] != value:
                 flag = name.replace("_", "-")
                 log.warning(
                     "nsqd tells nsqlookupd --%s=%s, so consumers and nsqadmin go round the "
-                    "gateway; start nsqd with --%s=%d",
+                    "gateway; start nsqd with --%s=%s",
                     flag,
                     facts.broadcast[name],
                     flag,
-                    port,
+                    value,
                 )
 
     async def _drain(self) -> None:

@@ -6,7 +6,7 @@ appends to lists; once a second numpy bins them and the sketch gets one add for 
 
 import math
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from ddsketch import LogCollapsingLowestDenseDDSketch
@@ -32,12 +32,13 @@ class Quantiles:
     """Seconds; None where nothing was recorded."""
 
     count: int
+    mean: float | None
     p50: float | None
     p95: float | None
     p99: float | None
 
     def document(self) -> dict[str, float | int | None]:
-        return {"count": self.count, "p50": self.p50, "p95": self.p95, "p99": self.p99}
+        return asdict(self)
 
 
 class LatencySketch:
@@ -127,4 +128,6 @@ class LatencySketch:
 
 def quantiles_of(sketch: LogCollapsingLowestDenseDDSketch) -> Quantiles:
     value = sketch.get_quantile_value
-    return Quantiles(round(sketch.count), value(0.5), value(0.95), value(0.99))
+    count = round(sketch.count)
+    mean = sketch.sum / count if count else None
+    return Quantiles(count, mean, value(0.5), value(0.95), value(0.99))

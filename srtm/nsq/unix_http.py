@@ -1,7 +1,7 @@
 """A small HTTP/1.1 client for the services of a host: by `host:port` or through a unix socket.
 
-nsqd, nsqlookupd and the gateway's admin door speak HTTP; behind a unix socket (RFC-less, but what
-nsqd's `--http-address=/path` does) urllib cannot reach them. Blocking, one request a connection.
+nsqd, nsqlookupd and the gateway's admin door speak HTTP, and urllib reaches no unix socket. It
+blocks, and makes one request a connection.
 """
 
 import contextlib
@@ -101,7 +101,7 @@ def request(
     except (ConnectionRefusedError, FileNotFoundError):
         raise UnavailableError(f"{where}: nothing listens there") from None
     except (OSError, ValueError, http.client.HTTPException) as error:
-        what = str(error) or type(error).__name__
+        what = " ".join(str(error).split()) or type(error).__name__
         raise UnavailableError(f"{where}: {path} failed: {what}") from None
     finally:
         connection.close()

@@ -1,0 +1,48 @@
+# Two commands: `make demo` shows the product, `make test` checks it. Both do all set-up in .venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := .setup
+NSQ_PROGRAMS := nsqd nsqlookupd nsqadmin nsq_stat nsq_tail nsq_to_file to_nsq
+NSQ_MODULE := srtm/deploy/binaries
+
+.PHONY: demo test setup lint lock clean
+
+demo: setup
+	@$(BIN)/srtm demo
+
+test: setup lint
+	@$(BIN)/python -m pytest
+
+lint: setup
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+setup: $(STAMPS)/python $(STAMPS)/nsq
+
+$(STAMPS)/python: requirements.lock pyproject.toml
+	@test "$$(uname -s)" = Linux || { echo "SRTM runs on Linux only (epoll, timerfd, kernel time stamps)" >&2; exit 3; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "Python 3.11 or newer is needed as $(PYTHON); name another with make PYTHON=/path/to/python3" >&2; exit 3; }
+	@echo "setting up $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/nsq: $(NSQ_MODULE)/go.mod $(NSQ_MODULE)/go.sum | $(STAMPS)/python
+	@missing=; for p in $(NSQ_PROGRAMS); do command -v $$p >/dev/null || missing="$$missing $$p"; done; \
+	if [ -z "$$missing" ]; then echo "NSQ: taken from the PATH"; \
+	elif command -v go >/dev/null; then echo "NSQ 1.3.0: building$$missing"; \
+	  cd $(NSQ_MODULE) && GOBIN=$(abspath $(BIN)) go install tool; \
+	else echo "not found:$$missing. Put NSQ 1.3.0's programs on the PATH, or install Go and run make setup again" >&2; exit 3; fi
+	@mkdir -p $(STAMPS) && touch $@
+
+# The lock file, made anew from pyproject.toml.
+lock: $(STAMPS)/python
+	@$(BIN)/pip install --quiet uv
+	@$(BIN)/uv pip compile --quiet pyproject.toml --extra plots --group dev --generate-hashes --universal --python-version 3.11 --custom-compile-command "make lock" -o requirements.lock
+
+clean:
+	rm -rf $(VENV) $(STAMPS) out

@@ -1,0 +1,87 @@
+"""`host:port` as NSQ's flags take it, and whether it can be listened on."""
+
+import errno
+import os
+import socket
+from typing import Annotated, NamedTuple
+
+from pydantic import BeforeValidator, PlainSerializer
+
+from srtm.errors import UnavailableError
+
+_ANY = ("", "0.0.0.0", "::")
+
+
+class Address(NamedTuple):
+    """A TCP address; an empty host means every address of this machine."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: object) -> "Address":
+        """Read `host:port` or `[v6]:port`. Raises ValueError."""
+        host, colon, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
+        if not colon or (":" in host and not (host[0] == "[" and host[-1] == "]")):
+            raise ValueError(f"{text!r} is not an address; write HOST:PORT, such as 127.0.0.1:4150")
+        if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
+            raise ValueError(f"port {port!r} of {text!r} is not a number from 1 to 65535")
+        return cls(host.strip("[]"), int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def reachable(self) -> "Address":
+        """Where a client on this host connects: an address that means all of them is none."""
+        if self.host not in _ANY:
+            return self
+        return Address("::1" if self.host == "::" else "127.0.0.1", self.port)
+
+    def clashes_with(self, other: "Address") -> bool:
+        """Could the two not be listened on at once?"""
+        if self.port != other.port:
+            return False
+        hosts = {each.host.replace("localhost", "127.0.0.1") for each in (self, other)}
+        return len(hosts) == 1 or not hosts.isdisjoint(_ANY)
+
+
+ListenAddress = Annotated[
+    Address,
+    BeforeValidator(lambda v: v if isinstance(v, Address) else Address.parse(v)),
+    PlainSerializer(str, return_type=str),
+]
+"""A pydantic field that is written as `host:port`."""
+
+
+def require_free(address: Address, where: str) -> None:
+    """Try to listen on it for a moment. Raises UnavailableError that names `where` it is set."""
+    try:
+        for family, kind, proto, _, target in socket.getaddrinfo(
+            address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[:1]:
+            with socket.socket(family, kind, proto) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(target)
+                probe.listen(1)  # with SO_REUSEADDR the bind alone may succeed beside a listener
+    except socket.gaierror as error:
+        raise UnavailableError(f"{where} {address}: {error.strerror}") from None
+    except OSError as error:
+        why = {
+            errno.EADDRINUSE: "is in use by another process; stop it or choose another port",
+            errno.EADDRNOTAVAIL: "is no address of this machine",
+            errno.EACCES: "may not be listened on by this user; choose a port from 1024 on",
+        }.get(error.errno or 0, os.strerror(error.errno or 0))
+        raise UnavailableError(f"{where} {address} {why}") from None
+
+
+def free_addresses(count: int, host: str = "127.0.0.1") -> list[Address]:
+    """Addresses that nobody listens on now: for demos and tests, which must not clash."""
+    sockets = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind((host, 0))
+        return [Address(host, each.getsockname()[1]) for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()

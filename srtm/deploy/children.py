@@ -1,0 +1,147 @@
+"""The command line of every child, from the plan alone."""
+
+import zlib
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from srtm.contract import Contract
+from srtm.deploy.file import Plan
+from srtm.deploy.process import ChildSpec, Stage
+from srtm.deploy.programs import Programs
+from srtm.deploy.tables import BrokerTable, LookupdTable, NsqadminTable
+
+_NODE_IDS = 1024  # nsqd: node-id in [0,1024)
+
+
+def children(
+    plan: Plan, programs: Programs, topics: Callable[[], Sequence[Contract]]
+) -> list[ChildSpec]:
+    """All children in order of starting. `topics` is asked whenever a gateway starts."""
+    logs = plan.layout.logs
+    specs = []
+    if plan.lookupd:
+        specs.append(
+            ChildSpec(
+                name="nsqlookupd",
+                stage=Stage.LOOKUPD,
+                command=partial(lookupd_command, plan, plan.lookupd, programs),
+                ping=str(plan.lookupd.http_address.reachable),
+                log=logs / "nsqlookupd.log",
+            )
+        )
+    for broker in plan.brokers:
+        layout = plan.layout.broker(broker.name)
+        nsqd, gateway = f"{broker.name}-nsqd", f"{broker.name}-gateway"
+        specs.append(
+            ChildSpec(
+                name=nsqd,
+                stage=Stage.NSQD,
+                command=partial(nsqd_command, plan, broker, programs),
+                ping=str(layout.nsqd_http),
+                log=logs / f"{nsqd}.log",
+                sockets=(layout.nsqd_tcp, layout.nsqd_http),
+            )
+        )
+        specs.append(
+            ChildSpec(
+                name=gateway,
+                stage=Stage.GATEWAY,
+                command=partial(_gateway_command_now, plan, broker, programs, topics),
+                ping=str(broker.http_address.reachable),
+                log=logs / f"{gateway}.log",
+                sockets=(layout.admin,),
+                needs=nsqd,
+            )
+        )
+    if plan.nsqadmin:
+        specs.append(
+            ChildSpec(
+                name="nsqadmin",
+                stage=Stage.NSQADMIN,
+                command=partial(nsqadmin_command, plan, plan.nsqadmin, programs),
+                ping=str(plan.nsqadmin.http_address.reachable),
+                log=logs / "nsqadmin.log",
+            )
+        )
+    return specs
+
+
+def lookupd_command(plan: Plan, lookupd: LookupdTable, programs: Programs) -> list[str]:
+    return [
+        programs.nsqlookupd,
+        f"--tcp-address={lookupd.tcp_address}",
+        f"--http-address={lookupd.http_address}",
+        f"--broadcast-address={plan.deployment.broadcast_address}",
+    ]
+
+
+def nsqd_command(plan: Plan, broker: BrokerTable, programs: Programs) -> list[str]:
+    """nsqd behind unix sockets, telling everybody the gateway's ports; announced by the gateway."""
+    layout = plan.layout.broker(broker.name)
+    return [
+        programs.nsqd,
+        f"--tcp-address={layout.nsqd_tcp}",
+        f"--http-address={layout.nsqd_http}",
+        "--https-address=",  # off: with a certificate nsqd would listen on 0.0.0.0:4152
+        "--tls-required=0",
+        f"--data-path={layout.nsqd_data}",
+        f"--broadcast-address={plan.deployment.broadcast_address}",
+        f"--broadcast-tcp-port={broker.tcp_address.port}",
+        f"--broadcast-http-port={broker.http_address.port}",
+        f"--node-id={node_id(plan, broker)}",
+        *broker.nsqd_flags,  # last: Go stops reading flags at a word that is none
+    ]
+
+
+def node_id(plan: Plan, broker: BrokerTable) -> int:
+    """Its part of the message ids: distinct within the deployment, likely so between several.
+
+    nsqd's own default is a hash of the host name, which the brokers of a host would share.
+    """
+    first = zlib.crc32(f"{plan.deployment.broadcast_address}|{plan.layout.data_path}".encode())
+    return (first + plan.broker_names.index(broker.name)) % _NODE_IDS
+
+
+def gateway_command(
+    plan: Plan, broker: BrokerTable, programs: Programs, topics: Sequence[Contract]
+) -> list[str]:
+    """The gateway with its even share of each topic. Raises UsageError where b/brokers < 1."""
+    layout = plan.layout.broker(broker.name)
+    command = [
+        *programs.gateway,
+        f"--tcp-address={broker.tcp_address}",
+        f"--http-address={broker.http_address}",
+        f"--nsqd-tcp-address={layout.nsqd_tcp}",
+        f"--nsqd-http-address={layout.nsqd_http}",
+        f"--broadcast-address={plan.deployment.broadcast_address}",
+        f"--admin-socket={layout.admin}",
+        f"--state-file={layout.gateway_state}",
+    ]
+    if plan.lookupd:
+        command.append(f"--lookupd-tcp-address={plan.lookupd.tcp_address.reachable}")
+    shares = (topic_flag(contract, len(plan.brokers)) for contract in topics)
+    return command + [f"--topic={share}" for share in shares]
+
+
+def _gateway_command_now(
+    plan: Plan,
+    broker: BrokerTable,
+    programs: Programs,
+    topics: Callable[[], Sequence[Contract]],
+) -> list[str]:
+    return gateway_command(plan, broker, programs, topics())
+
+
+def topic_flag(contract: Contract, brokers: int) -> str:
+    """One broker's share as `Contract.parse` reads it: NAME,rate=R,burst=B,..."""
+    pairs = contract.limit().share(brokers).document().items()
+    return ",".join((contract.topic, *(f"{key}={value}" for key, value in pairs)))
+
+
+def nsqadmin_command(plan: Plan, nsqadmin: NsqadminTable, programs: Programs) -> list[str]:
+    """nsqadmin takes nsqlookupds or nsqds, not both; the gateways stand for the nsqds."""
+    if plan.lookupd:
+        sources = [f"--lookupd-http-address={plan.lookupd.http_address.reachable}"]
+    else:
+        sources = [f"--nsqd-http-address={each.http_address.reachable}" for each in plan.brokers]
+    return [programs.nsqadmin, f"--http-address={nsqadmin.http_address}", *sources]

@@ -1,0 +1,187 @@
+"""`srtm up` and `srtm topic`."""
+
+import contextlib
+import json
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from srtm.deploy.deployment import Deployment, find
+from srtm.deploy.file import read_plan
+from srtm.deploy.kept_topics import describe as describe_limit
+from srtm.deploy.programs import find_programs, version_warning
+from srtm.deploy.shown import addresses_table, broker_table, show, topics_table
+from srtm.deploy.topics import Topics
+from srtm.deploy.up import Up
+from srtm.errors import UnavailableError, UsageError
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""each ends a deployment in order: Ctrl-C, a service manager, a terminal that was closed"""
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--check", is_flag=True, help="Only check FILE and the programs; start nothing.")
+@click.option(
+    "--no-topics", is_flag=True, help="Leave out FILE's topics; those set at run time stay."
+)
+def up(file: Path, check: bool, no_topics: bool) -> None:
+    """Run the deployment of a TOML FILE in the foreground until Ctrl-C or SIGTERM."""
+    plan = read_plan(file)
+    if check:
+        warning = version_warning(find_programs(plan).nsqd)
+        if warning:
+            _say(warning)
+        click.echo(
+            f"{file} is correct: {_counted(len(plan.brokers), 'broker')}, "
+            f"{_counted(len(plan.topics), 'topic')}"
+        )
+        return
+    run = Up(plan, _say, topics=not no_topics)
+    with _stopping(run.ask_stop):
+        run.run(_show_up)
+
+
+def _show_up(deployment: Deployment) -> None:
+    with contextlib.suppress(OSError):
+        show(addresses_table(deployment))
+    _say(f"deployment {deployment.name} is up (pid {deployment.pid}); Ctrl-C ends it")
+
+
+def _say(line: str) -> None:
+    """A terminal that went away must not keep us from ending the children in order."""
+    with contextlib.suppress(OSError):
+        click.echo(f"srtm up: {line}", err=True)
+
+
+@contextlib.contextmanager
+def _stopping(ask_stop: Callable[[], None]) -> Iterator[None]:
+    """Those that are ignored stay so: that is what nohup is for."""
+    heeded = [each for each in STOP_SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda *_: ask_stop()) for number in heeded}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@click.group()
+def topic() -> None:
+    """Set, delete and show the limits of topics in a deployment that runs."""
+
+
+def _options(function: Callable[..., None]) -> Callable[..., None]:
+    """--deployment and --json, which each command takes."""
+    where = click.option(
+        "--deployment",
+        "deployment",
+        type=click.Path(path_type=Path),
+        envvar="SRTM_DEPLOYMENT",
+        default=Path("srtm-data"),
+        show_default=True,
+        show_envvar=True,
+        help="Its data path, or its TOML file.",
+    )
+    as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+    return where(as_json(function))
+
+
+@topic.command("set")
+@click.argument("name")
+@click.option("--rate", help="Messages per second, over all brokers.")
+@click.option("--burst", help="Messages at once, over all brokers.")
+@click.option("--mode", help="delay (default) or reject.")
+@click.option("--max-wait", help="How long a message may be delayed, such as 2s; or none.")
+@click.option("--slo", help="PERCENTILE@DURATION, such as 0.99@5ms; or none.")
+@_options
+def set_(
+    name: str,
+    rate: str | None,
+    burst: str | None,
+    mode: str | None,
+    max_wait: str | None,
+    slo: str | None,
+    deployment: Path,
+    as_json: bool,
+) -> None:
+    """Give topic NAME a limit, or change what is given of the one it has.
+
+    It is split evenly over the brokers, and kept over a restart.
+    """
+    given = {"rate": rate, "burst": burst, "mode": mode, "max-wait": max_wait, "slo": slo}
+    changes: dict[str, str | None] = {
+        key: value for key, value in given.items() if value is not None
+    }
+    if not changes:
+        raise UsageError("srtm topic set: give --rate, --burst, --mode, --max-wait or --slo")
+    for key in ("max-wait", "slo"):
+        if changes.get(key) == "none":
+            changes[key] = None
+    found = find(deployment)
+    contract = Topics(found).set(name, changes)
+    if as_json:
+        _print_json(contract.document())
+    else:
+        brokers = _counted(len(found.brokers), "broker")
+        click.echo(f"topic {name}: {describe_limit(contract)}, over {brokers}")
+
+
+@topic.command()
+@click.argument("name")
+@_options
+def delete(name: str, deployment: Path, as_json: bool) -> None:
+    """Take the limit of topic NAME away; its messages stay."""
+    Topics(find(deployment)).delete(name)
+    if as_json:
+        _print_json({"topic": name, "deleted": True})
+    else:
+        click.echo(f"topic {name} has no limit any more")
+
+
+@topic.command("list")
+@_options
+def list_(deployment: Path, as_json: bool) -> None:
+    """Every topic, summed over the brokers."""
+    report = Topics(find(deployment)).report()
+    if as_json:
+        _print_json(report.document())
+    else:
+        show(topics_table(report))
+    _complain(report.silent)
+
+
+@topic.command()
+@click.argument("name")
+@_options
+def describe(name: str, deployment: Path, as_json: bool) -> None:
+    """Topic NAME on each broker."""
+    report = Topics(find(deployment)).report()
+    status = next((each for each in report.topics if each.topic == name), None)
+    if status is None:
+        _complain(report.silent)
+        raise UsageError(
+            f"no broker knows topic {name}; srtm topic list shows those that they know"
+        )
+    if as_json:
+        _print_json({**status.document(), "silent": report.silent})
+    else:
+        show(broker_table(status))
+    _complain(report.silent)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _print_json(document: Any) -> None:
+    click.echo(json.dumps(document, indent=2))
+
+
+def _complain(silent: dict[str, str]) -> None:
+    if silent:
+        why = "; ".join(f"{broker} does not answer: {error}" for broker, error in silent.items())
+        raise UnavailableError(f"this is not all: {why}")

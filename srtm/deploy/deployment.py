@@ -1,0 +1,112 @@
+"""deployment.json: how other commands find a deployment that runs."""
+
+import os
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from srtm.deploy.address import ListenAddress
+from srtm.deploy.atomic import read_json, write_json
+from srtm.deploy.file import Plan, read_plan
+from srtm.deploy.layout import Layout
+from srtm.deploy.lock import is_alive
+from srtm.errors import UnavailableError, one_line
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(
+        frozen=True,
+        extra="ignore",
+        alias_generator=lambda name: name.replace("_", "-"),
+        populate_by_name=True,
+    )
+
+
+class Broker(_Document):
+    """One broker: the gateway's addresses, its admin door, and nsqd's sockets behind it."""
+
+    name: str
+    tcp_address: ListenAddress
+    http_address: ListenAddress
+    admin_socket: str
+    nsqd_tcp_socket: str
+    nsqd_http_socket: str
+
+
+class Lookupd(_Document):
+    tcp_address: ListenAddress
+    http_address: ListenAddress
+
+
+class Nsqadmin(_Document):
+    http_address: ListenAddress
+
+
+class Deployment(_Document):
+    """A deployment that runs. Addresses are where a client on this host connects."""
+
+    name: str
+    pid: int
+    data_path: Path
+    brokers: tuple[Broker, ...]
+    lookupd: Lookupd | None = None
+    nsqadmin: Nsqadmin | None = None
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.data_path)
+
+    @classmethod
+    def of(cls, plan: Plan) -> Self:
+        """What `plan` becomes once this process has started it."""
+        layout = plan.layout
+        lookupd, nsqadmin = plan.lookupd, plan.nsqadmin
+        return cls(
+            name=plan.deployment.name,
+            pid=os.getpid(),
+            data_path=layout.data_path,
+            brokers=tuple(
+                Broker(
+                    name=broker.name,
+                    tcp_address=broker.tcp_address.reachable,
+                    http_address=broker.http_address.reachable,
+                    admin_socket=str(layout.broker(broker.name).admin),
+                    nsqd_tcp_socket=str(layout.broker(broker.name).nsqd_tcp),
+                    nsqd_http_socket=str(layout.broker(broker.name).nsqd_http),
+                )
+                for broker in plan.brokers
+            ),
+            lookupd=Lookupd(
+                tcp_address=lookupd.tcp_address.reachable,
+                http_address=lookupd.http_address.reachable,
+            )
+            if lookupd
+            else None,
+            nsqadmin=Nsqadmin(http_address=nsqadmin.http_address.reachable) if nsqadmin else None,
+        )
+
+    def save(self) -> None:
+        write_json(self.layout.deployment, self.model_dump(mode="json", by_alias=True))
+
+    def remove(self) -> None:
+        self.layout.deployment.unlink(missing_ok=True)
+
+
+def find(where: Path) -> Deployment:
+    """The running deployment of a data path or of a TOML file. Raises UnavailableError."""
+    data_path = read_plan(where).deployment.data_path if where.is_file() else where
+    layout = Layout(data_path.absolute())
+    document = read_json(layout.deployment)
+    remedy = "start one with srtm up FILE, or name its data-path or file with --deployment"
+    if document is None:
+        raise UnavailableError(f"no deployment runs in {layout.data_path}; {remedy}")
+    try:
+        deployment = Deployment.model_validate(document)
+    except ValidationError as error:
+        raise one_line(error, str(layout.deployment)) from None
+    if not is_alive(deployment.pid):
+        raise UnavailableError(
+            f"the deployment in {layout.data_path} has ended (pid {deployment.pid}); {remedy}"
+        )
+    return deployment

@@ -1,0 +1,64 @@
+"""Where the NSQ programs are, and whether nsqd is the version that SRTM was tested with."""
+
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from srtm.deploy.file import Plan
+from srtm.errors import UnavailableError
+
+TESTED_NSQ = "1.3"
+_VERSION_TIMEOUT_SECONDS = 10.0
+_REMEDY = (
+    "run `make setup` in SRTM's source tree (it builds NSQ 1.3.0 with Go), or install NSQ 1.3.0 "
+    "from https://nsq.io/deployment/installing.html and put it on PATH"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """How each program is called; a part that the plan does not ask for may be empty."""
+
+    nsqd: str
+    nsqlookupd: str = ""
+    nsqadmin: str = ""
+    gateway: tuple[str, ...] = (sys.executable, "-m", "srtm", "gateway")
+
+
+def find_programs(plan: Plan) -> Programs:
+    """The programs that `plan` needs. Raises UnavailableError that says how to get them."""
+    return Programs(
+        nsqd=find_program("nsqd"),
+        nsqlookupd=find_program("nsqlookupd") if plan.lookupd else "",
+        nsqadmin=find_program("nsqadmin") if plan.nsqadmin else "",
+    )
+
+
+def find_program(name: str) -> str:
+    """From PATH, or beside Python, where `make setup` puts it. Raises UnavailableError."""
+    beside = Path(sys.executable).parent
+    path = shutil.which(name) or shutil.which(name, path=str(beside))
+    if path is None:
+        raise UnavailableError(f"{name} is neither on PATH nor in {beside}: {_REMEDY}")
+    return path
+
+
+def version_warning(nsqd: str) -> str | None:
+    """One line when `nsqd --version` is not the tested one. Raises UnavailableError."""
+    try:
+        done = subprocess.run(
+            [nsqd, "--version"], capture_output=True, timeout=_VERSION_TIMEOUT_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        what = "did not answer" if isinstance(error, subprocess.TimeoutExpired) else error.strerror
+        raise UnavailableError(f"{nsqd} --version: {what}; {_REMEDY}") from None
+    said = done.stdout.decode(errors="replace").strip()
+    if re.match(rf"nsqd v{re.escape(TESTED_NSQ)}\.\d", said):
+        return None
+    return (
+        f"warning: {nsqd} says {said[:80] or 'nothing'!r}, and SRTM is tested with "
+        f"nsqd v{TESTED_NSQ}.x only"
+    )

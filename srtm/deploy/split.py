@@ -1,0 +1,46 @@
+"""How the shares of a topic change so that their sum stays within the contract at every instant."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from srtm.contract import Limit
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Give one broker this limit."""
+
+    broker: str
+    limit: Limit
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """`shrinks` first, all of them acknowledged, and only then `grows`."""
+
+    shrinks: tuple[Step, ...]
+    grows: tuple[Step, ...]
+
+
+def change(current: Mapping[str, Limit | None], share: Limit) -> Change:
+    """Lead every broker from its limit (None: it has none yet) to `share`.
+
+    After the shrinks no broker has more than its share in either dimension, so the sum is within
+    the new contract; before the grows no broker has more than it had, so it is within the old one.
+    A broker without a limit lets everything through: to give it its share is a shrink.
+    """
+    shrinks, grows = [], []
+    for broker, limit in current.items():
+        if limit is None:
+            shrinks.append(Step(broker, share))
+            continue
+        least = share.model_copy(
+            update={"rate": min(limit.rate, share.rate), "burst": min(limit.burst, share.burst)}
+        )
+        reached = limit
+        if (least.rate, least.burst) != (limit.rate, limit.burst):
+            shrinks.append(Step(broker, least))
+            reached = least
+        if reached != share:
+            grows.append(Step(broker, share))
+    return Change(tuple(shrinks), tuple(grows))

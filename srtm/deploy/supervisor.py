@@ -1,0 +1,192 @@
+"""Starts children in order, keeps them running, and stops them in reverse.
+
+Stop order (SIGTERM, then SIGKILL after a grace period): nsqadmin, gateways, nsqds, nsqlookupd.
+All from one thread: a child gets SIGTERM when the thread that started it ends.
+"""
+
+import signal
+import time
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
+
+from srtm.clock import NS, monotonic_ns
+from srtm.deploy.process import GRACE_SECONDS, Child, ChildSpec, Stage
+from srtm.deploy.restarts import MAX_DEATHS, WINDOW_SECONDS, Restarts
+from srtm.errors import SrtmError, UnavailableError
+from srtm.nsq.unix_http import request
+
+READY_TIMEOUT_SECONDS = 60.0
+"""nsqd reads its metadata and Python its modules; a shared CI machine can be 50 times slower"""
+_PING_TIMEOUT_SECONDS = 1.0
+_TICK_SECONDS = 0.05
+
+
+class Phase(StrEnum):
+    """Of one child, while the deployment runs."""
+
+    READY = "ready"
+    STARTING = "starting"
+    WAITING = "waiting"  # for its next start
+
+
+class StopRequested(Exception):
+    """Someone asked to stop while children were being started."""
+
+
+def answers_ping(spec: ChildSpec) -> bool:
+    """Does its GET /ping say 200?"""
+    try:
+        answer = request(spec.ping, "GET", "/ping", timeout_seconds=_PING_TIMEOUT_SECONDS)
+    except UnavailableError:
+        return False
+    return answer.status == 200
+
+
+class _Member:
+    """A child and what is known of it."""
+
+    def __init__(self, spec: ChildSpec) -> None:
+        self.spec = spec
+        self.child = Child(spec)
+        self.restarts = Restarts()
+        self.phase = Phase.WAITING
+        self.until_ns = 0  # STARTING: ready by then; WAITING: no start before
+
+
+class Supervisor:
+    """Owns the children. Call start, watch and stop from one thread."""
+
+    def __init__(
+        self,
+        specs: Sequence[ChildSpec],
+        say: Callable[[str], None],
+        *,
+        keep_open: Sequence[int] = (),
+        ready: Callable[[ChildSpec], bool] = answers_ping,
+        ready_timeout_seconds: float = READY_TIMEOUT_SECONDS,
+        grace_seconds: dict[Stage, float] = GRACE_SECONDS,
+    ) -> None:
+        self._members = {spec.name: _Member(spec) for spec in specs}
+        self._say = say
+        self._keep_open = keep_open
+        self._ready = ready
+        self._ready_timeout_seconds = ready_timeout_seconds
+        self._grace_seconds = grace_seconds
+        self._stop_asked = False
+
+    def ask_stop(self) -> None:
+        """From a signal handler or another thread: `start` or `watch` ends soon."""
+        self._stop_asked = True
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Of the children that are alive, by name."""
+        return {name: pid for name, each in self._members.items() if (pid := each.child.pid)}
+
+    def start(self) -> None:
+        """Start stage by stage, each ready before the next. Raises SrtmError, StopRequested."""
+        for stage in Stage:
+            members = self._of(stage)
+            for member in members:
+                self._launch(member)
+            for member in members:
+                self._await_ready(member, members)
+
+    def watch(self) -> None:
+        """Until a stop is asked for. Raises SrtmError when a child keeps dying."""
+        while not self._stop_asked:
+            for member in self._members.values():
+                self._attend(member)
+            time.sleep(_TICK_SECONDS)
+
+    def stop(self) -> None:
+        """End every child that runs, in order."""
+        for stage in reversed(Stage):
+            members = self._of(stage)
+            for member in members:
+                member.child.signal(signal.SIGTERM)
+            if self._await_end(members, self._grace_seconds[stage]):
+                continue
+            for member in members:
+                if member.child.alive:
+                    self._say(
+                        f"{member.spec.name} did not end within "
+                        f"{self._grace_seconds[stage]:g} s of SIGTERM: killed"
+                    )
+                    member.child.signal(signal.SIGKILL)
+            self._await_end(members, _FOREVER_SECONDS)
+
+    def _of(self, stage: Stage) -> list[_Member]:
+        return [each for each in self._members.values() if each.spec.stage == stage]
+
+    def _launch(self, member: _Member) -> None:
+        member.child.launch(self._keep_open)
+        member.phase = Phase.STARTING
+        member.until_ns = monotonic_ns() + int(self._ready_timeout_seconds * NS)
+
+    def _await_ready(self, member: _Member, peers: Iterable[_Member]) -> None:
+        while not self._ready(member.spec):
+            for each in peers:  # a peer's death explains more than our own timeout
+                if not each.child.alive:
+                    raise SrtmError(f"{each.spec.name} {each.child.obituary()}")
+            if monotonic_ns() > member.until_ns:
+                raise SrtmError(self._late(member))
+            if self._stop_asked:
+                raise StopRequested
+            time.sleep(_TICK_SECONDS)
+        if not member.child.alive:  # someone else answered at its address
+            raise SrtmError(f"{member.spec.name} {member.child.obituary()}")
+        member.phase = Phase.READY
+
+    def _late(self, member: _Member) -> str:
+        return (
+            f"{member.spec.name} is not ready after {self._ready_timeout_seconds:g} s: "
+            f"{member.child.last_words()} (log: {member.spec.log})"
+        )
+
+    def _attend(self, member: _Member) -> None:
+        """One look at a child, and what follows from it."""
+        if member.phase is Phase.WAITING:
+            if monotonic_ns() >= member.until_ns and self._may_start(member):
+                self._launch(member)
+        elif not member.child.alive:
+            self._mourn(member, member.child.obituary())
+        elif member.phase is Phase.STARTING:
+            if self._ready(member.spec):
+                member.phase = Phase.READY
+                self._say(f"{member.spec.name} is back (restart {member.restarts.total})")
+            elif monotonic_ns() > member.until_ns:
+                late = self._late(member)
+                member.child.signal(signal.SIGKILL)
+                self._await_end([member], _FOREVER_SECONDS)
+                self._mourn(member, late.removeprefix(f"{member.spec.name} "))
+
+    def _may_start(self, member: _Member) -> bool:
+        needed = self._members.get(member.spec.needs or "")
+        return needed is None or needed.phase is Phase.READY
+
+    def _mourn(self, member: _Member, how: str) -> None:
+        now_ns = monotonic_ns()
+        delay_seconds = member.restarts.died(now_ns)
+        if delay_seconds is None:
+            raise SrtmError(
+                f"{member.spec.name} died {MAX_DEATHS} times within {WINDOW_SECONDS:g} s, "
+                f"at last it {how}"
+            )
+        self._say(
+            f"{member.spec.name} {how}; restart {member.restarts.total} in {delay_seconds:g} s"
+        )
+        member.phase = Phase.WAITING
+        member.until_ns = now_ns + int(delay_seconds * NS)
+
+    def _await_end(self, members: Iterable[_Member], seconds: float) -> bool:
+        deadline_ns = monotonic_ns() + int(seconds * NS)
+        while any(each.child.alive for each in members):
+            if monotonic_ns() > deadline_ns:
+                return False
+            time.sleep(_TICK_SECONDS / 5)
+        return True
+
+
+_FOREVER_SECONDS = 1e6
+"""after SIGKILL: the kernel ends it, sooner or later"""

@@ -1,0 +1,133 @@
+"""The tables of a deployment's TOML file, each checked by itself."""
+
+import difflib
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from srtm.contract import Contract
+from srtm.deploy.address import Address, ListenAddress
+from srtm.deploy.layout import RESERVED_NAMES
+
+OWN_NSQD_FLAGS = {
+    "tcp-address": "the gateway listens there: set the broker's tcp-address",
+    "http-address": "the gateway listens there: set the broker's http-address",
+    "https-address": "publishers would walk round the gateway",
+    "data-path": "set data-path of [deployment]",
+    "broadcast-address": "set broadcast-address of [deployment]",
+    "broadcast-tcp-port": "it is the port of the broker's tcp-address",
+    "broadcast-http-port": "it is the port of the broker's http-address",
+    "node-id": "each broker gets its own",
+    "worker-id": "each broker gets its own node id",
+    "lookupd-tcp-address": "the gateway announces the broker once it is ready",
+    "tls-required": "the gateway speaks no TLS",
+    "tls-cert": "the gateway speaks no TLS",
+    "tls-key": "the gateway speaks no TLS",
+    "auth-http-address": "the gateway cannot authenticate clients",
+    "config": "write the flags themselves",
+    "version": "it ends nsqd",
+}
+"""nsqd's flags that `srtm up` sets, or that would open a way round the gateway: flag -> why"""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
+
+
+def _known(values: object, keys: Iterable[str]) -> object:
+    """Refuse a key that is not in the table, with the one that was meant."""
+    known = sorted(keys)
+    for key in values if isinstance(values, dict) else ():
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+            raise ValueError(f"unknown key {key!r}; {hint}")
+    return values
+
+
+class Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, values: object) -> object:
+        return _known(values, (field.alias or name for name, field in cls.model_fields.items()))
+
+
+def _plain_name(name: str) -> str:
+    if not _NAME.fullmatch(name) or name in RESERVED_NAMES:
+        raise ValueError(
+            f"{name!r} is not a name: 1 to 32 of [a-zA-Z0-9_-], the first a letter or a digit"
+            + (", and not 'logs'" if name in RESERVED_NAMES else "")
+        )
+    return name
+
+
+class DeploymentTable(Table):
+    """`[deployment]`: where it keeps its files and how others reach it."""
+
+    name: str = "local"
+    data_path: Path = Field(default=Path("srtm-data"), alias="data-path")
+    broadcast_address: str = Field(default="127.0.0.1", alias="broadcast-address", min_length=1)
+
+    _check_name = field_validator("name")(_plain_name)
+
+
+class LookupdTable(Table):
+    """`[lookupd]`: the nsqlookupd to start."""
+
+    tcp_address: ListenAddress = Field(default=Address("127.0.0.1", 4160), alias="tcp-address")
+    http_address: ListenAddress = Field(default=Address("127.0.0.1", 4161), alias="http-address")
+
+
+class NsqadminTable(Table):
+    """`[nsqadmin]`: the nsqadmin to start."""
+
+    http_address: ListenAddress = Field(default=Address("127.0.0.1", 4171), alias="http-address")
+
+
+class BrokerTable(Table):
+    """`[[broker]]`: an nsqd and the gateway in front of it, which has the addresses."""
+
+    name: str
+    tcp_address: ListenAddress = Field(default=Address("127.0.0.1", 4150), alias="tcp-address")
+    http_address: ListenAddress = Field(default=Address("127.0.0.1", 4151), alias="http-address")
+    nsqd_flags: tuple[str, ...] = Field(default=(), alias="nsqd-flags")
+
+    _check_name = field_validator("name")(_plain_name)
+
+    @field_validator("nsqd_flags")
+    @classmethod
+    def _passed_through(cls, flags: tuple[str, ...]) -> tuple[str, ...]:
+        for flag in flags:
+            name = re.sub("^--?", "", flag).partition("=")[0]
+            if not flag.startswith("-") or not name or name.startswith("-"):
+                raise ValueError(f"{flag!r} is not a flag; write '--NAME=VALUE' as one string")
+            if name in OWN_NSQD_FLAGS:
+                raise ValueError(f"--{name} cannot be set: {OWN_NSQD_FLAGS[name]}")
+        return flags
+
+
+def _named(values: object) -> object:
+    """A `[[topic]]` writes `name` where a contract says `topic`."""
+    if not isinstance(values, dict):
+        return values
+    fields = Contract.model_fields.items()
+    known = {field.alias or name for name, field in fields} - {"topic"} | {"name"}
+    _known(values, known)
+    if "name" not in values:
+        raise ValueError("name is missing")
+    return {("topic" if key == "name" else key): value for key, value in values.items()}
+
+
+TopicTable = Annotated[Contract, BeforeValidator(_named)]
+"""`[[topic]]`: a contract."""
+
+
+def _on_or_off(value: object) -> object:
+    """`lookupd = true` is a table of defaults, `false` is none."""
+    return {True: {}, False: None}[value] if isinstance(value, bool) else value
+
+
+OptionalLookupd = Annotated[LookupdTable | None, BeforeValidator(_on_or_off)]
+OptionalNsqadmin = Annotated[NsqadminTable | None, BeforeValidator(_on_or_off)]

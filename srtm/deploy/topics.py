@@ -1,0 +1,183 @@
+"""The topics of a running deployment: set, deleted and shown over all of its brokers."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from srtm.contract import Contract, Limit
+from srtm.deploy.admin import Row, delete_topic, limit_of, put_topic, topics_of
+from srtm.deploy.deployment import Broker, Deployment
+from srtm.deploy.kept_topics import KeptTopics, describe
+from srtm.deploy.split import Step, change
+from srtm.errors import SrtmError, UnavailableError, UsageError
+
+
+@dataclass(frozen=True)
+class TopicStatus:
+    """One topic over the brokers that answered."""
+
+    topic: str
+    brokers: dict[str, Row]
+
+    def total(self, key: str) -> float | None:
+        """The sum over the brokers; None where one of them has no such figure."""
+        values = [row.get(key) for row in self.brokers.values()]
+        numbers = [value for value in values if isinstance(value, int | float)]
+        return sum(numbers) if len(numbers) == len(values) else None
+
+    def rule(self, key: str) -> Any:
+        """mode, max-wait or slo, which all brokers share."""
+        return next(iter(self.brokers.values())).get(key)
+
+    @property
+    def worst_wait_p99_seconds(self) -> float | None:
+        """Of the broker where it is longest: percentiles of several do not add up."""
+        waits = [(row.get("token_wait") or {}).get("p99") for row in self.brokers.values()]
+        return max((wait for wait in waits if wait is not None), default=None)
+
+    def document(self) -> dict[str, Any]:
+        """As --json shows it."""
+        sums = ("rate", "burst", "offered", "admitted", "rejected", "waiting")
+        return {
+            "topic": self.topic,
+            **{key: self.total(key) for key in sums},
+            **{key: self.rule(key) for key in ("mode", "max-wait", "slo")},
+            "throttled": any(row.get("throttled") for row in self.brokers.values()),
+            "worst_token_wait_p99": self.worst_wait_p99_seconds,
+            "brokers": self.brokers,
+        }
+
+
+@dataclass(frozen=True)
+class Report:
+    """All topics, and why a broker is not among those that answered."""
+
+    topics: tuple[TopicStatus, ...]
+    silent: dict[str, str]
+
+    def document(self) -> dict[str, Any]:
+        return {"topics": [each.document() for each in self.topics], "silent": self.silent}
+
+
+class Topics:
+    """Commands on the topics of one deployment."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._brokers = deployment.brokers
+        self._kept = KeptTopics(deployment.layout)
+
+    def report(self) -> Report:
+        """Every topic on every broker that answers."""
+        rows: dict[str, dict[str, Row]] = {}
+        silent = {}
+        for broker in self._brokers:
+            try:
+                for topic, row in topics_of(broker).items():
+                    rows.setdefault(topic, {})[broker.name] = row
+            except UnavailableError as error:
+                silent[broker.name] = str(error)
+        statuses = (TopicStatus(topic, rows[topic]) for topic in sorted(rows))
+        return Report(tuple(statuses), silent)
+
+    def set(self, topic: str, changes: Mapping[str, object]) -> Contract:
+        """Change keys of its contract (None takes one away), split it evenly, and keep it.
+
+        The sum of the shares stays within old and new contract at every instant: nothing grows
+        before every shrink was acknowledged, and what a gateway would be restarted with never
+        exceeds what the others leave it. Raises UsageError, UnavailableError or SrtmError that
+        says which broker failed and what is left.
+        """
+        with self._kept.changing():
+            current = self._current(topic)
+            contract = _changed(topic, current.values(), changes)
+            limit = contract.limit()
+            plan = change(current, limit.share(len(self._brokers)))
+            if plan.shrinks:
+                self._kept.keep(topic, _least(current.values(), limit))
+            self._apply(topic, plan.shrinks, "no share was raised")
+            self._kept.keep(topic, limit)
+            self._apply(topic, plan.grows, "some shares are still lower than asked for")
+        return contract
+
+    def delete(self, topic: str) -> None:
+        """Take the limit away on every broker, and keep it away. Raises as `set` does."""
+        with self._kept.changing():
+            limited = any(self._current(topic).values())
+            if not limited and self._kept.read().get(topic) is None:
+                raise UsageError(f"topic {topic} has no limit; srtm topic list shows those that do")
+            self._kept.keep(topic, None)
+            for done, broker in enumerate(self._brokers):
+                try:
+                    delete_topic(broker, topic)
+                except SrtmError as error:
+                    progress = f"after {done} of {len(self._brokers)} deletions"
+                    raise self._halted(error, topic, broker, progress) from None
+
+    def _current(self, topic: str) -> dict[str, Limit | None]:
+        """Each broker's limit. Raises UnavailableError: nothing is changed half-blind."""
+        current: dict[str, Limit | None] = {}
+        for broker in self._brokers:
+            try:
+                row = topics_of(broker).get(topic)
+            except UnavailableError as error:
+                raise UnavailableError(
+                    f"topic {topic} was not changed on any broker: {broker.name} does not answer "
+                    f"({error})"
+                ) from None
+            current[broker.name] = limit_of(row) if row else None
+        return current
+
+    def _apply(self, topic: str, steps: Sequence[Step], left: str) -> None:
+        brokers = {broker.name: broker for broker in self._brokers}
+        for done, step in enumerate(steps):
+            broker = brokers[step.broker]
+            try:
+                put_topic(broker, topic, step.limit)
+            except SrtmError as error:
+                progress = f"after {done} of {len(steps)} changes"
+                raise self._halted(error, topic, broker, progress, f"{left}; ") from None
+
+    def _halted(
+        self, error: SrtmError, topic: str, failed: Broker, progress: str, left: str = ""
+    ) -> SrtmError:
+        """One line: who failed, and what every broker has now."""
+        state = []
+        for broker in self._brokers:
+            try:
+                row = topics_of(broker).get(topic)
+                limit = limit_of(row) if row else None
+                state.append(f"{broker.name}: {describe(limit) if limit else 'no limit'}")
+            except SrtmError:
+                state.append(f"{broker.name}: unknown")
+        return type(error)(
+            f"topic {topic}: {progress} {failed.name} failed ({error}); "
+            f"{left}now {', '.join(state)}; run the command again"
+        )
+
+
+def _changed(topic: str, shares: Iterable[Limit | None], changes: Mapping[str, object]) -> Contract:
+    """The contract that the shares make up, with `changes`. Raises UsageError."""
+    held = [share for share in shares if share]
+    values: dict[str, object] = {}
+    if held:
+        values = held[0].document()
+        for key in ("rate", "burst"):
+            values[key] = float(f"{sum(getattr(each, key) for each in held):.12g}")
+    elif None in (changes.get("rate"), changes.get("burst")):
+        raise UsageError(f"topic {topic} has no limit yet: give both --rate and --burst")
+    values.update(changes)
+    given = {key: value for key, value in values.items() if value is not None}
+    return Contract.read({"topic": topic, **given}, f"topic {topic}")
+
+
+def _least(shares: Collection[Limit | None], limit: Limit) -> Limit:
+    """What a restart may hand out in the middle of a change: the least that any broker is led
+    through, times the brokers."""
+    parts = len(shares)
+    held = [share for share in shares if share]
+    return limit.model_copy(
+        update={
+            "rate": min([limit.rate, *(parts * each.rate for each in held)]),
+            "burst": min([limit.burst, *(parts * each.burst for each in held)]),
+        }
+    )

@@ -1,0 +1,185 @@
+"""Brings a deployment up, and takes all of it down however that ends."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from srtm.contract import Contract
+from srtm.deploy.address import require_free
+from srtm.deploy.admin import delete_topic, limit_of, topics_of
+from srtm.deploy.children import children
+from srtm.deploy.deployment import Deployment
+from srtm.deploy.file import Plan, plan_of, read_plan
+from srtm.deploy.kept_topics import KeptTopics, merge
+from srtm.deploy.lock import DataPathLock
+from srtm.deploy.programs import Programs, find_programs, version_warning
+from srtm.deploy.supervisor import StopRequested, Supervisor
+from srtm.errors import UnavailableError, UsageError
+
+
+class Up:
+    """One run of `srtm up`. `run` does all of it in the calling thread."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        say: Callable[[str], None],
+        *,
+        programs: Programs | None = None,
+        topics: bool = True,
+    ) -> None:
+        self._plan = plan
+        self._say = say
+        self._programs = programs
+        self._planned = plan.topics if topics else ()
+        self._kept = KeptTopics(plan.layout)
+        self._supervisor: Supervisor | None = None
+        self._stop_asked = False
+
+    def ask_stop(self) -> None:
+        """From a signal handler or another thread."""
+        self._stop_asked = True
+        if self._supervisor is not None:
+            self._supervisor.ask_stop()
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Of the children that are alive, by name."""
+        return self._supervisor.pids if self._supervisor else {}
+
+    def run(self, on_up: Callable[[Deployment], None]) -> None:
+        """Start, call `on_up`, watch until asked to stop, end every child. Raises SrtmError."""
+        plan = self._plan
+        programs = self._programs or find_programs(plan)
+        warning = version_warning(programs.nsqd)
+        if warning:
+            self._say(warning)
+        try:
+            plan.layout.make(plan.broker_names)
+        except OSError as error:
+            raise UnavailableError(f"data-path {plan.layout.data_path}: {error}") from None
+        lock = DataPathLock(plan.layout.lock)
+        lock.acquire(self._say, lambda: self._stop_asked)
+        try:
+            for key, address in plan.addresses():
+                require_free(address, key)
+            self._supervise(programs, lock, on_up)
+        finally:
+            lock.release()
+
+    def _supervise(
+        self, programs: Programs, lock: DataPathLock, on_up: Callable[[Deployment], None]
+    ) -> None:
+        plan = self._plan
+        for line in self._check_topics():
+            self._say(line)
+        deployment = Deployment.of(plan)
+        supervisor = Supervisor(
+            children(plan, programs, self._topics), self._say, keep_open=[lock.fileno()]
+        )
+        self._supervisor = supervisor
+        try:
+            if self._stop_asked:
+                return
+            supervisor.start()
+            self._forget_old_topics(deployment)
+            deployment.save()
+            on_up(deployment)
+            supervisor.watch()
+        except StopRequested:
+            pass
+        finally:
+            try:
+                deployment.remove()
+            finally:
+                supervisor.stop()
+
+    def _forget_old_topics(self, deployment: Deployment) -> None:
+        """A gateway's state file may still know limits that the file had in an earlier run."""
+        wanted = {contract.topic for contract in self._topics()}
+        for broker in deployment.brokers:
+            for topic, row in topics_of(broker).items():
+                if topic not in wanted and limit_of(row):
+                    delete_topic(broker, topic)
+
+    def _topics(self) -> list[Contract]:
+        return merge(self._planned, self._kept.read())[0]
+
+    def _check_topics(self) -> list[str]:
+        contracts, lines = merge(self._planned, self._kept.read())
+        for contract in contracts:
+            try:
+                contract.limit().share(len(self._plan.brokers))
+            except UsageError as error:
+                raise UsageError(
+                    f"{self._plan.layout.topics}: topic {contract.topic}: {error}"
+                ) from None
+        return lines
+
+
+class Running:
+    """A deployment that `running` has brought up."""
+
+    def __init__(self, up: Up, deployment: Deployment) -> None:
+        self._up = up
+        self.deployment = deployment
+        self.brokers = deployment.brokers
+        self.lookupd = deployment.lookupd
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Of the children that are alive, by name: `nsqlookupd`, `broker-1-nsqd`, ..."""
+        return self._up.pids
+
+
+@contextmanager
+def running(
+    spec: Path | str | Plan | Mapping[str, Any],
+    *,
+    say: Callable[[str], None] = lambda line: None,
+    programs: Programs | None = None,
+) -> Iterator[Running]:
+    """A deployment for the time of a `with` block, for demos, tests and benchmarks.
+
+    `spec` is a TOML file, its mapping (data-path then relative to the working folder) or a Plan.
+    Raises SrtmError when it does not come up, or, at the end of the block, when it did not stay up.
+    """
+    up = Up(_plan(spec), say, programs=programs)
+    started = threading.Event()
+    came_up: list[Deployment] = []
+    failure: list[BaseException] = []
+
+    def on_up(deployment: Deployment) -> None:
+        came_up.append(deployment)
+        started.set()
+
+    def work() -> None:
+        try:
+            up.run(on_up)
+        except BaseException as error:  # handed to the thread that waits
+            failure.append(error)
+        finally:
+            started.set()
+
+    # A thread of its own for the whole life: children get SIGTERM when it ends.
+    thread = threading.Thread(target=work, name="srtm-up", daemon=True)
+    thread.start()
+    try:
+        started.wait()
+        if came_up:
+            yield Running(up, came_up[0])
+    finally:
+        up.ask_stop()
+        thread.join()
+    if failure:
+        raise failure[0]
+
+
+def _plan(spec: Path | str | Plan | Mapping[str, Any]) -> Plan:
+    if isinstance(spec, Plan):
+        return spec
+    if isinstance(spec, Mapping):
+        return plan_of(dict(spec), "deployment", Path.cwd())
+    return read_plan(Path(spec))

@@ -1,0 +1,62 @@
+"""A non-blocking connection of a run: what publishers and consumers share."""
+
+import socket
+from collections import Counter
+from select import EPOLLIN, EPOLLOUT, epoll
+
+
+class Link:
+    """Writes at once, keeps what the socket does not take, and is closed once.
+
+    errors: error frames of the whole run, by code
+    """
+
+    __slots__ = ("_epoll", "_unsent", "closed", "errors", "sock")
+
+    def __init__(self, sock: socket.socket, poller: epoll, errors: "Counter[str]") -> None:
+        sock.setblocking(False)
+        self.sock = sock
+        self.errors = errors
+        self.closed = False
+        self._epoll = poller
+        self._unsent = bytearray()
+        poller.register(sock, EPOLLIN)
+
+    def on_ready(self) -> None:
+        """Called when epoll reports this connection."""
+        raise NotImplementedError
+
+    def write(self, data: bytes) -> None:
+        """Never closes: when the other side is gone, what it said before is still to be read."""
+        if self._unsent:
+            self._unsent += data
+            return
+        try:
+            sent = self.sock.send(data)
+        except OSError:
+            sent = 0
+        if sent < len(data):
+            self._unsent += data[sent:]
+            self._epoll.modify(self.sock, EPOLLIN | EPOLLOUT)
+
+    def write_rest(self) -> None:
+        """What an earlier write left over."""
+        if not self._unsent:
+            return
+        try:
+            del self._unsent[: self.sock.send(self._unsent)]
+        except OSError:
+            return
+        if not self._unsent:
+            self._epoll.modify(self.sock, EPOLLIN)
+
+    def count_error(self, data: bytes) -> None:
+        """Count an error frame by its code."""
+        self.errors[data.decode("ascii", "backslashreplace").partition(" ")[0]] += 1
+
+    def close(self) -> None:
+        """The other side is gone, or the run is over."""
+        if not self.closed:
+            self.closed = True
+            self._epoll.unregister(self.sock)
+            self.sock.close()

@@ -1,0 +1,206 @@
+"""`srtm stat`: the table that users of nsq_stat know, and beside it contract and latency."""
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from srtm.deploy.deployment import find
+from srtm.duration import parse_duration
+from srtm.errors import UsageError
+from srtm.nsq.unix_http import get_json
+from srtm.slo import SLO
+
+
+@dataclass(frozen=True)
+class Broker:
+    name: str
+    http_address: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One topic on one broker; counts in messages, latencies in seconds.
+
+    nsq:  nsqd's part: depth, in flight, deferred, requeued, timed out, messages, clients
+    srtm: the gateway's part, as /stats gives it under "srtm"; empty on a plain nsqd
+    """
+
+    broker: str
+    topic: str
+    nsq: dict[str, int]
+    srtm: dict[str, Any]
+    offered_per_second: float | None
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "broker": self.broker,
+            "topic": self.topic,
+            **self.nsq,
+            "offered_per_second": self.offered_per_second,
+            "srtm": self.srtm,
+        }
+
+
+def read_rows(brokers: list[Broker], topic: str) -> list[Row]:
+    """What every broker says now. Raises UnavailableError."""
+    rows = []
+    for broker in brokers:
+        path = f"/stats?format=json&include_clients=false&include_mem=false&topic={quote(topic)}"
+        document = get_json(broker.http_address, path)
+        ours = {entry["topic"]: entry for entry in document.get("srtm", {}).get("topics", [])}
+        theirs = {entry["topic_name"]: entry for entry in document["topics"] or []}
+        rows += [
+            Row(broker.name, name, _nsq(theirs.get(name)), ours.get(name, {}), None)
+            for name in sorted(ours.keys() | theirs.keys())
+        ]
+    return rows
+
+
+def with_rates(rows: list[Row], before: list[Row], seconds: float) -> list[Row]:
+    """`rows` with the offered rate since `before`, where the broker counted on."""
+    known = {(row.broker, row.topic): row.srtm.get("offered") for row in before}
+    result = []
+    for row in rows:
+        now, then = row.srtm.get("offered"), known.get((row.broker, row.topic))
+        rate = None
+        if now is not None and then is not None and now >= then:
+            rate = (now - then) / seconds
+        result.append(Row(row.broker, row.topic, row.nsq, row.srtm, rate))
+    return result
+
+
+def _nsq(topic: dict[str, Any] | None) -> dict[str, int]:
+    channels = (topic or {}).get("channels") or []
+    columns = {
+        "in_flight": "in_flight_count",
+        "deferred": "deferred_count",
+        "requeued": "requeue_count",
+        "timed_out": "timeout_count",
+        "clients": "client_count",
+    }
+    depth = (topic or {}).get("depth", 0) + sum(channel["depth"] for channel in channels)
+    sums = {name: sum(channel.get(key, 0) for channel in channels) for name, key in columns.items()}
+    return {"depth": depth, **sums, "messages": (topic or {}).get("message_count", 0)}
+
+
+def as_table(rows: list[Row]) -> Table:
+    """For people. Latency is of the last minute, in milliseconds."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("topic")
+    table.add_column("broker")
+    for name in (
+        *("depth", "inflt", "def", "req", "t-o", "msgs", "in/s"),
+        *("rate", "burst", "tokens", "waiting", "rejected"),
+        *("wait p99", "p50", "p95", "p99 ms"),
+    ):
+        table.add_column(name, justify="right")
+    table.add_column("state")
+    for row in rows:
+        nsq, ours = row.nsq, row.srtm
+        latency = ours.get("broker_latency", {})
+        table.add_row(
+            row.topic,
+            row.broker,
+            *(str(nsq[n]) for n in ("depth", "in_flight", "deferred", "requeued", "timed_out")),
+            str(nsq["messages"]),
+            _number(row.offered_per_second),
+            _number(ours.get("rate")),
+            _number(ours.get("burst")),
+            _number(ours.get("tokens")),
+            str(ours.get("waiting", "-")),
+            str(ours.get("rejected", "-")),
+            _milliseconds(ours.get("token_wait", {}).get("p99")),
+            *(_milliseconds(latency.get(name)) for name in ("p50", "p95", "p99")),
+            _state(ours),
+        )
+    return table
+
+
+def _state(ours: dict[str, Any]) -> str:
+    words = []
+    if ours.get("throttled"):
+        words.append("[yellow]throttled[/]")
+    measured = ours.get("broker_latency", {}).get("p99")
+    if "slo" in ours and measured is not None:
+        slo = SLO.parse(ours["slo"])
+        if slo.percentile == 0.99:
+            met = slo.met_by(measured)
+            words.append(f"[green]{slo}[/]" if met else f"[red]over {slo}[/]")
+    return " ".join(words)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}"
+
+
+def _milliseconds(value: float | None) -> str:
+    return "-" if value is None else f"{value * 1e3:.2f}"
+
+
+@click.command("stat")
+@click.option(
+    "--nsqd-http-address",
+    "addresses",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="HTTP address of a gateway (or a plain nsqd); may be given several times",
+)
+@click.option(
+    "--deployment",
+    envvar="SRTM_DEPLOYMENT",
+    default="./srtm-data",
+    help="data path or file of `srtm up`, when no address is given [default: ./srtm-data]",
+)
+@click.option("--topic", default="", help="only this topic")
+@click.option("--interval", default="2s", help="between two tables [default: 2s]")
+@click.option("--count", default=0, help="tables before it ends; 0: until it is stopped")
+@click.option("--json", "as_json", is_flag=True, help="one JSON list for each table")
+def stat(
+    addresses: tuple[str, ...],
+    deployment: str,
+    topic: str,
+    interval: str,
+    count: int,
+    as_json: bool,
+) -> None:
+    """Watch topics: depth and messages as nsq_stat, and contract, tokens, throttling, latency.
+
+    \b
+      srtm stat --nsqd-http-address 127.0.0.1:4151
+      srtm stat --deployment ./srtm-data --topic sensors --count 1 --json
+
+    p50, p95 and p99 are broker latency: from arrival to delivery to a consumer that is always
+    ready, of the last minute. "wait" is the delay in the token bucket alone.
+    """
+    try:
+        seconds = parse_duration(interval)
+    except ValueError as error:
+        raise UsageError(f"--interval: {error}") from None
+    if addresses:
+        brokers = [Broker(address, address) for address in addresses]
+    else:
+        found = find(Path(deployment))
+        brokers = [Broker(broker.name, str(broker.http_address)) for broker in found.brokers]
+    console = Console()
+    before: list[Row] = []
+    shown, then = 0, 0.0
+    while True:
+        rows = read_rows(brokers, topic)
+        now = time.monotonic()
+        rated = with_rates(rows, before, now - then) if before else rows
+        if as_json:
+            click.echo(json.dumps([row.document() for row in rated]))
+        else:
+            console.print(as_table(rated))
+        before, then = rows, now
+        shown += 1
+        if shown == count:
+            return
+        time.sleep(seconds)

@@ -1,0 +1,34 @@
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from tests.servers import STARTED, Servers, servers_in
+
+settings.register_profile("srtm", deadline=None, print_blob=True)
+settings.load_profile("srtm")
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[Servers]:
+    """Real servers of this test, ended with it."""
+    with servers_in(tmp_path) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """Real servers that the tests of one file share."""
+    with servers_in(tmp_path_factory.mktemp("servers")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_child_is_left() -> Iterator[None]:
+    yield
+    left: list[subprocess.Popen[bytes]] = [child for child in STARTED if child.poll() is None]
+    for child in left:
+        child.kill()
+    assert not left, "a test left a server running"

@@ -1,0 +1,135 @@
+"""The command line of every child, from the plan alone."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srtm.contract import Contract
+from srtm.deploy.children import children, node_id, topic_flag
+from srtm.deploy.file import Plan, plan_of
+from srtm.deploy.process import ChildSpec, Stage
+from srtm.deploy.programs import Programs
+
+PROGRAMS = Programs("/bin/nsqd", "/bin/nsqlookupd", "/bin/nsqadmin")
+BASE: dict[str, Any] = {
+    "deployment": {"data-path": "/d"},
+    "broker": [
+        {"tcp-address": "0.0.0.0:4150", "nsqd-flags": ["--mem-queue-size=7"]},
+        {"name": "b", "tcp-address": "127.0.0.1:4152", "http-address": "127.0.0.1:4153"},
+    ],
+}
+WHOLE = {**BASE, "lookupd": True, "nsqadmin": True}
+SENSORS = Contract.parse("sensors,rate=1100,burst=41,max-wait=2s,slo=0.99@5ms")
+
+
+def plan_from(values: dict[str, Any]) -> Plan:
+    return plan_of(values, "test", Path("/"))
+
+
+def specs(values: dict[str, Any]) -> dict[str, ChildSpec]:
+    return {each.name: each for each in children(plan_from(values), PROGRAMS, lambda: [SENSORS])}
+
+
+@pytest.mark.parametrize(
+    ("values", "name", "command"),
+    [
+        pytest.param(
+            WHOLE,
+            "nsqlookupd",
+            """/bin/nsqlookupd --tcp-address=127.0.0.1:4160 --http-address=127.0.0.1:4161
+            --broadcast-address=127.0.0.1""",
+            id="nsqlookupd",
+        ),
+        pytest.param(
+            WHOLE,
+            "b-nsqd",
+            """/bin/nsqd --tcp-address=/d/b/nsqd.sock --http-address=/d/b/nsqd-http.sock
+            --https-address= --tls-required=0 --data-path=/d/b/data --broadcast-address=127.0.0.1
+            --broadcast-tcp-port=4152 --broadcast-http-port=4153 --node-id=NODE""",
+            id="nsqd-tells-the-gateway's-ports-and-no-lookupd",
+        ),
+        pytest.param(
+            WHOLE,
+            "b-gateway",
+            f"""{sys.executable} -m srtm gateway --tcp-address=127.0.0.1:4152
+            --http-address=127.0.0.1:4153 --nsqd-tcp-address=/d/b/nsqd.sock
+            --nsqd-http-address=/d/b/nsqd-http.sock --broadcast-address=127.0.0.1
+            --admin-socket=/d/b/admin.sock --state-file=/d/b/gateway-state.json
+            --lookupd-tcp-address=127.0.0.1:4160
+            --topic=sensors,rate=550.0,burst=20.5,mode=delay,max-wait=2s,slo=0.99@5ms""",
+            id="gateway-has-its-share",
+        ),
+        pytest.param(
+            WHOLE,
+            "nsqadmin",
+            "/bin/nsqadmin --http-address=127.0.0.1:4171 --lookupd-http-address=127.0.0.1:4161",
+            id="nsqadmin-asks-nsqlookupd",
+        ),
+        pytest.param(
+            {**BASE, "nsqadmin": True},
+            "nsqadmin",
+            """/bin/nsqadmin --http-address=127.0.0.1:4171 --nsqd-http-address=127.0.0.1:4151
+            --nsqd-http-address=127.0.0.1:4153""",
+            id="nsqadmin-without-nsqlookupd-asks-the-gateways",
+        ),
+    ],
+)
+def test_command_lines(values: dict[str, Any], name: str, command: str) -> None:
+    plan = plan_from(values)
+    expected = command.replace("NODE", str(node_id(plan, plan.brokers[1]))).split()
+    assert list(specs(values)[name].command()) == expected
+
+
+def test_passed_flags_come_last_so_that_ours_are_always_read() -> None:
+    assert list(specs(BASE)["broker-1-nsqd"].command())[-1] == "--mem-queue-size=7"
+
+
+def test_without_lookupd_the_gateway_announces_nothing() -> None:
+    assert not [word for word in specs(BASE)["b-gateway"].command() if "lookupd" in word]
+
+
+def test_children_by_name_stage_ping_sockets_and_need() -> None:
+    rows = [
+        (each.name, each.stage, each.ping, len(each.sockets), each.needs)
+        for each in specs(WHOLE).values()
+    ]
+    assert rows == [
+        ("nsqlookupd", Stage.LOOKUPD, "127.0.0.1:4161", 0, None),
+        ("broker-1-nsqd", Stage.NSQD, "/d/broker-1/nsqd-http.sock", 2, None),
+        ("broker-1-gateway", Stage.GATEWAY, "127.0.0.1:4151", 1, "broker-1-nsqd"),
+        ("b-nsqd", Stage.NSQD, "/d/b/nsqd-http.sock", 2, None),
+        ("b-gateway", Stage.GATEWAY, "127.0.0.1:4153", 1, "b-nsqd"),
+        ("nsqadmin", Stage.NSQADMIN, "127.0.0.1:4171", 0, None),
+    ]
+
+
+def test_a_gateway_is_restarted_with_the_topics_of_that_moment() -> None:
+    topics: list[Contract] = []
+    gateway = children(plan_from(BASE), PROGRAMS, lambda: topics)[1]
+    assert not [word for word in gateway.command() if word.startswith("--topic")]
+    topics.append(SENSORS)
+    assert [word for word in gateway.command() if word.startswith("--topic=sensors")]
+
+
+def test_node_ids_are_in_range_and_distinct() -> None:
+    brokers = [{"tcp-address": f"h:{port}", "http-address": f"i:{port}"} for port in range(1, 257)]
+    plan = plan_from({"broker": brokers})
+    ids = [node_id(plan, broker) for broker in plan.brokers]
+    assert len(set(ids)) == 256
+    assert all(0 <= each < 1024 for each in ids)
+
+
+def test_deployments_of_one_host_differ_in_node_ids() -> None:
+    first, second = (
+        plan_from({**BASE, "deployment": {"data-path": path}}) for path in ("/d", "/e")
+    )
+    assert node_id(first, first.brokers[0]) != node_id(second, second.brokers[0])
+
+
+@pytest.mark.parametrize("brokers", [1, 2, 3, 7])
+def test_a_share_is_read_back_as_it_was_written(brokers: int) -> None:
+    read = Contract.parse(topic_flag(SENSORS, brokers))
+    assert read.limit() == SENSORS.limit().share(brokers)
+    assert read.topic == "sensors"

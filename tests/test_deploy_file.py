@@ -1,0 +1,178 @@
+"""The deployment file: every slip is one clear line, and a good file means what it says."""
+
+from pathlib import Path
+
+import pytest
+
+from srtm.deploy.address import Address
+from srtm.deploy.file import Plan, read_plan
+from srtm.errors import UsageError
+
+WHOLE = """
+[deployment]
+name = "local"
+data-path = "./srtm-data"
+broadcast-address = "10.0.0.7"
+[lookupd]
+tcp-address = "127.0.0.1:4260"
+http-address = "127.0.0.1:4261"
+[nsqadmin]
+http-address = "127.0.0.1:4271"
+[[broker]]
+name = "left"
+tcp-address = "127.0.0.1:4250"
+http-address = "127.0.0.1:4251"
+nsqd-flags = ["--mem-queue-size=100000", "-verbose"]
+[[broker]]
+tcp-address = ":4252"
+http-address = "[::1]:4253"
+[[topic]]
+name = "sensors"
+rate = 1100
+burst = 40
+slo = "0.99@5ms"
+mode = "reject"
+max-wait = "2s"
+"""
+BROKER = '[[broker]]\ntcp-address = "127.0.0.1:4150"\nhttp-address = "127.0.0.1:4151"\n'
+OTHER = '[[broker]]\ntcp-address = "127.0.0.1:4152"\nhttp-address = "127.0.0.1:4153"\n'
+TOPIC = '[[topic]]\nname = "t"\nrate = 5\nburst = 2\n'
+
+
+def read(folder: Path, text: str) -> Plan:
+    file = folder / "srtm.toml"
+    file.write_text(text)
+    return read_plan(file)
+
+
+def test_a_whole_file_means_what_it_says(tmp_path: Path) -> None:
+    plan = read(tmp_path, WHOLE)
+    assert plan.deployment.broadcast_address == "10.0.0.7"
+    assert plan.layout.data_path == tmp_path / "srtm-data"
+    assert plan.broker_names == ["left", "broker-2"]
+    assert plan.brokers[0].nsqd_flags == ("--mem-queue-size=100000", "-verbose")
+    assert plan.brokers[1].tcp_address == Address("", 4252)
+    assert plan.brokers[1].http_address == Address("::1", 4253)
+    assert plan.lookupd
+    assert plan.lookupd.tcp_address == Address("127.0.0.1", 4260)
+    assert plan.nsqadmin
+    assert plan.nsqadmin.http_address.port == 4271
+    assert plan.topics[0].topic == "sensors"
+    assert plan.topics[0].max_wait == 2.0
+    assert len(list(plan.addresses())) == 7
+
+
+def test_one_empty_broker_table_is_enough(tmp_path: Path) -> None:
+    plan = read(tmp_path, "[[broker]]")
+    assert str(plan.brokers[0].tcp_address) == "127.0.0.1:4150"
+    assert plan.lookupd is None
+    assert plan.nsqadmin is None
+    assert plan.topics == ()
+
+
+@pytest.mark.parametrize(("value", "started"), [("true", True), ("false", False), ("{}", True)])
+def test_lookupd_may_be_switched_on(tmp_path: Path, value: str, started: bool) -> None:
+    assert bool(read(tmp_path, f"lookupd = {value}\n{BROKER}").lookupd) is started
+
+
+def test_an_absolute_data_path_stays(tmp_path: Path) -> None:
+    assert read(tmp_path, f'[deployment]\ndata-path = "/v/d"\n{BROKER}').layout.data_path == Path(
+        "/v/d"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("[[broker]\n", ["not TOML", "line 1"], id="toml-syntax"),
+        pytest.param("", ["no [[broker]]"], id="no-broker"),
+        pytest.param(f"{BROKER}port = 3", ["unknown key 'port'", "known are"], id="unknown-key"),
+        pytest.param(
+            '[[broker]]\ntcp-adress = "a:1"', ["did you mean tcp-address?"], id="misspelt-key"
+        ),
+        pytest.param(
+            f"{BROKER}{TOPIC}max_wait = '1s'", ["did you mean max-wait?"], id="misspelt-in-topic"
+        ),
+        pytest.param(f"[broker]\nname='b'\n{TOPIC}", ["broker", "tuple"], id="broker-as-one-table"),
+        pytest.param(
+            "[[broker]]\ntcp-address = 4150", ["broker.0.tcp-address", "HOST:PORT"], id="bare-port"
+        ),
+        pytest.param(
+            '[[broker]]\ntcp-address = "h:70000"', ["70000", "1 to 65535"], id="port-out-of-range"
+        ),
+        pytest.param('[[broker]]\ntcp-address = "h:0"', ["1 to 65535"], id="port-zero"),
+        pytest.param('[[broker]]\ntcp-address = "::1:4150"', ["HOST:PORT"], id="bare-ipv6"),
+        pytest.param(
+            f"{BROKER}{OTHER}".replace("4152", "4150"),
+            ["tcp-address of broker broker-2 127.0.0.1:4150", "tcp-address of broker broker-1"],
+            id="address-twice",
+        ),
+        pytest.param(
+            '[[broker]]\ntcp-address = ":4150"\nhttp-address = "localhost:4150"',
+            ["taken by tcp-address of broker broker-1"],
+            id="all-addresses-include-one",
+        ),
+        pytest.param(
+            f"lookupd = {{http-address = '127.0.0.1:4151'}}\n{BROKER}",
+            ["http-address of lookupd 127.0.0.1:4151", "http-address of broker broker-1"],
+            id="lookupd-on-a-broker's-address",
+        ),
+        pytest.param(
+            f'{BROKER}name = "b"\n{OTHER}name = "b"', ["broker name b is given twice"], id="twins"
+        ),
+        pytest.param(f"{BROKER}{TOPIC}{TOPIC}", ["topic name t is given twice"], id="topic-twice"),
+        pytest.param(f'{BROKER}name = "logs"', ["'logs'"], id="reserved-name"),
+        pytest.param(f'{BROKER}name = "../b"', ["'../b' is not a name"], id="path-as-name"),
+        pytest.param(
+            f"{BROKER}{OTHER}{TOPIC}".replace("burst = 2", "burst = 1"),
+            ["topic t", "burst 1 cannot be split over 2 brokers"],
+            id="burst-under-one-a-broker",
+        ),
+        pytest.param(
+            f"{BROKER}{TOPIC}".replace('"t"', '"no topic"'),
+            ["'no topic' is not a topic name"],
+            id="topic-name",
+        ),
+        pytest.param(f"{BROKER}[[topic]]\nrate = 1", ["name is missing"], id="topic-without-name"),
+        pytest.param(
+            f"{BROKER}{TOPIC}".replace("rate = 5\n", ""), ["rate", "required"], id="no-rate"
+        ),
+        pytest.param(
+            f"{BROKER}{TOPIC}slo = '99@1ms'", ["topic.0.slo", "0.99"], id="slo-in-percent"
+        ),
+        pytest.param(
+            f"{BROKER}nsqd-flags = ['--data-path=/x']", ["--data-path cannot be set"], id="own-flag"
+        ),
+        pytest.param(
+            f"{BROKER}nsqd-flags = ['-lookupd-tcp-address=h:1']",
+            ["--lookupd-tcp-address cannot be set", "announces"],
+            id="own-flag-with-one-dash",
+        ),
+        pytest.param(
+            f"{BROKER}nsqd-flags = ['x']", ["'x' is not a flag"], id="word-that-ends-go-flags"
+        ),
+        pytest.param(f"{BROKER}nsqd-flags = ['--']", ["not a flag"], id="dashes-that-end-go-flags"),
+    ],
+)
+def test_a_slip_is_one_line_with_file_and_place(tmp_path: Path, text: str, said: list[str]) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(tmp_path, text)
+    line = str(caught.value)
+    assert line.startswith(str(tmp_path / "srtm.toml"))
+    assert "\n" not in line
+    for part in said:
+        assert part in line
+
+
+def test_a_missing_file_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"none\.toml: No such file"):
+        read_plan(tmp_path / "none.toml")
+
+
+def test_a_socket_path_that_is_too_long_is_told_with_the_excess(tmp_path: Path) -> None:
+    longest = len("/broker-1/nsqd-http.sock")
+    fits = "/" + "d" * (107 - longest - 1)
+    plan = read(tmp_path, f'[deployment]\ndata-path = "{fits}"\n{BROKER}')
+    assert len(str(plan.layout.broker("broker-1").nsqd_http)) == 107
+    with pytest.raises(UsageError, match=r"nsqd-http\.sock has 108 bytes.* 1 bytes shorter"):
+        read(tmp_path, f'[deployment]\ndata-path = "{fits}d"\n{BROKER}')
