@@ -8,6 +8,7 @@ from tornado.web import Application, RequestHandler
 
 from srtm.contract import Contract
 from srtm.errors import SrtmError, one_line
+from srtm.gateway.record import Record
 from srtm.gateway.stats import srtm_document, topic_document
 
 if TYPE_CHECKING:
@@ -59,6 +60,19 @@ class _Topic(_Handler):
         self.finish({})
 
 
+class _Record(_Handler):
+    """Arrivals and admissions since the last call; the first one switches recording on."""
+
+    async def get(self, name: str) -> None:
+        topic = self.gateway.topics.get(name.encode())
+        if topic is None:
+            self.refuse(404, f"topic {name} is not known here")
+            return
+        if topic.record is None:
+            topic.record = Record()
+        self.finish(topic.record.take())
+
+
 class _Health(_Handler):
     async def get(self) -> None:
         if self.gateway.ill:
@@ -73,6 +87,7 @@ def admin_application(gateway: "Gateway") -> Application:
         [
             (r"/topics", _Topics, shared),
             (r"/topics/([^/]+)", _Topic, shared),
+            (r"/topics/([^/]+)/record", _Record, shared),
             (r"/health", _Health, shared),
         ],
         log_function=lambda handler: None,

@@ -6,16 +6,14 @@ timers stay ordinary asyncio.
 """
 
 import asyncio
-import contextlib
-import ctypes
 import heapq
 import itertools
 import logging
-import os
 import select
 from collections.abc import Callable
 
-from srtm.clock import NS, monotonic_ns
+from srtm.clock import monotonic_ns
+from srtm.gateway.timerfd import TimerFd
 
 READABLE = select.EPOLLIN
 WRITABLE = select.EPOLLOUT
@@ -42,7 +40,7 @@ class Reactor:
         self._epoll = select.epoll()
         self._handlers: dict[int, Handler] = {}
         self._stages: list[Callable[[int], None]] = []
-        self._timer = _TimerFd()
+        self._timer = TimerFd()
         self._alarms: list[tuple[int, int, Callable[[int], None]]] = []
         self._order = itertools.count()
         self.watch(self._timer.fd, self._ring)
@@ -111,37 +109,3 @@ class Reactor:
             heapq.heappop(alarms)[2](now)
         if alarms:
             self._timer.set(alarms[0][0])
-
-
-class _TimeSpec(ctypes.Structure):
-    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
-
-
-class _TimerSpec(ctypes.Structure):
-    _fields_ = (("interval", _TimeSpec), ("value", _TimeSpec))
-
-
-class _TimerFd:
-    """timerfd on CLOCK_MONOTONIC with absolute times (Python has it only from 3.13 on)."""
-
-    _ABSOLUTE = 1
-
-    def __init__(self) -> None:
-        self._libc = ctypes.CDLL(None, use_errno=True)
-        self.fd = self._libc.timerfd_create(1, os.O_NONBLOCK | os.O_CLOEXEC)
-        if self.fd < 0:
-            raise OSError(ctypes.get_errno(), "timerfd_create")
-        self._spec = _TimerSpec()
-        self._pointer = ctypes.byref(self._spec)
-
-    def set(self, when: int) -> None:
-        value = self._spec.value
-        value.seconds, value.nanoseconds = divmod(max(when, 1), NS)
-        self._libc.timerfd_settime(self.fd, self._ABSOLUTE, self._pointer, None)
-
-    def clear(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.read(self.fd, 8)
-
-    def close(self) -> None:
-        os.close(self.fd)

@@ -473,7 +473,7 @@ class Gateway:
             self.heartbeats.tick(now)
             self._bound_partials()
             for topic in self.topics.values():
-                topic.meter.tick()
+                topic.tick()
             if self.draining:
                 continue
             await self._check_nsqd()

@@ -16,6 +16,7 @@ from typing import Protocol
 from srtm.bucket import TokenBucket
 from srtm.contract import Limit, Mode
 from srtm.gateway.meter import Meter
+from srtm.gateway.record import Record
 from srtm.gateway.run import Part, Run
 from srtm.nsq.commands import dpub, mpub
 from srtm.nsq.errors import ProtocolError
@@ -93,6 +94,7 @@ class Topic:
         self.ready: deque[Run | Part] = deque()  # a Run stands for all of its messages
         self.in_flight = 0
         self.carrier: Carrier | None = None
+        self.record: Record | None = None
         self.backlog = 0
         self.backlog_bytes = 0
         self.ring: deque[Batch] = deque()
@@ -157,6 +159,9 @@ class Topic:
         arrivals, self.arrivals = self.arrivals, []
         if len(arrivals) > 1:
             arrivals.sort(key=_by_stamp)
+        record = self.record
+        if record is not None:
+            record.arrivals += [(run.stamp, run.count) for run in arrivals]
         meter, ready, bucket = self.meter, self.ready, self.bucket
         if not self._gate.is_open:
             for run in arrivals:
@@ -191,6 +196,8 @@ class Topic:
                 else:
                     meter.token_wait.add(when - stamp, count)
                 ready.append(run)
+                if record is not None:
+                    record.admissions.append((when, 0.0, count))
             meter.token_wait.add_zeros(zeros)
             if held:
                 self.release(now)
@@ -210,6 +217,8 @@ class Topic:
         start = run.admitted
         run.admitted = start + count
         self.ready.append(Part(run, start, start + count, first, step_ns))
+        if self.record is not None:
+            self.record.admissions.append((first, step_ns, count))
         if step_ns:
             self.meter.token_wait.add_ramp(first - run.stamp, step_ns, count)
         else:
@@ -473,6 +482,12 @@ class Topic:
             paused, self._paused = self._paused, set()
             for owner in paused:
                 owner.resume(self)  # type: ignore[attr-defined]
+
+    def tick(self) -> None:
+        """Once a second."""
+        self.meter.tick()
+        if self.record is not None and not self.record.tick():
+            self.record = None
 
     # --- the last batches, for matching deliveries --------------------------------------------
 
