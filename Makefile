@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 STAMPS := .setup
 NSQ_PROGRAMS := nsqd nsqlookupd nsqadmin nsq_stat nsq_tail nsq_to_file to_nsq
 NSQ_MODULE := srtm/deploy/binaries
+HOT := $(shell sed -n 's/^    "\(.*\.py\)",$$/\1/p' setup.py)
 
 .PHONY: demo test setup lint lock clean
 
@@ -20,7 +21,7 @@ lint: setup
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-setup: $(STAMPS)/python $(STAMPS)/nsq
+setup: $(STAMPS)/python $(STAMPS)/compiled $(STAMPS)/nsq
 
 $(STAMPS)/python: requirements.lock pyproject.toml
 	@test "$$(uname -s)" = Linux || { echo "SRTM runs on Linux only (epoll, timerfd, kernel time stamps)" >&2; exit 3; }
@@ -28,8 +29,14 @@ $(STAMPS)/python: requirements.lock pyproject.toml
 	@echo "setting up $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@mkdir -p $(STAMPS) && touch $@
+
+# The hot modules, compiled where a C compiler is there (setup.py says which and why).
+$(STAMPS)/compiled: setup.py pyproject.toml $(HOT) $(STAMPS)/python
+	@echo "installing srtm, its hot modules compiled"
+	@command -v cc >/dev/null || echo "no C compiler (cc): the hot modules are interpreted, a fifth slower for each message"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
 
 $(STAMPS)/nsq: $(NSQ_MODULE)/go.mod $(NSQ_MODULE)/go.sum | $(STAMPS)/python
 	@missing=; for p in $(NSQ_PROGRAMS); do command -v $$p >/dev/null || missing="$$missing $$p"; done; \
@@ -45,4 +52,5 @@ lock: $(STAMPS)/python
 	@$(BIN)/uv pip compile --quiet pyproject.toml --extra plots --group dev --generate-hashes --universal --python-version 3.11 --custom-compile-command "make lock" -o requirements.lock
 
 clean:
-	rm -rf $(VENV) $(STAMPS) out
+	rm -rf $(VENV) $(STAMPS) out build srtm.egg-info
+	find srtm kernel -name '*.so' -delete

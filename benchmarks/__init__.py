@@ -1,0 +1,1 @@
+"""Every figure and table that SRTM claims: `python -m benchmarks list`."""

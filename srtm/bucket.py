@@ -3,7 +3,8 @@
 Times are integer nanoseconds of one monotonic clock, tokens are messages. *Bucket time* is when a
 message takes its token: the later of its arrival stamp and the token's own time. Admissions in
 bucket time over any interval of t seconds never exceed max(b, n_max) + r*t, n_max being the largest
-batch: a batch bigger than b goes when the bucket is full and leaves a debt.
+batch: a batch bigger than b goes when the bucket is full and leaves a debt. (Over a rescale to b'
+it is the b of before and the debt of after: b + max(0, n_max - b').)
 """
 
 from collections import deque
@@ -15,13 +16,18 @@ _EPSILON = 1e-9
 """Tokens that float rounding may hide; a millionth of what a nanosecond brings at 1e6 msg/s."""
 _HISTORY = 1024
 """Admissions remembered for messages that are read late: a gateway that reads 1,000 connections
-in one wake-up can see this many stamps out of order. An older stamp is treated as this old."""
+in one wake-up can see this many stamps out of order. An older one counts as come with the last."""
+_MIN_RATE = 1e-9
+"""messages/s, one in 32 years; with less, the wait for a token is no number of nanoseconds."""
 
 
 class TokenBucket:
     """rate in messages/s, burst in messages (at least 1), level in tokens at time `at`."""
 
-    __slots__ = ("_history", "_overflow", "_per_ns", "at", "burst", "rate", "tokens")
+    __slots__ = ("_history", "_per_ns", "at", "burst", "rate", "tokens")
+
+    _history: deque[tuple[int, float, float]]
+    """(time, level just after, tokens that overflowed since the one before) of each admission."""
 
     def __init__(self, rate: float, burst: float, at: int, tokens: float | None = None) -> None:
         _check(rate, burst)
@@ -30,8 +36,7 @@ class TokenBucket:
         self.at = at
         self.tokens = burst if tokens is None else min(tokens, burst)
         self._per_ns = rate / _NS
-        self._overflow = 0.0
-        self._remember()
+        self._history = deque([(at, self.tokens, 0.0)], _HISTORY)
 
     def level(self, now: int) -> float:
         """Tokens at `now`; negative while a batch's debt is paid off."""
@@ -55,43 +60,56 @@ class TokenBucket:
                 return stamp
             stamp = self.at
         tokens = self.tokens + self._per_ns * (stamp - self.at)
-        lost = tokens - self.burst
-        if lost > 0:
-            tokens = self.burst
-        if tokens + _EPSILON < count and lost < -_EPSILON:
+        burst, lost = self.burst, 0.0
+        if tokens > burst:
+            lost = tokens - burst
+            tokens = burst
+        if tokens + _EPSILON < count and tokens + _EPSILON < burst:
             return None
-        if lost > 0:
-            self._overflow += lost
-        self.tokens = tokens - count
+        self.tokens = tokens = tokens - count
         self.at = stamp
-        self._history.append((stamp, self.tokens, self._overflow))
+        self._history.append((stamp, tokens, lost))
         return stamp
 
     def ready_at(self, count: int) -> int:
-        """When `count` tokens will be there (or the bucket is full, for a bigger batch)."""
-        missing = min(count, self.burst) - self.tokens
-        if missing <= _EPSILON:
+        """When `count` tokens will be there (or the bucket is full, for a bigger batch): at that
+        time, or any later one, `take` gives them."""
+        needed = min(count, self.burst)
+        if self.tokens + _EPSILON >= needed:
             return self.at
-        return self.at + ceil(missing / self._per_ns)
+        wait, step = ceil((needed - self.tokens) / self._per_ns), 1
+        while self.tokens + self._per_ns * wait + _EPSILON < needed:
+            wait += step  # rounding that _EPSILON does not hide, with millions of tokens or of debt
+            step *= 2
+        return self.at + wait
 
-    def take_waiting(self, count: int, now: int) -> tuple[int, int]:
-        """Single messages at the head of a queue: how many of `count` have got their token by
-        `now`, and the bucket time of the first. The k-th of them has its token k/r later.
+    def take_waiting(self, count: int, stamp: int, now: int) -> tuple[int, int, float]:
+        """For `count` single messages at the head of a queue, that arrived at `stamp`: how many
+        get their token now, the bucket time of the first, and by how many ns each next one's is
+        later. Call it again until none does.
 
-        Nothing overflows while somebody waits, however late the caller is: each takes its token
-        when it comes, so the bucket's size does not cap what a late timer finds.
+        First come the tokens that were there at the stamp, all at once. Nobody waited before it,
+        so what the bucket could not hold until then is lost, however late the caller is. From then
+        on nothing overflows: each message takes its token when that comes.
         """
+        if stamp < self.at:
+            stamp = self.at
+        there = self.available(stamp)
+        if there and stamp <= now:
+            taken = min(count, there)
+            self.take(taken, stamp)
+            return taken, stamp, 0.0
         first = self.ready_at(1)
         if first > now:
-            return 0, first
+            return 0, first, 0.0
         grown = self.tokens + self._per_ns * (now - self.at)
         taken = min(count, max(1, floor(grown + _EPSILON)))
         # The last of them leaves at `last`; the level there is what that instant had left over.
         last = self.at + max(0, ceil((taken - self.tokens) / self._per_ns))
         self.tokens = min(self.burst, self.tokens + self._per_ns * (last - self.at) - taken)
         self.at = last
-        self._remember()
-        return taken, first
+        self._forget()
+        return taken, first, 1 / self._per_ns
 
     def rescale(self, rate: float, burst: float, now: int) -> None:
         """New (r, b). Tokens and debt stay; growing b adds no tokens, a smaller b caps them."""
@@ -100,7 +118,7 @@ class TokenBucket:
         self.at = max(self.at, now)
         self.rate, self.burst = rate, burst
         self._per_ns = rate / _NS
-        self._remember()
+        self._forget()
 
     def split(self, shares: Sequence[float], now: int) -> list["TokenBucket"]:
         """Sub-buckets by `shares` (positive, summing to 1): rate, burst, tokens and debt divide.
@@ -115,17 +133,16 @@ class TokenBucket:
             for share in shares
         ]
 
-    def _remember(self) -> None:
+    def _forget(self) -> None:
         """Begin the history anew: admissions before this instant are out of reach."""
-        self._history: deque[tuple[int, float, float]] = deque(
-            [(self.at, self.tokens, self._overflow)], _HISTORY
-        )
+        self._history.clear()
+        self._history.append((self.at, self.tokens, 0.0))
 
     def insert(self, count: int, stamp: int) -> bool:
-        """Insert an admission into the past, or leave everything as it is.
+        """Insert an admission before the last one, or leave everything as it is.
 
-        The level from `stamp` on falls by `count`, less what overflowed since then; it may reach
-        below no admission that has been made. (level, overflow) are as after each admission.
+        The level from `stamp` on falls by `count`, less what has overflowed since then; it may
+        reach below no admission that has been made.
         """
         history = self._history
         index = len(history)
@@ -133,33 +150,37 @@ class TokenBucket:
             index -= 1
         if not index:
             return False  # before all that is remembered
-        at, tokens, overflow = history[index - 1]
-        tokens += self._per_ns * (stamp - at)
-        if tokens > self.burst:
-            overflow += tokens - self.burst
-            tokens = self.burst
-        if tokens + _EPSILON < count:
+        at, level, _ = history[index - 1]
+        level += self._per_ns * (stamp - at)
+        lost = max(0.0, level - self.burst)
+        level -= lost
+        if level + _EPSILON < count:
             return False
+        owed, before = float(count), lost
+        changed: list[tuple[int, float, float]] = []
         for later in range(index, len(history)):
-            deficit = count - (history[later][2] - overflow)
-            if deficit <= 0:
-                break
-            if history[later][1] + _EPSILON < deficit:
+            at, left, overflow = history[later]
+            overflow = max(0.0, overflow - before)  # what of it came after `stamp`
+            before = 0.0
+            reclaimed = min(owed, overflow)
+            owed -= reclaimed
+            if owed > _EPSILON and left + _EPSILON < owed:
                 return False
-        for later in range(index, len(history)):
-            at, level, lost = history[later]
-            reclaimed = min(float(count), lost - overflow)
-            history[later] = (at, level - (count - reclaimed), lost - reclaimed)
+            changed.append((at, left - owed, overflow - reclaimed))
+            if owed <= 0:
+                break
+        for later, entry in enumerate(changed, index):
+            history[later] = entry
         if len(history) == history.maxlen:
             history.popleft()
             index -= 1
-        history.insert(index, (stamp, tokens - count, overflow))
-        _, self.tokens, self._overflow = history[-1]
+        history.insert(index, (stamp, level - count, lost))
+        self.tokens = history[-1][1]
         return True
 
 
 def _check(rate: float, burst: float) -> None:
-    if not 0 < rate < float("inf"):
-        raise ValueError(f"rate {rate} must be a positive number of messages per second")
+    if not _MIN_RATE <= rate < float("inf"):
+        raise ValueError(f"rate {rate} must be at least {_MIN_RATE:g} messages per second")
     if not 1 <= burst < float("inf"):
         raise ValueError(f"burst {burst} must be at least 1 message: less admits nothing")

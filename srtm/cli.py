@@ -53,7 +53,9 @@ def main() -> None:
     except click.exceptions.Exit as stop:
         code = stop.exit_code
     except click.ClickException as error:
-        error.show()
+        context = getattr(error, "ctx", None)  # of usage errors, where a command was found
+        hint = f"; see {context.command_path} --help" if context else ""
+        click.echo(f"srtm: {error.format_message().rstrip('.')}{hint}", err=True)
         code = Exit.USAGE
     except click.Abort:
         code = 130

@@ -18,6 +18,8 @@ from srtm.errors import UsageError, one_line
 from srtm.nsq.names import is_valid_topic_name
 from srtm.slo import SLO
 
+MIN_RATE = 1e-6
+"""messages/s; less, one in eleven days, is a slip of the keyboard"""
 MAX_RATE = 1e9
 """messages/s; more is a slip of the keyboard: a nanosecond would bring more than one token"""
 MAX_BURST = 1e9
@@ -54,8 +56,17 @@ class Limit(BaseModel):
     max_wait: Duration | None = Field(default=None, alias="max-wait", gt=0)
     slo: Objective | None = None
 
+    @field_validator("rate")
+    @classmethod
+    def _is_some_rate(cls, rate: float) -> float:
+        if rate < MIN_RATE:
+            raise ValueError(f"{rate:g} messages/s is less than one in eleven days")
+        return rate
+
     def share(self, parts: int) -> "Limit":
-        """One of `parts` even sub-buckets. Raises UsageError where b/parts < 1."""
+        """One of `parts` (at least 1) even sub-buckets. Raises UsageError where b/parts < 1."""
+        if parts < 1:
+            raise ValueError(f"{parts} parts: a bucket is split into one or more")
         if parts > self.burst:
             raise UsageError(
                 f"burst {self.burst:g} cannot be split over {parts} brokers: each needs at least "
@@ -86,18 +97,20 @@ class Contract(Limit):
         return Limit.model_validate(self.model_dump(exclude={"topic"}))
 
     @classmethod
-    def parse(cls, spec: str) -> "Contract":
-        """Read a flag: NAME,rate=R,burst=B[,mode=..][,max-wait=D][,slo=0.99@1ms]."""
+    def parse(cls, spec: str, where: str = "") -> "Contract":
+        """Read a flag: NAME,rate=R,burst=B[,mode=..][,max-wait=D][,slo=0.99@1ms]. Raises
+        UsageError that names `where`, or the flag."""
+        where = where or f"--topic {spec}"
         name, *pairs = spec.split(",")
         values: dict[str, object] = {"topic": name}
         for pair in pairs:
             key, equals, value = pair.partition("=")
             if not equals or key not in _KEYS:
-                raise UsageError(f"--topic {spec}: {pair!r} is not one of {', '.join(_KEYS)}=VALUE")
+                raise UsageError(f"{where}: {pair!r} is not one of {', '.join(_KEYS)}=VALUE")
             if key in values:
-                raise UsageError(f"--topic {spec}: {key} is given twice")
+                raise UsageError(f"{where}: {key} is given twice")
             values[key] = value
-        return cls.read(values, f"--topic {spec}")
+        return cls.read(values, where)
 
     @classmethod
     def read(cls, values: object, where: str) -> "Contract":

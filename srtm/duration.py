@@ -1,6 +1,5 @@
 """Go-style durations (`250ms`, `1h`, `1m30s`), as every NSQ flag takes them."""
 
-import math
 import re
 from typing import Annotated
 
@@ -9,19 +8,21 @@ from pydantic import BeforeValidator, PlainSerializer
 _UNIT_SECONDS = {
     "ns": 1e-9,
     "us": 1e-6,
-    "µs": 1e-6,
+    "µs": 1e-6,  # Go takes both: the micro sign
+    "μs": 1e-6,  # and the Greek letter
     "ms": 1e-3,
     "s": 1.0,
     "m": 60.0,
     "h": 3600.0,
 }
-_PART = r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)"
+_PART = r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)"
 _WHOLE = re.compile(rf"(?:{_PART})+")
 _MAX_SECONDS = 10 * 365 * 86400.0  # longer is a slip of the keyboard
 
 
 def parse_duration(text: object) -> float:
-    """Seconds of a Go-style duration; raises ValueError that shows the right form."""
+    """Seconds of a Go-style duration, to the nanosecond; raises ValueError that shows the right
+    form."""
     if isinstance(text, str):
         stripped = text.strip()
         if stripped == "0":
@@ -29,7 +30,7 @@ def parse_duration(text: object) -> float:
         if _WHOLE.fullmatch(stripped):
             seconds = sum(float(n) * _UNIT_SECONDS[unit] for n, unit in re.findall(_PART, stripped))
             if seconds <= _MAX_SECONDS:
-                return seconds
+                return round(seconds, 9)
             raise ValueError(f"duration {text!r} is longer than ten years")
     raise ValueError(f"{text!r} is not a duration; write a number and a unit, such as 250ms or 1h")
 
@@ -37,17 +38,23 @@ def parse_duration(text: object) -> float:
 def format_duration(seconds: float) -> str:
     """The duration in the largest unit that shows it with at most three decimals, to the
     nanosecond: 0.25 -> '250ms', 90 -> '1.5m', 90.5 -> '90.5s'. `parse_duration` reads it back."""
-    nanoseconds = round(seconds * 1e9)
+    nanoseconds, sign = round(abs(seconds) * 1e9), "-" if seconds < 0 else ""
     for unit in ("h", "m", "s", "ms", "us"):
-        thousandths, rest = divmod(abs(nanoseconds) * 1000, round(_UNIT_SECONDS[unit] * 1e9))
+        thousandths, rest = divmod(nanoseconds * 1000, round(_UNIT_SECONDS[unit] * 1e9))
         if thousandths >= 1000 and not rest:
-            return f"{math.copysign(thousandths / 1000, seconds):.12g}{unit}"
-    return f"{nanoseconds}ns" if nanoseconds else "0s"
+            whole, decimals = divmod(thousandths, 1000)
+            number = f"{whole}.{decimals:03}".rstrip("0").rstrip(".")
+            return f"{sign}{number}{unit}"
+    return f"{sign}{nanoseconds}ns" if nanoseconds else "0s"
 
 
 def _duration_or_seconds(value: object) -> float:
     """Files and flags write durations as text; values inside the program are seconds already."""
-    return value if isinstance(value, float) else parse_duration(value)
+    if not isinstance(value, float):
+        return parse_duration(value)
+    if not 0 <= value <= _MAX_SECONDS:
+        raise ValueError(f"{value} s is no duration: it must be between 0 and ten years")
+    return value
 
 
 Duration = Annotated[

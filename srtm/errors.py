@@ -32,10 +32,11 @@ class UnavailableError(SrtmError):
     exit_code = Exit.UNAVAILABLE
 
 
-def one_line(error: ValidationError, where: str) -> UsageError:
-    """The first fault that pydantic found, as one line: where, which field, what, the value."""
+def one_line(error: ValidationError, where: str, named: int = 0) -> UsageError:
+    """The first fault that pydantic found, as one line: where, which field, what, the value.
+    `named` parts of the field's path stand in `where` already."""
     fault = error.errors(include_url=False, include_context=False)[0]
-    field = ".".join(str(part) for part in fault["loc"])
+    field = ".".join(str(part) for part in fault["loc"][named:])
     message = fault["msg"].removeprefix("Value error, ")
     given = "" if fault["type"] in ("missing", "value_error") else f" (got {fault['input']!r})"
     more = f"; {error.error_count() - 1} more" if error.error_count() > 1 else ""

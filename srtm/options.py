@@ -49,26 +49,30 @@ def read_options(model: type[Model], context: click.Context) -> Model:
     """The options of this call. Raises UsageError that names the flag or the file's key."""
     path = context.params.get("config")
     values = _read_file(Path(path), model) if path else {}
+    in_file = set(values)
     where = f"--config {path}" if path else "options"
     for name in model.model_fields:
         if context.get_parameter_source(name) not in (ParameterSource.DEFAULT, None):
             values[name] = context.params[name]
+            in_file.discard(name)
     try:
         return model.model_validate(values)
     except ValidationError as error:
         fault = error.errors()[0]["loc"]
-        if fault and str(fault[0]) in model.model_fields:
-            where = "--" + str(fault[0]).replace("_", "-")
-        raise one_line(error, where) from None
+        name = str(fault[0]) if fault else ""
+        if name not in model.model_fields:
+            raise one_line(error, where) from None
+        key = name.replace("_", "-")
+        raise one_line(error, f"{path}: {key}" if name in in_file else f"--{key}", 1) from None
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Raises UsageError with the file, the line and what is wrong there."""
     try:
-        return tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: not TOML: {error}") from None
 
 

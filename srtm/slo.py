@@ -33,7 +33,7 @@ class SLO:
         return cls(share, parse_duration(target))
 
     def __str__(self) -> str:
-        return f"{self.percentile:g}@{format_duration(self.target_seconds)}"
+        return f"{self.percentile:.15g}@{format_duration(self.target_seconds)}"
 
     @property
     def allowed_late_share(self) -> float:

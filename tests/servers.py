@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from srtm.nsq.unix_http import request
+
 STARTED: list[subprocess.Popen[bytes]] = []
 
 
@@ -107,7 +109,16 @@ class Process:
         self.popen.send_signal(number)
 
     def freeze(self) -> None:
+        """Stop it, and return only when none of its threads runs any more."""
         self.signal(signal.SIGSTOP)
+        threads = Path(f"/proc/{self.popen.pid}/task")
+        wait_for(
+            lambda: all(
+                (thread / "stat").read_text().rpartition(")")[2].split()[0] == "T"
+                for thread in threads.iterdir()
+            ),
+            "all threads are stopped",
+        )
 
     def thaw(self) -> None:
         self.signal(signal.SIGCONT)
@@ -155,7 +166,11 @@ class Nsqd:
         return entry["message_count"] if entry else 0
 
     def wait_ready(self) -> None:
-        wait_for(lambda: _answers(self.http), "nsqd answers /ping")
+        def ready() -> bool:
+            assert self.process.alive, self.process.text()
+            return _answers(self.http)
+
+        wait_for(ready, "nsqd answers /ping")
 
 
 @dataclass
@@ -174,6 +189,26 @@ class GatewayProcess:
         found = document["srtm"]["topics"]
         assert found, f"the gateway does not know topic {topic}"
         return found[0]
+
+    def inside(self, topic: str) -> dict[str, Any]:
+        """The same from the admin socket, which asks no nsqd; {} for a topic that it lacks."""
+        response = request(self.admin, "GET", f"/topics/{topic}")
+        return response.json() if response.status == 200 else {}
+
+    def set_limit(self, topic: str, **limit: object) -> None:
+        """Give the topic a contract at run time, or change it."""
+        response = request(self.admin, "PUT", f"/topics/{topic}", document=limit)
+        assert response.status == 200, response.message
+
+    def offered(self, topic: str) -> int:
+        return self.inside(topic).get("offered", 0)
+
+    def metric(self, name: str) -> float:
+        """A figure of /metrics that has no label."""
+        for line in http(self.http, "/metrics")[1].splitlines():
+            if line.startswith(name + " "):
+                return float(line.split()[1])
+        raise AssertionError(f"/metrics has no {name}")
 
     def wait_ready(self) -> None:
         def ready() -> bool:

@@ -134,7 +134,21 @@ def test_an_nsqd_that_tells_another_address_gives_a_warning(servers: Servers) ->
     assert "start nsqd with --broadcast-address=127.0.0.1" in gateway.process.text()
 
 
-def test_a_frozen_nsqlookupd_holds_up_neither_the_start_nor_a_topic_that_is_known(
+def test_a_gateway_starts_before_a_frozen_nsqlookupd_and_is_announced_when_it_thaws(
+    servers: Servers, lookupd: tuple[str, str, Process]
+) -> None:
+    lookupd_tcp, lookupd_http, process = lookupd
+    process.freeze()
+    gateway = servers.gateway(f"--lookupd-tcp-address={lookupd_tcp}")
+    with V2(gateway.tcp) as publisher:
+        publisher.send(pub(b"t", b"one"))
+        assert publisher.reply(timeout=5) == b"OK"
+    process.thaw()
+    there = [("127.0.0.1", *ports_of(gateway))]
+    wait_for(lambda: nodes(lookupd_http) == there, "announced once nsqlookupd is there", 20)
+
+
+def test_a_frozen_nsqlookupd_does_not_hold_up_a_topic_that_is_known(
     servers: Servers, lookupd: tuple[str, str, Process]
 ) -> None:
     lookupd_tcp, _, process = lookupd

@@ -119,6 +119,7 @@ def check_all_came(result: LoadResult) -> None:
             {"rate_per_second": 50.0, "group_size": 10, "jitter_seconds": 0.01}, id="groups"
         ),
         pytest.param({"outstanding": 1}, id="closed-loop"),
+        pytest.param({"outstanding": 1, "low_latency": False}, id="buffered-consumer"),
         pytest.param({"outstanding": 5, "message_bytes": 24}, id="closed-loop-of-five"),
         pytest.param({"outstanding": 2, "batch": 7, "mpub": True}, id="closed-loop-of-mpubs"),
         pytest.param({"trace": (200.0, 400.0), "duration_seconds": None}, id="trace"),
@@ -222,6 +223,38 @@ def test_a_refused_answer_is_said(nsqd: Nsqd) -> None:
     assert result.account.errors == {"E_BAD_MESSAGE": 20}
     assert result.total.counts.refused == 20
     assert "20 x E_BAD_MESSAGE" in result.problems
+
+
+@pytest.mark.parametrize(
+    ("flags", "asked"),
+    [
+        pytest.param([], {"output_buffer_size": -1}, id="at-once"),
+        pytest.param(["--consumer-buffer"], {}, id="nsqd-s-own-buffer"),
+    ],
+)
+def test_how_a_consumer_is_buffered(flags: list[str], asked: dict[str, int]) -> None:
+    said: list[Any] = []
+
+    def answer() -> None:
+        connection, _ = server.accept()
+        with connection:
+            command = connection.recv(10_000)
+            said.append(json.loads(command[command.index(b"{") :]))
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=answer)
+        thread.start()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(UnavailableError, match="closed the connection at IDENTIFY"):
+            CliRunner().invoke(
+                load,
+                ["--nsqd-tcp-address", address, *flags],
+                standalone_mode=False,
+                catch_exceptions=False,
+            )
+        thread.join()
+    buffering = {key: value for key, value in said[0].items() if key.startswith("output_buffer")}
+    assert buffering == asked
 
 
 def test_what_is_no_nsqd_is_said() -> None:

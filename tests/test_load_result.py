@@ -1,6 +1,7 @@
 """From a record to figures: counts, window, brokers, percentiles, verdict."""
 
 from array import array
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -143,8 +144,9 @@ def test_closed_connections_are_named_and_an_interrupted_run_is_cut() -> None:
     assert result.total.rates.offered == 2
 
 
-def test_no_message_at_all() -> None:
+def test_no_message_at_all(tmp_path: Path) -> None:
     result = summary([], [], [])
+    result.total.end_to_end.write_distribution(tmp_path / "histogram")
     assert result.total.end_to_end.document() is None
     assert not result.meets(SLO(0.5, 1.0))
     assert result.document()["send_lag"] is None

@@ -141,6 +141,10 @@ def test_the_soft_limit_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param(["--rate", "1", "--max-speed"], "exclude each other", id="two-paces"),
         pytest.param(["--outstanding", "2"], "goes with --max-speed", id="window-with-a-rate"),
         pytest.param(["--no-consumer", "--slo", "0.9@1s"], "need a consumer", id="no-receipts"),
+        pytest.param(
+            ["--no-consumer", "--consumer-buffer"], "exclude each other", id="a-buffer-for-nobody"
+        ),
+        pytest.param(["--histogram", "/proc/no"], "--histogram /proc/no: ", id="no-such-place"),
         pytest.param(["--strict"], "needs an --slo", id="nothing-to-judge"),
         pytest.param(["--nsqd-tcp-address", "here"], "write host:port", id="no-port"),
     ],

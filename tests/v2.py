@@ -2,6 +2,7 @@
 
 import json
 import socket
+import struct
 import time
 from typing import Any
 
@@ -58,6 +59,11 @@ class V2:
                 assert frame.kind in (RESPONSE, ERROR), frame
                 return frame.data
 
+    def oks(self, count: int, timeout: float = 10) -> None:
+        """The next `count` replies, all of them OK."""
+        for number in range(count):
+            assert self.reply(timeout) == b"OK", f"reply {number} of {count}"
+
     def silent(self, seconds: float) -> bool:
         """Does nothing come for so long?"""
         try:
@@ -96,6 +102,11 @@ class V2:
                 if finish:
                     self.send(fin(message.id))
                 return message
+
+    def reset(self) -> None:
+        """Leave as a killed client's host does: no orderly end."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close()
 
     def close(self) -> None:
         self.socket.close()

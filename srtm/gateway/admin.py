@@ -33,7 +33,7 @@ class _Topics(_Handler):
 
 class _Topic(_Handler):
     async def get(self, name: str) -> None:
-        topic = self.gateway.topics.get(name.encode())
+        topic = self.gateway.topics.by_name.get(name.encode())
         if topic is None:
             self.refuse(404, f"topic {name} is not known here")
         else:
@@ -45,7 +45,7 @@ class _Topic(_Handler):
             if not isinstance(body, dict):
                 raise ValueError("not an object")
             contract = Contract.model_validate({**body, "topic": name})
-            self.gateway.set_limit(name, contract.limit())
+            self.gateway.topics.set_limit(name, contract.limit())
         except ValidationError as error:
             self.refuse(400, str(one_line(error, f"topic {name}")))
         except ValueError:
@@ -53,10 +53,10 @@ class _Topic(_Handler):
         except SrtmError as error:
             self.refuse(409, str(error))
         else:
-            self.finish(topic_document(self.gateway.topics[name.encode()]))
+            self.finish(topic_document(self.gateway.topics.by_name[name.encode()]))
 
     async def delete(self, name: str) -> None:
-        self.gateway.set_limit(name, None)
+        self.gateway.topics.set_limit(name, None)
         self.finish({})
 
 
@@ -64,7 +64,7 @@ class _Record(_Handler):
     """Arrivals and admissions since the last call; the first one switches recording on."""
 
     async def get(self, name: str) -> None:
-        topic = self.gateway.topics.get(name.encode())
+        topic = self.gateway.topics.by_name.get(name.encode())
         if topic is None:
             self.refuse(404, f"topic {name} is not known here")
             return
@@ -75,8 +75,8 @@ class _Record(_Handler):
 
 class _Health(_Handler):
     async def get(self) -> None:
-        if self.gateway.ill:
-            self.refuse(500, self.gateway.ill)
+        if self.gateway.watch.ill:
+            self.refuse(500, self.gateway.watch.ill)
         else:
             self.finish({"message": "OK"})
 

@@ -77,7 +77,7 @@ class Client:
         self._send = connection.send
         self._read_once = gateway.stamps.reader(connection)
         self._reader = CommandReader(gateway.limits, Run)
-        self._pending: deque[Run | _Reply] = deque()
+        self._pending: deque[Run | _Reply | Tunnel] = deque()
         self._pauses: set[object] = set()
         self._out = bytearray()
         self._ends = False  # no more commands are taken; closed when all is answered
@@ -92,14 +92,14 @@ class Client:
         self.tunnel: Tunnel | None = None
         self.unanswered = 0
         self.unanswered_bytes = 0
-        self._topics = gateway.topics
+        self._topics = gateway.topics.by_name
         self._bounds = gateway.connection_bounds
         gateway.reactor.watch(self._fd, self._on_event, READABLE | EDGE)
 
     # --- reading ------------------------------------------------------------------------------
 
     def _on_event(self, mask: int) -> None:
-        if mask & READABLE:
+        if mask & READABLE and not self._ends:
             while True:
                 try:
                     data, stamp = self._read_once()
@@ -117,8 +117,8 @@ class Client:
                         self._publish(command, stamp)
                     else:
                         self._command(command)
-                        if self._ends:
-                            break
+                    if self._ends:
+                        break
                 if self._pauses or self._ends or not (mask & ENDED or len(data) == READ_BYTES):
                     break
         elif mask & BROKEN:
@@ -139,7 +139,7 @@ class Client:
         if topic is not None:
             topic.offer(run)
         else:
-            self._gateway.offer(run)
+            self._gateway.topics.offer(run)
 
     def _command(self, command: object) -> None:
         tunnel = self.tunnel
@@ -158,14 +158,17 @@ class Client:
                 self._fail(ProtocolError("E_INVALID", "cannot SUB with heartbeats disabled"))
             else:
                 self.tunnel = Tunnel(self._gateway, self, command)
-                if not self._pending:
+                self._pending.append(self.tunnel)
+                if len(self._pending) == 1:
                     self.tunnel.start()
         elif isinstance(command, Identify):
             if tunnel is not None:
                 self._fail(ProtocolError("E_INVALID", "cannot IDENTIFY in current state"))
                 return
             try:
-                self.identity = identify.parse_identity(command.body, self._gateway.server)
+                self.identity = identify.parse_identity(
+                    command.body, self._gateway.server, self.identity
+                )
             except ProtocolError as error:
                 self._fail(error)
                 return
@@ -215,8 +218,9 @@ class Client:
                     self._write_later(answer[sent:])
             if not left:
                 self.unanswered_bytes -= run.size
-                pending.popleft()
-                if pending or self._ends or self.tunnel is not None:
+                if run.refused is None:
+                    pending.popleft()
+                if pending or self._ends:
                     self._advance()
         else:
             run.earned += replies
@@ -248,6 +252,18 @@ class Client:
                 entry.void = True
         self.close()
 
+    def subscribed(self) -> None:
+        """nsqd has answered SUB: what came behind it has its turn."""
+        self._advance()
+
+    def unsubscribed(self) -> None:
+        """nsqd ended the connection in place of SUB's OK: what came behind it does not run."""
+        for entry in self._pending:
+            if type(entry) is Run:
+                entry.void = True
+        self._pending.clear()
+        self.finish()
+
     def _answer(self, frame: bytes, last: bool = False) -> None:
         if self._pending:
             self._pending.append(_Reply(frame, last))
@@ -278,15 +294,19 @@ class Client:
                     pending.clear()
                     self.write(build_frame(ERROR, str(entry.refused).encode()))
                     break
+            elif isinstance(entry, Tunnel):
+                if not entry.answered:
+                    entry.start()
+                    return
             else:
                 assert isinstance(entry, _Reply)
                 self.write(entry.frame)
                 if entry.last:
                     pending.clear()
                     break
+            if self.closed:
+                return
             pending.popleft()
-        if self.tunnel is not None and not self._ends:
-            self.tunnel.start()
         self._close_if_done()
 
     # --- writing ------------------------------------------------------------------------------
@@ -348,7 +368,7 @@ class Client:
     def beat(self, now: int) -> None:
         """A heartbeat is due. A client that has sent nothing for two of them, or that could take
         nothing for one, is gone; while we do not read it, its silence is ours."""
-        silent = now - self.last_read > 2 * self.heartbeat_ns and not self._pauses
+        silent = now - self.last_read > 2 * self.heartbeat_ns and not (self._pauses or self._ends)
         stuck = bool(self._out) and now - self.stuck_since > self.heartbeat_ns
         if silent or stuck:
             self.close()
@@ -394,6 +414,6 @@ class Client:
         self._gateway.reactor.forget(self._fd)
         self._socket.close()
         self._pending.clear()
-        self._gateway.client_closed(self)
+        self._gateway.clients.discard(self)
         if self.tunnel is not None:
             self.tunnel.close()

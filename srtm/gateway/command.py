@@ -6,7 +6,9 @@ import sys
 
 import click
 
+from srtm.gateway.hot_selector import HotSelector
 from srtm.gateway.options import GatewayOptions
+from srtm.gateway.reactor import Reactor
 from srtm.gateway.server import Gateway
 from srtm.options import add_options, read_options
 
@@ -27,7 +29,7 @@ def gateway(context: click.Context, /, **_: object) -> None:
         --nsqd-tcp-address=127.0.0.1:5150 --nsqd-http-address=127.0.0.1:5151 \\
         --topic sensors,rate=1100,burst=40,slo=0.99@5ms
 
-    SIGTERM drains for --drain-timeout; SIGHUP announces nsqd at nsqlookupd again.
+    SIGTERM drains for --drain-timeout; SIGHUP reads the contracts of --config again.
     """
     options = read_options(GatewayOptions, context)
     logging.basicConfig(
@@ -35,8 +37,13 @@ def gateway(context: click.Context, /, **_: object) -> None:
         level=_LEVELS[options.log_level],
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
-    asyncio.run(_serve(options))
+    reactor = Reactor()
+    with asyncio.Runner(
+        loop_factory=lambda: asyncio.SelectorEventLoop(HotSelector(reactor))
+    ) as runner:
+        runner.run(_serve(options, reactor, context))
+    reactor.close()
 
 
-async def _serve(options: GatewayOptions) -> None:
-    await Gateway(options).run()
+async def _serve(options: GatewayOptions, reactor: Reactor, context: click.Context) -> None:
+    await Gateway(options, reactor, lambda: read_options(GatewayOptions, context)).run()

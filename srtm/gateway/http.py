@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import re
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from tornado.web import Application, RequestHandler
+from tornado.web import Application, RequestHandler, stream_request_body
 
 from srtm.clock import monotonic_ns
 from srtm.errors import UnavailableError
@@ -16,8 +18,14 @@ from srtm.nsq.errors import ERRORS, ProtocolError
 from srtm.nsq.names import is_valid_topic_name
 
 if TYPE_CHECKING:
+    from srtm.gateway.reactor import Reactor
     from srtm.gateway.server import Gateway
 
+_MAX_SWALLOWED_BYTES = 64 * 1024 * 1024
+"""Of a body that is too big: read and dropped, so that its sender sees the answer and no reset."""
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_BAD_QUERY = re.compile(r";|%(?![0-9a-fA-F]{2})")
+"""What Go's url.ParseQuery refuses."""
 _TRUE = {"1": True, "true": True, "0": False, "false": False}
 ADMIN_PATHS = tuple(
     f"/{noun}/{verb}"
@@ -39,7 +47,8 @@ class HttpError(Exception):
 class Request:
     """One HTTP publish: the owner of its run."""
 
-    def __init__(self) -> None:
+    def __init__(self, reactor: "Reactor") -> None:
+        self._reactor = reactor
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def settle(self, run: Run, count: int) -> None:
@@ -63,6 +72,7 @@ class Request:
     def _finish(self, error: HttpError | None) -> None:
         if self.done.done():
             return
+        self._reactor.let_asyncio_run()
         if error is None:
             self.done.set_result(None)
         else:
@@ -94,23 +104,43 @@ class _Handler(RequestHandler):
         return values[0].decode("utf-8", "replace") if values else None
 
 
+@stream_request_body
 class _Publish(_Handler):
+    def prepare(self) -> None:
+        self.size = 0
+        self._chunks: list[bytes] = []
+        self.request.connection.set_max_body_size(_MAX_SWALLOWED_BYTES)  # type: ignore[union-attr]
+
+    def data_received(self, chunk: bytes) -> None:
+        self.size += len(chunk)
+        limits = self.gateway.limits
+        if self.size <= max(limits.max_body_size, limits.max_msg_size):
+            self._chunks.append(chunk)
+        else:
+            self._chunks.clear()
+
     async def post(self) -> None:
         stamp = monotonic_ns()
         self.gateway.http_requests += 1
         try:
-            await self._publish(self.run(), stamp)
+            run = self.run(b"".join(self._chunks))
+            if run is not None:
+                await self._publish(run, stamp)
         except HttpError as error:
             self.fail(error)
         else:
+            self.set_header("Content-Type", "text/plain; charset=utf-8")
             self.finish("OK")
         finally:
             self.gateway.http_requests -= 1
 
-    def run(self) -> Run:
+    def run(self, body: bytes) -> Run | None:
+        """What is to be published; None: nothing."""
         raise NotImplementedError
 
     def topic(self) -> bytes:
+        if _BAD_QUERY.search(self.request.query):
+            raise HttpError(400, "INVALID_REQUEST")
         name = self.argument("topic")
         if name is None:
             raise HttpError(400, "MISSING_ARG_TOPIC")
@@ -122,27 +152,27 @@ class _Publish(_Handler):
         gateway = self.gateway
         if gateway.draining:
             raise HttpError(503, "EXITING")
-        if gateway.ill:
-            raise HttpError(503, f"NOT_ADMITTING: {gateway.ill}")
-        topic = gateway.topics.get(run.topic)
+        if gateway.watch.ill:
+            raise HttpError(503, f"NOT_ADMITTING: {gateway.watch.ill}")
+        topic = gateway.topics.by_name.get(run.topic)
         if topic is not None and (
-            topic.backlog + run.count > gateway.bounds.max_topic_backlog
-            or topic.backlog_bytes + run.size > gateway.bounds.max_topic_backlog_bytes
+            # One body may go past them, as at the TCP door: else a big one would never come in.
+            topic.backlog >= gateway.bounds.max_topic_backlog
+            or topic.backlog_bytes >= gateway.bounds.max_topic_backlog_bytes
         ):
             raise HttpError(429, "BACKLOG_FULL", 1.0)
-        owner = Request()
+        owner = Request(gateway.reactor)
         run.owner = owner
         run.stamp = stamp
-        gateway.offer(run)
-        gateway.flush()
+        gateway.topics.offer(run)
+        gateway.topics.decide(monotonic_ns())
         await owner.done
 
 
 class _Pub(_Publish):
-    def run(self) -> Run:
-        body = self.request.body
+    def run(self, body: bytes) -> Run:
         limits = self.gateway.limits
-        if len(body) > limits.max_msg_size:
+        if self.size > limits.max_msg_size:
             raise HttpError(413, "MSG_TOO_BIG")
         if not body:
             raise HttpError(400, "MSG_EMPTY")
@@ -150,16 +180,17 @@ class _Pub(_Publish):
         defer = self.argument("defer")
         defer_ms = None
         if defer is not None:
-            if not defer.isdecimal() or int(defer) > limits.max_req_timeout_ms:
+            if not _INTEGER.fullmatch(defer) or not 0 <= int(defer) <= limits.max_req_timeout_ms:
                 raise HttpError(400, "INVALID_DEFER")
             defer_ms = int(defer) or None
         return Run(topic, [message(body)], 1, defer_ms is not None, defer_ms)
 
 
 class _Mpub(_Publish):
-    def run(self) -> Run:
-        body = self.request.body
+    def run(self, body: bytes) -> Run | None:
         limits = self.gateway.limits
+        if self.size > limits.max_body_size:
+            raise HttpError(413, "BODY_TOO_BIG")
         topic = self.topic()
         binary = self.argument("binary")
         if binary is not None and _TRUE.get(binary, True):
@@ -172,23 +203,25 @@ class _Mpub(_Publish):
         if any(len(line) > limits.max_msg_size for line in messages):
             raise HttpError(413, "MSG_TOO_BIG")
         if not messages:
-            # nsqd takes an empty /mpub for done; there is nothing to store and nothing to wait for.
-            raise HttpError(400, "MSG_EMPTY")
-        chunk = b"".join(map(message, messages))
+            return None  # done, says nsqd
+        elements = list(map(message, messages))
+        chunk = b"".join(elements)
         if len(chunk) + 4 > limits.max_body_size:
-            raise HttpError(413, "BODY_TOO_BIG")
+            # Its four bytes of size for each line make it more than one MPUB may be.
+            return Run(topic, elements, len(elements), False, None)
         return Run(topic, [chunk], len(messages), True, None)
 
 
 class _Ping(_Handler):
     async def get(self) -> None:
         self.set_header("Content-Type", "text/plain; charset=utf-8")
+        self.clear_header("X-NSQ-Content-Type")
         if self.gateway.draining:
             self.set_status(500)
             self.finish("NOK - draining")
-        elif self.gateway.ill:
+        elif self.gateway.watch.ill:
             self.set_status(500)
-            self.finish(f"NOK - {self.gateway.ill}")
+            self.finish(f"NOK - {self.gateway.watch.ill}")
         else:
             self.finish("OK")
 
@@ -199,8 +232,8 @@ class _Info(_Handler):
         document = dict(gateway.info)
         document.update(
             broadcast_address=options.broadcast_address,
-            tcp_port=int(gateway.tcp_address.rpartition(":")[2]),
-            http_port=int(gateway.http_address.rpartition(":")[2]),
+            tcp_port=int(gateway.tcp.address.rpartition(":")[2]),
+            http_port=int(gateway.http.address.rpartition(":")[2]),
         )
         self.finish(document)
 
@@ -243,15 +276,15 @@ class _Admin(_Handler):
             return
         path = self.request.path
         topic = self.argument("topic") or ""
-        if path in ("/channel/delete", "/topic/delete"):
-            await self.gateway.withdraw_probe(topic)
+        deletes = path in ("/channel/delete", "/topic/delete")
         try:
-            response = await self.gateway.nsqd_http.call("POST", self.request.uri or path)
+            async with self.gateway.probes.without(topic) if deletes else nullcontext():
+                response = await self.gateway.nsqd_http.call("POST", self.request.uri or path)
         except UnavailableError as error:
             self.fail(HttpError(502, str(error)))
             return
         if path == "/topic/delete" and response.code == 200:
-            self.gateway.topic_deleted(topic)
+            self.gateway.topics.deleted(topic)
         self.set_status(response.code)
         self.finish(response.body)
 

@@ -5,6 +5,8 @@ writing and the answer of the MPUB that carried the message, and there its body 
 """
 
 import struct
+from bisect import bisect_left
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from srtm.clock import WallClock
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 _SIZE = struct.Struct(">I")
 _SLACK_NS = 1_000_000
 """Between nsqd's reading of the clock and ours, converted with an offset read once a second."""
+_answered_at = attrgetter("answered_at")
 _MAX_PENDING = 20_000
 _READS_SAMPLED_PER_TICK = 50
 
@@ -55,12 +58,14 @@ class Deliveries:
             stamp = self._arrival(topic, message)
             if stamp is not None:
                 topic.meter.broker_latency.add(at - stamp, 1)
-            elif not topic.deferring:
+            elif at > topic.deferred_until:
                 topic.meter.unmatched += 1
         consumed, self._consumed = self._consumed, []
         for topic, message, at in consumed:
             stamp = self._arrival(topic, message)
             if stamp is None:
+                if at <= topic.deferred_until:
+                    continue
                 # Older than what we remember: the consumers' own backlog outweighs the gateway's
                 # part by far, so nsqd's time of receipt stands for the arrival.
                 stamp = self._wall.monotonic_of(message.timestamp_ns)
@@ -71,13 +76,13 @@ class Deliveries:
     def _arrival(self, topic: "Topic", message: Message) -> int | None:
         received = self._wall.monotonic_of(message.timestamp_ns)
         element = _SIZE.pack(len(message.body)) + message.body
-        for batch in reversed(topic.ring):
-            if batch.answered_at + _SLACK_NS < received:
-                break
-            if batch.written_at - _SLACK_NS <= received:
-                stamp = _stamp_in(batch, element)
-                if stamp is not None:
-                    return stamp
+        ring = topic.ring
+        index = bisect_left(ring, received - _SLACK_NS, key=_answered_at)
+        while index < len(ring) and ring[index].written_at - _SLACK_NS <= received:
+            stamp = _stamp_in(ring[index], element)
+            if stamp is not None:
+                return stamp
+            index += 1
         return None
 
 

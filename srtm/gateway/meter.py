@@ -38,7 +38,12 @@ class Meter:
         self.broker_latency = LatencySketch()
         self.consumer_latency = LatencySketch()
 
-    def tick(self) -> None:
-        """Once a second."""
-        for name in SKETCHES:
-            getattr(self, name).tick()
+    def fold(self, now: int) -> None:
+        """Once a second, after messages."""
+        for sketch in (
+            self.token_wait,
+            self.gateway_time,
+            self.broker_latency,
+            self.consumer_latency,
+        ):
+            sketch.fold(now)

@@ -63,13 +63,13 @@ GATEWAY_METRICS: dict[str, tuple[str, "Callable[[Gateway], float]"]] = {
     "srtm_connections": ("Client connections.", lambda g: len(g.clients)),
     "srtm_refused_connections": (
         "Connections over --max-connections.",
-        lambda g: g.refused_connections,
+        lambda g: g.tcp.refused,
     ),
     "srtm_paused_connections": (
         "Clients that are not read: a backlog is full, or they do not read their answers.",
         lambda g: sum(client.paused for client in g.clients),
     ),
-    "srtm_admitting": ("0 while nsqd is away or ill.", lambda g: float(g.is_open)),
+    "srtm_admitting": ("0 while nsqd is away or ill.", lambda g: float(g.watch.is_open)),
     "srtm_wall_clock_steps": ("Steps of the wall clock since start.", lambda g: g.wall.steps),
 }
 
@@ -87,7 +87,7 @@ class _Gateway(Collector):
         )
         source.add_metric([gateway.stamps.name], 1.0)
         yield source
-        topics = list(gateway.topics.values())
+        topics = list(gateway.topics.by_name.values())
         for row in TOPIC_METRICS:
             family = row.kind(row.name, row.help, labels=["topic"])
             for topic in topics:
@@ -103,15 +103,16 @@ def _summary(name: str, text: str, topics: "list[Topic]") -> Metric:
     """Quantiles of the last minute; count and sum since start."""
     full = f"srtm_topic_{name}_seconds"
     family = SummaryMetricFamily(full, f"Latency: {text}.", labels=["topic"])
+    now = monotonic_ns()
     for topic in topics:
         sketch = getattr(topic.meter, name)
-        recent = sketch.recent()
+        recent, total = sketch.recent(now), sketch.total(now)
         label = {"topic": topic.name.decode()}
         for quantile in QUANTILES:
             value = recent.get_quantile_value(quantile)
             if value is not None:
                 family.samples.append(Sample(full, {**label, "quantile": str(quantile)}, value))
-        family.add_metric([label["topic"]], sketch.total.count, sketch.total.sum)
+        family.add_metric([label["topic"]], total.count, total.sum)
     return family
 
 

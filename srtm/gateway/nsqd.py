@@ -1,5 +1,6 @@
 """nsqd's HTTP side, as the gateway needs it: limits, health, topics, where lookupd is."""
 
+import asyncio
 import json
 import socket
 from dataclasses import dataclass, field
@@ -11,7 +12,8 @@ from tornado.netutil import DefaultLoopResolver, Resolver
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from srtm.errors import UnavailableError
-from srtm.nsq.commands import Limits
+from srtm.nsq.commands import MAGIC_V2, Limits, identify
+from srtm.nsq.frames import OK_FRAME
 from srtm.nsq.identify import Server
 
 _TIMEOUT_SECONDS = 5.0
@@ -39,6 +41,7 @@ class Facts:
     server: Server
     info: dict[str, Any]
     broadcast: dict[str, Any]
+    mem_queue_size: int
     topics: list[str] = field(default_factory=list)
 
 
@@ -111,9 +114,14 @@ class NsqdHttp:
     async def facts(self) -> Facts:
         """Raises UnavailableError where nsqd is away, is no nsqd, or wants TLS or AUTH."""
         info = await self.get("/info")
-        if not isinstance(info, dict) or "version" not in info:
+        if not isinstance(info, dict) or not isinstance(info.get("version"), str):
             raise UnavailableError(f"what listens at {self.address} is not an nsqd")
         option = {name: await self.get(f"/config/{name}") for name in _OPTIONS}
+        for name in _NUMBERS:
+            if type(option[name]) is not int:
+                raise UnavailableError(
+                    f"what listens at {self.address} is not an nsqd: {name} is {option[name]!r}"
+                )
         if option["tls_required"] not in (0, False):
             raise UnavailableError(
                 f"nsqd at {self.address} requires TLS, which the gateway does not speak yet; "
@@ -145,12 +153,49 @@ class NsqdHttp:
                 output_buffer_timeout=option["output_buffer_timeout"] // millisecond,
             ),
             info=info,
+            mem_queue_size=option["mem_queue_size"],
             broadcast={name: option[name] for name in _OPTIONS if name.startswith("broadcast")},
-            topics=[topic["topic_name"] for topic in stats.get("topics") or []],
+            topics=_names_in(stats, self.address),
         )
 
 
-_OPTIONS = (
+async def check_tcp(address: str) -> None:
+    """Raises UnavailableError where no nsqd answers at its TCP address."""
+    try:
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
+            if "/" in address:
+                reader, writer = await asyncio.open_unix_connection(address)
+            else:
+                host, _, port = address.rpartition(":")
+                reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            try:
+                writer.write(MAGIC_V2 + identify(b"{}"))
+                answer = await reader.readexactly(len(OK_FRAME))
+            finally:
+                writer.close()
+    except TimeoutError:
+        why = f"no answer within {_TIMEOUT_SECONDS:g}s"
+    except asyncio.IncompleteReadError:
+        why = "it speaks another protocol"
+    except OSError as error:
+        why = error.strerror or str(error)
+    else:
+        if answer == OK_FRAME:
+            return
+        why = "it speaks another protocol"
+    raise UnavailableError(f"nsqd at {address} takes no V2 connection: {why}")
+
+
+def _names_in(stats: dict[str, Any], address: str) -> list[str]:
+    try:
+        return [str(topic["topic_name"]) for topic in stats.get("topics") or []]
+    except (KeyError, TypeError):
+        raise UnavailableError(
+            f"what listens at {address} is not an nsqd: its /stats has another shape"
+        ) from None
+
+
+_NUMBERS = (
     "max_msg_size",
     "max_body_size",
     "max_req_timeout",
@@ -163,6 +208,10 @@ _OPTIONS = (
     "max_output_buffer_timeout",
     "min_output_buffer_timeout",
     "output_buffer_timeout",
+    "mem_queue_size",
+)
+_OPTIONS = (
+    *_NUMBERS,
     "tls_required",
     "auth_http_addresses",
     "broadcast_address",

@@ -14,7 +14,7 @@ _MIB = 1024 * 1024
 def _endpoint(text: str) -> str:
     """host:port, as nsqd's flags take it."""
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
+    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise ValueError(f"{text!r} is not HOST:PORT; write 127.0.0.1:4150")
     return f"{host or '0.0.0.0'}:{int(port)}"
 
@@ -102,10 +102,11 @@ class GatewayOptions(BaseModel):
     def _contracts(cls, specs: object) -> object:
         if not isinstance(specs, list | tuple):
             raise ValueError("write a list of contracts")
-        contracts = tuple(
-            Contract.parse(spec) if isinstance(spec, str) else Contract.model_validate(spec)
-            for spec in specs
-        )
+        return tuple(Contract.parse(spec) if isinstance(spec, str) else spec for spec in specs)
+
+    @field_validator("topic")
+    @classmethod
+    def _once_each(cls, contracts: tuple[Contract, ...]) -> tuple[Contract, ...]:
         names = [contract.topic for contract in contracts]
         for name in names:
             if names.count(name) > 1:
@@ -115,7 +116,9 @@ class GatewayOptions(BaseModel):
     @field_validator("default_limit", mode="before")
     @classmethod
     def _default(cls, spec: object) -> object:
-        return Contract.parse(f"default,{spec}").limit() if isinstance(spec, str) else spec
+        if not isinstance(spec, str):
+            return spec
+        return Contract.parse(f"default,{spec}", f"--default-limit {spec}").limit()
 
     @model_validator(mode="after")
     def _apart(self) -> "GatewayOptions":

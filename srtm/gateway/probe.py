@@ -7,6 +7,7 @@ channel, and a probe that came first would eat them), takes a sample, and FINs a
 import json
 import math
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from srtm.clock import monotonic_ns
@@ -67,6 +68,7 @@ class Probe:
             + rdy(1000)
         )
         self.closed = False
+        self._afterwards: list[Callable[[], None]] = []
         self._socket = address.connect()
         reactor.watch(self._socket.fileno(), self._on_event, READABLE)
         self._write(b"")
@@ -111,16 +113,27 @@ class Probe:
         if answers or self._out:
             self._write(b"".join(answers))
 
-    def leave(self) -> None:
-        """Stop receiving; nsqd closes its side once the channel has let go of us."""
-        if not self.closed:
-            try:
-                self._socket.shutdown(socket.SHUT_WR)
-            except OSError:
-                self.close()
+    def leave(self, then: Callable[[], None] | None = None) -> None:
+        """Stop receiving; nsqd closes its side once the channel has let go of us, and then
+        `then` is called."""
+        if then is not None:
+            self._afterwards.append(then)
+        if self.closed:
+            self._finish()
+            return
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            self.close()
 
     def close(self) -> None:
         if not self.closed:
             self.closed = True
             self._reactor.forget(self._socket.fileno())
             self._socket.close()
+            self._finish()
+
+    def _finish(self) -> None:
+        afterwards, self._afterwards = self._afterwards, []
+        for then in afterwards:
+            then()

@@ -1,11 +1,12 @@
-"""The gateway's hot loop: an epoll set of its own inside asyncio.
+"""The gateway's hot loop, inside the place where asyncio waits.
 
-asyncio watches one descriptor, ours. At each wake-up everything that is readable is read first, and
-only then the stages run: topics decide by arrival stamps, batches are written. HTTP, files and slow
-timers stay ordinary asyncio.
+asyncio calls its selector when it has nothing to do; `HotSelector` serves the hot descriptors there
+and comes back only when asyncio's own are readable, a timer of it is due, or it is asked to. At
+each wake-up everything that is readable is read first, and only then the stages run: topics decide
+by arrival stamps, batches are written. HTTP, files and slow timers stay ordinary asyncio, and cost
+a message nothing.
 """
 
-import asyncio
 import heapq
 import itertools
 import logging
@@ -25,8 +26,6 @@ a twentieth of the gateway's time. A handler reads until a read comes short, and
 until the end."""
 
 _MAX_EVENTS = 1024
-_MAX_ROUNDS = 8
-"""Wake-ups served in a row before asyncio (HTTP, admin) gets its turn."""
 
 log = logging.getLogger("srtm.gateway")
 Handler = Callable[[int], None]
@@ -35,16 +34,15 @@ Handler = Callable[[int], None]
 class Reactor:
     """Handlers by descriptor, stages after each wake-up, and alarms to the microsecond."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self) -> None:
         self._epoll = select.epoll()
         self._handlers: dict[int, Handler] = {}
         self._stages: list[Callable[[int], None]] = []
         self._timer = TimerFd()
         self._alarms: list[tuple[int, int, Callable[[int], None]]] = []
         self._order = itertools.count()
+        self._asyncio_wanted = False
         self.watch(self._timer.fd, self._ring)
-        loop.add_reader(self._epoll.fileno(), self._wake)
 
     def watch(self, fd: int, handler: Handler, events: int = READABLE) -> None:
         self._handlers[fd] = handler
@@ -69,24 +67,18 @@ class Reactor:
         if alarms[0][0] == when:
             self._timer.set(when)
 
-    def run_stages(self) -> None:
-        """For work that came in by asyncio (HTTP, admin)."""
-        now = monotonic_ns()
-        for stage in self._stages:
-            stage(now)
+    def let_asyncio_run(self, _mask: int = 0) -> None:
+        """End `serve` after this wake-up: asyncio has got something to do."""
+        self._asyncio_wanted = True
 
-    def close(self) -> None:
-        self._loop.remove_reader(self._epoll.fileno())
-        self._epoll.close()
-        self._timer.close()
-
-    def _wake(self) -> None:
-        handlers = self._handlers
-        poll = self._epoll.poll
-        for _ in range(_MAX_ROUNDS):
-            events = poll(0, _MAX_EVENTS)
-            if not events:
-                return
+    def serve(self, timeout: float | None) -> None:
+        """Wait for `timeout` seconds (None: for ever), and serve what comes, until asyncio is
+        wanted or the time is up."""
+        handlers, poll, stages = self._handlers, self._epoll.poll, self._stages
+        deadline = None if timeout is None else monotonic_ns() + int(timeout * 1e9)
+        self._asyncio_wanted = False
+        while True:
+            events = poll(timeout, _MAX_EVENTS)
             for fd, mask in events:
                 handler = handlers.get(fd)  # an earlier handler may have closed it
                 if handler is not None:
@@ -96,10 +88,19 @@ class Reactor:
                         log.exception("a connection failed and is forgotten")
                         self.forget(fd)
             now = monotonic_ns()
-            for stage in self._stages:
-                stage(now)
-            if len(events) < 8:
-                return  # nearly idle: asyncio is as quick, and others get their turn
+            if events:
+                for stage in stages:
+                    stage(now)
+            if self._asyncio_wanted:
+                return
+            if deadline is not None:
+                if now >= deadline:
+                    return
+                timeout = (deadline - now) / 1e9
+
+    def close(self) -> None:
+        self._epoll.close()
+        self._timer.close()
 
     def _ring(self, _mask: int) -> None:
         self._timer.clear()

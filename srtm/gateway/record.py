@@ -33,5 +33,5 @@ class Record:
         for entries in (self.arrivals, self.admissions):
             if len(entries) > _MAX_ENTRIES:
                 self.lost += len(entries) - _MAX_ENTRIES
-                del entries[_MAX_ENTRIES:]  # type: ignore[attr-defined]
+                del entries[_MAX_ENTRIES:]
         return self._age < _KEPT_TICKS

@@ -1,11 +1,12 @@
 """Latency as mergeable sketches, fed in batches.
 
 An add for each message to a sketch costs as much as the rest of the path, so the hot loop only
-appends to lists; once a second numpy bins them and the sketch gets one add for each bin.
+appends to lists; once a second numpy counts them by DDSketch bin, and a sketch is made when
+somebody looks. Two sketches of equal accuracy merge by adding their bins.
 """
 
 import math
-from collections import deque
+from collections import Counter
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -14,17 +15,24 @@ from ddsketch.mapping import LogarithmicMapping
 
 RELATIVE_ACCURACY = 0.01
 _BINS = 2048  # at 1 %, 2,048 bins span 17 decades: nothing that is a latency collapses
-_SLICE_SECONDS = 10
+_SLICE_NS = 10_000_000_000
 _SLICES = 6
-WINDOW_SECONDS = _SLICE_SECONDS * _SLICES
-_PENDING = 50_000  # values kept before they are folded without waiting for the second
+WINDOW_SECONDS = _SLICES * _SLICE_NS // 1_000_000_000
+_ZERO = -(1 << 31)  # the bin of durations under a nanosecond
 
 _mapping = LogarithmicMapping(RELATIVE_ACCURACY)
 _LOG_GAMMA = math.log(_mapping.gamma)
+_LOG_NS = math.log(1e-9)
+
+Bins = Counter[int]
 
 
-def new_sketch() -> LogCollapsingLowestDenseDDSketch:
-    return LogCollapsingLowestDenseDDSketch(RELATIVE_ACCURACY, _BINS)
+def sketch_of(bins: Bins) -> LogCollapsingLowestDenseDDSketch:
+    """The DDSketch (in seconds) of counts by bin."""
+    sketch = LogCollapsingLowestDenseDDSketch(RELATIVE_ACCURACY, _BINS)
+    for key, count in bins.items():
+        sketch.add(0.0 if key == _ZERO else _mapping.value(key), count)
+    return sketch
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +50,16 @@ class Quantiles:
 
 
 class LatencySketch:
-    """Durations in nanoseconds in, quantiles in seconds out: since start, and the last minute."""
+    """Durations in nanoseconds in, quantiles in seconds out: since start, and of the last minute.
 
-    __slots__ = ("_age", "_ramps", "_values", "_weights", "_zeros", "slices", "total")
+    `now` is monotonic nanoseconds: slices of ten seconds are told apart by it.
+    """
+
+    __slots__ = ("_ramps", "_slices", "_total", "_values", "_weights", "_zeros")
 
     def __init__(self) -> None:
-        self.total = new_sketch()
-        self.slices = deque([new_sketch()], _SLICES)
-        self._age = 0
+        self._total: Bins = Counter()
+        self._slices: dict[int, Bins] = {}
         self._zeros = 0
         self._values: list[int] = []
         self._weights: list[int] = []
@@ -62,33 +72,19 @@ class LatencySketch:
         """`count` messages of one duration."""
         self._values.append(value_ns)
         self._weights.append(count)
-        if len(self._values) >= _PENDING:
-            self.fold()
 
     def add_many(self, values_ns: list[int], counts: list[int]) -> None:
         """`counts[i]` messages of duration `values_ns[i]`."""
         self._values += values_ns
         self._weights += counts
-        if len(self._values) >= _PENDING:
-            self.fold()
 
     def add_ramp(self, first_ns: int, step_ns: float, count: int) -> None:
         """`count` messages whose durations differ by `step_ns` each: a queue that gets its tokens
         one by one."""
         self._ramps.append((first_ns, step_ns, count))
-        if len(self._ramps) >= _PENDING:
-            self.fold()
 
-    def tick(self) -> None:
-        """Once a second: fold, and begin a new slice when the present one is old enough."""
-        self.fold()
-        self._age += 1
-        if self._age >= _SLICE_SECONDS:
-            self._age = 0
-            self.slices.append(new_sketch())
-
-    def fold(self) -> None:
-        """Move what was appended into the sketches."""
+    def fold(self, now: int) -> None:
+        """Count what was appended."""
         if not (self._values or self._ramps or self._zeros):
             return
         values = np.array(self._values, dtype=np.float64)
@@ -97,33 +93,45 @@ class LatencySketch:
             parts = [first + step * np.arange(count) for first, step, count in self._ramps]
             values = np.concatenate([values, *parts])
             weights = np.concatenate([weights, np.ones(sum(map(len, parts)), dtype=np.int64)])
-        zeros = self._zeros + int(weights[values < 1].sum())
-        weights, values = weights[values >= 1], values[values >= 1]
-        self._values, self._weights, self._ramps, self._zeros = [], [], [], 0
-        sketches = (self.total, self.slices[-1])
+        bins: Bins = Counter()
+        below = values < 1
+        zeros = self._zeros + int(weights[below].sum())
         if zeros:
-            for sketch in sketches:
-                sketch.add(0.0, zeros)
+            bins[_ZERO] = zeros
+        self._values, self._weights, self._ramps, self._zeros = [], [], [], 0
+        values, weights = values[~below], weights[~below]
         if len(values):
-            keys = np.ceil(np.log(values / 1e9) / _LOG_GAMMA).astype(np.int64)
-            bins, index = np.unique(keys, return_inverse=True)
-            counts = np.bincount(index, weights=weights)
-            for key, count in zip(bins.tolist(), counts.tolist(), strict=True):
-                value = _mapping.value(key)
-                for sketch in sketches:
-                    sketch.add(value, count)
+            keys = np.ceil((np.log(values) + _LOG_NS) / _LOG_GAMMA).astype(np.int64)
+            lowest = int(keys.min())
+            counts = np.bincount(keys - lowest, weights=weights)
+            used = np.flatnonzero(counts)
+            bins.update(
+                dict(zip((used + lowest).tolist(), counts[used].astype(int).tolist(), strict=True))
+            )
+        self._total.update(bins)
+        number = now // _SLICE_NS
+        if number not in self._slices:
+            self._slices = {n: kept for n, kept in self._slices.items() if n > number - _SLICES}
+            self._slices[number] = Counter()
+        self._slices[number].update(bins)
 
-    def recent(self) -> LogCollapsingLowestDenseDDSketch:
-        """The last minute (to a slice of ten seconds), as one sketch."""
-        self.fold()
-        merged = new_sketch()
-        for part in self.slices:
-            merged.merge(part)
-        return merged
+    def total(self, now: int) -> LogCollapsingLowestDenseDDSketch:
+        """Since start."""
+        self.fold(now)
+        return sketch_of(self._total)
 
-    def quantiles(self) -> Quantiles:
+    def recent(self, now: int) -> LogCollapsingLowestDenseDDSketch:
+        """Of the last minute (to a slice of ten seconds)."""
+        self.fold(now)
+        merged: Bins = Counter()
+        for number, bins in self._slices.items():
+            if number > now // _SLICE_NS - _SLICES:
+                merged.update(bins)
+        return sketch_of(merged)
+
+    def quantiles(self, now: int) -> Quantiles:
         """Of the last minute."""
-        return quantiles_of(self.recent())
+        return quantiles_of(self.recent(now))
 
 
 def quantiles_of(sketch: LogCollapsingLowestDenseDDSketch) -> Quantiles:

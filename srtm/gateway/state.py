@@ -5,22 +5,25 @@ with the level that a clean stop wrote, or empty: after a crash nobody can say w
 """
 
 import json
+import math
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from srtm.contract import Limit
+from srtm.contract import Contract, Limit
 from srtm.errors import UsageError, one_line
 
 
 @dataclass
 class Kept:
-    """One topic of the file; `tokens` is None after an unclean stop."""
+    """One topic of the file; `tokens` is None after an unclean stop; `own` is False for a topic
+    that had the default limit."""
 
     limit: Limit
     tokens: float | None
+    own: bool = True
 
 
 @dataclass
@@ -39,17 +42,21 @@ class State:
         try:
             document = json.loads(file.read_text())
             clean = bool(document["clean"])
-            topics = {
-                name: Kept(Limit.model_validate(kept["limit"]), kept["tokens"] if clean else None)
-                for name, kept in document["topics"].items()
-            }
+            topics = {}
+            for name, kept in document["topics"].items():
+                contract = Contract.model_validate({**kept["limit"], "topic": name})
+                tokens = float(kept["tokens"])
+                if not math.isfinite(tokens):
+                    raise ValueError("no number of tokens")
+                own = bool(kept.get("own", True))
+                topics[name] = Kept(contract.limit(), tokens if clean else None, own)
         except FileNotFoundError:
             return cls(file)
         except OSError as error:
             raise UsageError(f"--state-file {path}: {error.strerror}") from None
         except ValidationError as error:
             raise one_line(error, f"--state-file {path}") from None
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise UsageError(
                 f"--state-file {path}: not a gateway's state; remove it to start afresh"
             ) from None
@@ -60,6 +67,10 @@ class State:
         nobody knows whether this is a restart, so it begins empty."""
         if self.path is None:
             return 0.0
+        return self.kept_tokens(name)
+
+    def kept_tokens(self, name: str) -> float | None:
+        """Tokens that a topic begins with which comes up later; None: full, it is new."""
         kept = self.topics.get(name)
         if kept is None:
             return None
@@ -72,11 +83,11 @@ class State:
         document = {
             "clean": clean,
             "topics": {
-                name: {"limit": kept.limit.document(), "tokens": kept.tokens}
+                name: {"limit": kept.limit.document(), "tokens": kept.tokens, "own": kept.own}
                 for name, kept in topics.items()
             },
         }
-        partial = self.path.with_suffix(".partial")
+        partial = self.path.with_name(self.path.name + ".partial")
         with partial.open("w") as file:
             json.dump(document, file, indent=1)
             file.flush()

@@ -43,23 +43,26 @@ async def stats_document(
 
 def srtm_document(gateway: "Gateway", topic: str = "") -> dict[str, Any]:
     """What only the gateway knows: contracts, tokens, counts in messages, latency in seconds."""
-    names = [topic.encode()] if topic else sorted(gateway.topics)
+    names = [topic.encode()] if topic else sorted(gateway.topics.by_name)
     return {
         "timestamps": gateway.stamps.name,
         "connections": len(gateway.clients),
-        "refused_connections": gateway.refused_connections,
+        "refused_connections": gateway.tcp.refused,
         "topics": [
-            topic_document(gateway.topics[name]) for name in names if name in gateway.topics
+            topic_document(gateway.topics.by_name[name])
+            for name in names
+            if name in gateway.topics.by_name
         ],
     }
 
 
 def topic_document(topic: "Topic") -> dict[str, Any]:
     meter = topic.meter
+    now = monotonic_ns()
     document: dict[str, Any] = {"topic": topic.name.decode()}
     if topic.limit is not None and topic.bucket is not None:
         document.update(topic.limit.document())
-        document["tokens"] = topic.bucket.level(monotonic_ns())
+        document["tokens"] = topic.bucket.level(now)
     document.update(
         throttled=topic.throttled,
         offered=meter.offered,
@@ -72,7 +75,7 @@ def topic_document(topic: "Topic") -> dict[str, Any]:
         backlog_bytes=topic.backlog_bytes,
     )
     for name in SKETCHES:
-        document[name] = getattr(meter, name).quantiles().document()
+        document[name] = getattr(meter, name).quantiles(now).document()
     return document
 
 

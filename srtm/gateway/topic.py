@@ -18,12 +18,14 @@ from srtm.contract import Limit, Mode
 from srtm.gateway.meter import Meter
 from srtm.gateway.record import Record
 from srtm.gateway.run import Part, Run
-from srtm.nsq.commands import dpub, mpub
+from srtm.nsq.commands import dpub, mpub, pub
 from srtm.nsq.errors import ProtocolError
 
 MAX_IN_FLIGHT = 2
 """MPUBs of one topic at nsqd: one is stored while the next is read. More makes smaller batches."""
 _RING_SECONDS = 10
+_DEFERRED_SLACK_NS = 60_000_000_000
+"""nsqd looks for due messages of a new channel every 5 s, and consumers have a backlog."""
 _RING_BYTES = 16 * 1024 * 1024
 _NEVER = 1 << 62
 _QUANTUM_NS = 100_000
@@ -87,7 +89,7 @@ class Topic:
         self.limit: Limit | None = None
         self.bucket: TokenBucket | None = None
         self.meter = meter
-        self.deferring = False  # has had a DPUB: old deliveries need no match
+        self.deferred_until = 0  # until then a delivery may be a DPUB's and needs no match
         self.known = False  # nsqd has it: its PUB cannot wait for nsqlookupd any more
         self.arrivals: list[Run] = []
         self.held: deque[Run] = deque()
@@ -97,13 +99,14 @@ class Topic:
         self.record: Record | None = None
         self.backlog = 0
         self.backlog_bytes = 0
-        self.ring: deque[Batch] = deque()
+        self.ring: list[Batch] = []
         self._ring_bytes = 0
         self._gate = gate
         self._bounds = bounds
         self._paused: set[object] = set()
         self._alarm_at = _NEVER
         self._max_wait_ns = _NEVER
+        self._slo = False
 
     # --- contract -----------------------------------------------------------------------------
 
@@ -112,6 +115,7 @@ class Topic:
         changed one keeps its tokens and its debt."""
         self.limit = limit
         self._max_wait_ns = _NEVER
+        self._slo = limit is not None and limit.slo is not None
         if limit is None:
             self.bucket = None
             self._admit_all(now)
@@ -134,10 +138,6 @@ class Topic:
         """Messages without a token yet."""
         return sum(run.count - run.admitted for run in self.held)
 
-    @property
-    def idle(self) -> bool:
-        return not (self.backlog or self.limit)
-
     # --- in -----------------------------------------------------------------------------------
 
     def offer(self, run: Run) -> None:
@@ -155,7 +155,9 @@ class Topic:
             run.owner.pause(self)
 
     def decide(self, now: int) -> None:
-        """Everything readable has been read: let the arrivals meet the bucket in order of stamp."""
+        """Everything readable has been read: let the arrivals meet the bucket in order of stamp.
+        They go to nsqd by `pump`, when all topics have decided: what stands behind a refusal of
+        another topic does not."""
         arrivals, self.arrivals = self.arrivals, []
         if len(arrivals) > 1:
             arrivals.sort(key=_by_stamp)
@@ -167,6 +169,7 @@ class Topic:
             for run in arrivals:
                 meter.offered += run.count
             self.held.extend(arrivals)
+            self._release(now)
             return
         if bucket is None:
             for run in arrivals:
@@ -181,11 +184,12 @@ class Topic:
                 meter.offered += count
                 if held:
                     # Read late, and older than who waits: tokens that overflowed since are its own.
-                    when = stamp if stamp < bucket.at and bucket.insert(count, stamp) else None
+                    late = stamp < bucket.at and stamp < held[0].stamp
+                    when = stamp if late and bucket.insert(count, stamp) else None
                 else:
                     when = take(count, stamp)
                 if when is None:
-                    held.append(run)
+                    self._hold(run)
                     if len(held) == 1 and not run.atomic:
                         self._admit_available(run)
                     continue
@@ -200,8 +204,15 @@ class Topic:
                     record.admissions.append((when, 0.0, count))
             meter.token_wait.add_zeros(zeros)
             if held:
-                self.release(now)
-        self.pump(now)
+                self._release(now)
+
+    def _hold(self, run: Run) -> None:
+        """Wait in order of arrival, also when read late."""
+        held, stamp = self.held, run.stamp
+        place = len(held)
+        while place and held[place - 1].stamp > stamp:
+            place -= 1
+        held.insert(place, run)
 
     def _admit_available(self, run: Run) -> None:
         """The first messages of a run whose tokens are there, though not for all of it."""
@@ -239,11 +250,14 @@ class Topic:
 
     def release(self, now: int) -> None:
         """Let the head of the queue go as its tokens come; set the alarm for the next one."""
+        self._release(now)
+        self.pump(now)
+
+    def _release(self, now: int) -> None:
         held, bucket = self.held, self.bucket
         if bucket is None:
             if self._gate.is_open:
                 self._admit_all(now)
-            self.pump(now)
             return
         next_at = _NEVER
         refuse_at_once = self.limit is not None and self.limit.mode is Mode.REJECT
@@ -259,10 +273,12 @@ class Topic:
                     when = bucket.ready_at(run.count)
                     if when <= now and bucket.take(run.count, max(when, run.stamp)) is not None:
                         self._admit(run, run.count, max(when, run.stamp), 0.0)
-                else:
-                    taken, when = bucket.take_waiting(run.count - run.admitted, now)
-                    if taken:
-                        self._admit(run, taken, max(when, run.stamp), 1e9 / bucket.rate)
+                while not run.atomic and run.admitted < run.count:
+                    left = run.count - run.admitted
+                    taken, when, step_ns = bucket.take_waiting(left, run.stamp, now)
+                    if not taken:
+                        break
+                    self._admit(run, taken, when, step_ns)
                 if run.admitted == run.count:
                     held.popleft()
                     continue
@@ -270,9 +286,9 @@ class Topic:
             else:
                 when = _NEVER
             give_up = run.stamp + self._max_wait_ns
-            if is_open and (refuse_at_once or give_up <= now):
+            if give_up <= now or (is_open and refuse_at_once):
                 held.popleft()
-                self._refuse(run, when - now)
+                self._refuse(run, when - now if is_open else None)
                 continue
             next_at = min(when, give_up)
             break
@@ -281,16 +297,23 @@ class Topic:
         if next_at < self._alarm_at:
             self._alarm_at = next_at
             self._gate.call_at(next_at, self._alarm)
-        self.pump(now)
 
     def _alarm(self, now: int) -> None:
+        if self._alarm_at > now:
+            return  # set when the next token was later; another one is under way
         self._alarm_at = _NEVER
         if self.held:
             self.release(now)
 
-    def _refuse(self, run: Run, retry_ns: int) -> None:
+    def _refuse(self, run: Run, retry_ns: int | None) -> None:
+        """`retry_ns` is None where nobody knows: nsqd is away."""
         limit = self.limit
         assert limit is not None
+        if retry_ns is None:
+            sentence = f"nsqd is away for max-wait ({limit.max_wait}s)"
+            error = ProtocolError(run.failure_code, sentence)
+            self._fail(run, run.count - run.admitted, error)
+            return
         seconds = max(retry_ns, 0) / 1e9
         error = ProtocolError(
             run.failure_code,
@@ -305,8 +328,10 @@ class Topic:
         """`count` messages of `run` are not stored; its owner is told after those before."""
         self.meter.rejected += count
         run.left -= count
-        if run.refused is None:
+        first = run.refused is None
+        if first:
             run.refused = error
+        if first or run.left == 0:
             run.owner.refuse(run, retry_seconds)
         if run.left == 0:
             self._forget(run)
@@ -322,6 +347,16 @@ class Topic:
                 self._forget(run)
             else:
                 self._fail(run, count, ProtocolError(run.failure_code, sentence))
+
+    def try_one(self, now: int) -> None:
+        """The oldest that waits goes to nsqd whatever the gate says."""
+        run = self.held[0]
+        count = run.count - run.admitted
+        when = now if self.bucket is None else self.bucket.take(count, now)
+        if when is not None:
+            self.held.popleft()
+            self._admit(run, count, when, 0.0)
+            self.pump(now)
 
     # --- out ----------------------------------------------------------------------------------
 
@@ -375,8 +410,10 @@ class Topic:
                 if parts:
                     break
                 ready.popleft()
-                self.deferring = True
-                payload = dpub(self.name, _defer_left(run, part.since), run.messages[0])
+                defer_ms = _defer_left(run, part.since)
+                due = part.since + defer_ms * 1_000_000 + _DEFERRED_SLACK_NS
+                self.deferred_until = max(self.deferred_until, due)
+                payload = dpub(self.name, defer_ms, run.messages[0])
                 return Batch(self, [part], payload, 1)
             if size > room:
                 if parts:
@@ -384,6 +421,8 @@ class Topic:
                 part = self._cut(part, room)
                 messages = run.messages[part.start : part.stop]
                 length, size = part.stop - part.start, sum(map(len, messages))
+                if size > room:
+                    return Batch(self, [part], pub(self.name, messages[0][4:]), 1)
             else:
                 ready.popleft()
             room -= size
@@ -395,19 +434,22 @@ class Topic:
         return Batch(self, parts, mpub(self.name, chunks, count), count)
 
     def _cut(self, part: Run | Part, room: int) -> Part:
-        """The head of the first part, single messages that are bigger than one MPUB may be."""
+        """The head of the first part, single messages that are bigger than one MPUB may be. At
+        least one: nsqd may take messages of a size that only a PUB can carry."""
         if type(part) is Run:
             part = self.ready[0] = Part(part, 0, part.count, part.since, 0.0)
         assert type(part) is Part
         stop = part.start
         for message in part.run.messages[part.start : part.stop]:
-            if len(message) > room:
+            if len(message) > room and stop > part.start:
                 break
             room -= len(message)
             stop += 1
         head = Part(part.run, part.start, stop, part.since, part.step_ns)
         part.since += int(part.step_ns * (stop - part.start))
         part.start = stop
+        if part.start == part.stop:
+            self.ready.popleft()
         return head
 
     # --- answers ------------------------------------------------------------------------------
@@ -432,8 +474,9 @@ class Topic:
             if run.left == 0:
                 self._forget(run)
         batch.payload = b""
-        if self.limit is not None and self.limit.slo is not None:
-            self._keep(batch, now)
+        if self._slo:
+            self.ring.append(batch)
+            self._ring_bytes += batch.size
         if self.ready:
             self.pump(now)
 
@@ -483,21 +526,25 @@ class Topic:
             for owner in paused:
                 owner.resume(self)  # type: ignore[attr-defined]
 
-    def tick(self) -> None:
-        """Once a second."""
-        self.meter.tick()
+    def tick(self, now: int) -> None:
+        """Once a second, while messages come or a record is kept."""
+        self.meter.fold(now)
+        self._prune_ring(now)
         if self.record is not None and not self.record.tick():
             self.record = None
 
     # --- the last batches, for matching deliveries --------------------------------------------
 
-    def _keep(self, batch: Batch, now: int) -> None:
+    def _prune_ring(self, now: int) -> None:
         ring = self.ring
-        ring.append(batch)
-        self._ring_bytes += batch.size
         horizon = now - _RING_SECONDS * 1_000_000_000
-        while ring and (self._ring_bytes > _RING_BYTES or ring[0].answered_at < horizon):
-            self._ring_bytes -= ring.popleft().size
+        old = 0
+        while old < len(ring) and (
+            ring[old].answered_at < horizon or self._ring_bytes > _RING_BYTES
+        ):
+            self._ring_bytes -= ring[old].size
+            old += 1
+        del ring[:old]
 
 
 def _messages_of(parts: Iterable[Run | Part]) -> list[tuple[Run, int]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from srtm.clock import monotonic_ns
 from srtm.gateway.reactor import BROKEN, READABLE, WRITABLE
 from srtm.nsq.commands import MAGIC_V2, Line, Subscribe, identify, sub
-from srtm.nsq.frames import ERROR, FrameError, FrameReader, build_frame
+from srtm.nsq.frames import ERROR, HEARTBEAT_FRAME, FrameError, FrameReader, build_frame
 from srtm.nsq.identify import replay
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from srtm.gateway.server import Gateway
 
 _READ_BYTES = 256 * 1024
+_MIN_MESSAGE_BYTES = 35
+"""A message frame with a body of one byte; the usual responses are shorter."""
 _MAX_BEHIND_BYTES = 1024 * 1024
 """Deliveries that the client has not read yet; past it we stop reading nsqd, whose own RDY count
 and timeouts then do their work."""
@@ -33,6 +35,7 @@ class Tunnel:
         "_out",
         "_reading",
         "_socket",
+        "answered",
         "channel",
         "closed",
         "topic",
@@ -43,6 +46,7 @@ class Tunnel:
         self._client = client
         self.topic = subscribe.topic
         self.channel = subscribe.channel
+        self.answered = False  # nsqd's answer to SUB has come
         self.closed = False
         self._awaited = True  # nsqd's answer to the replayed IDENTIFY has not come
         self._reading = True
@@ -59,13 +63,15 @@ class Tunnel:
         if self._socket is not None or self.closed:
             return
         try:
+            if not self._gateway.tcp.has_room:
+                raise OSError("no descriptor is left for it")
             self._socket = self._gateway.nsqd.connect(shown_as=self._client.address)
         except OSError:
             self._client.close()
             return
+        self._gateway.tcp.consumers += 1
         events = READABLE | WRITABLE
         self._gateway.reactor.watch(self._socket.fileno(), self._on_event, events)
-        self._gateway.tunnel_opened(self)
 
     def forward(self, line: Line) -> None:
         """A command of the client, as it stands."""
@@ -114,7 +120,10 @@ class Tunnel:
             if not ends:
                 return
         self._client.write(raw)
-        if len(raw) > 64:  # longer than a response: messages are in it
+        if not self.answered and not self.closed and _is_subscribed(raw, ends):
+            self.answered = True
+            self._client.subscribed()
+        if len(raw) >= _MIN_MESSAGE_BYTES:
             self._gateway.consumed(self.topic, raw, ends, monotonic_ns())
         if self._client.unread_bytes > _MAX_BEHIND_BYTES and not self.closed:
             self._reading = False
@@ -128,8 +137,8 @@ class Tunnel:
             except BlockingIOError:
                 sent = 0
             except OSError:
-                self._ended()
-                return
+                self._out.clear()  # what nsqd said before it ended is still to be read
+                sent = 0
             del self._out[:sent]
         self._watch()
         if not self._out:
@@ -148,7 +157,10 @@ class Tunnel:
     def _ended(self) -> None:
         """nsqd closed this connection: so do we, once the client has read what came before."""
         self.close()
-        self._client.finish()
+        if self.answered:
+            self._client.finish()
+        else:
+            self._client.unsubscribed()
 
     def close(self) -> None:
         if self.closed:
@@ -156,5 +168,15 @@ class Tunnel:
         self.closed = True
         if self._socket is not None:
             self._gateway.reactor.forget(self._socket.fileno())
-            self._socket.close()
-        self._gateway.tunnel_closed(self)
+            self._gateway.tcp.consumers -= 1
+        self._gateway.tunnel_closed(self, self._socket)
+
+
+def _is_subscribed(raw: bytes, ends: list[int]) -> bool:
+    """Is the first frame that is no heartbeat SUB's OK? An error's connection ends next."""
+    start = 0
+    for end in ends:
+        if raw[start:end] != HEARTBEAT_FRAME:
+            return raw[start + 7] != ERROR
+        start = end
+    return False

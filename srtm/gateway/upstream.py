@@ -5,7 +5,7 @@ import itertools
 import logging
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from srtm.clock import monotonic_ns
@@ -23,6 +23,9 @@ POOL_SIZE = 4
 _MAX_SIDE = 16
 """First publishes to new topics under way: nsqd asks nsqlookupd synchronously for each."""
 _HEARTBEAT_MS = 2000
+_GRACE_NS = 100_000_000
+"""An nsqd that dies closes its connections one by one. What has not been sent yet goes by another
+one only when it is clear that there is one, or its outcome would be unknown for nothing."""
 _READ_BYTES = 64 * 1024
 _MAX_FRAME = 64 * 1024  # answers are short; a longer one is no nsqd
 
@@ -80,6 +83,8 @@ class Upstream:
         self._frames = FrameReader(_MAX_FRAME)
         self._out = bytearray()
         self._identified = False
+        self.on_idle: Callable[[], None] | None = None
+        """Called when the last thing asked is answered, where somebody waits for this one."""
         self.in_flight: deque[Batch] = deque()
         self.closed = False
         self.last_read = monotonic_ns()
@@ -131,6 +136,8 @@ class Upstream:
                 batch.topic.acknowledged(batch, now)
             else:
                 self._answers(data, now)
+            if self.on_idle is not None and not self.in_flight:
+                self.on_idle()
         elif mask & BROKEN:
             self.close("nsqd closed the connection")
         if mask & WRITABLE and not self.closed:
@@ -184,15 +191,19 @@ class Upstream:
             for other in reversed(behind):
                 other.topic.not_run(other)
             batch.topic.failed(batch, error)
-            for topic in {other.topic for other in behind}:
-                topic.pump(monotonic_ns())
+            _pump_all([batch, *behind])
         else:
             batch.topic.failed(batch, error)
+            _pump_all([batch])
 
     @property
-    def waiting_since(self) -> int | None:
-        """When the oldest unanswered batch was written."""
-        return self.in_flight[0].written_at if self.in_flight else None
+    def heard_at(self) -> int:
+        """0 while nsqd has not said anything."""
+        return self.last_read if self._identified else 0
+
+    def is_silent(self, before: int) -> bool:
+        """Has it owed an answer, and said nothing, since before `before`?"""
+        return bool(self.in_flight) and max(self.in_flight[0].written_at, self.last_read) < before
 
     def close(self, why: str) -> None:
         """What is in flight has an unknown outcome then."""
@@ -206,6 +217,8 @@ class Upstream:
         self._on_lost(self)
         for batch in lost:
             batch.topic.lost(batch)
+        if lost:
+            self._reactor.call_at(monotonic_ns() + _GRACE_NS, lambda _now: _pump_all(lost))
 
 
 class Pool:
@@ -238,35 +251,53 @@ class Pool:
 
     def carrier(self, topic: "Topic") -> Upstream | None:
         """A connection with little on it; a connection of its own for a new topic."""
-        if not self._shared:
+        if not self._shared or self._draining:
             return None
         if topic.known:
             return min(self._shared, key=_load)
-        if len(self._side) >= _MAX_SIDE:
-            self._waiting[topic] = None
-            return None
-        try:
-            side = Upstream(self._reactor, self._address, self._lost)
-        except OSError:
-            self._waiting[topic] = None
-            return None
-        self._side.add(side)
-        return side
+        for side in self._side:
+            if not side.in_flight:
+                return side
+        if len(self._side) < _MAX_SIDE:
+            with contextlib.suppress(OSError):
+                side = Upstream(self._reactor, self._address, self._lost)
+                side.on_idle = self._serve_waiting
+                self._side.add(side)
+                return side
+        self._waiting[topic] = None
+        return None
+
+    @property
+    def heard_at(self) -> int:
+        """When nsqd last said anything on one of them."""
+        return max((upstream.heard_at for upstream in self.connections), default=0)
 
     def retire_side(self) -> None:
-        """Close side connections whose topic is known now, and let waiting ones have theirs."""
+        """Close side connections that nobody needs now."""
         for side in [side for side in self._side if not side.in_flight]:
             side.close("its topic is known")
-        waiting, self._waiting = self._waiting, {}
-        for topic in waiting:
+        self._serve_waiting()
+
+    def _serve_waiting(self) -> None:
+        """New topics that found no side connection free, first come first served."""
+        while self._waiting and (
+            len(self._side) < _MAX_SIDE or not all(side.in_flight for side in self._side)
+        ):
+            topic = next(iter(self._waiting))
+            del self._waiting[topic]
             topic.pump(monotonic_ns())
+            if topic in self._waiting:
+                return  # nsqd takes no connection
 
     def drop_silent(self, before: int) -> None:
         """Give up connections that owe an answer since before `before`: nsqd is frozen."""
-        for upstream in self.connections:
-            since = upstream.waiting_since
-            if since is not None and max(since, upstream.last_read) < before:
-                upstream.close("nsqd does not answer")
+        silent = [upstream for upstream in self.connections if upstream.is_silent(before)]
+        for upstream in silent:
+            self._forget(upstream)  # first all, so that none gets what another did not send
+        for upstream in silent:
+            upstream.close("nsqd does not answer")
+        if silent and not self._shared:
+            self._on_empty()
 
     def close(self) -> None:
         self._draining = True
@@ -274,11 +305,23 @@ class Pool:
             upstream.close("the gateway stops")
 
     def _lost(self, upstream: Upstream) -> None:
+        if self._forget(upstream) and not self._draining:
+            self._on_empty()
+
+    def _forget(self, upstream: Upstream) -> bool:
+        """Send nothing more on it; True where others shared it."""
         self._side.discard(upstream)
-        if upstream in self._shared:
-            self._shared.remove(upstream)
-            if not self._draining:
-                self._on_empty()
+        if upstream not in self._shared:
+            return False
+        self._shared.remove(upstream)
+        return True
+
+
+def _pump_all(batches: "Iterable[Batch]") -> None:
+    """Their topics have room in flight again."""
+    now = monotonic_ns()
+    for topic in dict.fromkeys(batch.topic for batch in batches):
+        topic.pump(now)
 
 
 def _load(upstream: Upstream) -> int:

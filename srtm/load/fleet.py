@@ -63,7 +63,8 @@ class Fleet:
 
     def _subscribe(self, address: str, payload: Payload) -> Consumer:
         settings, received = self._settings, Received()
-        sock = self._dial(address, "srtm-load-consumer", output_buffer_size=-1)
+        buffering = {"output_buffer_size": -1} if settings.low_latency else {}
+        sock = self._dial(address, "srtm-load-consumer", **buffering)
         await_ok(sock, address, "IDENTIFY")
         ask(sock, address, sub(settings.topic.encode(), settings.channel.encode()))
         self._record.received.append(received)

@@ -39,6 +39,8 @@ class LoadSettings:
     duration_seconds:    how long is sent; None: as long as the trace
     warmup_seconds:      samples intended in this first part are left out
     message_bytes:       size of a body
+    low_latency:         consumers ask nsqd to write each message at once (output_buffer_size -1);
+                         False: nsqd's own buffer, 16 KiB or 250 ms, which costs it less
     drain_seconds:       longest wait for answers and messages after the last send
     seed:                of all random choices
     """
@@ -61,6 +63,7 @@ class LoadSettings:
     duration_seconds: float | None = 10.0
     warmup_seconds: float = 0.0
     message_bytes: int = 100
+    low_latency: bool = True
     drain_seconds: float = 5.0
     seed: int = 1
 

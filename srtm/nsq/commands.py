@@ -16,8 +16,9 @@ MAGIC_V2 = b"  V2"
 MAX_LINE_BYTES = 16 * 1024
 """nsqd reads a command's line with a buffer of this size (defaultBufferSize)."""
 
+_MAX_SHOWN = 256  # bytes of a client's own that an error repeats
 _SIZE = struct.Struct(">i")
-_INTEGER = re.compile(rb"[0-9]{1,18}")
+_INTEGER = re.compile(rb"[0-9]{0,18}")  # nsqd takes an empty one as 0
 _FIN_RUN = re.compile(rb"(?:FIN [0-9a-f]{16}\n)+")
 
 
@@ -87,7 +88,7 @@ class Line:
 Command = Publish | Identify | Auth | Subscribe | Line | ProtocolError
 PublishType = Callable[[bytes, list[bytes], int, bool, "int | None"], Publish]
 
-_NO_HEAD = b"\n\n"  # begins no command
+_NO_HEAD: tuple[()] = ()  # nothing starts with one of none
 _LINES = frozenset([b"NOP", b"RDY", b"FIN", b"REQ", b"TOUCH", b"CLS"])
 
 
@@ -116,7 +117,8 @@ class CommandReader:
         self._tail = bytearray()
         self._need = 4
         self._started = False
-        self._head = _NO_HEAD  # the last PUB's whole line, to recognise the next at C speed
+        # The last PUB's whole line, to recognise the next at C speed.
+        self._head: bytes | tuple[()] = _NO_HEAD
         self._head_topic = b""
         self.failed = False
 
@@ -179,30 +181,33 @@ class CommandReader:
 
     def _read_pubs(self, data: bytes, position: int, commands: list[Command]) -> int:
         """A run of PUBs to the topic of the last one: one Publish, at C speed where it can."""
-        head, limits = self._head, self._limits
+        head, largest = self._head, self._limits.max_msg_size
+        assert head
         head_length, length = len(head), len(data)
-        start = position + head_length
         messages: list[bytes] = []
-        end = self._message_end(data, start, "PUB")
-        if end == length:
-            messages.append(data[start:])
-            position = end
-        elif 0 < end < length and data.startswith(head, end):
-            # A body may itself hold the line, so each part is checked against its own size.
-            largest = limits.max_msg_size + 4
+        if not commands:
+            # A pipelining publisher's read holds nothing else. A body may hold the line as well,
+            # so each part is checked against its own size; and other commands may follow, so this
+            # is tried once for each read, or many short runs would take quadratic time.
             for part in (data if position == 0 else data[position:]).split(head)[1:]:
-                size = len(part)
-                if 4 < size <= largest and int.from_bytes(part[:4], "big") == size - 4:
+                size = len(part) - 4
+                if 0 < size <= largest and int.from_bytes(part[:4], "big") == size:
                     messages.append(part)
-                    position += head_length + size
+                    position += head_length + 4 + size
                 else:
                     break
-        if not messages:
-            if end < 0:
-                return position
+        while data.startswith(head, position):
+            start = position + head_length
+            size = int.from_bytes(data[start : start + 4], "big")
+            end = start + 4 + size
+            if not 0 < size <= largest or end > length:
+                break
             messages.append(data[start:end])
             position = end
-        commands.append(self._publish(self._head_topic, messages, len(messages), False, None))
+        if messages:
+            commands.append(self._publish(self._head_topic, messages, len(messages), False, None))
+        else:
+            self._message_end(data, position + head_length, "PUB")  # incomplete, or an error
         return position
 
     def _read_command(self, data: bytes, position: int, commands: list[Command]) -> int:
@@ -268,7 +273,7 @@ class CommandReader:
         topic = self._topic(b"DPUB", params, 3)
         if not _INTEGER.fullmatch(params[2]):
             raise ProtocolError("E_INVALID", f"DPUB could not parse timeout {_shown(params[2])}")
-        defer_ms = int(params[2])
+        defer_ms = int(params[2] or b"0")
         if defer_ms > self._limits.max_req_timeout_ms:
             raise ProtocolError(
                 "E_INVALID",
@@ -285,7 +290,7 @@ class CommandReader:
             raise ProtocolError("E_INVALID", f"{name.decode()} insufficient number of parameters")
         if not is_valid_topic_name(params[1]):
             raise ProtocolError(
-                "E_BAD_TOPIC", f'{name.decode()} topic name "{_shown(params[1])}" is not valid'
+                "E_BAD_TOPIC", f"{name.decode()} topic name {_quoted(params[1])} is not valid"
             )
         return params[1]
 
@@ -330,15 +335,20 @@ def _subscribe(params: list[bytes]) -> Subscribe:
     if len(params) < 3:
         raise ProtocolError("E_INVALID", "SUB insufficient number of parameters")
     if not is_valid_topic_name(params[1]):
-        raise ProtocolError("E_BAD_TOPIC", f'SUB topic name "{_shown(params[1])}" is not valid')
+        raise ProtocolError("E_BAD_TOPIC", f"SUB topic name {_quoted(params[1])} is not valid")
     if not is_valid_channel_name(params[2]):
-        raise ProtocolError("E_BAD_CHANNEL", f'SUB channel name "{_shown(params[2])}" is not valid')
+        raise ProtocolError("E_BAD_CHANNEL", f"SUB channel name {_quoted(params[2])} is not valid")
     return Subscribe(params[1], params[2])
 
 
 def _shown(name: bytes) -> str:
     """A client's bytes in an error: printable, short, never a line break."""
-    return name[:64].decode("ascii", "backslashreplace").encode("unicode_escape").decode("ascii")
+    return name[:_MAX_SHOWN].decode("latin-1").encode("unicode_escape").decode("ascii")
+
+
+def _quoted(name: bytes) -> str:
+    """The same as Go's %q writes it."""
+    return '"' + _shown(name).replace('"', '\\"') + '"'
 
 
 def check_mpub(data: bytes, start: int, end: int, limits: Limits) -> int:
@@ -357,6 +367,8 @@ def check_mpub(data: bytes, start: int, end: int, limits: Limits) -> int:
     largest = limits.max_msg_size
     for index in range(count):
         if position + 4 > end:
+            if position > end:
+                break
             raise ProtocolError("E_BAD_MESSAGE", f"MPUB failed to read message({index}) body size")
         size = unpack(data, position)[0]
         if size <= 0:
@@ -364,6 +376,8 @@ def check_mpub(data: bytes, start: int, end: int, limits: Limits) -> int:
         if size > largest:
             raise ProtocolError("E_BAD_MESSAGE", f"MPUB message too big {size} > {largest}")
         position += 4 + size
+    if position > end:
+        raise ProtocolError("E_BAD_MESSAGE", "MPUB failed to read message body")
     if position != end:
         raise ProtocolError(
             "E_BAD_BODY",

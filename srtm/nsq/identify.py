@@ -1,7 +1,7 @@
 """IDENTIFY: what a client asks for, checked as nsqd checks it, and what it is told. No I/O."""
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from srtm.nsq.errors import ProtocolError
 
@@ -54,20 +54,28 @@ class Identity:
 _TYPES = {name: f.type for name, f in Identity.__dataclass_fields__.items()}
 
 
-def parse_identity(body: bytes, server: Server) -> Identity:
+_KEPT = ("heartbeat_interval", "output_buffer_size", "output_buffer_timeout", "msg_timeout")
+"""What a later IDENTIFY of the same connection leaves as it is where it says nothing."""
+
+
+def parse_identity(body: bytes, server: Server, earlier: Identity | None = None) -> Identity:
     """Raises ProtocolError with nsqd's own code and sentence."""
     try:
-        document = json.loads(body)
-        if not isinstance(document, dict):
+        # Go's decoder takes bytes that are no UTF-8 for U+FFFD, and null for an empty object.
+        document = json.loads(body.decode(errors="replace"), parse_constant=_refuse)
+        if not isinstance(document, dict | None):
             raise ValueError("not an object")
         values = {}
-        for key, value in document.items():
-            kind = _TYPES.get(str(key).lower())  # Go's decoder ignores case
+        for key, value in (document or {}).items():
+            name = str(key).lower()  # Go's decoder ignores case
+            kind = _TYPES.get(name)
             if kind is None or value is None:
                 continue
             if type(value) is not kind:
                 raise ValueError(f"{key} is not a {kind}")
-            values[str(key).lower()] = value
+            if kind is int and value.bit_length() >= (32 if name == "sample_rate" else 64):
+                raise ValueError(f"{key} does not fit")
+            values[name] = value
     except (ValueError, RecursionError):
         raise ProtocolError("E_BAD_BODY", "IDENTIFY failed to decode JSON body") from None
     identity = Identity(**values)
@@ -90,7 +98,14 @@ def parse_identity(body: bytes, server: Server) -> Identity:
     if identity.tls_v1:
         # Going on in clear text would send the client's secrets unprotected.
         raise ProtocolError("E_IDENTIFY_FAILED", "TLS is not available here; set tls_v1 to false")
+    if earlier is not None:
+        kept = {name: getattr(identity, name) or getattr(earlier, name) for name in _KEPT}
+        identity = replace(identity, **kept)
     return identity
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def _check(what: str, value: int, low: int, high: int) -> None:
@@ -112,10 +127,7 @@ def answer(identity: Identity, server: Server) -> bytes:
             "msg_timeout": identity.msg_timeout or server.msg_timeout,
             "tls_v1": False,
             "deflate": False,
-            "deflate_level": min(
-                identity.deflate_level if identity.deflate_level > 0 else 6,
-                server.max_deflate_level,
-            ),
+            "deflate_level": min(6, server.max_deflate_level),
             "max_deflate_level": server.max_deflate_level,
             "snappy": False,
             "sample_rate": identity.sample_rate,

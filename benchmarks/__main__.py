@@ -1,0 +1,70 @@
+"""`python -m benchmarks list` and `python -m benchmarks run NAME`."""
+
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from benchmarks.catalogue import BENCHMARKS
+from benchmarks.report import render, write
+from benchmarks.session import session
+from srtm.errors import Exit, SrtmError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """Measure what SRTM claims, on this machine."""
+
+
+@cli.command("list")
+def list_them() -> None:
+    """Name every benchmark and what it shows."""
+    width = max(map(len, BENCHMARKS))
+    for name, entry in BENCHMARKS.items():
+        click.echo(f"{name:<{width}}  {entry.shows}")
+
+
+@cli.command()
+@click.argument("name", type=click.Choice(list(BENCHMARKS)))
+@click.option("--quick", is_flag=True, help="At most 50 s; bars it cannot decide are undecided.")
+@click.option("--strict", is_flag=True, help="Exit with 1 when a bar is missed.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("out/benchmarks"),
+    show_default=True,
+    help="Folder for NAME.json and NAME.png.",
+)
+def run(name: str, quick: bool, strict: bool, out: Path) -> None:
+    """Run one benchmark: a table here, NAME.json and a plot under --out."""
+    console = Console()
+    with session(quick) as running:
+        report = BENCHMARKS[name].load()(running)
+        document = running.document(name, report)
+    console.print(render(report))
+    for path in write(name, report, document, out):
+        console.print(f"wrote {path}")
+    if strict and any(bar.met is False for bar in report.bars):
+        raise SrtmError(f"{name}: a bar was missed")
+
+
+def main() -> None:
+    """One line for a user's mistake, never a traceback."""
+    try:
+        code = cli.main(standalone_mode=False, prog_name="python -m benchmarks")
+    except click.exceptions.Exit as stop:
+        code = stop.exit_code
+    except click.ClickException as error:
+        error.show()
+        code = Exit.USAGE
+    except SrtmError as error:
+        click.echo(f"benchmarks: {error}", err=True)
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        code = 130
+    sys.exit(int(code or 0))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""The benchmarks by name. One is imported only when it is run."""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks.report import Report
+from benchmarks.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """`module` of this package has `run(session) -> Report`."""
+
+    module: str
+    shows: str
+
+    def load(self) -> Callable[[Session], Report]:
+        run: Callable[[Session], Report] = importlib.import_module(f"benchmarks.{self.module}").run
+        return run
+
+
+BENCHMARKS = {
+    "gateway": Entry("gateway", "what the gateway costs and gains, against nsqd alone"),
+    "drl-penalty": Entry("drl_penalty", "what splitting a token bucket costs (SRTM Fig. 6a)"),
+    "limiter": Entry("limiter", "does a bursty topic keep to its contract, and at what CPU cost"),
+}

@@ -1,0 +1,102 @@
+"""The gateway's own record of one topic: every arrival stamp and every bucket time, exactly.
+
+It is asked for twice, before the load and after it. A poll in between would hold the gateway up for
+about 2 us a message that it has recorded, and so be seen in the latency; a record keeps 30 s.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from srtm.errors import SrtmError
+from srtm.nsq.unix_http import get_json
+from srtm.queueing import Floats, token_waits
+
+MAX_SECONDS = 25.0
+"""Of a recorded run with its draining: recording ends by itself 30 s after the last call."""
+_TIMEOUT_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Record:
+    """Times in seconds since `origin_ns` of the monotonic clock, one for each message, sorted.
+
+    arrivals:   when each message arrived
+    admissions: when each got its token (bucket time); shorter while some still wait
+    """
+
+    origin_ns: int
+    arrivals: Floats
+    admissions: Floats
+
+    def waits(self) -> Floats:
+        """Token wait of each message in seconds, matched first in, first out; shape (n,).
+
+        One bucket serves in order of arrival. Where a message that was read late went first, the
+        matching swaps two waits; their sum stays. Raises SrtmError while messages wait.
+        """
+        if self.arrivals.size != self.admissions.size:
+            raise SrtmError(
+                f"{self.arrivals.size} messages arrived and {self.admissions.size} were admitted: "
+                "the record is not complete"
+            )
+        return self.admissions - self.arrivals
+
+    def exact_waits(self, rate: float, burst: float) -> Floats:
+        """What the same arrivals wait in an exact bucket that starts full; shape (n,)."""
+        return token_waits(self.arrivals, rate, burst)
+
+
+def record_of(documents: Sequence[dict[str, Any]], origin_ns: int | None = None) -> Record:
+    """Join the answers of GET /topics/NAME/record. Raises SrtmError where messages were lost."""
+    lost = sum(document["lost"] for document in documents)
+    if lost:
+        raise SrtmError(f"the gateway's record lost {lost} entries: take a shorter run")
+    arrivals = [entry for document in documents for entry in document["arrivals"]]
+    admissions = [entry for document in documents for entry in document["admissions"]]
+    if origin_ns is None:
+        origin_ns = min((stamp for stamp, _ in arrivals), default=0)
+    # The origin goes before anything becomes a float: nanoseconds since boot have 53 bits.
+    stamps = np.array([stamp - origin_ns for stamp, _ in arrivals], dtype=np.float64)
+    counts = np.array([count for _, count in arrivals], dtype=np.int64)
+    firsts = np.array([first - origin_ns for first, _, _ in admissions], dtype=np.float64)
+    steps = np.array([step for _, step, _ in admissions], dtype=np.float64)
+    many = np.array([count for _, _, count in admissions], dtype=np.int64)
+    total = int(many.sum())
+    within = np.arange(total) - np.repeat(np.cumsum(many) - many, many)
+    times = np.repeat(firsts, many) + within * np.repeat(steps, many)
+    return Record(origin_ns, np.sort(np.repeat(stamps, counts)) / 1e9, np.sort(times) / 1e9)
+
+
+class Recorder:
+    """Records one topic from now on; the topic must have its contract already."""
+
+    def __init__(self, admin: str, topic: str) -> None:
+        self._admin = admin
+        self._path = f"/topics/{quote(topic, safe='')}"
+        self._documents: list[dict[str, Any]] = []
+        self._take()
+
+    def finish(self, timeout_seconds: float = _TIMEOUT_SECONDS) -> list[dict[str, Any]]:
+        """Wait until nobody waits for a token; what was recorded. Raises SrtmError."""
+        deadline = time.monotonic() + timeout_seconds
+        while get_json(self._admin, self._path)["waiting"]:
+            if time.monotonic() > deadline:
+                raise SrtmError(f"{self._path}: messages still wait for tokens")
+            time.sleep(0.05)
+        self._take()
+        return self._documents
+
+    def _take(self) -> None:
+        path = f"{self._path}/record"
+        self._documents.append(get_json(self._admin, path, timeout_seconds=_TIMEOUT_SECONDS))
+
+
+def topic_figures(admin: str, topic: str) -> dict[str, Any]:
+    """What the gateway itself says of the topic: counts, tokens, sketches of the last minute."""
+    figures: dict[str, Any] = get_json(admin, f"/topics/{quote(topic, safe='')}")
+    return figures

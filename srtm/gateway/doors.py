@@ -1,0 +1,204 @@
+"""The doors: where TCP, HTTP and admin clients come in."""
+
+import contextlib
+import errno
+import logging
+import os
+import resource
+import socket
+from typing import TYPE_CHECKING, Any
+
+from tornado.httpserver import HTTPServer
+from tornado.iostream import IOStream
+from tornado.netutil import bind_sockets, bind_unix_socket
+
+from srtm.clock import monotonic_ns
+from srtm.errors import UnavailableError, UsageError
+from srtm.gateway.admin import admin_application
+from srtm.gateway.client import Client
+from srtm.gateway.http import door_application
+from srtm.gateway.reactor import READABLE
+
+if TYPE_CHECKING:
+    from srtm.gateway.server import Gateway
+
+log = logging.getLogger("srtm.gateway")
+
+_BACKLOG = 1024
+_ACCEPTS_PER_WAKE = 128
+_SPARE_FDS = 64
+_MANY_FILES = 1_000_000
+_MAX_HTTP_CONNECTIONS = 256
+"""At once; more are closed, so that V2 clients keep their descriptors."""
+_NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_IDLE_SECONDS = 60
+_MAX_HEADER_BYTES = 16 * 1024
+
+
+class TcpDoor:
+    """The TCP listener; while nsqd is away it is closed, so that clients fail over at once."""
+
+    def __init__(self, gateway: "Gateway") -> None:
+        self._gateway = gateway
+        self._listener: socket.socket | None = None
+        self._max_descriptors = _room_for_connections(gateway.options.max_connections)
+        self._max_connections = gateway.options.max_connections or self._max_descriptors
+        self.consumers = 0
+        self.address = gateway.options.tcp_address
+        self.refused: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self._listener is not None
+
+    def open(self) -> None:
+        """Raises UnavailableError where the address is taken."""
+        if self._listener is not None:
+            return
+        host, _, port = self.address.rpartition(":")
+        host = host.strip("[]")
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((host, int(port)))
+            self._gateway.stamps.prepare(listener)
+            listener.listen(_BACKLOG)
+        except OSError as error:
+            listener.close()
+            raise UnavailableError(
+                f"--tcp-address {self.address}: {error.strerror}; is another nsqd or gateway there?"
+            ) from None
+        listener.setblocking(False)
+        self._gateway.reactor.watch(listener.fileno(), self._accept)
+        self._listener = listener
+        self.address = _shown(listener)
+
+    def close(self) -> None:
+        if self._listener is not None:
+            self._gateway.reactor.forget(self._listener.fileno())
+            self._listener.close()
+            self._listener = None
+
+    @property
+    def has_room(self) -> bool:
+        """Is there a descriptor for one more client? A consumer has two."""
+        return len(self._gateway.clients) + self.consumers < self._max_descriptors
+
+    def try_again(self) -> None:
+        """Once a second: descriptors may be free again."""
+        if self._listener is not None:
+            self._gateway.reactor.change(self._listener.fileno(), READABLE)
+
+    def _accept(self, _mask: int) -> None:
+        gateway = self._gateway
+        for _ in range(_ACCEPTS_PER_WAKE):
+            if self._listener is None:
+                return
+            try:
+                connection, peer = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in _NO_DESCRIPTOR:
+                    # It stays readable: asked at each wake-up, it would take all our time.
+                    log.warning("no connection can be taken: %s", error.strerror)
+                    gateway.reactor.change(self._listener.fileno(), 0)
+                return
+            if len(gateway.clients) >= self._max_connections or not self.has_room:
+                self.refused += 1
+                connection.close()
+                continue
+            connection.setblocking(False)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            client = Client(gateway, connection, f"{peer[0]}:{peer[1]}")
+            gateway.clients.add(client)
+            gateway.heartbeats.schedule(client, monotonic_ns())
+
+
+class _BoundedServer(HTTPServer):
+    """Takes so many connections and no more."""
+
+    def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
+        if len(self._connections) >= _MAX_HTTP_CONNECTIONS:
+            stream.close()
+        else:
+            super().handle_stream(stream, address)
+
+
+class HttpDoors:
+    """The HTTP door, and the admin socket where one is asked for."""
+
+    def __init__(self, gateway: "Gateway") -> None:
+        self._servers: list[HTTPServer] = []
+        self._admin_socket = ""  # once it is ours
+        options = gateway.options
+        server = _BoundedServer(
+            door_application(gateway),
+            max_body_size=gateway.limits.max_body_size,
+            max_buffer_size=gateway.limits.max_body_size + 64 * 1024,
+            max_header_size=_MAX_HEADER_BYTES,
+            idle_connection_timeout=_IDLE_SECONDS,
+            body_timeout=_IDLE_SECONDS,
+        )
+        host, _, port = options.http_address.rpartition(":")
+        try:
+            listeners = bind_sockets(int(port), host.strip("[]"))
+        except OSError as error:
+            raise UnavailableError(
+                f"--http-address {options.http_address}: {error.strerror}; is another nsqd or "
+                "gateway there?"
+            ) from None
+        server.add_sockets(listeners)
+        self._servers.append(server)
+        self.address = _shown(listeners[0])
+        if options.admin_socket:
+            self._open_admin(gateway, options.admin_socket)
+
+    def _open_admin(self, gateway: "Gateway", path: str) -> None:
+        admin = HTTPServer(admin_application(gateway), max_body_size=64 * 1024)
+        try:
+            if _is_served(path):
+                raise ValueError("another gateway answers there")
+            admin.add_socket(bind_unix_socket(path, mode=0o600))
+        except (OSError, ValueError) as error:
+            raise UnavailableError(f"--admin-socket {path}: {error}") from None
+        self._servers.append(admin)
+        self._admin_socket = path
+
+    def close(self) -> None:
+        for server in self._servers:
+            server.stop()
+        if self._admin_socket:
+            with contextlib.suppress(OSError):
+                os.unlink(self._admin_socket)
+
+
+def _shown(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _is_served(path: str) -> bool:
+    """Does somebody listen on this unix socket? A stale one may be replaced."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(path)
+        except OSError:
+            return False
+        return True
+
+
+def _room_for_connections(wanted: int) -> int:
+    """Raise the open-file limit as far as it goes; the descriptors that are for V2 clients then.
+    Raises UsageError where they are fewer than `wanted`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MANY_FILES if hard == resource.RLIM_INFINITY else hard
+    ours = _SPARE_FDS + _MAX_HTTP_CONNECTIONS
+    if most - ours < max(wanted, 1):
+        raise UsageError(
+            f"--max-connections {wanted} needs {max(wanted, 1) + ours} open files, and the hard "
+            f"limit is {most}; lower it or raise the limit (ulimit -Hn)"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+    return most - ours

@@ -1,0 +1,209 @@
+"""The topics of one gateway: found or begun at a publish, limited, kept over a restart."""
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from srtm.clock import monotonic_ns
+from srtm.contract import Contract, Limit
+from srtm.errors import SrtmError
+from srtm.gateway.meter import Meter
+from srtm.gateway.reactor import Reactor
+from srtm.gateway.run import Run
+from srtm.gateway.state import Kept, State
+from srtm.gateway.topic import Bounds, Carrier, Topic
+from srtm.nsq.errors import ProtocolError
+from srtm.nsq.names import is_ephemeral
+
+log = logging.getLogger("srtm.gateway")
+
+
+class Far(Protocol):
+    """nsqd, as topics need it."""
+
+    @property
+    def is_open(self) -> bool:
+        """May messages be admitted, or is nsqd away or ill?"""
+
+    def carrier(self, topic: Topic) -> Carrier | None:
+        """A connection for this topic's next batch."""
+
+
+class Topics:
+    """Topics by name; also what each of them sees of the gateway (`Gate`)."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        far: Far,
+        bounds: Bounds,
+        state: State,
+        default_limit: Limit | None,
+        max_topics: int,
+    ) -> None:
+        self.by_name: dict[bytes, Topic] = {}
+        self.dirty: list[Topic] = []
+        self._reactor = reactor
+        self._far = far
+        self._bounds = bounds
+        self._state = state
+        self._default_limit = default_limit
+        self._max_topics = max_topics
+        self._own: set[bytes] = set()  # with a contract of their own
+        self._active: set[Topic] = set()
+        reactor.add_stage(self.decide)
+
+    def begin(self, contracts: tuple[Contract, ...], known: list[str]) -> None:
+        """At start: contracts of the options over those kept, and nsqd's own topics."""
+        now = monotonic_ns()
+        limits = {name: kept.limit for name, kept in self._state.topics.items() if kept.own}
+        limits.update({contract.topic: contract.limit() for contract in contracts})
+        for name, limit in limits.items():
+            self._own.add(name.encode())
+            self._new(name.encode()).set_limit(limit, now, self._state.first_tokens(name))
+        for name in known:
+            topic = self.by_name.get(name.encode())
+            if topic is None:
+                # It may have had its burst from the gateway before this one.
+                topic = self._new(name.encode(), self._state.first_tokens(name))
+            topic.known = True
+        self.keep(clean=False)
+
+    # --- publishing ---------------------------------------------------------------------------
+
+    def offer(self, run: Run) -> None:
+        """Take a run from any door. It is decided at the end of this wake-up."""
+        topic = self.by_name.get(run.topic)
+        if topic is None:
+            if not self._has_room():
+                run.left = 0
+                run.refused = ProtocolError(
+                    run.failure_code,
+                    f"{self._max_topics} topics are in use (--max-topics); "
+                    f"{run.topic.decode()} would be one more",
+                )
+                run.owner.refuse(run, None)
+                return
+            topic = self._new(run.topic, self._state.kept_tokens(run.topic.decode()))
+        topic.offer(run)
+
+    def decide(self, now: int) -> None:
+        """The stage after reading: each topic that got something decides."""
+        dirty, self.dirty = self.dirty, []
+        self._active.update(dirty)
+        for topic in dirty:
+            topic.decide(now)
+        for topic in dirty:
+            topic.pump(now)
+
+    def tick(self, now: int) -> bool:
+        """Once a second; True when there were messages since the last one."""
+        active, self._active = self._active, set()
+        for topic in active:
+            topic.tick(now)
+            if topic.record is not None or topic.ring:
+                self._active.add(topic)
+        return bool(active)
+
+    def _new(self, name: bytes, tokens: float | None = None) -> Topic:
+        """`tokens` are those that a default limit begins with; None: all of its burst."""
+        topic = self.by_name[name] = Topic(name, self, self._bounds, Meter())
+        if self._default_limit is not None and name not in self._own:
+            topic.set_limit(self._default_limit, monotonic_ns(), tokens)
+        return topic
+
+    def _has_room(self) -> bool:
+        """For one more; topics that are idle and without a contract make room. One whose default
+        limit has tokens missing does not: it would come back with all of them."""
+        if len(self.by_name) < self._max_topics:
+            return True
+        now = monotonic_ns()
+        idle = [
+            name
+            for name, topic in self.by_name.items()
+            if not topic.backlog
+            and name not in self._own
+            and (topic.bucket is None or topic.bucket.level(now) >= topic.bucket.burst)
+        ]
+        for name in idle:
+            del self.by_name[name]
+        return bool(idle)
+
+    # --- what a topic asks (Gate) -------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        return self._far.is_open
+
+    def carrier(self, topic: Topic) -> Carrier | None:
+        if is_ephemeral(topic.name):
+            topic.known = False  # it goes with its last channel, and its next PUB asks lookupd
+        return self._far.carrier(topic)
+
+    def call_at(self, when: int, alarm: Callable[[int], None]) -> None:
+        self._reactor.call_at(when, alarm)
+
+    # --- limits -------------------------------------------------------------------------------
+
+    def set_limit(self, name: str, limit: Limit | None) -> None:
+        """Begin, change or end a contract at run time, and keep it. Raises SrtmError at
+        --max-topics."""
+        key = name.encode()
+        topic = self.by_name.get(key)
+        if limit is None:
+            self._own.discard(key)
+            if topic is None:
+                return
+        else:
+            if topic is None and not self._has_room():
+                raise SrtmError(f"{self._max_topics} topics are in use (--max-topics)")
+            self._own.add(key)
+        topic = topic or self._new(key)
+        topic.set_limit(limit or self._default_limit, monotonic_ns())
+        self.keep(clean=False)
+        log.info("topic %s: %s", name, limit.document() if limit else "no contract of its own")
+
+    def replace(self, before: tuple[Contract, ...], after: tuple[Contract, ...]) -> None:
+        """Apply what has changed in a file of contracts. Raises SrtmError."""
+        old = {contract.topic: contract.limit() for contract in before}
+        new = {contract.topic: contract.limit() for contract in after}
+        for name in old.keys() | new.keys():
+            if old.get(name) != new.get(name):
+                self.set_limit(name, new.get(name))
+
+    def keep(self, clean: bool) -> None:
+        """Write the state file; `clean`: the levels in it will still hold at the next start."""
+        now = monotonic_ns()
+        kept = {
+            topic.name.decode(): Kept(topic.limit, topic.bucket.level(now), topic.name in self._own)
+            for topic in self.by_name.values()
+            if topic.limit is not None and topic.bucket is not None
+        }
+        try:
+            self._state.write(kept, clean)
+        except OSError as error:
+            log.error("--state-file %s: %s", self._state.path, error.strerror)
+
+    # --- nsqd's side --------------------------------------------------------------------------
+
+    def deleted(self, name: str) -> None:
+        """nsqd has dropped it through our door: its next PUB is a first one again."""
+        topic = self.by_name.get(name.encode())
+        if topic is not None:
+            topic.known = False
+
+    def release(self) -> None:
+        """The gate is open again."""
+        now = monotonic_ns()
+        for topic in list(self.by_name.values()):
+            topic.release(now)
+
+    def fail_waiting(self, why: str) -> None:
+        for topic in list(self.by_name.values()):
+            topic.fail_waiting(why)
+
+    def try_one(self) -> None:
+        """Only a message tells whether an ill nsqd can write again: the oldest that waits."""
+        waiting = [topic for topic in self.by_name.values() if topic.held]
+        if waiting:
+            min(waiting, key=lambda topic: topic.held[0].stamp).try_one(monotonic_ns())

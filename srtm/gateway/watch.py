@@ -1,0 +1,139 @@
+"""Watching nsqd: is it there, is it well, and does nsqlookupd know of it?"""
+
+import contextlib
+import logging
+from collections.abc import Callable
+
+from srtm.clock import NS, monotonic_ns
+from srtm.errors import UnavailableError
+from srtm.gateway.nsqd import Facts, NsqdHttp
+from srtm.gateway.options import GatewayOptions
+from srtm.gateway.reactor import Reactor
+from srtm.gateway.topic import Topic
+from srtm.gateway.topics import Topics
+from srtm.gateway.upstream import NsqdAddress, Pool, Upstream
+
+log = logging.getLogger("srtm.gateway")
+
+_AWAY = "nsqd is away"
+_ILL = "nsqd is ill (/ping says NOK: it cannot write to its disk)"
+_SILENT_SECONDS = 4.5
+"""Two of nsqd's heartbeats on our own connections, and some."""
+
+
+class NsqdWatch:
+    """The gate to nsqd: closed while it is away or ill. `on_change` is told of either."""
+
+    def __init__(
+        self,
+        options: GatewayOptions,
+        reactor: Reactor,
+        address: NsqdAddress,
+        http: NsqdHttp,
+        facts: Facts,
+        on_change: Callable[[], None],
+    ) -> None:
+        self.pool = Pool(reactor, address, self._lost)
+        self.ill = ""
+        """Why nothing is admitted, else empty."""
+        self._options = options
+        self._http = http
+        self._facts = facts
+        self._on_change = on_change
+        self._away_since = 0
+        self._announced = False  # as far as we know; a new nsqd must be told again
+        self._withdrawn = False
+        self._offered: dict[Topic, int] = {}
+
+    @property
+    def is_open(self) -> bool:
+        return not self.ill
+
+    def carrier(self, topic: Topic) -> Upstream | None:
+        if self.ill == _AWAY:
+            return None  # it may still look connected; what is not sent has no unknown outcome
+        return self.pool.carrier(topic)
+
+    def _lost(self) -> None:
+        """A shared connection ended. Without any, nsqd is away."""
+        if not self.pool.connected:
+            self._close(_AWAY)
+
+    def _close(self, why: str) -> None:
+        if not self.ill:
+            self._away_since = monotonic_ns()
+            log.warning("%s: no new connections, nothing is admitted", why)
+        if why == _AWAY:
+            self._announced = False
+        self.ill = why
+        self._on_change()
+
+    def _open(self) -> None:
+        if self.ill:
+            log.info("nsqd is back")
+            self.ill = ""
+            self._on_change()
+
+    async def announce(self) -> None:
+        """nsqd registers with nsqlookupd from now on. Raises UnavailableError."""
+        if self._options.lookupd_tcp_address and not self._withdrawn:
+            await self._http.set_lookupd(self._options.lookupd_tcp_address)
+        self._announced = True
+
+    def announce_again(self) -> None:
+        """With the next check."""
+        self._announced = False
+
+    async def withdraw(self) -> None:
+        """For good: the gateway stops."""
+        self._withdrawn = True
+        if self._options.lookupd_tcp_address:
+            with contextlib.suppress(UnavailableError):
+                await self._http.set_lookupd(())
+
+    async def check(self, topics: Topics) -> None:
+        """Once a second: connect what is missing, ask nsqd how it is, open or close the gate."""
+        now = monotonic_ns()
+        try:
+            self.pool.connect()
+            if await self._http.healthy() or await self._queues_have_room(topics):
+                if not self._announced:
+                    await self.announce()
+                if self.pool.connected:
+                    self._open()
+            else:
+                self._close(_ILL)
+                topics.try_one()
+        except (OSError, UnavailableError):
+            # It may take connections though it is frozen: the kernel does that for it.
+            silent = max(self._options.nsqd_timeout, _SILENT_SECONDS) * NS
+            if not self.pool.connected or self.pool.heard_at < monotonic_ns() - silent:
+                self._close(_AWAY)
+        if self.ill and now - self._away_since > self._options.nsqd_away_timeout * NS:
+            topics.fail_waiting(self.ill)
+
+    async def _queues_have_room(self, topics: Topics) -> bool:
+        """nsqd says NOK until its next write to disk, which may never come. While what we
+        publish stays in its memory, nothing is written and nothing can be lost."""
+        before, self._offered = (
+            self._offered,
+            {topic: topic.meter.offered for topic in topics.by_name.values()},
+        )
+        busy = {
+            topic.name.decode()
+            for topic, offered in self._offered.items()
+            if topic.backlog or before.get(topic) != offered
+        }
+        stats = await self._http.stats()
+        in_memory = [
+            queue["depth"]
+            - queue["backend_depth"]
+            + queue.get("in_flight_count", 0)
+            + queue.get("deferred_count", 0)
+            for found in stats.get("topics") or []
+            if found["topic_name"] in busy
+            for queue in (found, *(found["channels"] or []))
+        ]
+        return self._facts.mem_queue_size > 0 and all(
+            depth < self._facts.mem_queue_size // 2 for depth in in_memory
+        )
