@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from statistics import median
 from typing import Any
 
@@ -35,13 +36,18 @@ class Bar:
         bound = {"at_most": self.at_most} if self.at_least is None else {"at_least": self.at_least}
         return {
             "name": self.name,
-            "value": self.value,
-            "low": self.low,
-            "high": self.high,
+            "value": _finite(self.value),
+            "low": _finite(self.low),
+            "high": _finite(self.high),
             **bound,
             "met": self.met,
             "why": self.why,
         }
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no infinity: null, as for what was not measured."""
+    return value if value is not None and isfinite(value) else None
 
 
 def judge(

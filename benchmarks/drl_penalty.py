@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.drl_report import Split, bars, draw, pool, table_of
+from benchmarks.drl_figures import Split, pool
+from benchmarks.drl_report import bars, draw, table_of
 from benchmarks.generator import Generator, percentile_ms
 from benchmarks.record import MAX_SECONDS, Recorder, record_of, topic_figures
 from benchmarks.report import Report
@@ -64,7 +65,7 @@ def run(session: Session) -> Report:
                 )
                 splits.append(found)
     pooled = pool(splits, _QUICK_BATCHES if quick else _BATCHES)
-    late = max(split.send_lag_p99_ms for split in splits)
+    late = max((split.send_lag_p99_ms for split in splits), default=0.0)
     notes.append(
         f"the generator's send lag, p99, is up to {late:.2f} ms: that much of end to end is its own"
     )
@@ -82,7 +83,7 @@ def run(session: Session) -> Report:
             "by_brokers": [each.document() for each in pooled],
             "runs": [split.document() for split in splits],
         },
-        bars=bars(pooled),
+        bars=bars(pooled, range(1, BROKERS + 1)),
         tables=[table_of(pooled, publishers, contract)],
         notes=notes,
         draw=lambda figure: draw(figure, pooled),

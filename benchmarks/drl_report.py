@@ -1,244 +1,45 @@
-"""The DRL penalty in figures: pooled over rounds, with confidence intervals, bars and a picture."""
+"""The DRL penalty's bars, table and picture."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 from rich.table import Table
-from scipy.stats import t as student
 
 from benchmarks.bars import Bar, judge
-from benchmarks.generator import percentile_ms
+from benchmarks.drl_figures import PERCENTILES, Pooled
 from benchmarks.report import number, table
 from srtm.contract import Limit
-from srtm.queueing import Floats, mean_token_wait, mean_token_wait_eq1
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-JOINT_CONFIDENCE = 0.95
-"""For all numbers of brokers together (Bonferroni): one wrong verdict in twenty runs."""
-_WIDEST = 0.5
-"""Half-width over mean; a wider interval, or a batch without any wait, decides nothing: with so few
-separate spells of waiting the batch means are far from normal (simulated: half of them miss)."""
 _TOLERANCE = 0.01
-_PERCENTILES = ("p50", "p95", "p99")
+"""Relative. What is left when the bucket is exact is rounding to nanoseconds."""
 
 
-@dataclass(frozen=True)
-class Split:
-    """One load on k brokers. Times and waits in seconds, one for each message by arrival.
-
-    offered:     messages/s that each broker is sent
-    share:       the contract of each
-    unsplit:     waits of the same arrivals in one bucket
-    scheduled_mean: what the exact buckets give for the intended times, after the warm-up
-    sketch_mean: the gateways' own figure, warm-up included
-    load:        the generator's document
-    """
-
-    offered: tuple[float, ...]
-    share: Limit
-    arrivals: Floats
-    measured: Floats
-    exact: Floats
-    unsplit: Floats
-    warmup: float
-    scheduled_mean: float
-    sketch_mean: float
-    load: dict[str, Any]
-
-    @property
-    def brokers(self) -> int:
-        return len(self.offered)
-
-    @property
-    def send_lag_p99_ms(self) -> float:
-        return percentile_ms(self.load["send_lag"], "p99")
-
-    def mean(self, waits: Floats) -> float:
-        """Of the messages after the warm-up, in seconds."""
-        return float(np.mean(waits[self.arrivals >= self.warmup]))
-
-    @property
-    def deviation(self) -> float:
-        """Of the measured mean from that of the exact bucket, relative."""
-        exact, measured = self.mean(self.exact), self.mean(self.measured)
-        return abs(measured - exact) / exact if exact else float(measured > 0)
-
-    @property
-    def sketch_off(self) -> float:
-        """The gateways' own mean (to 1 % for each message) over the record's, less 1."""
-        recorded = float(np.mean(self.measured))
-        return self.sketch_mean / recorded - 1 if recorded else float(self.sketch_mean > 0)
-
-    def document(self) -> dict[str, Any]:
-        return {
-            "brokers": self.brokers,
-            "offered_per_second": self.offered,
-            "share": self.share.document(),
-            "messages": self.arrivals.size,
-            "waiting_share": float(np.mean(self.measured > 0)),
-            "mean_token_wait": {
-                "measured": self.mean(self.measured),
-                "exact_bucket": self.mean(self.exact),
-                "unsplit_bucket": self.mean(self.unsplit),
-                "scheduled": self.scheduled_mean,
-                "gateways_sketch": self.sketch_mean,
-            },
-            "token_wait_p99": float(np.quantile(self.measured, 0.99)),
-            "deviation": self.deviation,
-            "sketch_off": self.sketch_off,
-            "largest_difference": float(np.max(np.abs(self.measured - self.exact))),
-            "load": self.load,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """Confidence interval mean +- half of a mean wait, in seconds, from batch means."""
-
-    mean: float
-    half: float
-    batches: int
-    empty_batches: int
-
-    @property
-    def doubt(self) -> str:
-        if self.empty_batches:
-            return f"{self.empty_batches} of {self.batches} batches have no wait"
-        if self.half > _WIDEST * self.mean:
-            return f"the interval is +-{self.half / self.mean:.0%}"
-        return ""
-
-
-@dataclass(frozen=True, slots=True)
-class Pooled:
-    """All rounds on one number of brokers. Closed forms in seconds, at nominal rates."""
-
-    runs: tuple[Split, ...]
-    interval: Interval
-    eq1: float
-    closed: float
-
-    @property
-    def brokers(self) -> int:
-        return self.runs[0].brokers
-
-    @property
-    def distance(self) -> float:
-        """Of the exact closed form from the measured mean, in half-widths."""
-        return abs(self.closed - self.interval.mean) / (self.interval.half or float("inf"))
-
-    @property
-    def doubt(self) -> str:
-        """Why this run cannot tell whether the closed form holds."""
-        if self.interval.doubt:
-            return self.interval.doubt
-        moved = abs(self.mean_ms(lambda run: run.exact) - self.scheduled_ms)
-        if moved > self.interval.half * 1e3:
-            return f"the generator's lateness moved the mean by {moved:.3g} ms: not Poisson"
-        return ""
-
-    @property
-    def scheduled_ms(self) -> float:
-        return float(np.mean([run.scheduled_mean for run in self.runs])) * 1e3
-
-    def end_to_end_ms(self, name: str) -> float:
-        return median(percentile_ms(run.load["end_to_end_latency"], name) for run in self.runs)
-
-    def mean_ms(self, of: Callable[[Split], Floats]) -> float:
-        """Over all rounds' messages after the warm-up."""
-        sizes = [int(np.sum(run.arrivals >= run.warmup)) for run in self.runs]
-        return float(np.average([run.mean(of(run)) for run in self.runs], weights=sizes)) * 1e3
-
-    def document(self) -> dict[str, Any]:
-        return {
-            "brokers": self.brokers,
-            "end_to_end_ms": {name: self.end_to_end_ms(name) for name in _PERCENTILES},
-            "mean_token_wait_ms": {
-                "measured": self.mean_ms(lambda run: run.measured),
-                "exact_bucket": self.mean_ms(lambda run: run.exact),
-                "unsplit_bucket": self.mean_ms(lambda run: run.unsplit),
-                "scheduled": self.scheduled_ms,
-                "gateways_sketch": median(run.sketch_mean for run in self.runs) * 1e3,
-                "eq1": self.eq1 * 1e3,
-                "closed_form": self.closed * 1e3,
-                "interval_half": self.interval.half * 1e3,
-                "interval_mean": self.interval.mean * 1e3,
-            },
-            "interval_batches": self.interval.batches,
-            "joint_confidence": JOINT_CONFIDENCE,
-            "doubt": self.doubt,
-        }
-
-
-def pool(splits: Sequence[Split], batches: int) -> list[Pooled]:
-    """The rounds of each number of brokers together."""
-    numbers = sorted({split.brokers for split in splits})
-    confidence = 1 - (1 - JOINT_CONFIDENCE) / max(len(numbers), 1)
-    pooled = []
+def bars(pooled: Sequence[Pooled], numbers: Iterable[int]) -> list[Bar]:
+    """Two for each of `numbers` of brokers; those that there was no time for are undecided."""
+    found = {each.brokers: each for each in pooled}
+    deviations, distances = [], []
     for brokers in numbers:
-        runs = tuple(split for split in splits if split.brokers == brokers)
-        means = [mean for run in runs for mean in batch_means(run, batches)]
-        share, offered = runs[0].share, np.array(runs[0].offered)
-
-        def over_brokers(
-            form: Callable[[float, float, float], float],
-            share: Limit = share,
-            offered: Floats = offered,
-        ) -> float:
-            each = [form(rate, share.rate, share.burst) for rate in offered.tolist()]
-            return float(np.average(each, weights=offered))
-
-        pooled.append(
-            Pooled(
-                runs,
-                interval(means, confidence),
-                over_brokers(mean_token_wait_eq1),
-                over_brokers(mean_token_wait),
+        each = found.get(brokers)
+        deviations.append(
+            judge(
+                f"mean token wait off the exact bucket, k = {brokers}",
+                [run.deviation for run in each.runs] if each else [],
+                at_most=_TOLERANCE,
             )
         )
-    return pooled
-
-
-def batch_means(run: Split, batches: int) -> list[float]:
-    """Mean measured wait in each of `batches` equal stretches of time after the warm-up."""
-    kept = run.arrivals >= run.warmup
-    arrivals, waits = run.arrivals[kept], run.measured[kept]
-    edges = np.linspace(run.warmup, arrivals[-1], batches + 1)[1:-1]
-    return [float(np.mean(part)) for part in np.split(waits, np.searchsorted(arrivals, edges))]
-
-
-def interval(means: Sequence[float], confidence: float) -> Interval:
-    """Student's interval around the mean of batch means."""
-    count = len(means)
-    spread = float(np.std(means, ddof=1)) / count**0.5
-    quantile = float(student.ppf((1 + confidence) / 2, count - 1))
-    empty = sum(mean == 0 for mean in means)
-    return Interval(float(np.mean(means)), quantile * spread, count, empty)
-
-
-def bars(pooled: Sequence[Pooled]) -> list[Bar]:
-    found = [
-        judge(
-            f"mean token wait off the exact bucket, k = {each.brokers}",
-            [run.deviation for run in each.runs],
-            at_most=_TOLERANCE,
+        distances.append(
+            judge(
+                f"closed form off the measured mean, in half-widths, k = {brokers}",
+                [each.distance] if each else [],
+                at_most=1.0,
+                doubt=each.doubt if each else "",
+            )
         )
-        for each in pooled
-    ]
-    return found + [
-        judge(
-            f"closed form off the measured mean, in half-widths, k = {each.brokers}",
-            [each.distance],
-            at_most=1.0,
-            doubt=each.doubt,
-        )
-        for each in pooled
-    ]
+    return deviations + distances
 
 
 def table_of(pooled: Sequence[Pooled], publishers: int, contract: Limit) -> Table:
@@ -252,7 +53,7 @@ def table_of(pooled: Sequence[Pooled], publishers: int, contract: Limit) -> Tabl
         measured = each.mean_ms(lambda run: run.measured)
         unsplit = each.mean_ms(lambda run: run.unsplit)
         figures = (
-            *(each.end_to_end_ms(name) for name in _PERCENTILES),
+            *(each.end_to_end_ms(name) for name in PERCENTILES),
             measured,
             each.mean_ms(lambda run: run.exact),
             each.interval.half * 1e3,
@@ -272,7 +73,7 @@ def draw(figure: "Figure", pooled: Sequence[Pooled]) -> None:
     """Fig. 6a, and the mean token wait beside the closed forms."""
     left, right = figure.subplots(1, 2)
     brokers = [each.brokers for each in pooled]
-    for name in _PERCENTILES:
+    for name in PERCENTILES:
         left.plot(brokers, [each.end_to_end_ms(name) for each in pooled], marker="o", label=name)
     left.set(title="End to end (SRTM Fig. 6a)", xlabel="brokers", ylabel="ms", ylim=(0, None))
     left.legend()

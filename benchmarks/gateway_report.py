@@ -1,6 +1,7 @@
 """The gateway benchmark's bars, tables and picture."""
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +71,7 @@ def ratios(
     return [
         figure(found[arm]) / figure(found["alone"])
         for found in rounds
-        if arm in found and figure(found["alone"])
+        if arm in found and 0 < figure(found["alone"]) < inf
     ]
 
 
@@ -114,11 +115,20 @@ def _busy(found: Trial) -> float:
     return float(generator["cpu_seconds"] / generator["seconds"])
 
 
+def _lag(found: Trial) -> float:
+    return found.lag_p99_ms
+
+
+def _is_closed(found: Trial) -> bool:
+    """A closed loop sends when it is answered: it has no lag to show."""
+    return found.document["settings"]["outstanding"] is not None
+
+
 _ROWS: tuple[tuple[str, Callable[[Trial], float]], ...] = (
     ("acknowledged/s", lambda found: found.acknowledged),
     ("p99, ms", lambda found: found.p99_ms),
     ("CPU, us/msg", lambda found: found.cpu_us_per_message),
-    ("send lag p99, ms", lambda found: found.lag_p99_ms),
+    ("send lag p99, ms", _lag),
     ("generator CPU, us/msg", lambda found: found.generator_cpu_us),
 )
 
@@ -135,15 +145,16 @@ def tables(trials: Trials) -> list[Table]:
 def _table(trials: Trials, arm: str, title: str) -> Table:
     made = table(title, "load", "figure", "nsqd alone", "with gateway", "ratio", "range")
     for workload, rounds in trials.items():
-        for name, figure in _ROWS:
-            values = ratios(rounds, figure, arm)
-            if not values:
+        both = [found for found in rounds if arm in found]
+        for name, figure in _ROWS if both else ():
+            values = ratios(both, figure, arm)
+            if not values or (figure is _lag and _is_closed(both[0][arm])):
                 continue
             made.add_row(
                 workload if name == _ROWS[0][0] else "",
                 name,
-                number(median(of_arm(rounds, figure, "alone"))),
-                number(median(of_arm(rounds, figure, arm))),
+                number(median(of_arm(both, figure, "alone"))),
+                number(median(of_arm(both, figure, arm))),
                 number(median(values)),
                 f"{number(min(values))} .. {number(max(values))}",
             )

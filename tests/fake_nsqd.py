@@ -1,4 +1,4 @@
-"""A far side that does what a real nsqd does only once in a while: fail, hang, leave without a word.
+"""A far side that does what a real nsqd rarely does: fail, hang, leave without a word.
 
 It speaks V2 to the gateway's own connections and answers publishes as the test's script says. HTTP
 stays with a real nsqd beside it.
@@ -40,7 +40,7 @@ class FakeNsqd:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._connections: list[socket.socket] = []
         self.commands: list[Command] = []
-        self.address = "127.0.0.1:{}".format(self._listener.getsockname()[1])
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
 
     def bodies(self, topic: str) -> list[bytes]:
@@ -85,9 +85,7 @@ class FakeNsqd:
                 bodies = list(_elements(body)) if name == "MPUB" else [body]
                 defer_ms = int(words[1]) if name == "DPUB" else 0
                 with self._lock:
-                    command = Command(
-                        len(self.commands), number, name, words[0], defer_ms, bodies
-                    )
+                    command = Command(len(self.commands), number, name, words[0], defer_ms, bodies)
                     self.commands.append(command)
                 answer = self._script(command)
                 if answer is None:

@@ -20,8 +20,9 @@ from benchmarks.arms import nodes
 from benchmarks.bars import Bar, judge
 from benchmarks.catalogue import BENCHMARKS, Entry
 from benchmarks.conformance import worst_excess
+from benchmarks.drl_figures import Split, batch_means, interval, pool
 from benchmarks.drl_penalty import fitted_burst
-from benchmarks.drl_report import Split, bars, batch_means, draw, interval, pool, table_of
+from benchmarks.drl_report import bars, draw, table_of
 from benchmarks.generator import Generator, Trial, trial
 from benchmarks.record import record_of
 from benchmarks.report import Report, table
@@ -74,6 +75,7 @@ def test_a_bar_s_document_names_its_side() -> None:
     keys = ["name", "value", "low", "high", "at_least", "met", "why"]
     assert list(judge("b", [1.0], at_least=1.0).document()) == keys
     assert judge("b", [1.0], at_most=1.0).document()["at_most"] == 1.0
+    assert judge("b", [float("inf")], at_most=1.0).document()["value"] is None
 
 
 # --- the command ------------------------------------------------------------------------------
@@ -264,7 +266,7 @@ def a_trial(
     busy: float = 0.5,
 ) -> Trial:
     document = {
-        "settings": {"duration_seconds": 11.0, "warmup_seconds": 1.0},
+        "settings": {"duration_seconds": 11.0, "warmup_seconds": 1.0, "outstanding": None},
         "rates_per_second": {"offered": 100.0, "acknowledged": acknowledged, "received": received},
         "end_to_end_latency": {"p99_ms": p99_ms},
         "send_lag": {"p99_ms": lag_ms},
@@ -346,6 +348,15 @@ def test_the_gateway_s_bars(ours: dict[str, Any], met: list[bool | None]) -> Non
     assert verdicts(gateway_report.bars(gateway_trials(**ours), quick=True)) == met
 
 
+def test_a_round_in_which_nothing_arrived() -> None:
+    nothing = a_trial(p99_ms=float("inf"))
+    p99 = [
+        gateway_report.ratios([{"alone": theirs, "behind": ours}], lambda found: found.p99_ms)
+        for theirs, ours in ((nothing, a_trial()), (a_trial(), nothing), (nothing, nothing))
+    ]
+    assert p99 == [[], [float("inf")], []]
+
+
 def test_a_gateway_run_that_had_no_time_is_undecided() -> None:
     empty: gateway_report.Trials = {name: [{}] for name in "abcd"}
     assert verdicts(gateway_report.bars(empty, quick=True)) == [None] * 5
@@ -398,8 +409,9 @@ def a_split(brokers: int, seed: int, factor: float = 1.0) -> Split:
 
 def test_a_gateway_that_keeps_to_the_bucket_passes() -> None:
     pooled = pool([a_split(count, seed) for seed in range(3) for count in (2, 6)], 10)
-    found = bars(pooled)
+    found = bars(pooled, (2, 6))
     assert verdicts(found) == [True] * 4
+    assert verdicts(bars(pooled, (2, 3, 6))) == [True, None, True] * 2
     assert "k = 2" in found[0].name
     json.dumps([each.document() for each in pooled] + [a_split(2, 1).document()])
     Console(width=200, quiet=True).print(table_of(pooled, 200, Limit(rate=2200, burst=13)))
@@ -408,14 +420,15 @@ def test_a_gateway_that_keeps_to_the_bucket_passes() -> None:
 
 def test_a_gateway_that_is_two_percent_off_fails() -> None:
     pooled = pool([a_split(3, 1, 1.02)], 10)
-    assert bars(pooled)[0].met is False
-    assert bars(pooled)[0].value == pytest.approx(0.02)
+    found = bars(pooled, [3])[0]
+    assert found.met is False
+    assert found.value == pytest.approx(0.02)
 
 
 def test_an_arrival_process_that_the_generator_bent_is_no_poisson_process() -> None:
     split = a_split(6, 1)
     bent = replace(split, scheduled_mean=split.scheduled_mean * 3)
-    assert "not Poisson" in bars(pool([bent], 10))[1].why
+    assert "not Poisson" in bars(pool([bent], 10), [6])[1].why
 
 
 def test_a_batch_without_any_wait_decides_nothing() -> None:

@@ -27,6 +27,7 @@ class Ledger:
 
     admissions: list[tuple[float, int]] = field(default_factory=list)
     limits: list[tuple[int, float, float]] = field(default_factory=list)
+    largest: int = 1  # n_max: the largest batch that is not split
 
     def admit(self, first: int, count: int, step_ns: float = 0.0) -> None:
         first -= self.limits[0][0]  # as integers: ten years in ns are no exact floats
@@ -58,7 +59,7 @@ class Ledger:
         spans = list(zip(before, after + 1, strict=True))  # a rescale may fall on an admission
         room = np.array([bursts[first:last].max() for first, last in spans])
         debt = np.array(
-            [max(0.0, counts.max() - bursts[first:last].min()) for first, last in spans]
+            [max(0.0, self.largest - bursts[first:last].min()) for first, last in spans]
         )
         total = np.cumsum(counts)
         sums = total[None, :] - (total - counts)[:, None]  # [i, j]: all from i to j
@@ -69,7 +70,7 @@ class Ledger:
 
 
 def bound(admissions: Sequence[tuple[int, int]], rate: float, burst: float) -> None:
-    ledger = Ledger(limits=[(0, rate, burst)])
+    ledger = Ledger(limits=[(0, rate, burst)], largest=max(n for _, n in admissions or [(0, 1)]))
     for at, count in admissions:
         ledger.admit(at, count)
     ledger.check()
@@ -92,11 +93,13 @@ class Queue:
 
     def arrive(self, stamp: int, count: int, atomic: bool) -> None:
         bucket = self.bucket
+        if atomic:
+            self.ledger.largest = max(self.ledger.largest, count)
         if self.held:
             if stamp < bucket.at and bucket.insert(count, stamp):
                 self.ledger.admit(stamp, count)
                 return
-        else:
+        elif atomic or count <= bucket.burst:
             when = bucket.take(count, stamp)
             if when is not None:
                 self.ledger.admit(when, count)

@@ -57,7 +57,8 @@ def file(tmp_path: Path) -> Path:
 # --- who wins ----------------------------------------------------------------------------------
 
 FIELDS = [
-    pytest.param("max_topics", '"--max-topics=1"', "2", "max-topics = 3", (1, 2, 3, 10), id="number"),
+    pytest.param("max_topics", '"--max-topics=1"', "2", "max-topics = 3", (1, 2, 3, 10),
+                 id="number"),
     pytest.param("tcp_address", '"--tcp-address=a"', "b", 'tcp-address = "c"',
                  ("a", "b", "c", "0.0.0.0:4150"), id="text"),
     pytest.param("drain_timeout", '"--drain-timeout=1ms"', "2s", 'drain-timeout = "3m"',
@@ -109,7 +110,7 @@ def test_the_file_can_be_named_by_the_environment(file: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        pytest.param("max-topic = 3", ": unknown key 'max-topic'; known are tcp-address, max-topics",
+        pytest.param("max-topic = 3", ": unknown key 'max-topic'; known are tcp-address, max-t",
                      id="unknown-key"),
         pytest.param("[max-topics]\nx = 1", ": max-topics: Input should be a valid integer (got {",
                      id="a-table-for-a-number"),
@@ -120,12 +121,12 @@ def test_the_file_can_be_named_by_the_environment(file: Path) -> None:
         pytest.param("drain-timeout = 5", ": drain-timeout: 5 is not a duration; write",
                      id="a-duration-without-a-unit"),
         pytest.param("drain-timeout = inf", ": drain-timeout: inf s is no duration", id="endless"),
-        pytest.param("drain-timeout = -1.5", ": drain-timeout: -1.5 s is no duration", id="negative"),
+        pytest.param("drain-timeout = -1.5", ": drain-timeout: -1.5 s is no duration", id="past"),
         pytest.param('level = "loud"', ": level: Input should be 'low' or 'high' (got 'loud')",
                      id="no-such-choice"),
         pytest.param("a = 1\nb == 2", ": not TOML: Invalid value (at line 2, column 4)",
                      id="toml-with-its-line"),
-        pytest.param("max-topics = 1\nmax-topics = 2",
+        pytest.param("max-topics = 1\nmax-topics = 2\n\n",
                      ": not TOML: Cannot overwrite a value (at line 2, column 15)", id="key-twice"),
         pytest.param("a = " + "[" * 20_000, ": not TOML: ", id="20,000-brackets"),
         pytest.param(b"\xff", ": not TOML: 'utf-8' codec", id="not-text"),
@@ -147,7 +148,7 @@ def test_a_wrong_file_is_told_with_its_name(file: Path, content: str | bytes, me
                      id="a-variable-by-its-flag"),
         pytest.param(("--drain-timeout=1",), {}, "--drain-timeout: '1' is not a duration",
                      id="a-duration"),
-        pytest.param(("--config=/nowhere/x.toml",), {}, "/nowhere/x.toml: No such file or directory",
+        pytest.param(("--config=/nowhere/x.toml",), {}, "/nowhere/x.toml: No such file or dir",
                      id="no-file"),
     ],
 )  # fmt: skip
@@ -252,7 +253,7 @@ def gateway_says(*arguments: str) -> str:
                      id="a-digit-that-is-no-number"),
         pytest.param("--tcp-address=x:\u0663", "--tcp-address: 'x:\u0663' is not HOST:PORT",
                      id="an-Arabic-digit"),
-        pytest.param("--tcp-address=x:65536", "--tcp-address: 'x:65536' is not", id="port-too-high"),
+        pytest.param("--tcp-address=x:65536", "--tcp-address: 'x:65536' is not", id="port-65536"),
         pytest.param("--tcp-address=:4151", "options: --tcp-address and --http-address are both",
                      id="one-port-for-both"),
     ],

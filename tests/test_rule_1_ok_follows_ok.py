@@ -1,7 +1,10 @@
 """Rule 1: a client's OK follows nsqd's, never before; what nsqd did not answer is not answered."""
 
+import contextlib
+import random
 import signal
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -236,3 +239,105 @@ def test_a_client_that_left_while_it_was_owed_harms_nobody(
             wait_for(lambda: gateway.inside("t")["backlog_bytes"] == 0, "it is done with")
             other.send(pub(b"t", b"later"))
             other.oks(1)
+
+
+def test_errors_of_one_topic_do_not_use_up_the_connections_of_all(servers: Servers) -> None:
+    """Each fatal error ends a connection to nsqd; nsqd is not away for that."""
+    known = threading.Event()
+
+    def script(command: Command) -> str:
+        failing = command.topic == "bad" and known.is_set()
+        return "E_MPUB_FAILED MPUB failed exiting" if failing else "OK"
+
+    with fake_nsqd(script) as fake:
+        gateway = servers.gateway(f"--nsqd-tcp-address={fake.address}")
+        with V2(gateway.tcp) as good:
+            good.send(pub(b"bad", b"known") + pub(b"good", b"known"))
+            good.oks(2)
+            known.set()
+            for number in range(12):
+                with V2(gateway.tcp) as unlucky:
+                    unlucky.send(pub(b"bad", b"%d" % number))
+                    assert (unlucky.reply() or b"").startswith(b"E_PUB_FAILED")
+                good.send(pub(b"good", b"%d" % number))
+                good.oks(1)
+        assert "nsqd is away" not in gateway.process.text()
+
+
+class Chaos:
+    """Mostly an nsqd; sometimes slow, sometimes it fails, sometimes it ends without a word."""
+
+    def __init__(self, seed: int) -> None:
+        self._chance = random.Random(seed)
+        self.stored: set[bytes] = set()
+
+    def __call__(self, command: Command) -> str | None:
+        luck = self._chance.random()
+        if luck < 0.015:
+            return None
+        if luck < 0.04:
+            return "E_MPUB_FAILED MPUB failed exiting"
+        if luck < 0.2:
+            time.sleep(0.005)
+        self.stored.update(command.bodies)
+        return "OK"
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_whatever_nsqd_does_no_ok_is_wrong_and_nothing_is_sent_twice(
+    servers: Servers, seed: int
+) -> None:
+    script = Chaos(seed)
+    with fake_nsqd(script) as fake:
+        gateway = servers.gateway(f"--nsqd-tcp-address={fake.address}", "--log-level=warn")
+        gateway.set_limit("b", rate=3000, burst=20)
+        told_stored: list[bytes] = []
+        ends: list[bytes | None] = []
+        deadline = time.monotonic() + 2
+
+        def publish(number: int) -> None:
+            chance = random.Random(seed * 100 + number)
+            for connection in range(1000):
+                if time.monotonic() > deadline:
+                    return
+                try:
+                    client = V2(gateway.tcp)
+                except OSError:  # no connection is taken while nsqd seems away
+                    time.sleep(0.05)
+                    continue
+                with client, contextlib.suppress(OSError):
+                    for turn in range(chance.randrange(1, 20)):
+                        commands = []
+                        for n in range(chance.randrange(1, 8)):
+                            topic = chance.choice([b"a", b"b", b"c"])
+                            body = b"%d.%d.%d.%d." % (number, connection, turn, n)
+                            bodies = [body + b"%d" % k for k in range(chance.randrange(1, 4))]
+                            if len(bodies) > 1:
+                                data = mpub(topic, map(message, bodies), len(bodies))
+                            elif chance.random() < 0.2:
+                                data = dpub(topic, 0, message(bodies[0]))
+                            else:
+                                data = pub(topic, bodies[0])
+                            commands.append((data, bodies))
+                        client.send(b"".join(data for data, _ in commands))
+                        for _, bodies in commands:
+                            reply = client.reply()
+                            if reply != b"OK":
+                                ends.append(reply)
+                                assert reply is None or client.frame() is None
+                                raise ConnectionResetError
+                            told_stored.extend(bodies)
+
+        with ThreadPoolExecutor(12) as threads:
+            list(threads.map(publish, range(12)))
+        sent = [body for command in fake.commands for body in command.bodies]
+        assert len(sent) == len(set(sent)), "nothing that nsqd has read is sent again"
+        assert set(told_stored) <= script.stored, "an OK is nsqd's OK"
+        assert len(told_stored) > 500
+        assert None in ends
+        assert any(end is not None and b"_FAILED MPUB failed exiting" in end for end in ends)
+        wait_for(
+            lambda: all(not gateway.inside(topic)["backlog_bytes"] for topic in "abc"),
+            "nothing is forgotten in the gateway",
+        )
+    assert "Traceback" not in gateway.process.text()

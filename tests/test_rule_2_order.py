@@ -1,4 +1,4 @@
-"""Rule 2: replies keep the order of commands; a refusal is an error frame in its turn, then the end."""
+"""Rule 2: replies keep the order of commands; a refusal is an error in its turn, then the end."""
 
 import json
 import random
@@ -179,6 +179,17 @@ def test_nothing_behind_a_refusal_is_stored_though_others_publish_there(
     assert gateway.nsqd.message_count("b") == 3
 
 
+def test_nothing_behind_a_refused_new_topic_is_stored(servers: Servers) -> None:
+    gateway = servers.gateway("--max-topics=1")
+    gateway.set_limit("a", **OPEN)
+    with V2(gateway.tcp) as client:
+        client.send(pub(b"a", b"x") + pub(b"new", b"refused") + pub(b"a", b"behind"))
+        client.oks(1)
+        assert (client.reply() or b"").startswith(b"E_PUB_FAILED 1 topics are in use")
+        assert client.frame() is None
+    assert gateway.nsqd.message_count("a") == 1
+
+
 def test_a_refusal_waits_for_the_oks_of_held_messages_before_it(
     gateway: GatewayProcess, names: Iterator[str]
 ) -> None:
@@ -223,9 +234,7 @@ def test_a_batch_bigger_than_the_bucket_is_not_refused_for_ever(
     assert 15 <= int(headers["Retry-After"]) <= 20
 
 
-def test_http_gets_429_with_the_time_to_wait(
-    gateway: GatewayProcess, names: Iterator[str]
-) -> None:
+def test_http_gets_429_with_the_time_to_wait(gateway: GatewayProcess, names: Iterator[str]) -> None:
     topic = next(names)
     gateway.set_limit(topic, rate=0.1, burst=2, mode="reject")
     statuses = [http(gateway.http, f"/pub?topic={topic}", b"x") for _ in range(3)]

@@ -15,7 +15,7 @@ OPEN = {"rate": 1e6, "burst": 1e6}
 
 @pytest.fixture(scope="module")
 def gateway(shared: Servers) -> GatewayProcess:
-    """The contracts of its start begin empty: what comes for them is held until a test opens them."""
+    """Contracts of the start begin empty: what comes is held until a test opens them."""
     topics = ["beats", "blocked", "own", "order"]
     return shared.gateway(*(f"--topic={name},rate=0.001,burst=1" for name in topics))
 
@@ -132,7 +132,7 @@ def test_a_hanging_nsqlookupd_delays_only_a_new_topics_first_publish(servers: Se
 
 
 def test_many_new_topics_at_once_do_not_wait_for_each_other(gateway: GatewayProcess) -> None:
-    """nsqd asks nsqlookupd for each, so each goes aside; what is done leaves its place to the next."""
+    """nsqd asks nsqlookupd for each, so each goes aside; who is done makes room."""
     with V2(gateway.tcp) as client:
         client.send(b"".join(pub(b"many%d" % n, b"x") for n in range(250)))
         deadline = time.monotonic() + 8
@@ -143,7 +143,7 @@ def test_many_new_topics_at_once_do_not_wait_for_each_other(gateway: GatewayProc
 
 
 def test_an_ephemeral_topic_is_as_good_as_any(gateway: GatewayProcess) -> None:
-    """Its PUB may always be a first one, so it goes aside each time, on a connection kept for it."""
+    """Its PUB may always be a first one, so it goes aside, on a connection that is kept."""
     with V2(gateway.tcp) as client:
         before = _connections_taken(gateway.nsqd)
         for number in range(200):

@@ -249,21 +249,21 @@ def test_commands_at_nsqds_limits_share_batches_with_others(
     assert bodies.count(inner) == 5
 
 
-def test_what_gathers_is_cut_to_bodies_that_nsqd_takes(
-    gateway: GatewayProcess, topic: str
-) -> None:
+def test_what_gathers_is_cut_to_bodies_that_nsqd_takes(gateway: GatewayProcess, topic: str) -> None:
     hold(gateway, topic)
     clients = [V2(gateway.tcp) for _ in range(3)]
     expected: list[bytes] = []
     for number in range(40):
         client = clients[number % 3]
-        bodies = [b"%d %d " % (number, n) + b"x" * (37 * number % 900) for n in range(number % 4 + 1)]
+        filling = b"x" * (37 * number % 900)
+        bodies = [b"%d %d " % (number, n) + filling for n in range(number % 4 + 1)]
         if number % 5 == 0:
             client.send(mpub(topic.encode(), map(message, bodies), len(bodies)))
         else:
             client.send(b"".join(pub(topic.encode(), body) for body in bodies))
         expected += bodies
-        wait_for(lambda: gateway.inside(topic)["waiting"] == len(expected), "it waits")
+        came = len(expected)
+        wait_for(lambda n=came: gateway.inside(topic)["waiting"] == n, "it waits")
     gateway.set_limit(topic, **OPEN)
     with V2(gateway.nsqd.tcp) as consumer:
         consumer.subscribe(topic, "c")

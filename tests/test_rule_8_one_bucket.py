@@ -148,16 +148,17 @@ def test_a_default_limit_holds_for_topics_that_nsqd_had_before(servers: Servers)
     assert tokens(gateway, "own") == 7
 
 
-def test_topics_with_a_full_bucket_make_room_for_new_ones(servers: Servers) -> None:
-    """With --default-limit every topic has a bucket; one that nobody uses is forgotten."""
-    gateway = servers.gateway("--default-limit=rate=100,burst=5", "--max-topics=20")
+def test_only_topics_with_a_full_bucket_make_room_for_new_ones(servers: Servers) -> None:
+    """With --default-limit every topic has a bucket, and would come back with a full one."""
+    gateway = servers.gateway("--default-limit=rate=0.001,burst=5", "--max-topics=3")
     with V2(gateway.tcp) as client:
-        for number in range(20):
-            client.send(pub(b"t%d" % number, b"x"))
-            client.oks(1)
-        wait_for(
-            lambda: all(gateway.inside(f"t{n}").get("tokens", 5) == 5 for n in range(20)),
-            "all are full again",
-        )
-        client.send(pub(b"one more", b"x")[:4] + b"more\n" + message(b"x"))
+        client.send(b"".join(pub(b"t%d" % number, b"x") for number in range(4)))
+        client.oks(3)
+        assert (client.reply() or b"").startswith(b"E_PUB_FAILED 3 topics are in use")
+    for number in range(3):
+        gateway.set_limit(f"t{number}", rate=1000, burst=5)
+        wait_for(lambda n=number: tokens(gateway, f"t{n}") == 5, "it is full")
+        request(gateway.admin, "DELETE", f"/topics/t{number}")  # the default again
+    with V2(gateway.tcp) as client:
+        client.send(pub(b"more", b"x"))
         client.oks(1)

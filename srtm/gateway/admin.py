@@ -1,24 +1,22 @@
 """The admin API on a 0600 unix socket: limits at run time. It is closed to everybody else."""
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 from tornado.web import Application, RequestHandler
 
 from srtm.contract import Contract
 from srtm.errors import SrtmError, one_line
+from srtm.gateway.host import Host
 from srtm.gateway.record import Record
 from srtm.gateway.stats import srtm_document, topic_document
 
-if TYPE_CHECKING:
-    from srtm.gateway.server import Gateway
-
 
 class _Handler(RequestHandler):
-    gateway: "Gateway"
+    gateway: Host
 
-    def initialize(self, gateway: "Gateway") -> None:
+    def initialize(self, gateway: Host) -> None:
         self.gateway = gateway
 
     def refuse(self, status: int, message: str) -> None:
@@ -81,7 +79,7 @@ class _Health(_Handler):
             self.finish({"message": "OK"})
 
 
-def admin_application(gateway: "Gateway") -> Application:
+def admin_application(gateway: Host) -> Application:
     shared = {"gateway": gateway}
     return Application(
         [

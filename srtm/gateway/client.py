@@ -6,20 +6,19 @@ answer to the oldest command of theirs.
 
 import socket
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
-from kernel.stamps import READ_BYTES
+from kernel.stamps import READ_BYTES, StampSource
 from srtm.clock import monotonic_ns
+from srtm.gateway.heartbeats import Heartbeats
 from srtm.gateway.reactor import BROKEN, EDGE, ENDED, READABLE, WRITABLE
 from srtm.gateway.run import Run
-from srtm.gateway.tunnel import Tunnel
+from srtm.gateway.topics import Topics
+from srtm.gateway.tunnel import Tunnel, TunnelHost
 from srtm.nsq import identify
 from srtm.nsq.commands import CommandReader, Identify, Line, Subscribe
 from srtm.nsq.errors import ProtocolError
 from srtm.nsq.frames import ERROR, HEARTBEAT_FRAME, OK_FRAME, RESPONSE, build_frame
-
-if TYPE_CHECKING:
-    from srtm.gateway.server import Gateway
 
 MAX_UNREAD_BYTES = 256 * 1024
 """Replies that a client has not read; past it the gateway reads no more from it."""
@@ -30,6 +29,17 @@ class ConnectionBounds(NamedTuple):
 
     messages: int
     bytes: int
+
+
+class ClientHost(TunnelHost, Protocol):
+    """What a client sees of the gateway."""
+
+    stamps: StampSource
+    server: identify.Server
+    connection_bounds: ConnectionBounds
+    topics: Topics
+    heartbeats: Heartbeats
+    clients: "set[Client]"
 
 
 class _Reply:
@@ -70,7 +80,7 @@ class Client:
         "unanswered_bytes",
     )
 
-    def __init__(self, gateway: "Gateway", connection: socket.socket, address: str) -> None:
+    def __init__(self, gateway: ClientHost, connection: socket.socket, address: str) -> None:
         self._gateway = gateway
         self._socket = connection
         self._fd = connection.fileno()
@@ -97,6 +107,9 @@ class Client:
         gateway.reactor.watch(self._fd, self._on_event, READABLE | EDGE)
 
     # --- reading ------------------------------------------------------------------------------
+
+    def read(self) -> None:
+        self._on_event(READABLE)
 
     def _on_event(self, mask: int) -> None:
         if mask & READABLE and not self._ends:

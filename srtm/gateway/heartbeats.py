@@ -2,25 +2,33 @@
 
 import heapq
 import itertools
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from srtm.gateway.client import Client
+
+class Beating(Protocol):
+    """A client, as far as its heart goes."""
+
+    heartbeat_ns: int
+    beat_serial: int
+    last_read: int
+    closed: bool
+
+    def beat(self, now: int) -> None: ...
 
 
 class Heartbeats:
     """Clients by the time of their next beat; `tick` beats with those that are due."""
 
     def __init__(self) -> None:
-        self._due: list[tuple[int, int, Client]] = []
+        self._due: list[tuple[int, int, Beating]] = []
         self._serial = itertools.count()
 
-    def schedule(self, client: "Client", now: int) -> None:
+    def schedule(self, client: Beating, now: int) -> None:
         if client.heartbeat_ns:
             entry = (now + client.heartbeat_ns, next(self._serial), client)
             heapq.heappush(self._due, entry)
 
-    def reschedule(self, client: "Client") -> None:
+    def reschedule(self, client: Beating) -> None:
         """Its interval has changed. The entry of the old one is dropped when it comes up."""
         client.beat_serial = next(self._serial)
         if client.heartbeat_ns:

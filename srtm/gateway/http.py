@@ -4,22 +4,20 @@ import asyncio
 import json
 import re
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tornado.web import Application, RequestHandler, stream_request_body
 
 from srtm.clock import monotonic_ns
 from srtm.errors import UnavailableError
+from srtm.gateway.host import Host
 from srtm.gateway.metrics import exposition
+from srtm.gateway.reactor import Reactor
 from srtm.gateway.run import Run
 from srtm.gateway.stats import as_text, stats_document
 from srtm.nsq.commands import check_mpub, message
 from srtm.nsq.errors import ERRORS, ProtocolError
 from srtm.nsq.names import is_valid_topic_name
-
-if TYPE_CHECKING:
-    from srtm.gateway.reactor import Reactor
-    from srtm.gateway.server import Gateway
 
 _MAX_SWALLOWED_BYTES = 64 * 1024 * 1024
 """Of a body that is too big: read and dropped, so that its sender sees the answer and no reset."""
@@ -47,7 +45,7 @@ class HttpError(Exception):
 class Request:
     """One HTTP publish: the owner of its run."""
 
-    def __init__(self, reactor: "Reactor") -> None:
+    def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -80,9 +78,9 @@ class Request:
 
 
 class _Handler(RequestHandler):
-    gateway: "Gateway"
+    gateway: Host
 
-    def initialize(self, gateway: "Gateway") -> None:
+    def initialize(self, gateway: Host) -> None:
         self.gateway = gateway
 
     def set_default_headers(self) -> None:
@@ -294,7 +292,7 @@ class _NotFound(_Handler):
         self.fail(HttpError(404, "NOT_FOUND"))
 
 
-def door_application(gateway: "Gateway") -> Application:
+def door_application(gateway: Host) -> Application:
     shared = {"gateway": gateway}
     routes: list[Any] = [
         (r"/pub", _Pub, shared),

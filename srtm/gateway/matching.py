@@ -7,14 +7,11 @@ writing and the answer of the MPUB that carried the message, and there its body 
 import struct
 from bisect import bisect_left
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from srtm.clock import WallClock
 from srtm.gateway.run import Part, Run
+from srtm.gateway.topic import Batch, Topic
 from srtm.nsq.frames import MESSAGE, Message, parse_message
-
-if TYPE_CHECKING:
-    from srtm.gateway.topic import Batch, Topic
 
 _SIZE = struct.Struct(">I")
 _SLACK_NS = 1_000_000

@@ -1,7 +1,7 @@
 """/metrics: one table of names, Prometheus text made from it."""
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import (
@@ -14,11 +14,9 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from srtm.clock import monotonic_ns
+from srtm.gateway.host import Host
 from srtm.gateway.meter import SKETCHES
-
-if TYPE_CHECKING:
-    from srtm.gateway.server import Gateway
-    from srtm.gateway.topic import Topic
+from srtm.gateway.topic import Topic
 
 QUANTILES = (0.5, 0.95, 0.99, 0.999)
 
@@ -27,7 +25,7 @@ class _Row(NamedTuple):
     name: str
     kind: type[CounterMetricFamily] | type[GaugeMetricFamily]
     help: str
-    value: "Callable[[Topic], float | None]"
+    value: Callable[[Topic], float | None]
 
 
 TOPIC_METRICS = (
@@ -59,7 +57,7 @@ TOPIC_METRICS = (
          lambda t: t.limit.burst if t.limit else None),
 )  # fmt: skip
 
-GATEWAY_METRICS: dict[str, tuple[str, "Callable[[Gateway], float]"]] = {
+GATEWAY_METRICS: dict[str, tuple[str, Callable[[Host], float]]] = {
     "srtm_connections": ("Client connections.", lambda g: len(g.clients)),
     "srtm_refused_connections": (
         "Connections over --max-connections.",
@@ -75,7 +73,7 @@ GATEWAY_METRICS: dict[str, tuple[str, "Callable[[Gateway], float]"]] = {
 
 
 class _Gateway(Collector):
-    def __init__(self, gateway: "Gateway") -> None:
+    def __init__(self, gateway: Host) -> None:
         self._gateway = gateway
 
     def collect(self) -> Iterable[Metric]:
@@ -99,7 +97,7 @@ class _Gateway(Collector):
             yield _summary(name, text, topics)
 
 
-def _summary(name: str, text: str, topics: "list[Topic]") -> Metric:
+def _summary(name: str, text: str, topics: list[Topic]) -> Metric:
     """Quantiles of the last minute; count and sum since start."""
     full = f"srtm_topic_{name}_seconds"
     family = SummaryMetricFamily(full, f"Latency: {text}.", labels=["topic"])
@@ -116,7 +114,7 @@ def _summary(name: str, text: str, topics: "list[Topic]") -> Metric:
     return family
 
 
-def exposition(gateway: "Gateway") -> bytes:
+def exposition(gateway: Host) -> bytes:
     """The text that Prometheus scrapes."""
     registry = CollectorRegistry()
     registry.register(_Gateway(gateway))

@@ -8,18 +8,14 @@ import json
 import math
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from srtm.clock import monotonic_ns
-from srtm.gateway.reactor import BROKEN, READABLE
+from srtm.gateway.matching import Deliveries
+from srtm.gateway.reactor import BROKEN, READABLE, Reactor
+from srtm.gateway.topic import Topic
+from srtm.gateway.upstream import NsqdAddress
 from srtm.nsq.commands import MAGIC_V2, NOP, fin, identify, rdy, sub
 from srtm.nsq.frames import HEARTBEAT_FRAME, MESSAGE, FrameError, FrameReader, parse_message
-
-if TYPE_CHECKING:
-    from srtm.gateway.matching import Deliveries
-    from srtm.gateway.reactor import Reactor
-    from srtm.gateway.topic import Topic
-    from srtm.gateway.upstream import NsqdAddress
 
 CHANNEL = "srtm_probe#ephemeral"
 _SAMPLES_PER_SECOND = 500

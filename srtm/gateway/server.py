@@ -11,14 +11,15 @@ from kernel import best_source
 from srtm.clock import NS, WallClock, monotonic_ns
 from srtm.errors import SrtmError, UnavailableError, UsageError
 from srtm.gateway.client import Client, ConnectionBounds
-from srtm.gateway.doors import HttpDoors, TcpDoor
 from srtm.gateway.heartbeats import Heartbeats
+from srtm.gateway.http_doors import HttpDoors
 from srtm.gateway.matching import Deliveries
 from srtm.gateway.nsqd import TESTED_VERSION, Facts, NsqdHttp, check_tcp
 from srtm.gateway.options import GatewayOptions
 from srtm.gateway.probes import Probes
 from srtm.gateway.reactor import Reactor
 from srtm.gateway.state import State
+from srtm.gateway.tcp_door import TcpDoor
 from srtm.gateway.topic import Bounds
 from srtm.gateway.topics import Topics
 from srtm.gateway.tunnel import Tunnel

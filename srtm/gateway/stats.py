@@ -1,22 +1,20 @@
 """/stats in nsqd's shape: publishers shown as themselves, the probe left out, ours under "srtm"."""
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from srtm.clock import NS, monotonic_ns
 from srtm.errors import UnavailableError
+from srtm.gateway.client import Client
+from srtm.gateway.host import Host
 from srtm.gateway.meter import SKETCHES
 from srtm.gateway.probe import CHANNEL
-
-if TYPE_CHECKING:
-    from srtm.gateway.client import Client
-    from srtm.gateway.server import Gateway
-    from srtm.gateway.topic import Topic
+from srtm.gateway.topic import Topic
 
 
 async def stats_document(
-    gateway: "Gateway", topic: str, channel: str, include_clients: bool, include_mem: bool
+    gateway: Host, topic: str, channel: str, include_clients: bool, include_mem: bool
 ) -> dict[str, Any]:
     """Raises UnavailableError when nsqd does not answer."""
     document = await gateway.nsqd_http.get(
@@ -41,7 +39,7 @@ async def stats_document(
     return document
 
 
-def srtm_document(gateway: "Gateway", topic: str = "") -> dict[str, Any]:
+def srtm_document(gateway: Host, topic: str = "") -> dict[str, Any]:
     """What only the gateway knows: contracts, tokens, counts in messages, latency in seconds."""
     names = [topic.encode()] if topic else sorted(gateway.topics.by_name)
     return {
@@ -56,7 +54,7 @@ def srtm_document(gateway: "Gateway", topic: str = "") -> dict[str, Any]:
     }
 
 
-def topic_document(topic: "Topic") -> dict[str, Any]:
+def topic_document(topic: Topic) -> dict[str, Any]:
     meter = topic.meter
     now = monotonic_ns()
     document: dict[str, Any] = {"topic": topic.name.decode()}
@@ -90,7 +88,7 @@ def _plain(channel: dict[str, Any]) -> dict[str, Any]:
     return channel
 
 
-def _producer(client: "Client", topic: str) -> list[dict[str, Any]]:
+def _producer(client: Client, topic: str) -> list[dict[str, Any]]:
     host = client.address.rpartition(":")[0]
     identity = client.identity
     counts = [

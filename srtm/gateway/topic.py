@@ -118,8 +118,7 @@ class Topic:
         self._slo = limit is not None and limit.slo is not None
         if limit is None:
             self.bucket = None
-            self._admit_all(now)
-            self.pump(now)
+            self.release(now)
             return
         if limit.max_wait is not None:
             self._max_wait_ns = int(limit.max_wait * 1e9)
@@ -177,7 +176,7 @@ class Topic:
                 run.since = run.stamp
             ready.extend(arrivals)
         else:
-            held, take = self.held, bucket.take
+            held, take, burst = self.held, bucket.take, bucket.burst
             zeros = 0
             for run in arrivals:
                 count, stamp = run.count, run.stamp
@@ -186,8 +185,10 @@ class Topic:
                     # Read late, and older than who waits: tokens that overflowed since are its own.
                     late = stamp < bucket.at and stamp < held[0].stamp
                     when = stamp if late and bucket.insert(count, stamp) else None
-                else:
+                elif count <= burst or run.atomic:
                     when = take(count, stamp)
+                else:
+                    when = None  # single messages, more than it holds: no batch that may run a debt
                 if when is None:
                     self._hold(run)
                     if len(held) == 1 and not run.atomic:
@@ -351,11 +352,12 @@ class Topic:
     def try_one(self, now: int) -> None:
         """The oldest that waits goes to nsqd whatever the gate says."""
         run = self.held[0]
-        count = run.count - run.admitted
+        count = run.count if run.atomic else 1
         when = now if self.bucket is None else self.bucket.take(count, now)
         if when is not None:
-            self.held.popleft()
             self._admit(run, count, when, 0.0)
+            if run.admitted == run.count:
+                self.held.popleft()
             self.pump(now)
 
     # --- out ----------------------------------------------------------------------------------

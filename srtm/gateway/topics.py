@@ -67,7 +67,6 @@ class Topics:
                 # It may have had its burst from the gateway before this one.
                 topic = self._new(name.encode(), self._state.first_tokens(name))
             topic.known = True
-        self.keep(clean=False)
 
     # --- publishing ---------------------------------------------------------------------------
 

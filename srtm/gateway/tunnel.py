@@ -6,17 +6,14 @@ does not come here: it takes its token like any other.
 """
 
 import socket
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from srtm.clock import monotonic_ns
-from srtm.gateway.reactor import BROKEN, READABLE, WRITABLE
-from srtm.nsq.commands import MAGIC_V2, Line, Subscribe, identify, sub
+from srtm.gateway.reactor import BROKEN, READABLE, WRITABLE, Reactor
+from srtm.gateway.upstream import NsqdAddress
+from srtm.nsq.commands import MAGIC_V2, Limits, Line, Subscribe, identify, sub
 from srtm.nsq.frames import ERROR, HEARTBEAT_FRAME, FrameError, FrameReader, build_frame
-from srtm.nsq.identify import replay
-
-if TYPE_CHECKING:
-    from srtm.gateway.client import Client
-    from srtm.gateway.server import Gateway
+from srtm.nsq.identify import Identity, replay
 
 _READ_BYTES = 256 * 1024
 _MIN_MESSAGE_BYTES = 35
@@ -24,6 +21,47 @@ _MIN_MESSAGE_BYTES = 35
 _MAX_BEHIND_BYTES = 1024 * 1024
 """Deliveries that the client has not read yet; past it we stop reading nsqd, whose own RDY count
 and timeouts then do their work."""
+
+
+class Subscriber(Protocol):
+    """The client at the other end."""
+
+    address: str
+    identity: Identity
+
+    def write(self, data: bytes) -> None: ...
+    def pause(self, reason: object) -> None: ...
+    def resume(self, reason: object) -> None: ...
+    def subscribed(self) -> None: ...
+    def unsubscribed(self) -> None: ...
+    def finish(self) -> None: ...
+    def close(self) -> None: ...
+
+    @property
+    def unread_bytes(self) -> int: ...
+
+
+class Room(Protocol):
+    """Descriptors: a consumer has two."""
+
+    consumers: int
+
+    @property
+    def has_room(self) -> bool: ...
+
+
+class TunnelHost(Protocol):
+    """What a tunnel sees of the gateway."""
+
+    reactor: Reactor
+    nsqd: NsqdAddress
+    limits: Limits
+
+    @property
+    def tcp(self) -> Room: ...
+
+    def consumed(self, name: bytes, raw: bytes, ends: list[int], now: int) -> None: ...
+    def tunnel_closed(self, tunnel: "Tunnel", connection: socket.socket | None) -> None: ...
 
 
 class Tunnel:
@@ -41,7 +79,7 @@ class Tunnel:
         "topic",
     )
 
-    def __init__(self, gateway: "Gateway", client: "Client", subscribe: Subscribe) -> None:
+    def __init__(self, gateway: TunnelHost, client: Subscriber, subscribe: Subscribe) -> None:
         self._gateway = gateway
         self._client = client
         self.topic = subscribe.topic

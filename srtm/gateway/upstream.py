@@ -6,17 +6,13 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from srtm.clock import monotonic_ns
-from srtm.gateway.reactor import BROKEN, READABLE, WRITABLE
+from srtm.gateway.reactor import BROKEN, READABLE, WRITABLE, Reactor
+from srtm.gateway.topic import Batch, Topic
 from srtm.nsq.commands import MAGIC_V2, NOP, identify
 from srtm.nsq.errors import ProtocolError, is_fatal
 from srtm.nsq.frames import ERROR, HEARTBEAT_DATA, OK_FRAME, FrameError, FrameReader
-
-if TYPE_CHECKING:
-    from srtm.gateway.reactor import Reactor
-    from srtm.gateway.topic import Batch, Topic
 
 POOL_SIZE = 4
 """Connections that known topics share; each topic holds to one while something of it is there."""
@@ -87,6 +83,7 @@ class Upstream:
         """Called when the last thing asked is answered, where somebody waits for this one."""
         self.in_flight: deque[Batch] = deque()
         self.closed = False
+        self.failed = False  # ended by an error that nsqd answered with: it is there
         self.last_read = monotonic_ns()
         self._socket = address.connect()
         self._fd = self._socket.fileno()
@@ -187,6 +184,7 @@ class Upstream:
         if is_fatal(text):
             # nsqd ends the connection here: what is behind did not run and goes out again.
             behind, self.in_flight = self.in_flight, deque()
+            self.failed = True
             self.close(text)
             for other in reversed(behind):
                 other.topic.not_run(other)
@@ -306,6 +304,9 @@ class Pool:
 
     def _lost(self, upstream: Upstream) -> None:
         if self._forget(upstream) and not self._draining:
+            if upstream.failed:
+                with contextlib.suppress(OSError):
+                    self.connect()
             self._on_empty()
 
     def _forget(self, upstream: Upstream) -> bool:

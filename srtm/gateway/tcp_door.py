@@ -1,26 +1,15 @@
-"""The doors: where TCP, HTTP and admin clients come in."""
+"""The TCP door: where V2 clients come in."""
 
-import contextlib
 import errno
 import logging
-import os
 import resource
 import socket
-from typing import TYPE_CHECKING, Any
-
-from tornado.httpserver import HTTPServer
-from tornado.iostream import IOStream
-from tornado.netutil import bind_sockets, bind_unix_socket
 
 from srtm.clock import monotonic_ns
 from srtm.errors import UnavailableError, UsageError
-from srtm.gateway.admin import admin_application
 from srtm.gateway.client import Client
-from srtm.gateway.http import door_application
+from srtm.gateway.host import Host
 from srtm.gateway.reactor import READABLE
-
-if TYPE_CHECKING:
-    from srtm.gateway.server import Gateway
 
 log = logging.getLogger("srtm.gateway")
 
@@ -28,17 +17,15 @@ _BACKLOG = 1024
 _ACCEPTS_PER_WAKE = 128
 _SPARE_FDS = 64
 _MANY_FILES = 1_000_000
-_MAX_HTTP_CONNECTIONS = 256
+MAX_HTTP_CONNECTIONS = 256
 """At once; more are closed, so that V2 clients keep their descriptors."""
 _NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-_IDLE_SECONDS = 60
-_MAX_HEADER_BYTES = 16 * 1024
 
 
 class TcpDoor:
     """The TCP listener; while nsqd is away it is closed, so that clients fail over at once."""
 
-    def __init__(self, gateway: "Gateway") -> None:
+    def __init__(self, gateway: Host) -> None:
         self._gateway = gateway
         self._listener: socket.socket | None = None
         self._max_descriptors = _room_for_connections(gateway.options.max_connections)
@@ -72,7 +59,7 @@ class TcpDoor:
         listener.setblocking(False)
         self._gateway.reactor.watch(listener.fileno(), self._accept)
         self._listener = listener
-        self.address = _shown(listener)
+        self.address = shown(listener)
 
     def close(self) -> None:
         if self._listener is not None:
@@ -114,79 +101,13 @@ class TcpDoor:
             client = Client(gateway, connection, f"{peer[0]}:{peer[1]}")
             gateway.clients.add(client)
             gateway.heartbeats.schedule(client, monotonic_ns())
+            client.read()  # what it sent already belongs to this wake-up
 
 
-class _BoundedServer(HTTPServer):
-    """Takes so many connections and no more."""
-
-    def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
-        if len(self._connections) >= _MAX_HTTP_CONNECTIONS:
-            stream.close()
-        else:
-            super().handle_stream(stream, address)
-
-
-class HttpDoors:
-    """The HTTP door, and the admin socket where one is asked for."""
-
-    def __init__(self, gateway: "Gateway") -> None:
-        self._servers: list[HTTPServer] = []
-        self._admin_socket = ""  # once it is ours
-        options = gateway.options
-        server = _BoundedServer(
-            door_application(gateway),
-            max_body_size=gateway.limits.max_body_size,
-            max_buffer_size=gateway.limits.max_body_size + 64 * 1024,
-            max_header_size=_MAX_HEADER_BYTES,
-            idle_connection_timeout=_IDLE_SECONDS,
-            body_timeout=_IDLE_SECONDS,
-        )
-        host, _, port = options.http_address.rpartition(":")
-        try:
-            listeners = bind_sockets(int(port), host.strip("[]"))
-        except OSError as error:
-            raise UnavailableError(
-                f"--http-address {options.http_address}: {error.strerror}; is another nsqd or "
-                "gateway there?"
-            ) from None
-        server.add_sockets(listeners)
-        self._servers.append(server)
-        self.address = _shown(listeners[0])
-        if options.admin_socket:
-            self._open_admin(gateway, options.admin_socket)
-
-    def _open_admin(self, gateway: "Gateway", path: str) -> None:
-        admin = HTTPServer(admin_application(gateway), max_body_size=64 * 1024)
-        try:
-            if _is_served(path):
-                raise ValueError("another gateway answers there")
-            admin.add_socket(bind_unix_socket(path, mode=0o600))
-        except (OSError, ValueError) as error:
-            raise UnavailableError(f"--admin-socket {path}: {error}") from None
-        self._servers.append(admin)
-        self._admin_socket = path
-
-    def close(self) -> None:
-        for server in self._servers:
-            server.stop()
-        if self._admin_socket:
-            with contextlib.suppress(OSError):
-                os.unlink(self._admin_socket)
-
-
-def _shown(listener: socket.socket) -> str:
+def shown(listener: socket.socket) -> str:
+    """host:port of a listening socket."""
     host, port = listener.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _is_served(path: str) -> bool:
-    """Does somebody listen on this unix socket? A stale one may be replaced."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(path)
-        except OSError:
-            return False
-        return True
 
 
 def _room_for_connections(wanted: int) -> int:
@@ -194,7 +115,7 @@ def _room_for_connections(wanted: int) -> int:
     Raises UsageError where they are fewer than `wanted`."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _MANY_FILES if hard == resource.RLIM_INFINITY else hard
-    ours = _SPARE_FDS + _MAX_HTTP_CONNECTIONS
+    ours = _SPARE_FDS + MAX_HTTP_CONNECTIONS
     if most - ours < max(wanted, 1):
         raise UsageError(
             f"--max-connections {wanted} needs {max(wanted, 1) + ours} open files, and the hard "

@@ -1,0 +1,43 @@
+"""The whole gateway as its outer parts see it: a protocol, so that imports run one way."""
+
+from typing import Any, Protocol
+
+from srtm.clock import WallClock
+from srtm.gateway.client import ClientHost
+from srtm.gateway.nsqd import NsqdHttp
+from srtm.gateway.options import GatewayOptions
+from srtm.gateway.probes import Probes
+from srtm.gateway.topic import Bounds
+from srtm.gateway.tunnel import Room
+from srtm.gateway.watch import NsqdWatch
+
+
+class Listener(Protocol):
+    """A door: where it listens, as host:port."""
+
+    address: str
+
+
+class TcpListener(Listener, Room, Protocol):
+    refused: int
+    """Connections over the limit."""
+
+
+class Host(ClientHost, Protocol):
+    """What doors, statistics and metrics see of the gateway."""
+
+    options: GatewayOptions
+    wall: WallClock
+    bounds: Bounds
+    info: dict[str, Any]
+    nsqd_http: NsqdHttp
+    probes: Probes
+    watch: NsqdWatch
+    draining: bool
+    http_requests: int
+
+    @property
+    def tcp(self) -> TcpListener: ...
+
+    @property
+    def http(self) -> Listener: ...

@@ -1,0 +1,87 @@
+"""The HTTP door, and the admin socket where one is asked for."""
+
+import contextlib
+import os
+import socket
+from typing import Any
+
+from tornado.httpserver import HTTPServer
+from tornado.iostream import IOStream
+from tornado.netutil import bind_sockets, bind_unix_socket
+
+from srtm.errors import UnavailableError
+from srtm.gateway.admin import admin_application
+from srtm.gateway.host import Host
+from srtm.gateway.http import door_application
+from srtm.gateway.tcp_door import MAX_HTTP_CONNECTIONS, shown
+
+_IDLE_SECONDS = 60
+_MAX_HEADER_BYTES = 16 * 1024
+
+
+class _BoundedServer(HTTPServer):
+    """Takes so many connections and no more."""
+
+    def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
+        if len(self._connections) >= MAX_HTTP_CONNECTIONS:
+            stream.close()
+        else:
+            super().handle_stream(stream, address)
+
+
+class HttpDoors:
+    """The HTTP door, and the admin socket where one is asked for."""
+
+    def __init__(self, gateway: Host) -> None:
+        self._servers: list[HTTPServer] = []
+        self._admin_socket = ""  # once it is ours
+        options = gateway.options
+        server = _BoundedServer(
+            door_application(gateway),
+            max_body_size=gateway.limits.max_body_size,
+            max_buffer_size=gateway.limits.max_body_size + 64 * 1024,
+            max_header_size=_MAX_HEADER_BYTES,
+            idle_connection_timeout=_IDLE_SECONDS,
+            body_timeout=_IDLE_SECONDS,
+        )
+        host, _, port = options.http_address.rpartition(":")
+        try:
+            listeners = bind_sockets(int(port), host.strip("[]"))
+        except OSError as error:
+            raise UnavailableError(
+                f"--http-address {options.http_address}: {error.strerror}; is another nsqd or "
+                "gateway there?"
+            ) from None
+        server.add_sockets(listeners)
+        self._servers.append(server)
+        self.address = shown(listeners[0])
+        if options.admin_socket:
+            self._open_admin(gateway, options.admin_socket)
+
+    def _open_admin(self, gateway: Host, path: str) -> None:
+        admin = HTTPServer(admin_application(gateway), max_body_size=64 * 1024)
+        try:
+            if _is_served(path):
+                raise ValueError("another gateway answers there")
+            admin.add_socket(bind_unix_socket(path, mode=0o600))
+        except (OSError, ValueError) as error:
+            raise UnavailableError(f"--admin-socket {path}: {error}") from None
+        self._servers.append(admin)
+        self._admin_socket = path
+
+    def close(self) -> None:
+        for server in self._servers:
+            server.stop()
+        if self._admin_socket:
+            with contextlib.suppress(OSError):
+                os.unlink(self._admin_socket)
+
+
+def _is_served(path: str) -> bool:
+    """Does somebody listen on this unix socket? A stale one may be replaced."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(path)
+        except OSError:
+            return False
+        return True

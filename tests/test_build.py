@@ -1,0 +1,54 @@
+"""What is compiled is what is written, and what is documented is what is coded."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+HOT = re.findall(r'^    "(.*\.py)",$', (ROOT / "setup.py").read_text(), re.M)
+README = (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("module", HOT)
+def test_a_compiled_module_is_not_older_than_its_source(module: str) -> None:
+    source = ROOT / module
+    for compiled in source.parent.glob(f"{source.stem}.cpython-*.so"):
+        assert compiled.stat().st_mtime >= source.stat().st_mtime, "stale: run make setup"
+
+
+def _srtm(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "srtm", *arguments], capture_output=True, text=True, cwd=ROOT
+    )
+
+
+@pytest.mark.parametrize("command", ["gateway", "up", "topic", "stat", "load", "demo"])
+def test_every_command_has_help_and_is_in_the_readme(command: str) -> None:
+    shown = _srtm(command, "--help")
+    assert shown.returncode == 0
+    assert len(shown.stdout.splitlines()) > 5
+    assert f"srtm {command}" in README
+
+
+def test_every_flag_of_the_readme_exists() -> None:
+    known = "".join(_srtm(command, "--help").stdout for command in ("gateway", "load", "stat"))
+    known += _srtm("topic", "set", "--help").stdout
+    of_nsqd = {"--broadcast-tcp-port", "--broadcast-http-port", "--quick", "--strict", "--out"}
+    flags = set(re.findall(r"--[a-z][a-z-]+", README)) - of_nsqd - {"--help"}
+    assert {flag for flag in flags if flag not in known} == set()
+
+
+def test_the_targets_of_the_readme_are_in_the_makefile() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"`?make ([a-z]+)", README):
+        assert re.search(rf"^{target}:", makefile, re.M), target
+
+
+def test_nothing_heavy_is_imported_by_the_core() -> None:
+    code = "import srtm.gateway.server, sys; print([m for m in sys.modules if m.split('.')[0] in "
+    code += "('scipy', 'matplotlib', 'pyspark', 'kafka', 'pandas')])"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert shown.stdout.strip() == "[]", shown.stderr
