@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from benchmarks.bars import Bar, judge
-from benchmarks.drl_figures import PERCENTILES, Pooled
+from benchmarks.drl_figures import JOINT_CONFIDENCE, PERCENTILES, Pooled
 from benchmarks.report import number, table
 from srtm.contract import Limit
 
@@ -33,7 +33,7 @@ def bars(pooled: Sequence[Pooled], numbers: Iterable[int]) -> list[Bar]:
         )
         distances.append(
             judge(
-                f"closed form off the measured mean, in half-widths, k = {brokers}",
+                f"closed form off the measured mean, in widths of its interval, k = {brokers}",
                 [each.distance] if each else [],
                 at_most=1.0,
                 doubt=each.doubt if each else "",
@@ -46,26 +46,37 @@ def table_of(pooled: Sequence[Pooled], publishers: int, contract: Limit) -> Tabl
     made = table(
         f"{publishers:,} Poisson publishers x 10 msg/s, r = {contract.rate:,.0f}/s, "
         f"b = {contract.burst:g}, split over k brokers; ms",
-        *("k", "p50", "p95", "p99", "token wait", "exact bucket", "+-", "closed form", "Eq. (1)"),
+        *(
+            "k",
+            "p50",
+            "p95",
+            "p99",
+            "token wait",
+            "exact bucket",
+            "interval",
+            "closed form",
+            "Eq. (1)",
+        ),
         *("scheduled", "unsplit", "penalty", "lag p99", "sketch off"),
     )
     for each in pooled:
         measured = each.mean_ms(lambda run: run.measured)
         unsplit = each.mean_ms(lambda run: run.unsplit)
-        figures = (
-            *(each.end_to_end_ms(name) for name in PERCENTILES),
-            measured,
-            each.mean_ms(lambda run: run.exact),
-            each.interval.half * 1e3,
-            each.closed * 1e3,
-            each.eq1 * 1e3,
-            each.scheduled_ms,
-            unsplit,
-            measured - unsplit,
-            median(run.send_lag_p99_ms for run in each.runs),
+        interval = each.interval
+        made.add_row(
+            str(each.brokers),
+            *(number(each.end_to_end_ms(name)) for name in PERCENTILES),
+            number(measured),
+            number(each.mean_ms(lambda run: run.exact)),
+            f"{number(interval.low * 1e3)} .. {number(interval.high * 1e3)}",
+            number(each.closed * 1e3),
+            number(each.eq1 * 1e3),
+            number(each.scheduled_ms),
+            number(unsplit),
+            number(measured - unsplit),
+            number(median(run.send_lag_p99_ms for run in each.runs)),
+            f"{median(run.sketch_off for run in each.runs):+.2%}",
         )
-        off = median(run.sketch_off for run in each.runs)
-        made.add_row(str(each.brokers), *(number(figure) for figure in figures), f"{off:+.2%}")
     return made
 
 
@@ -77,10 +88,18 @@ def draw(figure: "Figure", pooled: Sequence[Pooled]) -> None:
         left.plot(brokers, [each.end_to_end_ms(name) for each in pooled], marker="o", label=name)
     left.set(title="End to end (SRTM Fig. 6a)", xlabel="brokers", ylabel="ms", ylim=(0, None))
     left.legend()
-    means, halves = zip(
-        *((e.interval.mean * 1e3, e.interval.half * 1e3) for e in pooled), strict=True
+    spread = [each.interval for each in pooled]
+    right.errorbar(
+        brokers,
+        [each.mean * 1e3 for each in spread],
+        yerr=(
+            [max(each.mean - each.low, 0.0) * 1e3 for each in spread],
+            [max(each.high - each.mean, 0.0) * 1e3 for each in spread],
+        ),
+        fmt="o",
+        capsize=4,
+        label=f"measured, joint {JOINT_CONFIDENCE:.0%}",
     )
-    right.errorbar(brokers, means, yerr=halves, fmt="o", capsize=4, label="measured, joint 95 %")
     right.plot(
         brokers,
         [each.mean_ms(lambda run: run.exact) for each in pooled],

@@ -1,6 +1,7 @@
-"""`srtm stat`: the table that users of nsq_stat know, and beside it contract and latency."""
+"""`srtm stat`: the table that users of nsq_stat know, and under it contract and latency."""
 
 import json
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from srtm.duration import parse_duration
 from srtm.errors import UsageError
 from srtm.nsq.unix_http import get_json
 from srtm.slo import SLO
+
+_PIPED_WIDTH = 160  # nobody's terminal: nothing is cut
 
 
 @dataclass(frozen=True)
@@ -90,36 +93,41 @@ def _nsq(topic: dict[str, Any] | None) -> dict[str, int]:
     return {"depth": depth, **sums, "messages": (topic or {}).get("message_count", 0)}
 
 
-def as_table(rows: list[Row]) -> Table:
-    """For people. Latency is of the last minute, in milliseconds."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("topic")
-    table.add_column("broker")
-    for name in (
-        *("depth", "inflt", "def", "req", "t-o", "msgs", "in/s"),
-        *("rate", "burst", "tokens", "waiting", "rejected"),
-        *("wait p99", "p50", "p95", "p99 ms"),
-    ):
-        table.add_column(name, justify="right")
-    table.add_column("state")
+def queue_table(rows: list[Row]) -> Table:
+    """What nsq_stat shows, in messages, and the offered rate."""
+    table = _table("depth", "inflt", "def", "req", "t-o", "msgs", "clients", "in/s")
+    names = ("depth", "in_flight", "deferred", "requeued", "timed_out", "messages", "clients")
     for row in rows:
-        nsq, ours = row.nsq, row.srtm
+        figures = (str(row.nsq[name]) for name in names)
+        table.add_row(row.topic, row.broker, *figures, _number(row.offered_per_second))
+    return table
+
+
+def contract_table(rows: list[Row]) -> Table:
+    """Contract and tokens, who waits, and latency of the last minute in milliseconds."""
+    table = _table("r/s", "b", "tokens", "waiting", "rejected", "wait p99", "p50", "p95", "p99")
+    table.add_column("state", no_wrap=True)
+    for row in rows:
+        ours = row.srtm
         latency = ours.get("broker_latency", {})
         table.add_row(
             row.topic,
             row.broker,
-            *(str(nsq[n]) for n in ("depth", "in_flight", "deferred", "requeued", "timed_out")),
-            str(nsq["messages"]),
-            _number(row.offered_per_second),
-            _number(ours.get("rate")),
-            _number(ours.get("burst")),
-            _number(ours.get("tokens")),
-            str(ours.get("waiting", "-")),
-            str(ours.get("rejected", "-")),
+            *(_number(ours.get(name)) for name in ("rate", "burst", "tokens")),
+            *(str(ours.get(name, "-")) for name in ("waiting", "rejected")),
             _milliseconds(ours.get("token_wait", {}).get("p99")),
             *(_milliseconds(latency.get(name)) for name in ("p50", "p95", "p99")),
             _state(ours),
         )
+    return table
+
+
+def _table(*figures: str) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("topic", "broker"):
+        table.add_column(name, no_wrap=True)
+    for name in figures:
+        table.add_column(name, justify="right", no_wrap=True)
     return table
 
 
@@ -188,7 +196,7 @@ def stat(
     else:
         found = find(Path(deployment))
         brokers = [Broker(broker.name, str(broker.http_address)) for broker in found.brokers]
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
     before: list[Row] = []
     shown, then = 0, 0.0
     while True:
@@ -198,7 +206,8 @@ def stat(
         if as_json:
             click.echo(json.dumps([row.document() for row in rated]))
         else:
-            console.print(as_table(rated))
+            console.print(queue_table(rated))
+            console.print(contract_table(rated), "")
         before, then = rows, now
         shown += 1
         if shown == count:

@@ -428,13 +428,22 @@ def test_a_gateway_that_is_two_percent_off_fails() -> None:
 def test_an_arrival_process_that_the_generator_bent_is_no_poisson_process() -> None:
     split = a_split(6, 1)
     bent = replace(split, scheduled_mean=split.scheduled_mean * 3)
-    assert "not Poisson" in bars(pool([bent], 10), [6])[1].why
+    assert "not Poisson" in bars(pool([bent, bent], 10), [6])[1].why
 
 
-def test_a_batch_without_any_wait_decides_nothing() -> None:
-    assert "1 of 4 batches" in interval([0.0, 1.0, 1.1, 0.9], 0.95).doubt
-    assert interval([1.0, 1.1, 0.9, 1.0], 0.95).doubt == ""
-    assert "interval is" in interval([1.0, 5.0, 0.9, 1.0], 0.95).doubt
+@pytest.mark.parametrize(
+    ("means", "doubt"),
+    [
+        pytest.param([1.0, 1.1, 0.9, 1.2] * 6, "", id="enough-to-tell"),
+        pytest.param([1.0, 1.1, 0.9, 1.2], "4 batches, and 20 are needed", id="few-batches"),
+        pytest.param([0.0] + [1.0] * 23, "1 of 24 batches have no wait", id="a-quiet-batch"),
+        pytest.param([0.1] * 23 + [9.0], "the interval is +-", id="one-long-spell"),
+    ],
+)
+def test_when_an_interval_decides_nothing(means: list[float], doubt: str) -> None:
+    said = interval(means, 0.95).doubt
+    assert said.startswith(doubt)
+    assert bool(said) == bool(doubt)
 
 
 def test_batch_means_cover_the_time_after_the_warmup() -> None:
@@ -444,10 +453,21 @@ def test_batch_means_cover_the_time_after_the_warmup() -> None:
     assert np.mean(means) == pytest.approx(split.mean(split.measured), rel=0.05)
 
 
-def test_an_interval_is_student_s() -> None:
-    found = interval([1.0, 2.0, 3.0], 0.95)
-    assert (found.mean, found.batches) == (2.0, 3)
-    assert found.half == pytest.approx(4.302653 / 3**0.5, rel=1e-6)
+def test_an_interval_of_even_batches_is_near_student_s_and_a_skewed_one_reaches_up() -> None:
+    even = interval(np.random.default_rng(1).normal(10, 1, 30).tolist(), 0.95)
+    assert even.low < even.mean < even.high
+    assert (even.high - even.low) / 2 == pytest.approx(2.045 * 1 / 30**0.5, rel=0.25)
+    skewed = interval(np.random.default_rng(1).exponential(1, 30).tolist(), 0.95)
+    assert skewed.high - skewed.mean > 1.3 * (skewed.mean - skewed.low)
+    assert skewed.distance(skewed.high) == pytest.approx(1)
+    assert skewed.distance(skewed.low) == pytest.approx(1)
+    assert skewed.distance(skewed.mean) == 0
+
+
+def test_an_interval_of_equal_batches_is_a_point() -> None:
+    found = interval([2.0] * 20, 0.95)
+    assert (found.low, found.mean, found.high) == (2.0, 2.0, 2.0)
+    assert (found.distance(2.0), found.distance(2.1)) == (0.0, 1.0)
 
 
 # --- against real servers ---------------------------------------------------------------------

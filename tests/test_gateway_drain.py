@@ -225,6 +225,19 @@ def test_limits_of_run_time_and_token_levels_survive_a_restart(servers: Servers)
         assert reply.startswith(b"E_PUB_FAILED over the limit")
 
 
+def test_a_start_that_fails_leaves_the_kept_levels_as_they_are(servers: Servers) -> None:
+    state = servers.folder / "state.json"
+    flags = ("--topic=t,rate=0.001,burst=10", f"--state-file={state}")
+    gateway = servers.gateway(*flags)
+    assert http(gateway.http, "/mpub?topic=t", b"x\n" * 4)[0] == 200
+    assert gateway.process.stop() == 0
+    other = servers.gateway(nsqd=gateway.nsqd)
+    failed = servers.gateway(*flags, f"--http-address={other.http}", nsqd=gateway.nsqd, wait=False)
+    assert failed.process.popen.wait(10) == 3
+    again = servers.gateway(*flags, nsqd=gateway.nsqd)
+    assert again.ours("t")["tokens"] == pytest.approx(6, abs=0.1)
+
+
 def test_after_a_crash_a_known_contract_starts_empty_and_a_new_one_full(
     servers: Servers,
 ) -> None:

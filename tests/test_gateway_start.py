@@ -1,11 +1,12 @@
 """What a user can do wrong at the start: one line that says what and where, and an exit code."""
 
+import contextlib
 import json
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -180,39 +181,43 @@ def test_a_port_in_use_is_told_for_each_door(servers: Servers, nsqd: Nsqd) -> No
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        port = taken.getsockname()[1]
-        for flag in ("tcp", "http"):
-            address = f"127.0.0.1:{port}"
-            gateway = servers.gateway(f"--{flag}-address={address}", nsqd=nsqd, wait=False)
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        flags = ("--tcp-address", "--http-address")
+        gateways = [servers.gateway(f"{flag}={address}", nsqd=nsqd, wait=False) for flag in flags]
+        for flag, gateway in zip(flags, gateways, strict=True):
             assert unavailable(gateway) == (
-                f"srtm: --{flag}-address {address}: Address already in use; "
-                "is another nsqd or gateway there?"
+                f"srtm: {flag} {address}: Address already in use; is another nsqd or gateway there?"
             )
 
 
-@pytest.mark.parametrize("flag", ["tcp", "http"])
-def test_an_address_that_is_not_ours_or_has_no_name_is_told(
-    servers: Servers, nsqd: Nsqd, flag: str
-) -> None:
-    for host in ("192.0.2.1", "no-such-host.invalid"):
-        gateway = servers.gateway(f"--{flag}-address={host}:4150", nsqd=nsqd, wait=False)
-        assert f"--{flag}-address {host}:4150: " in unavailable(gateway)
+def test_an_address_that_is_not_ours_or_has_no_name_is_told(servers: Servers, nsqd: Nsqd) -> None:
+    flags = [
+        (flag, f"{host}:4150")
+        for flag in ("--tcp-address", "--http-address")
+        for host in ("192.0.2.1", "no-such-host.invalid")
+    ]
+    gateways = [
+        servers.gateway(f"{flag}={address}", nsqd=nsqd, wait=False) for flag, address in flags
+    ]
+    for (flag, address), gateway in zip(flags, gateways, strict=True):
+        assert unavailable(gateway).startswith(f"srtm: {flag} {address}: ")
 
 
 def test_an_nsqd_that_is_missing_is_told(servers: Servers, nsqd: Nsqd) -> None:
     nowhere = f"127.0.0.1:{free_port()}"
-    gateway = servers.gateway(f"--nsqd-http-address={nowhere}", nsqd=nsqd, wait=False)
-    assert f"nsqd at {nowhere} does not answer" in unavailable(gateway)
-    gateway = servers.gateway(f"--nsqd-tcp-address={nowhere}", nsqd=nsqd, wait=False)
-    assert f"nsqd at {nowhere} takes no V2 connection" in unavailable(gateway)
-    gateway = servers.gateway("--nsqd-http-address=/no/such/socket", nsqd=nsqd, wait=False)
-    assert "nsqd at /no/such/socket does not answer" in unavailable(gateway)
-    gateway = servers.gateway("--nsqd-tcp-address=/no/such/socket", nsqd=nsqd, wait=False)
-    assert "nsqd at /no/such/socket takes no V2 connection" in unavailable(gateway)
-    gateway = servers.gateway(f"--nsqd-tcp-address={nsqd.http}", nsqd=nsqd, wait=False)
-    assert f"nsqd at {nsqd.http} takes no V2 connection: it speaks" in unavailable(gateway)
-    gateway = servers.gateway("--nsqd-http-address=no-such.invalid:4151", nsqd=nsqd, wait=False)
-    assert "nsqd at no-such.invalid:4151 does not answer" in unavailable(gateway)
+    told = [
+        ("--nsqd-http-address", nowhere, "does not answer"),
+        ("--nsqd-tcp-address", nowhere, "takes no V2 connection"),
+        ("--nsqd-http-address", "/no/such/socket", "does not answer"),
+        ("--nsqd-tcp-address", "/no/such/socket", "takes no V2 connection"),
+        ("--nsqd-http-address", "no-such.invalid:4151", "does not answer"),
+        ("--nsqd-tcp-address", nsqd.http, "takes no V2 connection: it speaks another protocol"),
+    ]
+    gateways = [
+        servers.gateway(f"{flag}={address}", nsqd=nsqd, wait=False) for flag, address, _ in told
+    ]
+    for (_, address, sentence), gateway in zip(told, gateways, strict=True):
+        assert f"nsqd at {address} {sentence}" in unavailable(gateway)
 
 
 def test_an_nsqd_that_wants_tls_or_auth_is_refused_with_the_remedy(servers: Servers) -> None:
@@ -237,9 +242,6 @@ def _certificate(folder: Path) -> Path:
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     pem.write_text((folder / "key").read_text() + (folder / "cert").read_text())
     return pem
-
-
-Answer = Callable[[str], tuple[int, bytes]]
 
 
 class FakeNsqd:
@@ -269,39 +271,42 @@ class FakeNsqd:
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.address = f"127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
 
 
 @pytest.fixture
 def fake(nsqd: Nsqd) -> Iterator[FakeNsqd]:
     fake = FakeNsqd(nsqd)
     yield fake
-    fake.server.shutdown()
-    fake.server.server_close()
+    fake.close()
 
 
-@pytest.mark.parametrize(
-    ("path", "answer", "sentence"),
-    [
-        pytest.param("/info", (404, b"{}"), "answered /info with 404", id="no-info"),
-        pytest.param("/info", (200, b"hello"), "is not an nsqd", id="text-for-info"),
-        pytest.param("/info", (200, b"{}"), "is not an nsqd", id="no-version"),
-        pytest.param("/info", (200, b'{"version": 5}'), "is not an nsqd", id="a-strange-version"),
-        pytest.param("/config/max_msg_size", (404, b"{}"), "with 404", id="a-limit-is-missing"),
-        pytest.param(
-            "/config/max_msg_size", (200, b'"x"'), "is not an nsqd", id="a-limit-is-no-number"
-        ),
-        pytest.param("/stats", (200, b"OK"), "answered /stats with no object", id="text-stats"),
-        pytest.param("/stats", (500, b""), "with 500", id="no-stats"),
-        pytest.param("/stats", (200, b'{"topics": [{}]}'), "is not an nsqd", id="strange-stats"),
-    ],
-)
-def test_what_is_no_nsqd_is_told_in_one_line(
-    servers: Servers, nsqd: Nsqd, fake: FakeNsqd, path: str, answer: Any, sentence: str
-) -> None:
-    fake.answers[path] = answer
-    gateway = servers.gateway(f"--nsqd-http-address={fake.address}", nsqd=nsqd, wait=False)
-    assert sentence in unavailable(gateway)
+def test_what_is_no_nsqd_is_told_in_one_line(servers: Servers, nsqd: Nsqd) -> None:
+    rows = [
+        ("/info", 404, b"{}", "answered /info with 404"),
+        ("/info", 200, b"hello", "is not an nsqd"),
+        ("/info", 200, b"{}", "is not an nsqd"),
+        ("/info", 200, b'{"version": 5}', "is not an nsqd"),
+        ("/config/max_msg_size", 404, b"{}", "with 404"),
+        ("/config/max_msg_size", 200, b'"x"', "is not an nsqd: max_msg_size is 'x'"),
+        ("/stats", 200, b"OK", "answered /stats with no object"),
+        ("/stats", 500, b"", "answered /stats"),
+        ("/stats", 200, b'{"topics": [{}]}', "its /stats has another shape"),
+    ]
+    with contextlib.ExitStack() as stack:
+        gateways = []
+        for path, status, body, _ in rows:
+            fake = FakeNsqd(nsqd)
+            stack.callback(fake.close)
+            fake.answers[path] = (status, body)
+            flag = f"--nsqd-http-address={fake.address}"
+            gateways.append(servers.gateway(flag, nsqd=nsqd, wait=False))
+        for (_, _, _, sentence), gateway in zip(rows, gateways, strict=True):
+            assert sentence in unavailable(gateway)
 
 
 def test_an_nsqd_of_another_version_gives_a_warning_and_is_served(
@@ -321,7 +326,7 @@ def test_more_connections_than_files_and_a_backlog_under_one_body_are_told(
     gateway = servers.gateway("--max-connections=100000000", nsqd=nsqd, wait=False)
     assert gateway.process.popen.wait(10) == Exit.USAGE
     [line] = gateway.process.text().splitlines()
-    assert "--max-connections 100000000 needs 100000064 open files" in line
+    assert "--max-connections 100000000 needs 100000320 open files" in line
     gateway = servers.gateway("--max-connection-backlog-bytes=1000", nsqd=nsqd, wait=False)
     assert gateway.process.popen.wait(10) == Exit.USAGE
     [line] = gateway.process.text().splitlines()

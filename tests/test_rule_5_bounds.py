@@ -242,3 +242,28 @@ def test_half_commands_of_many_connections_are_bounded(servers: Servers) -> None
             client.send(b"x")
             client.oks(1)
         assert gateway.metric("srtm_connections") >= 6, "no more than needed"
+
+
+def test_half_bodies_of_http_count_as_well(servers: Servers) -> None:
+    gateway = servers.gateway("--max-partial-bytes=10000000")
+    memory = psutil.Process(gateway.process.popen.pid).memory_info
+    before = memory().rss
+    head = b"POST /mpub?topic=t HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (5 * MIB)
+
+    def closed(upload: V2) -> bool:
+        upload.socket.settimeout(0)
+        try:
+            return not upload.socket.recv(1)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    with contextlib.ExitStack() as stack:
+        uploads = [stack.enter_context(V2(gateway.http, magic=head)) for _ in range(20)]
+        for upload in uploads:
+            with contextlib.suppress(OSError):
+                upload.send(b"x" * 4 * MIB)
+        wait_for(lambda: sum(map(closed, uploads)) == 18, "80 MB are more than 10 MB")
+        assert memory().rss - before < 150 * MIB
+    assert http(gateway.http, "/mpub?topic=t", b"a\nb")[0] == 200

@@ -23,6 +23,16 @@ class TcpListener(Listener, Room, Protocol):
     """Connections over the limit."""
 
 
+class Sender(Protocol):
+    """Who sends a command or an HTTP body."""
+
+    @property
+    def partial_bytes(self) -> int:
+        """Of it, while it has not come whole."""
+
+    def close(self) -> None: ...
+
+
 class Host(ClientHost, Protocol):
     """What doors, statistics and metrics see of the gateway."""
 
@@ -35,6 +45,8 @@ class Host(ClientHost, Protocol):
     watch: NsqdWatch
     draining: bool
     http_requests: int
+    uploads: set[Sender]
+    """HTTP requests whose bodies are under way."""
 
     @property
     def tcp(self) -> TcpListener: ...

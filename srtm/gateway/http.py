@@ -107,6 +107,7 @@ class _Publish(_Handler):
     def prepare(self) -> None:
         self.size = 0
         self._chunks: list[bytes] = []
+        self.gateway.uploads.add(self)
         self.request.connection.set_max_body_size(_MAX_SWALLOWED_BYTES)  # type: ignore[union-attr]
 
     def data_received(self, chunk: bytes) -> None:
@@ -117,8 +118,21 @@ class _Publish(_Handler):
         else:
             self._chunks.clear()
 
+    @property
+    def partial_bytes(self) -> int:
+        """Of a body that has not come whole."""
+        return sum(map(len, self._chunks))
+
+    def close(self) -> None:
+        self.request.connection.stream.close()  # type: ignore[union-attr]
+
+    def on_connection_close(self) -> None:
+        self._chunks.clear()
+        self.gateway.uploads.discard(self)
+
     async def post(self) -> None:
         stamp = monotonic_ns()
+        self.gateway.uploads.discard(self)
         self.gateway.http_requests += 1
         try:
             run = self.run(b"".join(self._chunks))

@@ -12,6 +12,7 @@ from srtm.clock import NS, WallClock, monotonic_ns
 from srtm.errors import SrtmError, UnavailableError, UsageError
 from srtm.gateway.client import Client, ConnectionBounds
 from srtm.gateway.heartbeats import Heartbeats
+from srtm.gateway.host import Sender
 from srtm.gateway.http_doors import HttpDoors
 from srtm.gateway.matching import Deliveries
 from srtm.gateway.nsqd import TESTED_VERSION, Facts, NsqdHttp, check_tcp
@@ -55,6 +56,7 @@ class Gateway:
         self.heartbeats = Heartbeats()
         self.deliveries = Deliveries(self.wall)
         self.clients: set[Client] = set()
+        self.uploads: set[Sender] = set()
         self.draining = False
         self.http_requests = 0
         self._read_options = read_options
@@ -281,11 +283,12 @@ class Gateway:
 
     def _bound_partials(self) -> None:
         """Half-received commands may not fill the memory: the biggest holders go first."""
-        held = sum(client.partial_bytes for client in self.clients)
+        senders: list[Sender] = [*self.clients, *self.uploads]
+        held = sum(sender.partial_bytes for sender in senders)
         if held <= self.options.max_partial_bytes:
             return
-        for client in sorted(self.clients, key=lambda c: c.partial_bytes, reverse=True):
+        for sender in sorted(senders, key=lambda sender: sender.partial_bytes, reverse=True):
             if held <= self.options.max_partial_bytes:
                 break
-            held -= client.partial_bytes
-            client.close()
+            held -= sender.partial_bytes
+            sender.close()

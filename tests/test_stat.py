@@ -1,0 +1,71 @@
+"""`srtm stat` against a real gateway and a plain nsqd."""
+
+import json
+import subprocess
+import sys
+
+from srtm.nsq.commands import pub
+from tests.servers import Servers
+from tests.v2 import V2
+
+
+def stat(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "srtm", "stat", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_stat_shows_contract_tokens_and_what_nsq_stat_shows(servers: Servers) -> None:
+    gateway = servers.gateway("--topic=t,rate=0.001,burst=2,slo=0.99@1s")
+    with V2(gateway.tcp) as publisher:
+        publisher.send(pub(b"t", b"x") * 3)  # no tokens yet: a start without a state file
+        shown = stat("--nsqd-http-address", gateway.http, "--count", "1", "--json")
+        (row,) = json.loads(shown.stdout)
+        assert (row["broker"], row["topic"]) == (gateway.http, "t")
+        assert row["srtm"]["waiting"] == 3
+        assert row["srtm"]["throttled"] is True
+        assert (row["srtm"]["rate"], row["srtm"]["burst"], row["srtm"]["slo"]) == (
+            0.001,
+            2,
+            "0.99@1s",
+        )
+        table = stat("--nsqd-http-address", gateway.http, "--count", "1").stdout
+    assert "throttled" in table
+    assert "depth" in table
+
+
+def test_stat_counts_rates_between_two_tables(servers: Servers) -> None:
+    gateway = servers.gateway()
+    arguments = ["--nsqd-http-address", gateway.http, "--interval", "1s", "--count", "2", "--json"]
+    with V2(gateway.tcp) as publisher:
+        publisher.send(pub(b"t", b"x"))
+        assert publisher.reply() == b"OK"
+        first, second = map(json.loads, stat(*arguments).stdout.splitlines())
+    assert first[0]["offered_per_second"] is None
+    assert second[0]["offered_per_second"] == 0
+    assert second[0]["messages"] == 1
+
+
+def test_stat_reads_a_plain_nsqd_too(servers: Servers) -> None:
+    nsqd = servers.nsqd()
+    with V2(nsqd.tcp) as publisher:
+        publisher.send(pub(b"t", b"x"))
+        assert publisher.reply() == b"OK"
+    (row,) = json.loads(stat("--nsqd-http-address", nsqd.http, "--count", "1", "--json").stdout)
+    assert (row["depth"], row["srtm"]) == (1, {})
+
+
+def test_stat_says_in_one_line_that_nobody_answers() -> None:
+    shown = stat("--nsqd-http-address", "127.0.0.1:1", "--count", "1")
+    assert shown.returncode == 3
+    assert shown.stderr.startswith("srtm: 127.0.0.1:1: nothing listens")
+    assert len(shown.stderr.splitlines()) == 1
+
+
+def test_stat_says_in_one_line_that_an_interval_is_none() -> None:
+    shown = stat("--interval", "soon")
+    assert shown.returncode == 2
+    assert "--interval: 'soon' is not a duration" in shown.stderr
