@@ -30,6 +30,7 @@ class Split:
     unsplit:     waits of the same arrivals in one bucket
     scheduled_mean: what the exact buckets give for the intended times, after the warm-up
     sketch_mean: the gateways' own figure, warm-up included
+    read_late:   share of reads that met the bucket after one with a later stamp
     load:        the generator's document
     """
 
@@ -42,6 +43,7 @@ class Split:
     warmup: float
     scheduled_mean: float
     sketch_mean: float
+    read_late: float
     load: dict[str, Any]
 
     @property
@@ -85,6 +87,7 @@ class Split:
             "token_wait_p99": float(np.quantile(self.measured, 0.99)),
             "deviation": self.deviation,
             "sketch_off": self.sketch_off,
+            "read_late": self.read_late,
             "largest_difference": float(np.max(np.abs(self.measured - self.exact))),
             "load": self.load,
         }

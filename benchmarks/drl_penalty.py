@@ -177,6 +177,7 @@ def _measure(
         warmup=warmup,
         scheduled_mean=_scheduled_mean(share, count, publishers, seconds, warmup, seed),
         sketch_mean=waits / max(messages, 1),
+        read_late=float(np.average([record.read_late for record in records], weights=offered)),
         load=document,
     )
 

@@ -57,7 +57,7 @@ def table_of(pooled: Sequence[Pooled], publishers: int, contract: Limit) -> Tabl
             "closed form",
             "Eq. (1)",
         ),
-        *("scheduled", "unsplit", "penalty", "lag p99", "sketch off"),
+        *("scheduled", "unsplit", "penalty", "lag p99", "read late", "sketch off"),
     )
     for each in pooled:
         measured = each.mean_ms(lambda run: run.measured)
@@ -75,6 +75,7 @@ def table_of(pooled: Sequence[Pooled], publishers: int, contract: Limit) -> Tabl
             number(unsplit),
             number(measured - unsplit),
             number(median(run.send_lag_p99_ms for run in each.runs)),
+            f"{median(run.read_late for run in each.runs):.2%}",
             f"{median(run.sketch_off for run in each.runs):+.2%}",
         )
     return made

@@ -27,11 +27,13 @@ class Record:
 
     arrivals:   when each message arrived
     admissions: when each got its token (bucket time); shorter while some still wait
+    read_late:  share of the reads that were decided after one with a later stamp
     """
 
     origin_ns: int
     arrivals: Floats
     admissions: Floats
+    read_late: float = 0.0
 
     def waits(self) -> Floats:
         """Token wait of each message in seconds, matched first in, first out; shape (n,).
@@ -69,7 +71,13 @@ def record_of(documents: Sequence[dict[str, Any]], origin_ns: int | None = None)
     total = int(many.sum())
     within = np.arange(total) - np.repeat(np.cumsum(many) - many, many)
     times = np.repeat(firsts, many) + within * np.repeat(steps, many)
-    return Record(origin_ns, np.sort(np.repeat(stamps, counts)) / 1e9, np.sort(times) / 1e9)
+    late = stamps < np.maximum.accumulate(stamps)
+    return Record(
+        origin_ns,
+        np.sort(np.repeat(stamps, counts)) / 1e9,
+        np.sort(times) / 1e9,
+        float(late.mean()) if late.size else 0.0,
+    )
 
 
 class Recorder:

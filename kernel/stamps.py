@@ -29,6 +29,8 @@ class StampSource(Protocol):
     """Where arrival times come from."""
 
     name: str
+    in_order: bool
+    """Do stamps tell which of two messages came first, whichever was read first?"""
 
     def prepare(self, listener: socket.socket) -> None:
         """Called once for a listening socket, before it takes connections."""
@@ -41,6 +43,7 @@ class SocketStamps:
     """Kernel arrival times by SO_TIMESTAMPNS, without privileges."""
 
     name = "sockopt"
+    in_order = True
 
     def __init__(self, wall: WallClock) -> None:
         self._wall = wall
@@ -69,6 +72,7 @@ class ClockStamps:
     """The time of the read: always there, late whenever the process is."""
 
     name = "clock"
+    in_order = False
 
     def prepare(self, listener: socket.socket) -> None:
         pass

@@ -219,6 +219,7 @@ def test_a_late_read_swaps_waits_and_keeps_their_sum() -> None:
     # The second one was stamped first and read late: it went at its stamp, ahead of who waited.
     record = record_of([answer([[100, 1], [40, 1]], [[40, 0.0, 1], [900, 0.0, 1]])])
     assert record.waits().sum() * 1e9 == pytest.approx(900 - 100)
+    assert record.read_late == 0.5
 
 
 @pytest.mark.parametrize(
@@ -403,6 +404,7 @@ def a_split(brokers: int, seed: int, factor: float = 1.0) -> Split:
         warmup=2.0,
         scheduled_mean=float(exact[arrivals >= 2].mean()),
         sketch_mean=float(exact.mean()),
+        read_late=0.0,
         load=load,
     )
 

@@ -202,6 +202,31 @@ def test_a_bad_topic_name_too_many_topics_and_an_unknown_topic_are_refused(
     assert http(gateway.admin, "/topics/c", method="DELETE")[0] == 200
 
 
+def test_sighup_reads_contracts_anew_and_keeps_the_old_ones_where_the_file_is_wrong(
+    servers: Servers,
+) -> None:
+    config = servers.folder / "gateway.toml"
+    config.write_text('topic = ["a,rate=1000,burst=10", "b,rate=5,burst=5"]')
+    gateway = servers.gateway(f"--config={config}")
+
+    def reload(content: str, says: str) -> None:
+        config.write_text(content)
+        gateway.process.signal(signal.SIGHUP)
+        wait_for(lambda: says in gateway.process.text(), f"the log says {says}")
+
+    with V2(gateway.tcp) as publisher:
+        publisher.send(pub(b"a", b"x"))
+        assert publisher.reply() == b"OK"
+        reload('topic = ["a,rate=nan,burst=10"]', "SIGHUP: nothing is changed: ")
+        assert gateway.ours("a")["rate"] == 1000
+        reload('topic = ["a,rate=7,burst=10", "c,rate=9,burst=9"]', "contracts are read again")
+        assert gateway.ours("a")["rate"] == 7
+        assert "rate" not in gateway.ours("b")
+        assert gateway.ours("c")["rate"] == 9
+        publisher.send(pub(b"a", b"x"))
+        assert publisher.reply() == b"OK"
+
+
 # --- state --------------------------------------------------------------------------------------
 
 

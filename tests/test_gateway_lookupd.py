@@ -185,3 +185,16 @@ def test_sighup_announces_again_and_keeps_serving(
         publisher.send(pub(b"t", b"after"))
         assert publisher.reply() == b"OK"
     assert gateway.process.alive
+
+
+def test_an_nsqd_that_was_restarted_is_announced_again(
+    servers: Servers, lookupd: tuple[str, str, Process]
+) -> None:
+    lookupd_tcp, lookupd_http, _ = lookupd
+    gateway = servers.gateway(f"--lookupd-tcp-address={lookupd_tcp}")
+    there = [("127.0.0.1", *ports_of(gateway))]
+    wait_for(lambda: nodes(lookupd_http) == there, "announced at start")
+    gateway.nsqd.process.kill()
+    wait_for(lambda: nodes(lookupd_http) == [], "nsqlookupd has lost it")
+    gateway.nsqd.process.start()
+    wait_for(lambda: nodes(lookupd_http) == there, "a new nsqd knows no nsqlookupd by itself")

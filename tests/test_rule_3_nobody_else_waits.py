@@ -46,7 +46,7 @@ def test_heartbeats_come_while_nsqd_hangs(servers: Servers) -> None:
         gateway.nsqd.process.freeze()
         client.send(pub(b"t", b"x"))
         # Questions to nsqd by HTTP take five seconds to give up; the beats do not wait for them.
-        beats(client, 4, seconds=9)
+        beats(client, 3, seconds=9)
         gateway.nsqd.process.thaw()
         client.oks(1)
 

@@ -135,7 +135,7 @@ def test_max_wait_refuses_what_waited_too_long(servers: Servers) -> None:
 
 
 def test_max_wait_refuses_also_while_nsqd_is_away(servers: Servers) -> None:
-    gateway = servers.gateway("--topic=t,rate=0.001,burst=1,max-wait=2s")
+    gateway = servers.gateway("--topic=t,rate=0.001,burst=1,max-wait=1500ms")
     with V2(gateway.tcp) as client, V2(gateway.tcp) as other:
         client.send(pub(b"t", b"x"))
         other.send(mpub(b"t", [message(b"y")] * 2, 2))
@@ -152,14 +152,14 @@ def test_what_waited_too_long_for_nsqd_is_refused_whole(servers: Servers) -> Non
     gateway = servers.gateway("--nsqd-away-timeout=1s")
     gateway.set_limit("t", rate=0.001, burst=5)
     with V2(gateway.tcp) as client, V2(gateway.tcp) as other:
-        other.send(pub(b"t", b"known"))
-        other.oks(1)
+        client.send(pub(b"t", b"known"))
+        client.oks(1)
         gateway.nsqd.process.freeze()
         # Two batches fill what may be in flight; the rest has tokens and stays in the gateway.
         for number in (2, 3):
             other.send(pub(b"t", b"in flight"))
             wait_for(lambda n=number: gateway.offered("t") == n, "in flight")
-        client.send(pub(b"t", b"x") * 6 + pub(b"t", b"behind"))
+        client.send(pub(b"t", b"x") * 7)
         wait_for(lambda: gateway.inside("t")["waiting"] == 5, "two have tokens, five have not")
         gateway.nsqd.process.signal(signal.SIGKILL)
         assert other.frame() is None

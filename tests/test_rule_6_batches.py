@@ -244,6 +244,7 @@ def test_commands_at_nsqds_limits_share_batches_with_others(
     assert http(gateway.http, f"/pub?topic={longest}", b"x")[0] == 200
     assert gateway.nsqd.message_count(topic) == 1 + total
     with V2(gateway.nsqd.tcp) as consumer:
+        consumer.identify(output_buffer_size=-1)  # at once
         consumer.subscribe(topic, "c")
         bodies = [consumer.message().body for _ in range(total)]
     assert bodies.count(inner) == 5
@@ -266,6 +267,7 @@ def test_what_gathers_is_cut_to_bodies_that_nsqd_takes(gateway: GatewayProcess, 
         wait_for(lambda n=came: gateway.inside(topic)["waiting"] == n, "it waits")
     gateway.set_limit(topic, **OPEN)
     with V2(gateway.nsqd.tcp) as consumer:
+        consumer.identify(output_buffer_size=-1)  # at once
         consumer.subscribe(topic, "c")
         assert [consumer.message().body for _ in range(len(expected) + 1)][1:] == expected
     assert gateway.inside(topic)["failed"] == 0

@@ -97,6 +97,7 @@ def test_what_a_stall_held_up_still_keeps_to_the_contract(servers: Servers) -> N
 
 def order_seen(gateway: GatewayProcess, topic: str, count: int) -> list[bytes]:
     with V2(gateway.nsqd.tcp) as consumer:
+        consumer.identify(output_buffer_size=-1)  # at once
         consumer.subscribe(topic, "c", ready=2500)
         return [consumer.message().body for _ in range(count)]
 

@@ -85,7 +85,7 @@ class World:
         for alarm in due:
             alarm(now)
         if self.topic.arrivals:
-            self.topic.decide(now)
+            self.topic.decide(now, now)
             self.topic.pump(now)
         while self.nsqd.batches:
             self.topic.acknowledged(self.nsqd.batches.pop(0), now)

@@ -26,7 +26,7 @@ class _Handler(RequestHandler):
 
 class _Topics(_Handler):
     async def get(self) -> None:
-        self.finish(srtm_document(self.gateway))
+        self.finish(await srtm_document(self.gateway))
 
 
 class _Topic(_Handler):

@@ -177,7 +177,9 @@ class _Publish(_Handler):
         run.owner = owner
         run.stamp = stamp
         gateway.topics.offer(run)
-        gateway.topics.decide(monotonic_ns())
+        now = monotonic_ns()
+        if gateway.topics.decide(now, now):
+            gateway.reactor.soon()
         await owner.done
 
 
@@ -276,7 +278,7 @@ class _Stats(_Handler):
 class _Metrics(_Handler):
     async def get(self) -> None:
         self.set_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-        self.finish(exposition(self.gateway))
+        self.finish(await exposition(self.gateway))
 
 
 class _Admin(_Handler):

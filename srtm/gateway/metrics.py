@@ -1,17 +1,8 @@
 """/metrics: one table of names, Prometheus text made from it."""
 
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
-
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.metrics_core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    Metric,
-    SummaryMetricFamily,
-)
-from prometheus_client.registry import Collector
-from prometheus_client.samples import Sample
 
 from srtm.clock import monotonic_ns
 from srtm.gateway.host import Host
@@ -19,41 +10,43 @@ from srtm.gateway.meter import SKETCHES
 from srtm.gateway.topic import Topic
 
 QUANTILES = (0.5, 0.95, 0.99, 0.999)
+TOPICS_PER_TURN = 4
+"""About a millisecond."""
 
 
 class _Row(NamedTuple):
     name: str
-    kind: type[CounterMetricFamily] | type[GaugeMetricFamily]
+    kind: str
     help: str
     value: Callable[[Topic], float | None]
 
 
 TOPIC_METRICS = (
-    _Row("srtm_topic_offered_messages", CounterMetricFamily, "Messages that arrived.",
+    _Row("srtm_topic_offered_messages_total", "counter", "Messages that arrived.",
          lambda t: t.meter.offered),
-    _Row("srtm_topic_admitted_messages", CounterMetricFamily, "Messages that nsqd stored.",
+    _Row("srtm_topic_admitted_messages_total", "counter", "Messages that nsqd stored.",
          lambda t: t.meter.admitted),
-    _Row("srtm_topic_rejected_messages", CounterMetricFamily,
+    _Row("srtm_topic_rejected_messages_total", "counter",
          "Messages refused: over the limit, or nsqd away.", lambda t: t.meter.rejected),
-    _Row("srtm_topic_failed_messages", CounterMetricFamily,
+    _Row("srtm_topic_failed_messages_total", "counter",
          "Messages that nsqd answered with an error.", lambda t: t.meter.failed),
-    _Row("srtm_topic_unknown_messages", CounterMetricFamily,
+    _Row("srtm_topic_unknown_messages_total", "counter",
          "Messages whose outcome is unknown: nsqd went away before it answered.",
          lambda t: t.meter.unknown),
-    _Row("srtm_topic_unmatched_deliveries", CounterMetricFamily,
+    _Row("srtm_topic_unmatched_deliveries_total", "counter",
          "Probed deliveries whose arrival was not found; in no latency.",
          lambda t: t.meter.unmatched),
-    _Row("srtm_topic_waiting_messages", GaugeMetricFamily, "Messages that wait for a token.",
+    _Row("srtm_topic_waiting_messages", "gauge", "Messages that wait for a token.",
          lambda t: t.waiting),
-    _Row("srtm_topic_throttled", GaugeMetricFamily, "1 while messages wait for tokens.",
+    _Row("srtm_topic_throttled", "gauge", "1 while messages wait for tokens.",
          lambda t: float(t.throttled)),
-    _Row("srtm_topic_backlog_bytes", GaugeMetricFamily, "Bytes of unanswered messages.",
+    _Row("srtm_topic_backlog_bytes", "gauge", "Bytes of unanswered messages.",
          lambda t: t.backlog_bytes),
-    _Row("srtm_topic_tokens", GaugeMetricFamily, "Tokens in the bucket; negative: a batch's debt.",
+    _Row("srtm_topic_tokens", "gauge", "Tokens in the bucket; negative: a batch's debt.",
          lambda t: t.bucket.level(monotonic_ns()) if t.bucket else None),
-    _Row("srtm_topic_rate_limit", GaugeMetricFamily, "Contract r on this broker, messages/s.",
+    _Row("srtm_topic_rate_limit", "gauge", "Contract r on this broker, messages/s.",
          lambda t: t.limit.rate if t.limit else None),
-    _Row("srtm_topic_burst_limit", GaugeMetricFamily, "Contract b on this broker, messages.",
+    _Row("srtm_topic_burst_limit", "gauge", "Contract b on this broker, messages.",
          lambda t: t.limit.burst if t.limit else None),
 )  # fmt: skip
 
@@ -72,50 +65,45 @@ GATEWAY_METRICS: dict[str, tuple[str, Callable[[Host], float]]] = {
 }
 
 
-class _Gateway(Collector):
-    def __init__(self, gateway: Host) -> None:
-        self._gateway = gateway
+def _head(name: str, kind: str, text: str) -> str:
+    return f"# HELP {name} {text}\n# TYPE {name} {kind}\n"
 
-    def collect(self) -> Iterable[Metric]:
-        gateway = self._gateway
-        for name, (text, value) in GATEWAY_METRICS.items():
-            yield GaugeMetricFamily(name, text, value=value(gateway))
-        source = GaugeMetricFamily(
-            "srtm_timestamp_source", "1 for the source of arrival times in use.", labels=["source"]
-        )
-        source.add_metric([gateway.stamps.name], 1.0)
-        yield source
-        topics = list(gateway.topics.by_name.values())
+
+async def exposition(gateway: Host) -> bytes:
+    """The text that Prometheus scrapes. Messages have their turn between the topics: ten thousand
+    of them take two seconds."""
+    parts = [
+        f"{_head(name, 'gauge', text)}{name} {float(value(gateway))!r}\n"
+        for name, (text, value) in GATEWAY_METRICS.items()
+    ]
+    source = "srtm_timestamp_source"
+    parts.append(_head(source, "gauge", "1 for the source of arrival times in use."))
+    parts.append(f'{source}{{source="{gateway.stamps.name}"}} 1.0\n')
+    columns = {row.name: [_head(row.name, row.kind, row.help)] for row in TOPIC_METRICS}
+    for name, text in SKETCHES.items():
+        columns[name] = [_head(f"srtm_topic_{name}_seconds", "summary", f"Latency: {text}.")]
+    for number, topic in enumerate(list(gateway.topics.by_name.values())):
+        if number % TOPICS_PER_TURN == 0:
+            await asyncio.sleep(0)
+        label = f'topic="{topic.name.decode()}"'
         for row in TOPIC_METRICS:
-            family = row.kind(row.name, row.help, labels=["topic"])
-            for topic in topics:
-                number = row.value(topic)
-                if number is not None:
-                    family.add_metric([topic.name.decode()], number)
-            yield family
-        for name, text in SKETCHES.items():
-            yield _summary(name, text, topics)
+            value = row.value(topic)
+            if value is not None:
+                columns[row.name].append(f"{row.name}{{{label}}} {float(value)!r}\n")
+        for name in SKETCHES:
+            columns[name] += _summary(name, label, topic)
+    return "".join([*parts, *(line for column in columns.values() for line in column)]).encode()
 
 
-def _summary(name: str, text: str, topics: list[Topic]) -> Metric:
+def _summary(name: str, label: str, topic: Topic) -> Iterator[str]:
     """Quantiles of the last minute; count and sum since start."""
     full = f"srtm_topic_{name}_seconds"
-    family = SummaryMetricFamily(full, f"Latency: {text}.", labels=["topic"])
+    sketch = getattr(topic.meter, name)
     now = monotonic_ns()
-    for topic in topics:
-        sketch = getattr(topic.meter, name)
-        recent, total = sketch.recent(now), sketch.total(now)
-        label = {"topic": topic.name.decode()}
-        for quantile in QUANTILES:
-            value = recent.get_quantile_value(quantile)
-            if value is not None:
-                family.samples.append(Sample(full, {**label, "quantile": str(quantile)}, value))
-        family.add_metric([label["topic"]], total.count, total.sum)
-    return family
-
-
-def exposition(gateway: Host) -> bytes:
-    """The text that Prometheus scrapes."""
-    registry = CollectorRegistry()
-    registry.register(_Gateway(gateway))
-    return generate_latest(registry)
+    recent, total = sketch.recent(now), sketch.total(now)
+    for quantile in QUANTILES:
+        value = recent.get_quantile_value(quantile)
+        if value is not None:
+            yield f'{full}{{{label},quantile="{quantile}"}} {value!r}\n'
+    yield f"{full}_count{{{label}}} {total.count!r}\n"
+    yield f"{full}_sum{{{label}}} {total.sum!r}\n"

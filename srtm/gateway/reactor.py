@@ -29,6 +29,7 @@ _MAX_EVENTS = 1024
 
 log = logging.getLogger("srtm.gateway")
 Handler = Callable[[int], None]
+Stage = Callable[[int, int], bool]
 
 
 class Reactor:
@@ -37,11 +38,12 @@ class Reactor:
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._handlers: dict[int, Handler] = {}
-        self._stages: list[Callable[[int], None]] = []
+        self._stages: list[Stage] = []
         self._timer = TimerFd()
         self._alarms: list[tuple[int, int, Callable[[int], None]]] = []
         self._order = itertools.count()
         self._asyncio_wanted = False
+        self._again = False
         self.watch(self._timer.fd, self._ring)
 
     def watch(self, fd: int, handler: Handler, events: int = READABLE) -> None:
@@ -55,9 +57,14 @@ class Reactor:
         if self._handlers.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
-    def add_stage(self, stage: Callable[[int], None]) -> None:
-        """`stage(now)` runs after everything readable has been read."""
+    def add_stage(self, stage: Stage) -> None:
+        """`stage(now, horizon)` runs after everything readable has been read: all that had
+        arrived by `horizon`, when the kernel was asked. It returns True to be run again soon."""
         self._stages.append(stage)
+
+    def soon(self) -> None:
+        """Wake up again at once."""
+        self._again = True
 
     def call_at(self, when: int, alarm: Callable[[int], None]) -> None:
         """Call `alarm(now)` at monotonic nanosecond `when`, as a timerfd keeps it (asyncio's own
@@ -78,19 +85,27 @@ class Reactor:
         deadline = None if timeout is None else monotonic_ns() + int(timeout * 1e9)
         self._asyncio_wanted = False
         while True:
-            events = poll(timeout, _MAX_EVENTS)
-            for fd, mask in events:
-                handler = handlers.get(fd)  # an earlier handler may have closed it
-                if handler is not None:
-                    try:
-                        handler(mask)
-                    except Exception:
-                        log.exception("a connection failed and is forgotten")
-                        self.forget(fd)
+            events = poll(0 if self._again else timeout, _MAX_EVENTS)
+            horizon = monotonic_ns()
+            run_stages = self._again or bool(events)
+            self._again = False
+            while events:
+                for fd, mask in events:
+                    handler = handlers.get(fd)  # an earlier handler may have closed it
+                    if handler is not None:
+                        try:
+                            handler(mask)
+                        except Exception:
+                            log.exception("a connection failed and is forgotten")
+                            self.forget(fd)
+                if len(events) < _MAX_EVENTS:
+                    break
+                events = poll(0, _MAX_EVENTS)  # there were more than fit
             now = monotonic_ns()
-            if events:
+            if run_stages:
                 for stage in stages:
-                    stage(now)
+                    if stage(now, horizon):
+                        self._again = True
             if self._asyncio_wanted:
                 return
             if deadline is not None:

@@ -133,7 +133,13 @@ class Gateway:
         )
         closing.append(self.watch.pool.close)
         self.topics = Topics(
-            self.reactor, self.watch, self.bounds, state, options.default_limit, options.max_topics
+            self.reactor,
+            self.watch,
+            self.bounds,
+            state,
+            options.default_limit,
+            options.max_topics,
+            self.stamps.in_order,
         )
         self.topics.begin(options.topic, facts.topics)
         self.probes = Probes(

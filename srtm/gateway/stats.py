@@ -1,5 +1,6 @@
 """/stats in nsqd's shape: publishers shown as themselves, the probe left out, ours under "srtm"."""
 
+import asyncio
 import time
 from typing import Any
 from urllib.parse import quote
@@ -9,6 +10,7 @@ from srtm.errors import UnavailableError
 from srtm.gateway.client import Client
 from srtm.gateway.host import Host
 from srtm.gateway.meter import SKETCHES
+from srtm.gateway.metrics import TOPICS_PER_TURN
 from srtm.gateway.probe import CHANNEL
 from srtm.gateway.topic import Topic
 
@@ -35,22 +37,25 @@ async def stats_document(
         if include_clients and client.published
         for entry in _producer(client, topic)
     ]
-    document["srtm"] = srtm_document(gateway, topic)
+    document["srtm"] = await srtm_document(gateway, topic)
     return document
 
 
-def srtm_document(gateway: Host, topic: str = "") -> dict[str, Any]:
-    """What only the gateway knows: contracts, tokens, counts in messages, latency in seconds."""
-    names = [topic.encode()] if topic else sorted(gateway.topics.by_name)
+async def srtm_document(gateway: Host, topic: str = "") -> dict[str, Any]:
+    """What only the gateway knows: contracts, tokens, counts in messages, latency in seconds.
+    Messages have their turn between the topics."""
+    by_name = gateway.topics.by_name
+    topics = [by_name[name] for name in sorted(by_name) if not topic or name == topic.encode()]
+    documents = []
+    for number, found in enumerate(topics):
+        if number % TOPICS_PER_TURN == 0:
+            await asyncio.sleep(0)
+        documents.append(topic_document(found))
     return {
         "timestamps": gateway.stamps.name,
         "connections": len(gateway.clients),
         "refused_connections": gateway.tcp.refused,
-        "topics": [
-            topic_document(gateway.topics.by_name[name])
-            for name in names
-            if name in gateway.topics.by_name
-        ],
+        "topics": documents,
     }
 
 

@@ -7,6 +7,7 @@ There is one bucket for a topic whatever the door, and messages leave in order o
 MPUB is in flight the next one gathers: quick when little comes, big when much does.
 """
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -153,13 +154,20 @@ class Topic:
             self._paused.add(run.owner)
             run.owner.pause(self)
 
-    def decide(self, now: int) -> None:
-        """Everything readable has been read: let the arrivals meet the bucket in order of stamp.
-        They go to nsqd by `pump`, when all topics have decided: what stands behind a refusal of
-        another topic does not."""
+    def decide(self, now: int, horizon: int) -> None:
+        """Let the arrivals meet the bucket in order of stamp. Everything that had arrived by
+        `horizon` has been read; what came later waits for the next wake-up, or it would take the
+        tokens of messages that came before it and are still unread. They go to nsqd by `pump`,
+        when all topics have decided: what stands behind a refusal of another topic does not."""
         arrivals, self.arrivals = self.arrivals, []
         if len(arrivals) > 1:
             arrivals.sort(key=_by_stamp)
+        if (
+            arrivals[-1].stamp > horizon
+        ):  # without a contract too: a client's read is decided at once
+            first = bisect_right(arrivals, horizon, key=_by_stamp)
+            self.arrivals = arrivals[first:]
+            del arrivals[first:]
         record = self.record
         if record is not None:
             record.arrivals += [(run.stamp, run.count) for run in arrivals]

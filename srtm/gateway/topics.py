@@ -40,7 +40,9 @@ class Topics:
         state: State,
         default_limit: Limit | None,
         max_topics: int,
+        in_order: bool,
     ) -> None:
+        """in_order: stamps tell which of two messages came first, whichever was read first"""
         self.by_name: dict[bytes, Topic] = {}
         self.dirty: list[Topic] = []
         self._reactor = reactor
@@ -49,6 +51,7 @@ class Topics:
         self._state = state
         self._default_limit = default_limit
         self._max_topics = max_topics
+        self._in_order = in_order
         self._own: set[bytes] = set()  # with a contract of their own
         self._active: set[Topic] = set()
         reactor.add_stage(self.decide)
@@ -86,14 +89,18 @@ class Topics:
             topic = self._new(run.topic, self._state.kept_tokens(run.topic.decode()))
         topic.offer(run)
 
-    def decide(self, now: int) -> None:
-        """The stage after reading: each topic that got something decides."""
+    def decide(self, now: int, horizon: int) -> bool:
+        """The stage after reading: each topic that got something decides. True when some of it
+        arrived after `horizon` and is left for the next wake-up."""
         dirty, self.dirty = self.dirty, []
         self._active.update(dirty)
         for topic in dirty:
-            topic.decide(now)
+            topic.decide(now, horizon if self._in_order else now)
         for topic in dirty:
             topic.pump(now)
+            if topic.arrivals:
+                self.dirty.append(topic)
+        return bool(self.dirty)
 
     def tick(self, now: int) -> bool:
         """Once a second; True when there were messages since the last one."""
