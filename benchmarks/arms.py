@@ -33,7 +33,10 @@ class Depth:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An nsqd on TCP loopback, and its gateway if it has one. pids: by program."""
+    """An nsqd on TCP loopback, or on a unix socket behind its gateway. pids: by program.
+
+    nsqd_tcp: host:port, or the socket's path
+    """
 
     name: str
     nsqd_tcp: str
@@ -107,6 +110,8 @@ def nodes(folder: Path, arms: Mapping[str, Sequence[Contract] | None]) -> Iterat
             *NSQD_FLAGS,
         ]
         if contracts is not None:
+            tcp = str(folder / f"{name}-nsqd.sock")  # as `srtm up` deploys it
+            command[1] = f"--tcp-address={tcp}"
             command += [
                 f"--broadcast-tcp-port={gateway_tcp.rpartition(':')[2]}",
                 f"--broadcast-http-port={gateway_web.rpartition(':')[2]}",

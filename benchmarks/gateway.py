@@ -1,6 +1,7 @@
 """The gateway against nsqd alone: throughput, CPU and tail latency, as ratios.
 
-Both nsqds have the same flags and TCP loopback; the topic has a contract far above every load and
+nsqd alone listens on TCP loopback, the one behind the gateway on a unix socket, as `srtm up` deploys
+it; else both have the same flags. The topic has a contract far above every load and
 an SLO, so that bucket, probe and sketches work. All processes run all the time, and trials take
 turns: alone, behind, tunnel, alone, ... `behind` is published to through the gateway and consumed
 from nsqd itself, `tunnel` is consumed through the gateway too.

@@ -20,10 +20,10 @@ _TICK_SECONDS = 0.2
 class WireClock(threading.Thread):
     """Consumes a channel of nsqd itself and keeps the time that nsqd wrote into each message."""
 
-    def __init__(self, nsqd_tcp: str, topic: str, channel: str) -> None:
+    def __init__(self, nsqd_socket: str, topic: str, channel: str) -> None:
         super().__init__(name="wire-clock", daemon=True)
-        host, _, port = nsqd_tcp.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=10)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.connect(nsqd_socket)
         self._socket.sendall(
             MAGIC_V2
             + identify(json.dumps({"client_id": "wire-clock"}).encode())

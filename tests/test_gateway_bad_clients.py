@@ -214,16 +214,11 @@ def test_when_descriptors_run_out_the_rest_is_served_at_no_cost(servers: Servers
         process = psutil.Process(gateway.process.popen.pid)
         time.sleep(0.5)
         spent = sum(process.cpu_times()[:2])
-        time.sleep(1.5)
-        assert sum(process.cpu_times()[:2]) - spent < 0.7
+        time.sleep(1)
+        assert sum(process.cpu_times()[:2]) - spent < 0.5
         for publisher in publishers:
             publisher.send(pub(b"t", b"x"))
             assert publisher.reply() == b"OK"
-        got = 0
-        for consumer in consumers:
-            with contextlib.suppress(TimeoutError):
-                while consumer.message(timeout=0.05):
-                    got += 1
     wait_for(lambda: _served(host, int(port), gateway), "new clients are taken again")
     assert "Traceback" not in gateway.process.text()
 

@@ -1,5 +1,7 @@
 """Rule 6: MPUBs are not split, big ones leave a debt, and no command can fail its neighbours."""
 
+import heapq
+import itertools
 import os
 import shutil
 import subprocess
@@ -10,6 +12,10 @@ from typing import Any
 
 import pytest
 
+from srtm.contract import Limit
+from srtm.gateway.meter import Meter
+from srtm.gateway.run import Run
+from srtm.gateway.topic import Bounds, Topic
 from srtm.nsq.commands import dpub, message, mpub, pub
 from srtm.nsq.unix_http import request
 from tests.fake_nsqd import fake_nsqd
@@ -158,6 +164,40 @@ def test_admissions_never_exceed_the_contract(gateway: GatewayProcess, topic: st
         lowest = min(lowest, number - spent)
         ahead = max(ahead, number + 1 - spent - lowest)
     assert ahead <= largest + 0.01
+
+
+class Gate:
+    """What a topic asks for: no connection to nsqd, and timers that the test rings."""
+
+    def __init__(self) -> None:
+        self.dirty: list[Topic] = []
+        self.is_open = True
+        self.timers: list[tuple[int, int, Callable[[int], None]]] = []
+        self._serial = itertools.count()
+
+    def carrier(self, topic: Topic) -> None:
+        return None
+
+    def call_at(self, when: int, alarm: Callable[[int], None]) -> None:
+        heapq.heappush(self.timers, (when, next(self._serial), alarm))
+
+
+def test_rescales_of_a_throttled_topic_do_not_multiply_its_timers() -> None:
+    """Each may bring the next token forward; the timer for the later one then does nothing."""
+    gate = Gate()
+    topic = Topic(b"t", gate, Bounds(1000, 1 << 20, 1 << 20), Meter())  # type: ignore[arg-type]
+    topic.set_limit(Limit(rate=1.0, burst=1.0), 0)
+    run = Run(b"t", [message(b"x")] * 1000, 1000, False, None)
+    run.owner, run.stamp = object(), 0  # type: ignore[assignment]
+    topic.offer(run)
+    topic.decide(0, 0)
+    for number in range(50):
+        topic.set_limit(Limit(rate=1 + number / 50, burst=1.0), number)
+    for _ in range(100):
+        when, _, alarm = heapq.heappop(gate.timers)
+        alarm(when)
+    assert len(gate.timers) == 1
+    assert 40 < run.admitted < 110, "and each token is handed out in its time"
 
 
 # --- neighbours -----------------------------------------------------------------------------

@@ -14,8 +14,10 @@ TIMEOUT_SECONDS = 10.0
 _OTHER_FILES = 64  # standard streams, epoll, timer, libraries
 
 
-def split_address(address: str) -> tuple[str, int]:
-    """host:port, or [v6]:port. Raises UsageError."""
+def split_address(address: str) -> str | tuple[str, int]:
+    """host:port or [v6]:port as a pair; the path of a unix socket as it is. Raises UsageError."""
+    if "/" in address:
+        return address
     host, _, port = address.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
         raise UsageError(f"{address!r} is not an address; write host:port, such as 127.0.0.1:4150")
@@ -39,8 +41,14 @@ def dial(address: str, client_id: str, **identity: object) -> socket.socket:
     """Connect and send IDENTIFY; `await_ok` takes its answer. Raises UnavailableError."""
     document = {"client_id": client_id, "user_agent": "srtm-load", **identity}
     try:
-        sock = socket.create_connection(split_address(address), TIMEOUT_SECONDS)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        target = split_address(address)
+        if isinstance(target, str):
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            sock.settimeout(TIMEOUT_SECONDS)
+            sock.connect(target)
+        else:
+            sock = socket.create_connection(target, TIMEOUT_SECONDS)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.sendall(MAGIC_V2 + identify(json.dumps(document).encode()))
     except OSError as error:
         raise UnavailableError(

@@ -25,7 +25,8 @@ class LoadSettings:
     topic, channel:      what is published to, and what the consumers subscribe to
     publish_addresses:   host:port of nsqds or gateways; publishers take them in turn
     assignment:          instead: for each publisher the index of its publish address
-    consume_addresses:   host:port, one consumer connection each; empty: nothing is consumed
+    consume_addresses:   host:port (or a unix socket's path), one consumer connection each; empty:
+                         nothing is consumed
     publishers:          connections that publish
     rate_per_second:     messages/s of each publisher (open loop)
     outstanding:         unanswered PUBs (MPUBs) that each publisher keeps up (closed loop)
