@@ -1,8 +1,8 @@
 """The gateway against nsqd alone: throughput, CPU and tail latency, as ratios.
 
-nsqd alone listens on TCP loopback, the one behind the gateway on a unix socket, as `srtm up` deploys
-it; else both have the same flags. The topic has a contract far above every load and
-an SLO, so that bucket, probe and sketches work. All processes run all the time, and trials take
+nsqd alone listens on TCP loopback, the one behind the gateway on a unix socket, as `srtm up`
+deploys it; else both have the same flags. The topic has a contract far above every load and an
+SLO, so that bucket, probe and sketches work. All processes run all the time, and trials take
 turns: alone, behind, tunnel, alone, ... `behind` is published to through the gateway and consumed
 from nsqd itself, `tunnel` is consumed through the gateway too.
 """
@@ -49,21 +49,20 @@ class Timing:
     steps: int
 
 
-FULL = Timing(closed_seconds=8.0, open_seconds=12.0, warmup=2.0, rounds=5, steps=6)
+FULL = Timing(closed_seconds=5.0, open_seconds=11.0, warmup=1.0, rounds=4, steps=6)
 QUICK = Timing(closed_seconds=0.8, open_seconds=1.4, warmup=0.4, rounds=2, steps=3)
 _OVERHEAD_SECONDS = 1.0  # of a trial beside its sending: starting Python, connecting, draining
 
+_1000_BY_1 = ("--publishers=1000", "--max-speed", "--outstanding=1")
+_50_BY_20 = ("--publishers=50", "--max-speed", "--outstanding=20")
+# The bars are judged with the consumer that the product is for, which asks nsqd for no buffer, so
+# that nsqd writes each message at once (10 us of its time); one with nsqd's default buffer is
+# shown beside it.
 CLOSED = (
-    Workload(
-        "1,000 connections x 1",
-        ("--publishers=1000", "--max-speed", "--outstanding=1", "--consumer-buffer"),
-        closed=True,
-    ),
-    Workload(
-        "50 connections x 20",
-        ("--publishers=50", "--max-speed", "--outstanding=20", "--consumer-buffer"),
-        closed=True,
-    ),
+    Workload("1,000 connections x 1", _1000_BY_1, closed=True),
+    Workload("50 connections x 20", _50_BY_20, closed=True),
+    Workload("1,000 x 1, consumer buffered", (*_1000_BY_1, "--consumer-buffer"), closed=True),
+    Workload("50 x 20, consumer buffered", (*_50_BY_20, "--consumer-buffer"), closed=True),
 )
 
 
@@ -75,7 +74,8 @@ def open_loop(name: str, rate: float) -> Workload:
 
 def run(session: Session) -> Report:
     timing = QUICK if session.quick else FULL
-    workloads = [*CLOSED, open_loop("10,000 msg/s", 10_000)]
+    closed = CLOSED[:2] if session.quick else CLOSED
+    workloads = [*closed, open_loop("10,000 msg/s", 10_000)]
     session.plan(timing.steps + timing.rounds * (len(workloads) + 1) * len(ARMS))
     with nodes(session.folder, {"alone": None, "behind": [CONTRACT]}) as started:
         for node in started.values():

@@ -127,7 +127,7 @@ def test_an_ephemeral_channel_takes_the_probe_with_it(
     gateway: GatewayProcess, publisher: V2
 ) -> None:
     """What is published once the last consumer is gone waits for the next, as without a probe."""
-    for round_ in range(3):
+    for round_ in range(2):
         with V2(gateway.tcp) as consumer:
             consumer.subscribe("brief", "c#ephemeral")
             wait_for_probe(gateway, "brief")
@@ -170,16 +170,15 @@ def test_deferred_requeued_and_foreign_messages_are_in_no_latency(
         wait_for(lambda: gateway.ours("skips")["unmatched"] == 1, "an unmatched delivery is shown")
         publish(publisher, "skips", [b"requeued"])
         first = consumer.message(finish=False)
-        consumer.send(b"REQ %b 1500\n" % first.id)
-        publisher.send(dpub(b"skips", 1500, message(b"deferred")))
+        consumer.send(b"REQ %b 300\n" % first.id)
+        publisher.send(dpub(b"skips", 300, message(b"deferred")))
         assert publisher.reply() == b"OK"
         later = {consumer.message(timeout=20).body for _ in range(2)}
         assert later == {b"requeued", b"deferred"}
         time.sleep(0.6)
         ours = gateway.ours("skips")
         assert ours["broker_latency"]["count"] == 1, "the requeued one's first delivery"
-        assert ours["broker_latency"]["p99"] < 1
-        assert ours["consumer_latency"]["p99"] < 1
+        assert ours["consumer_latency"]["count"] == 2, "that, and the foreign one by nsqd's time"
         assert ours["unmatched"] == 1
 
 
