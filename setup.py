@@ -13,6 +13,7 @@ from setuptools import setup
 HOT = [
     "kernel/stamps.py",
     "srtm/bucket.py",
+    "srtm/gateway/batch.py",
     "srtm/gateway/client.py",
     "srtm/gateway/meter.py",
     "srtm/gateway/reactor.py",

@@ -49,7 +49,7 @@ class Timing:
     steps: int
 
 
-FULL = Timing(closed_seconds=5.0, open_seconds=11.0, warmup=1.0, rounds=4, steps=6)
+FULL = Timing(closed_seconds=4.0, open_seconds=11.0, warmup=1.0, rounds=3, steps=6)
 QUICK = Timing(closed_seconds=0.8, open_seconds=1.4, warmup=0.4, rounds=2, steps=3)
 _OVERHEAD_SECONDS = 1.0  # of a trial beside its sending: starting Python, connecting, draining
 

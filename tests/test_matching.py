@@ -4,11 +4,12 @@ import pytest
 
 from srtm.clock import WallClock
 from srtm.contract import MAX_RATE, MIN_RATE
+from srtm.gateway.batch import Batch
 from srtm.gateway.matching import Deliveries
 from srtm.gateway.meter import Meter
 from srtm.gateway.probe import sample_rate
 from srtm.gateway.run import Part, Run
-from srtm.gateway.topic import Batch, Bounds, Topic
+from srtm.gateway.topic import Bounds, Topic
 from srtm.nsq.commands import message
 from srtm.nsq.frames import MESSAGE, Message, build_frame
 from tests.test_topic_bucket_time import World

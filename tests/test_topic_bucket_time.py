@@ -9,10 +9,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from srtm.contract import Limit
+from srtm.gateway.batch import Batch
 from srtm.gateway.meter import Meter
 from srtm.gateway.record import Record
 from srtm.gateway.run import Run
-from srtm.gateway.topic import Batch, Bounds, Topic
+from srtm.gateway.topic import Bounds, Topic
 from srtm.nsq.commands import message
 from srtm.queueing import token_waits
 from tests.test_bucket import BURSTS, NS, RATES, Ledger

@@ -5,18 +5,16 @@ writing and the answer of the MPUB that carried the message, and there its body 
 """
 
 import struct
-from bisect import bisect_left
-from operator import attrgetter
 
 from srtm.clock import WallClock
+from srtm.gateway.batch import Batch
 from srtm.gateway.run import Part, Run
-from srtm.gateway.topic import Batch, Topic
+from srtm.gateway.topic import Topic
 from srtm.nsq.frames import MESSAGE, Message, parse_message
 
 _SIZE = struct.Struct(">I")
 _SLACK_NS = 1_000_000
 """Between nsqd's reading of the clock and ours, converted with an offset read once a second."""
-_answered_at = attrgetter("answered_at")
 _MAX_PENDING = 20_000
 _READS_SAMPLED_PER_TICK = 50
 
@@ -73,13 +71,10 @@ class Deliveries:
     def _arrival(self, topic: "Topic", message: Message) -> int | None:
         received = self._wall.monotonic_of(message.timestamp_ns)
         element = _SIZE.pack(len(message.body)) + message.body
-        ring = topic.ring
-        index = bisect_left(ring, received - _SLACK_NS, key=_answered_at)
-        while index < len(ring) and ring[index].written_at - _SLACK_NS <= received:
-            stamp = _stamp_in(ring[index], element)
+        for batch in topic.ring.around(received, _SLACK_NS):
+            stamp = _stamp_in(batch, element)
             if stamp is not None:
                 return stamp
-            index += 1
         return None
 
 

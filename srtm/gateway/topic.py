@@ -9,46 +9,27 @@ MPUB is in flight the next one gathers: quick when little comes, big when much d
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Protocol
 
 from srtm.bucket import TokenBucket
 from srtm.contract import Limit, Mode
+from srtm.gateway.batch import Batch, Ring, gather, messages_of
 from srtm.gateway.meter import Meter
 from srtm.gateway.record import Record
 from srtm.gateway.run import Part, Run
-from srtm.nsq.commands import dpub, mpub, pub
 from srtm.nsq.errors import ProtocolError
 
 MAX_IN_FLIGHT = 2
 """MPUBs of one topic at nsqd: one is stored while the next is read. More makes smaller batches."""
-_RING_SECONDS = 10
-_DEFERRED_SLACK_NS = 60_000_000_000
-"""nsqd looks for due messages of a new channel every 5 s, and consumers have a backlog."""
-_RING_BYTES = 16 * 1024 * 1024
 _NEVER = 1 << 62
 _QUANTUM_NS = 100_000
 """While several wait, tokens are handed out no more often than this: at 50,000 msg/s one wake-up
 then serves five messages, and nobody is later by more than a tenth of the tightest usual SLO."""
 
 _by_stamp = attrgetter("stamp")
-
-
-class Batch:
-    """One MPUB (or DPUB) at nsqd and whom its answer is for."""
-
-    __slots__ = ("answered_at", "count", "parts", "payload", "size", "topic", "written_at")
-
-    def __init__(self, topic: "Topic", parts: list[Run | Part], payload: bytes, count: int) -> None:
-        self.topic = topic
-        self.parts = parts
-        self.payload = payload
-        self.size = len(payload)
-        self.count = count
-        self.written_at = 0
-        self.answered_at = 0
 
 
 class Carrier(Protocol):
@@ -100,8 +81,7 @@ class Topic:
         self.record: Record | None = None
         self.backlog = 0
         self.backlog_bytes = 0
-        self.ring: list[Batch] = []
-        self._ring_bytes = 0
+        self.ring = Ring()
         self._gate = gate
         self._bounds = bounds
         self._paused: set[object] = set()
@@ -250,7 +230,7 @@ class Topic:
         while held:
             run = held.popleft()
             if run.void:
-                self._forget(run)
+                self.forget(run)
                 continue
             ready.append(Part(run, run.admitted, run.count, now, 0.0))
             run.admitted = run.count
@@ -275,7 +255,7 @@ class Topic:
             run = held[0]
             if run.void:
                 held.popleft()
-                self._forget(run)
+                self.forget(run)
                 continue
             if is_open:
                 if run.atomic:
@@ -343,17 +323,17 @@ class Topic:
         if first or run.left == 0:
             run.owner.refuse(run, retry_seconds)
         if run.left == 0:
-            self._forget(run)
+            self.forget(run)
 
     def fail_waiting(self, sentence: str) -> None:
         """nsqd has been away for too long: what has not been sent was not stored; say so."""
         ready, self.ready = self.ready, deque()
         held, self.held = self.held, deque()
-        waiting = _messages_of(ready)
+        waiting = messages_of(ready)
         waiting += [(run, run.count - run.admitted) for run in held]
         for run, count in waiting:
             if run.void:
-                self._forget(run)
+                self.forget(run)
             else:
                 self._fail(run, count, ProtocolError(run.failure_code, sentence))
 
@@ -378,7 +358,7 @@ class Topic:
             carrier = self.carrier if self.in_flight else self._gate.carrier(self)
             if carrier is None:
                 return
-            batch = self._gather()
+            batch = gather(self, self.ready, self._bounds.max_body_size - 4)
             if batch is None:
                 return
             self.carrier = carrier
@@ -393,74 +373,6 @@ class Topic:
                 if type(part) is Part:
                     count = part.stop - part.start
                     self.meter.gateway_time.add_ramp(now - part.since, -part.step_ns, count)
-
-    def _gather(self) -> Batch | None:
-        """The next batch: as many parts as one MPUB may hold; a DPUB goes alone."""
-        ready = self.ready
-        parts: list[Run | Part] = []
-        chunks: list[bytes] = []
-        room = self._bounds.max_body_size - 4
-        count = 0
-        while ready:
-            part = ready[0]
-            if type(part) is Run:
-                run, length, messages, size = part, part.count, part.messages, part.size
-            else:
-                assert type(part) is Part
-                run, length = part.run, part.stop - part.start
-                messages = run.messages[part.start : part.stop]
-                if run.atomic:
-                    messages = run.messages
-                size = sum(map(len, messages))
-            if run.void:
-                ready.popleft()
-                self._forget(run)
-                continue
-            if run.defer_ms is not None:
-                if parts:
-                    break
-                ready.popleft()
-                defer_ms = _defer_left(run, part.since)
-                due = part.since + defer_ms * 1_000_000 + _DEFERRED_SLACK_NS
-                self.deferred_until = max(self.deferred_until, due)
-                payload = dpub(self.name, defer_ms, run.messages[0])
-                return Batch(self, [part], payload, 1)
-            if size > room:
-                if parts:
-                    break
-                part = self._cut(part, room)
-                messages = run.messages[part.start : part.stop]
-                length, size = part.stop - part.start, sum(map(len, messages))
-                if size > room:
-                    return Batch(self, [part], pub(self.name, messages[0][4:]), 1)
-            else:
-                ready.popleft()
-            room -= size
-            chunks += messages
-            parts.append(part)
-            count += length
-        if not parts:
-            return None
-        return Batch(self, parts, mpub(self.name, chunks, count), count)
-
-    def _cut(self, part: Run | Part, room: int) -> Part:
-        """The head of the first part, single messages that are bigger than one MPUB may be. At
-        least one: nsqd may take messages of a size that only a PUB can carry."""
-        if type(part) is Run:
-            part = self.ready[0] = Part(part, 0, part.count, part.since, 0.0)
-        assert type(part) is Part
-        stop = part.start
-        for message in part.run.messages[part.start : part.stop]:
-            if len(message) > room and stop > part.start:
-                break
-            room -= len(message)
-            stop += 1
-        head = Part(part.run, part.start, stop, part.since, part.step_ns)
-        part.since += int(part.step_ns * (stop - part.start))
-        part.start = stop
-        if part.start == part.stop:
-            self.ready.popleft()
-        return head
 
     # --- answers ------------------------------------------------------------------------------
 
@@ -477,46 +389,45 @@ class Topic:
                 assert type(part) is Part
                 run, count = part.run, part.stop - part.start
             if run.void:
-                self._forget(run)
+                self.forget(run)
                 continue
             run.left -= count
             run.owner.settle(run, count)
             if run.left == 0:
-                self._forget(run)
+                self.forget(run)
         batch.payload = b""
         if self._slo:
             self.ring.append(batch)
-            self._ring_bytes += batch.size
         if self.ready:
             self.pump(now)
 
     def failed(self, batch: Batch, error: ProtocolError) -> None:
         """nsqd answered with an error; a prefix of an MPUB may be stored, so all are told."""
         self.in_flight -= 1
-        for run, count in _messages_of(batch.parts):
+        for run, count in messages_of(batch.parts):
             self.meter.failed += count
             if not run.void:
                 run.left = 0  # answers come in order: all before it are given
                 run.refused = ProtocolError(run.failure_code, error.sentence or str(error))
                 run.owner.refuse(run, None)
                 run.void = True
-            self._forget(run)
+            self.forget(run)
 
     def lost(self, batch: Batch) -> None:
         """nsqd went away without an answer: nobody may be told anything."""
         self.in_flight -= 1
-        for run, count in _messages_of(batch.parts):
+        for run, count in messages_of(batch.parts):
             self.meter.unknown += count
             if not run.void:
                 run.owner.lose(run)
-            self._forget(run)
+            self.forget(run)
 
     def not_run(self, batch: Batch) -> None:
         """nsqd ended the connection before it came to this batch: it is sent again, first."""
         self.in_flight -= 1
         self.ready.extendleft(reversed(batch.parts))
 
-    def _forget(self, run: Run) -> None:
+    def forget(self, run: Run) -> None:
         """The run holds memory no more (once only, however it ended)."""
         if run.size:
             self.backlog -= run.count
@@ -539,33 +450,6 @@ class Topic:
     def tick(self, now: int) -> None:
         """Once a second, while messages come or a record is kept."""
         self.meter.fold(now)
-        self._prune_ring(now)
+        self.ring.prune(now)
         if self.record is not None and not self.record.tick():
             self.record = None
-
-    # --- the last batches, for matching deliveries --------------------------------------------
-
-    def _prune_ring(self, now: int) -> None:
-        ring = self.ring
-        horizon = now - _RING_SECONDS * 1_000_000_000
-        old = 0
-        while old < len(ring) and (
-            ring[old].answered_at < horizon or self._ring_bytes > _RING_BYTES
-        ):
-            self._ring_bytes -= ring[old].size
-            old += 1
-        del ring[:old]
-
-
-def _messages_of(parts: Iterable[Run | Part]) -> list[tuple[Run, int]]:
-    """Whose messages stand in `parts`, and how many each."""
-    return [
-        (part, part.count) if type(part) is Run else (part.run, part.stop - part.start)  # type: ignore[union-attr]
-        for part in parts
-    ]
-
-
-def _defer_left(run: Run, since: int) -> int:
-    """A DPUB's wait counts towards its delay (milliseconds)."""
-    assert run.defer_ms is not None
-    return max(0, run.defer_ms - (since - run.stamp) // 1_000_000)

@@ -1,0 +1,169 @@
+"""Batches: what goes to nsqd at once, whom its answer is for, and the last ones for matching."""
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
+from typing import Protocol
+
+from srtm.gateway.run import Part, Run
+from srtm.nsq.commands import dpub, mpub, pub
+from srtm.nsq.errors import ProtocolError
+
+_RING_SECONDS = 10
+_RING_BYTES = 16 * 1024 * 1024
+_DEFERRED_SLACK_NS = 60_000_000_000
+"""nsqd looks for due messages of a new channel every 5 s, and consumers have a backlog."""
+
+_answered_at = attrgetter("answered_at")
+
+
+class BatchOwner(Protocol):
+    """The topic of a batch: it is told the outcome."""
+
+    name: bytes
+    deferred_until: int
+
+    def acknowledged(self, batch: "Batch", now: int) -> None: ...
+    def failed(self, batch: "Batch", error: ProtocolError) -> None: ...
+    def lost(self, batch: "Batch") -> None: ...
+    def not_run(self, batch: "Batch") -> None: ...
+    def forget(self, run: Run) -> None: ...
+    def pump(self, now: int) -> None: ...
+
+
+class Batch:
+    """One MPUB (or DPUB) at nsqd and whom its answer is for."""
+
+    __slots__ = ("answered_at", "count", "parts", "payload", "size", "topic", "written_at")
+
+    def __init__(
+        self, topic: BatchOwner, parts: list[Run | Part], payload: bytes, count: int
+    ) -> None:
+        self.topic = topic
+        self.parts = parts
+        self.payload = payload
+        self.size = len(payload)
+        self.count = count
+        self.written_at = 0
+        self.answered_at = 0
+
+
+class Ring:
+    """The batches of the last seconds, in order, bounded in bytes."""
+
+    __slots__ = ("_batches", "_bytes")
+
+    def __init__(self) -> None:
+        self._batches: list[Batch] = []
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def append(self, batch: Batch) -> None:
+        self._batches.append(batch)
+        self._bytes += batch.size
+
+    def prune(self, now: int) -> None:
+        """Once a second."""
+        batches = self._batches
+        horizon = now - _RING_SECONDS * 1_000_000_000
+        old = 0
+        while old < len(batches) and (
+            batches[old].answered_at < horizon or self._bytes > _RING_BYTES
+        ):
+            self._bytes -= batches[old].size
+            old += 1
+        del batches[:old]
+
+    def around(self, at: int, slack: int) -> Iterator[Batch]:
+        """Those at nsqd at monotonic ns `at`, give or take `slack`."""
+        batches = self._batches
+        index = bisect_left(batches, at - slack, key=_answered_at)
+        while index < len(batches) and batches[index].written_at - slack <= at:
+            yield batches[index]
+            index += 1
+
+
+def gather(owner: BatchOwner, ready: deque[Run | Part], room: int) -> Batch | None:
+    """Take the next batch off `ready`: as many parts as one MPUB of `room` bytes may hold; a DPUB
+    goes alone."""
+    parts: list[Run | Part] = []
+    chunks: list[bytes] = []
+    count = 0
+    while ready:
+        part = ready[0]
+        if type(part) is Run:
+            run, length, messages, size = part, part.count, part.messages, part.size
+        else:
+            assert type(part) is Part
+            run, length = part.run, part.stop - part.start
+            messages = run.messages[part.start : part.stop]
+            if run.atomic:
+                messages = run.messages
+            size = sum(map(len, messages))
+        if run.void:
+            ready.popleft()
+            owner.forget(run)
+            continue
+        if run.defer_ms is not None:
+            if parts:
+                break
+            ready.popleft()
+            defer_ms = _defer_left(run, part.since)
+            due = part.since + defer_ms * 1_000_000 + _DEFERRED_SLACK_NS
+            owner.deferred_until = max(owner.deferred_until, due)
+            payload = dpub(owner.name, defer_ms, run.messages[0])
+            return Batch(owner, [part], payload, 1)
+        if size > room:
+            if parts:
+                break
+            part = _cut(ready, part, room)
+            messages = run.messages[part.start : part.stop]
+            length, size = part.stop - part.start, sum(map(len, messages))
+            if size > room:
+                return Batch(owner, [part], pub(owner.name, messages[0][4:]), 1)
+        else:
+            ready.popleft()
+        room -= size
+        chunks += messages
+        parts.append(part)
+        count += length
+    if not parts:
+        return None
+    return Batch(owner, parts, mpub(owner.name, chunks, count), count)
+
+
+def _cut(ready: deque[Run | Part], part: Run | Part, room: int) -> Part:
+    """The head of the first part, single messages that are bigger than one MPUB may be. At
+    least one: nsqd may take messages of a size that only a PUB can carry."""
+    if type(part) is Run:
+        part = ready[0] = Part(part, 0, part.count, part.since, 0.0)
+    assert type(part) is Part
+    stop = part.start
+    for message in part.run.messages[part.start : part.stop]:
+        if len(message) > room and stop > part.start:
+            break
+        room -= len(message)
+        stop += 1
+    head = Part(part.run, part.start, stop, part.since, part.step_ns)
+    part.since += int(part.step_ns * (stop - part.start))
+    part.start = stop
+    if part.start == part.stop:
+        ready.popleft()
+    return head
+
+
+def messages_of(parts: Iterable[Run | Part]) -> list[tuple[Run, int]]:
+    """Whose messages stand in `parts`, and how many each."""
+    return [
+        (part, part.count) if type(part) is Run else (part.run, part.stop - part.start)  # type: ignore[union-attr]
+        for part in parts
+    ]
+
+
+def _defer_left(run: Run, since: int) -> int:
+    """A DPUB's wait counts towards its delay (milliseconds)."""
+    assert run.defer_ms is not None
+    return max(0, run.defer_ms - (since - run.stamp) // 1_000_000)
