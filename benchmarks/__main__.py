@@ -11,6 +11,8 @@ from benchmarks.report import render, write
 from benchmarks.session import session
 from srtm.errors import Exit, SrtmError
 
+_PIPED_WIDTH = 180  # nobody's terminal: nothing is cut
+
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def cli() -> None:
@@ -38,7 +40,7 @@ def list_them() -> None:
 )
 def run(name: str, quick: bool, strict: bool, out: Path) -> None:
     """Run one benchmark: a table here, NAME.json and a plot under --out."""
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
     with session(quick) as running:
         report = BENCHMARKS[name].load()(running)
         document = running.document(name, report)
