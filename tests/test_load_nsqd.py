@@ -1,8 +1,6 @@
 """The load generator against the real nsqd. No test judges a time."""
 
 import json
-import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -20,6 +18,7 @@ from click.testing import CliRunner
 from srtm.errors import SrtmError, UnavailableError
 from srtm.load import LoadResult, LoadSettings, Progress, run_load
 from srtm.load.command import load
+from tests.servers import program
 
 
 @dataclass
@@ -32,23 +31,13 @@ class Nsqd:
         self.process.wait()
 
 
-def find_nsqd() -> str:
-    program = shutil.which("nsqd")
-    if program is None:
-        reason = "no nsqd on the PATH"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return program
-
-
 @contextmanager
 def running_nsqd(directory: Path) -> Iterator[Nsqd]:
     """An nsqd on free ports; it says on its log which ones."""
     log = directory / "log"
     arguments = ["-tcp-address=127.0.0.1:0", "-http-address=127.0.0.1:0", f"-data-path={directory}"]
     with log.open("wb") as stderr:
-        process = subprocess.Popen([find_nsqd(), *arguments], stderr=stderr)
+        process = subprocess.Popen([program("nsqd"), *arguments], stderr=stderr)
     try:
         yield Nsqd(listening(log, process), process)
     finally:
