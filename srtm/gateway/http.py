@@ -1,7 +1,6 @@
 """The HTTP door: an allow-list of nsqd's API, with /pub and /mpub through the topic's bucket."""
 
 import asyncio
-import json
 import re
 from contextlib import nullcontext
 from typing import Any
@@ -325,11 +324,3 @@ def door_application(gateway: Host) -> Application:
         default_handler_args=shared,
         log_function=lambda handler: None,
     )
-
-
-def json_body(handler: RequestHandler) -> Any:
-    """The request's JSON. Raises HttpError."""
-    try:
-        return json.loads(handler.request.body)
-    except ValueError:
-        raise HttpError(400, "the body is not JSON") from None

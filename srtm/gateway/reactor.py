@@ -14,7 +14,7 @@ import select
 from collections.abc import Callable
 
 from srtm.clock import monotonic_ns
-from srtm.gateway.timerfd import TimerFd
+from srtm.timerfd import TimerFd
 
 READABLE = select.EPOLLIN
 WRITABLE = select.EPOLLOUT
@@ -72,7 +72,7 @@ class Reactor:
         alarms = self._alarms
         heapq.heappush(alarms, (when, next(self._order), alarm))
         if alarms[0][0] == when:
-            self._timer.set(when)
+            self._timer.arm(when)
 
     def let_asyncio_run(self, _mask: int = 0) -> None:
         """End `serve` after this wake-up: asyncio has got something to do."""
@@ -124,4 +124,4 @@ class Reactor:
         while alarms and alarms[0][0] <= now:
             heapq.heappop(alarms)[2](now)
         if alarms:
-            self._timer.set(alarms[0][0])
+            self._timer.arm(alarms[0][0])

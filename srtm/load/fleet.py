@@ -12,8 +12,8 @@ from srtm.load.payload import Payload
 from srtm.load.publisher import Publisher
 from srtm.load.record import Received, Record
 from srtm.load.settings import LoadSettings
-from srtm.load.timer import Timer
 from srtm.nsq.commands import rdy, sub
+from srtm.timerfd import TimerFd
 
 
 class Fleet:
@@ -31,7 +31,7 @@ class Fleet:
         self.publishers: list[Publisher] = []
         self.consumers: list[Consumer] = []
         self.poller = epoll()
-        self.timer = Timer()
+        self.timer = TimerFd()
         self.poller.register(self.timer.fd, EPOLLIN | EPOLLET)
         self.handlers: dict[int, Callable[[], None]] = {self.timer.fd: _only_wake}
 

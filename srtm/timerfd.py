@@ -3,21 +3,23 @@
 Python has timerfd from 3.13 on; until then it is called in libc.
 """
 
+import contextlib
 import ctypes
 import os
 import struct
 
+from srtm.clock import NS
+
 _CLOCK_MONOTONIC = 1
 _ABSOLUTE = ctypes.c_int(1)
 _FLAGS = os.O_NONBLOCK | os.O_CLOEXEC
-_NS = 1_000_000_000
 _SPEC = struct.Struct("qqqq")  # struct itimerspec: interval (s, ns), then the time (s, ns)
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Timer:
-    """One shot at a time of CLOCK_MONOTONIC. Register it edge-triggered: it is never read."""
+class TimerFd:
+    """One shot at a time of CLOCK_MONOTONIC. Register it edge-triggered, or `clear` it."""
 
     __slots__ = ("_address", "_fd", "_settime", "_spec", "fd")
 
@@ -33,8 +35,13 @@ class Timer:
 
     def arm(self, at_ns: int) -> None:
         """Make `fd` readable at `at_ns` (a past time: at once) instead of any earlier set time."""
-        _SPEC.pack_into(self._spec, 0, 0, 0, at_ns // _NS, at_ns % _NS)
+        _SPEC.pack_into(self._spec, 0, 0, 0, *divmod(max(at_ns, 1), NS))  # 0 would disarm it
         self._settime(self._fd, _ABSOLUTE, self._address, None)
+
+    def clear(self) -> None:
+        """Make `fd` unreadable again, where it is watched for its level."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.fd, 8)
 
     def close(self) -> None:
         os.close(self.fd)
