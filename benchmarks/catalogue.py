@@ -24,4 +24,5 @@ BENCHMARKS = {
     "gateway": Entry("gateway", "what the gateway costs and gains, against nsqd alone"),
     "drl-penalty": Entry("drl_penalty", "what splitting a token bucket costs (SRTM Fig. 6a)"),
     "limiter": Entry("limiter", "does a bursty topic keep to its contract, and at what CPU cost"),
+    "placement": Entry("placement", "how fast and how near the best publishers are placed"),
 }

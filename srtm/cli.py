@@ -16,6 +16,11 @@ _COMMANDS = {
     ),
     "up": ("srtm.deploy.command", "up", "deploy brokers and topics of a TOML file on this host"),
     "topic": ("srtm.deploy.command", "topic", "set, list and describe the topics of a deployment"),
+    "placement": (
+        "distributor.command",
+        "placement",
+        "decide which publisher sends to which broker",
+    ),
     "stat": ("srtm.stat", "stat", "watch topics: contract, tokens, throttling, latency"),
     "load": ("srtm.load.command", "load", "publish an open-loop load and measure its latency"),
     "demo": ("srtm.demo", "demo", "the whole thing on this machine: 1, 2 and 3 brokers compared"),

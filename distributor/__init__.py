@@ -1,0 +1,1 @@
+"""The Load Distributor: which publisher of a topic sends to which broker."""
