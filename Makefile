@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 STAMPS := .setup
 NSQ_PROGRAMS := nsqd nsqlookupd nsqadmin nsq_stat nsq_tail nsq_to_file to_nsq
 NSQ_MODULE := srtm/deploy/binaries
+CLANG := $(shell sed -n 's/^CLANG = "\(.*\)"$$/\1/p' setup.py)
 HOT := $(shell sed -n 's/^    "\(.*\.py\)",$$/\1/p' setup.py)
 
 .PHONY: demo test setup lint lock clean
@@ -21,7 +22,7 @@ lint: setup
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-setup: $(STAMPS)/python $(STAMPS)/compiled $(STAMPS)/nsq
+setup: $(STAMPS)/python $(STAMPS)/compiled $(STAMPS)/program $(STAMPS)/nsq
 
 $(STAMPS)/python: requirements.lock pyproject.toml
 	@test "$$(uname -s)" = Linux || { echo "SRTM runs on Linux only (epoll, timerfd, kernel time stamps)" >&2; exit 3; }
@@ -38,6 +39,11 @@ $(STAMPS)/compiled: setup.py pyproject.toml $(HOT) $(STAMPS)/python
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
+# The kernel's program. Without clang no stamp is left: the next make setup looks again.
+$(STAMPS)/program: kernel/segments.bpf.c setup.py | $(STAMPS)/python
+	@if command -v clang >/dev/null; then echo "building kernel/segments.bpf.o"; $(CLANG) kernel/segments.bpf.o && touch $@; \
+	else echo "no clang: kernel/segments.bpf.o is not built, timestamps fall back to sockopt"; fi
+
 $(STAMPS)/nsq: $(NSQ_MODULE)/go.mod $(NSQ_MODULE)/go.sum | $(STAMPS)/python
 	@missing=; for p in $(NSQ_PROGRAMS); do command -v $$p >/dev/null || missing="$$missing $$p"; done; \
 	if [ -z "$$missing" ]; then echo "NSQ: taken from the PATH"; \
@@ -53,4 +59,4 @@ lock: $(STAMPS)/python
 
 clean:
 	rm -rf $(VENV) $(STAMPS) out build srtm.egg-info
-	find srtm kernel -name '*.so' -delete
+	find srtm kernel \( -name '*.so' -o -name '*.bpf.o' \) -delete

@@ -1,4 +1,5 @@
-"""Compiles the gateway's hot modules with mypyc where a C compiler is there.
+"""Compiles the gateway's hot modules with mypyc where a C compiler is there, and the program of
+kernel/ with clang.
 
 The same typed source runs either way: what is not compiled is interpreted, a fifth slower for each
 message (benchmarks/gateway.py). SRTM_COMPILE=0 leaves it out.
@@ -6,12 +7,22 @@ message (benchmarks/gateway.py). SRTM_COMPILE=0 leaves it out.
 
 import os
 import shutil
+import subprocess
 import sys
 
 from setuptools import setup
+from setuptools.command.build_py import build_py
+
+CLANG = "clang -O2 -g -Wall -target bpfel -fdebug-compilation-dir=. -c kernel/segments.bpf.c -o"
 
 HOT = [
+    "kernel/clock_stamps.py",
+    "kernel/ebpf_stamps.py",
+    "kernel/ring.py",
+    "kernel/segments.py",
+    "kernel/socket_stamps.py",
     "kernel/stamps.py",
+    "kernel/streams.py",
     "srtm/bucket.py",
     "srtm/gateway/batch.py",
     "srtm/gateway/client.py",
@@ -42,4 +53,18 @@ def compiled() -> list[object]:
     return list(mypycify([*HOT, "--ignore-missing-imports"], opt_level="3"))
 
 
-setup(ext_modules=compiled())
+class BuildWithProgram(build_py):
+    """Puts the kernel's program into wheels. A checkout has it beside its source (Makefile)."""
+
+    def run(self) -> None:
+        super().run()
+        if self.editable_mode:
+            return
+        if shutil.which("clang") is None:
+            print("srtm: no clang: kernel/segments.bpf.o is not built", file=sys.stderr)
+            return
+        built = os.path.join(self.build_lib, "kernel", "segments.bpf.o")
+        subprocess.run([*CLANG.split(), built], check=True)
+
+
+setup(ext_modules=compiled(), cmdclass={"build_py": BuildWithProgram})

@@ -93,8 +93,13 @@ class Node:
 
 
 @contextmanager
-def nodes(folder: Path, arms: Mapping[str, Sequence[Contract] | None]) -> Iterator[dict[str, Node]]:
-    """Start them all and end them all; None: without a gateway. Raises SrtmError."""
+def nodes(
+    folder: Path,
+    arms: Mapping[str, Sequence[Contract] | None],
+    flags: Mapping[str, Sequence[str]] | None = None,
+) -> Iterator[dict[str, Node]]:
+    """Start them all and end them all; None: without a gateway. `flags` are more of the gateway's,
+    by arm. Raises SrtmError."""
     specs: list[ChildSpec] = []
     made = []
     for name, contracts in arms.items():
@@ -129,6 +134,7 @@ def nodes(folder: Path, arms: Mapping[str, Sequence[Contract] | None]) -> Iterat
             f"--nsqd-http-address={web}",
             "--broadcast-address=127.0.0.1",
             f"--admin-socket={admin}",
+            *(flags or {}).get(name, ()),
         ]
         specs.append(_spec(f"{name}-gateway", Stage.GATEWAY, command, gateway_web, folder))
         made.append((name, tcp, web, gateway_tcp, admin))

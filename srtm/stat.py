@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -11,6 +11,7 @@ from urllib.parse import quote
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from srtm.deploy.deployment import find
 from srtm.duration import parse_duration
@@ -33,12 +34,14 @@ class Row:
 
     nsq:  nsqd's part: depth, in flight, deferred, requeued, timed out, messages, clients
     srtm: the gateway's part, as /stats gives it under "srtm"; empty on a plain nsqd
+    timestamps: where the gateway's arrival times come from, and why; empty on a plain nsqd
     """
 
     broker: str
     topic: str
     nsq: dict[str, int]
     srtm: dict[str, Any]
+    timestamps: dict[str, Any]
     offered_per_second: float | None
 
     def document(self) -> dict[str, Any]:
@@ -47,6 +50,7 @@ class Row:
             "topic": self.topic,
             **self.nsq,
             "offered_per_second": self.offered_per_second,
+            "timestamps": self.timestamps,
             "srtm": self.srtm,
         }
 
@@ -57,10 +61,18 @@ def read_rows(brokers: list[Broker], topic: str) -> list[Row]:
     for broker in brokers:
         path = f"/stats?format=json&include_clients=false&include_mem=false&topic={quote(topic)}"
         document = get_json(broker.http_address, path)
-        ours = {entry["topic"]: entry for entry in document.get("srtm", {}).get("topics", [])}
+        gateway = document.get("srtm", {})
+        ours = {entry["topic"]: entry for entry in gateway.get("topics", [])}
         theirs = {entry["topic_name"]: entry for entry in document["topics"] or []}
         rows += [
-            Row(broker.name, name, _nsq(theirs.get(name)), ours.get(name, {}), None)
+            Row(
+                broker.name,
+                name,
+                _nsq(theirs.get(name)),
+                ours.get(name, {}),
+                gateway.get("timestamps", {}),
+                None,
+            )
             for name in sorted(ours.keys() | theirs.keys())
         ]
     return rows
@@ -75,7 +87,7 @@ def with_rates(rows: list[Row], before: list[Row], seconds: float) -> list[Row]:
         rate = None
         if now is not None and then is not None and now >= then:
             rate = (now - then) / seconds
-        result.append(Row(row.broker, row.topic, row.nsq, row.srtm, rate))
+        result.append(replace(row, offered_per_second=rate))
     return result
 
 
@@ -118,6 +130,25 @@ def contract_table(rows: list[Row]) -> Table:
             _milliseconds(ours.get("token_wait", {}).get("p99")),
             *(_milliseconds(latency.get(name)) for name in ("p50", "p95", "p99")),
             _state(ours),
+        )
+    return table
+
+
+def timestamps_table(rows: list[Row]) -> Table:
+    """Where each gateway's arrival times come from, and why they do not come from a better one."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("broker", no_wrap=True)
+    table.add_column("timestamps", no_wrap=True)
+    for name in ("lost records", "degraded bytes"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("why not better")
+    for name, source in {row.broker: row.timestamps for row in rows if row.timestamps}.items():
+        table.add_row(
+            name,
+            source["source"],
+            str(source["lost_records"]),
+            str(source["degraded_bytes"]),
+            Text(source["reason"] or "-"),
         )
     return table
 
@@ -207,7 +238,8 @@ def stat(
             click.echo(json.dumps([row.document() for row in rated]))
         else:
             console.print(queue_table(rated))
-            console.print(contract_table(rated), "")
+            console.print(contract_table(rated))
+            console.print(timestamps_table(rated), "")
         before, then = rows, now
         shown += 1
         if shown == count:

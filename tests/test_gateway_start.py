@@ -71,7 +71,7 @@ USAGE: dict[str, tuple[tuple[str, ...], str]] = {
     "a-number-in-letters": (("--max-topics=many",), "--max-topics: Input should be a valid int"),
     "a-number-too-low": (("--max-topics=0",), "--max-topics: Input should be greater than or"),
     "a-negative-number": (("--max-connections=-1",), "--max-connections: Input should be greater"),
-    "an-unknown-source": (("--timestamps=ebpf",), "--timestamps: Input should be 'auto'"),
+    "an-unknown-source": (("--timestamps=ntp",), "--timestamps: Input should be 'auto'"),
     "an-unknown-level": (("--log-level=loud",), "--log-level: Input should be 'debug'"),
     "a-file-that-is-not-there": (("--config=/nowhere/x.toml",), "/nowhere/x.toml: No such file"),
 }  # fmt: skip

@@ -8,7 +8,7 @@ import socket
 from collections import deque
 from typing import NamedTuple, Protocol
 
-from kernel.stamps import READ_BYTES, StampSource
+from kernel.stamps import StampSource
 from srtm.clock import monotonic_ns
 from srtm.gateway.heartbeats import Heartbeats
 from srtm.gateway.reactor import BROKEN, EDGE, ENDED, READABLE, WRITABLE
@@ -61,8 +61,8 @@ class Client:
         "_out",
         "_pauses",
         "_pending",
-        "_read_once",
         "_reader",
+        "_reads",
         "_send",
         "_socket",
         "_topics",
@@ -85,7 +85,7 @@ class Client:
         self._socket = connection
         self._fd = connection.fileno()
         self._send = connection.send
-        self._read_once = gateway.stamps.reader(connection)
+        self._reads = gateway.stamps.reader(connection)
         self._reader = CommandReader(gateway.limits, Run)
         self._pending: deque[Run | _Reply | Tunnel] = deque()
         self._pauses: set[object] = set()
@@ -113,26 +113,30 @@ class Client:
 
     def _on_event(self, mask: int) -> None:
         if mask & READABLE and not self._ends:
+            reads = self._reads
             while True:
                 try:
-                    data, stamp = self._read_once()
+                    pieces = reads.read()
                 except BlockingIOError:
                     break
                 except OSError:
                     self.close()
                     return
-                self.last_read = stamp
-                if not data:
+                if not pieces:
                     self.finish()
                     break
-                for command in self._reader.feed(data):
-                    if type(command) is Run:
-                        self._publish(command, stamp)
-                    else:
-                        self._command(command)
+                for data, stamp in pieces:
+                    self.last_read = stamp
+                    for command in self._reader.feed(data):
+                        if type(command) is Run:
+                            self._publish(command, stamp)
+                        else:
+                            self._command(command)
+                        if self._ends:
+                            break
                     if self._ends:
                         break
-                if self._pauses or self._ends or not (mask & ENDED or len(data) == READ_BYTES):
+                if self._pauses or self._ends or not (mask & ENDED or reads.more):
                     break
         elif mask & BROKEN:
             self.close()
@@ -425,6 +429,7 @@ class Client:
             return
         self.closed = True
         self._gateway.reactor.forget(self._fd)
+        self._reads.close()
         self._socket.close()
         self._pending.clear()
         self._gateway.clients.discard(self)

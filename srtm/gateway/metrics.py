@@ -10,6 +10,7 @@ from srtm.gateway.meter import SKETCHES
 from srtm.gateway.topic import Topic
 
 QUANTILES = (0.5, 0.95, 0.99, 0.999)
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})  # of a label's value
 TOPICS_PER_TURN = 4
 """About a millisecond."""
 
@@ -62,6 +63,14 @@ GATEWAY_METRICS: dict[str, tuple[str, Callable[[Host], float]]] = {
     ),
     "srtm_admitting": ("0 while nsqd is away or ill.", lambda g: float(g.watch.is_open)),
     "srtm_wall_clock_steps": ("Steps of the wall clock since start.", lambda g: g.wall.steps),
+    "srtm_timestamp_degraded_bytes": (
+        "Bytes without a segment's time, stamped by a worse source, since start.",
+        lambda g: g.stamps.degraded_bytes,
+    ),
+    "srtm_timestamp_lost_records": (
+        "Segments that came too fast to be recorded, since start.",
+        lambda g: g.stamps.lost_records,
+    ),
 }
 
 
@@ -77,8 +86,10 @@ async def exposition(gateway: Host) -> bytes:
         for name, (text, value) in GATEWAY_METRICS.items()
     ]
     source = "srtm_timestamp_source"
-    parts.append(_head(source, "gauge", "1 for the source of arrival times in use."))
-    parts.append(f'{source}{{source="{gateway.stamps.name}"}} 1.0\n')
+    text = "1 for the source of arrival times in use; reason: why it is not a better one."
+    parts.append(_head(source, "gauge", text))
+    reason = gateway.stamps.reason.translate(_ESCAPES)
+    parts.append(f'{source}{{source="{gateway.stamps.name}",reason="{reason}"}} 1.0\n')
     columns = {row.name: [_head(row.name, row.kind, row.help)] for row in TOPIC_METRICS}
     for name, text in SKETCHES.items():
         columns[name] = [_head(f"srtm_topic_{name}_seconds", "summary", f"Latency: {text}.")]

@@ -75,8 +75,10 @@ class GatewayOptions(BaseModel):
     )
     admin_socket: str = Field("", description="path of the 0600 socket that changes limits")
     state_file: str = Field("", description="keeps token levels and limits over a restart")
-    timestamps: Literal["auto", "sockopt", "clock"] = Field(
-        "auto", description="where arrival times come from: auto, sockopt or clock"
+    timestamps: Literal["auto", "ebpf", "sockopt", "clock"] = Field(
+        "auto",
+        description="where arrival times come from: ebpf, sockopt or clock; auto: the first of "
+        "them that works here",
     )
     log_level: Literal["debug", "info", "warn", "error"] = Field(
         "info", description="debug, info, warn or error"

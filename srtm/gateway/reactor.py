@@ -85,9 +85,14 @@ class Reactor:
         deadline = None if timeout is None else monotonic_ns() + int(timeout * 1e9)
         self._asyncio_wanted = False
         while True:
-            events = poll(0 if self._again else timeout, _MAX_EVENTS)
-            horizon = monotonic_ns()
+            events = [] if self._again else poll(timeout, _MAX_EVENTS)
             run_stages = self._again or bool(events)
+            # A call of the system is where a process is stopped or loses its core: what comes
+            # until it goes on is before a horizon taken after the call, and not in its answer. So
+            # the horizon is taken between two calls.
+            horizon = monotonic_ns()
+            if run_stages:
+                events = _merged(events, poll(0, _MAX_EVENTS))
             self._again = False
             while events:
                 for fd, mask in events:
@@ -125,3 +130,13 @@ class Reactor:
             heapq.heappop(alarms)[2](now)
         if alarms:
             self._timer.arm(alarms[0][0])
+
+
+def _merged(events: list[tuple[int, int]], more: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Each descriptor once: a handler that closes it may be followed by one that opens it anew."""
+    if not more or not events:
+        return more or events
+    masks = dict(events)
+    for fd, mask in more:
+        masks[fd] = masks.get(fd, 0) | mask
+    return list(masks.items())

@@ -7,7 +7,7 @@ import signal
 import socket
 from collections.abc import Callable
 
-from kernel import best_source
+from kernel import StampSource, choose_source
 from srtm.clock import NS, WallClock, monotonic_ns
 from srtm.errors import SrtmError, UnavailableError, UsageError
 from srtm.gateway.client import Client, ConnectionBounds
@@ -41,6 +41,7 @@ class Gateway:
     read_options: gives the options anew at SIGHUP; only the contracts in them are applied
     """
 
+    stamps: StampSource
     tcp: TcpDoor
     watch: NsqdWatch
 
@@ -50,7 +51,6 @@ class Gateway:
         self.options = options
         self.reactor = reactor
         self.wall: WallClock = WallClock()
-        self.stamps = best_source(self.wall, options.timestamps)
         self.nsqd = NsqdAddress(options.nsqd_tcp_address)
         self.nsqd_http = NsqdHttp(options.nsqd_http_address)
         self.heartbeats = Heartbeats()
@@ -128,6 +128,10 @@ class Gateway:
             max_body_size,
         )
         await check_tcp(options.nsqd_tcp_address)
+        self.stamps = choose_source(self.wall, options.timestamps)
+        closing.append(self.stamps.close)
+        if self.stamps.reason:
+            log.info("timestamps by %s, as there is no %s", self.stamps.name, self.stamps.reason)
         self.watch = NsqdWatch(
             options, self.reactor, self.nsqd, self.nsqd_http, facts, self._gate_changed
         )
@@ -258,6 +262,7 @@ class Gateway:
             now = monotonic_ns()
             if self.wall.refresh():
                 log.warning("the wall clock was stepped; kernel stamps of this second are off")
+            self.stamps.tick()
             self.tcp.try_again()
             self.watch.pool.drop_silent(now - int(self.options.nsqd_timeout * NS))
             self.watch.pool.retire_side()

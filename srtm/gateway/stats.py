@@ -52,7 +52,12 @@ async def srtm_document(gateway: Host, topic: str = "") -> dict[str, Any]:
             await asyncio.sleep(0)
         documents.append(topic_document(found))
     return {
-        "timestamps": gateway.stamps.name,
+        "timestamps": {
+            "source": gateway.stamps.name,
+            "reason": gateway.stamps.reason,
+            "degraded_bytes": gateway.stamps.degraded_bytes,
+            "lost_records": gateway.stamps.lost_records,
+        },
         "connections": len(gateway.clients),
         "refused_connections": gateway.tcp.refused,
         "topics": documents,
@@ -130,6 +135,19 @@ def _producer(client: Client, topic: str) -> list[dict[str, Any]]:
     ]
 
 
+def timestamps_line(timestamps: dict[str, Any]) -> str:
+    """The source in use, and what is to be known of it."""
+    line = str(timestamps["source"])
+    if timestamps["reason"]:
+        line += f" (no {timestamps['reason']})"
+    if timestamps["degraded_bytes"] or timestamps["lost_records"]:
+        line += (
+            f", {timestamps['lost_records']} segments not recorded, "
+            f"{timestamps['degraded_bytes']} bytes stamped by a worse source"
+        )
+    return line
+
+
 def as_text(document: dict[str, Any]) -> str:
     """For people: nsqd's own lines, and ours under each topic."""
     ours = {topic["topic"]: topic for topic in document["srtm"]["topics"]}
@@ -138,6 +156,7 @@ def as_text(document: dict[str, Any]) -> str:
         f"start_time {document['start_time']}",
         "",
         f"Health: {document['health']}",
+        f"Timestamps: {timestamps_line(document['srtm']['timestamps'])}",
         "",
         "Topics:" if document["topics"] else "Topics: None",
     ]
