@@ -21,6 +21,11 @@ _COMMANDS = {
         "placement",
         "decide which publisher sends to which broker",
     ),
+    "autoscale": (
+        "srtm.autoscaler.command",
+        "autoscale",
+        "simulate consumer autoscalers on a workload and compare them",
+    ),
     "stat": ("srtm.stat", "stat", "watch topics: contract, tokens, throttling, latency"),
     "load": ("srtm.load.command", "load", "publish an open-loop load and measure its latency"),
     "demo": ("srtm.demo", "demo", "the whole thing on this machine: 1, 2 and 3 brokers compared"),

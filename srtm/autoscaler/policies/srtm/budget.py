@@ -1,0 +1,64 @@
+"""The error budget of the SLO: what a late event is worth, and which hand-overs can be paid."""
+
+import math
+
+from srtm.autoscaler.observation import Observation
+from srtm.slo import SLO
+
+_PRICE = 28.0
+"""A late event is worth the replica time of so many served ones while the budget is as planned.
+Where hand-overs are free, 14 uses up the budget of smooth waves; where they cost, about 40 does."""
+
+_AIM = 0.8
+"""Of the allowed late share: what comes last cannot be made good."""
+
+_HALVING_SECONDS = 120.0
+_HALVING_SHARE = 0.25
+"""A surplus or deficit counts against the budget of this long: of two minutes at first, of a
+quarter of the time since the start later, so that a long run settles."""
+
+_STEEPNESS = 2.0
+_CHEAPEST, _DEAREST = -1.5, 4.0
+"""The price is _PRICE * exp(steepness * deficit), the exponent within these. Unused budget makes
+late events little cheaper (near μ the queue's cliff is steep), a deficit makes them much dearer."""
+
+_SMALL_SECONDS = 10.0
+"""A hand-over that costs less than the budget of so long is always affordable."""
+
+
+class Budget:
+    """Late events since the start against those that the SLO allows."""
+
+    def __init__(self, slo: SLO) -> None:
+        self._allowed = slo.allowed_late_share
+        self._served = 0
+        self._seconds = 0.0
+        self._hand_over = 0.0
+        self.late = 0
+        self.price = 0.0
+
+    def see(self, seen: Observation, interval_seconds: float) -> None:
+        """Once an interval; sets `price`, in replica-seconds."""
+        self._served += seen.served
+        self.late += seen.late
+        self._seconds += interval_seconds
+        deficit = self.late - _AIM * self._allowed * self._served
+        window = max(_HALVING_SECONDS, _HALVING_SHARE * self._seconds)
+        # A hand-over's late events come at once: one or two of them are no trend.
+        scale = _AIM * self._per_second * window + 2 * self._hand_over + 1
+        exponent = min(_DEAREST, max(_CHEAPEST, _STEEPNESS * deficit / scale))
+        self.price = _PRICE / seen.new_mu * math.exp(exponent)
+
+    @property
+    def _per_second(self) -> float:
+        """Late events that the SLO has allowed, per second."""
+        return self._allowed * self._served / max(self._seconds, 1.0)
+
+    def affords(self, late: float) -> bool:
+        """Would `late` more events still be within the SLO, or are they hardly any?"""
+        small = late <= self._per_second * _SMALL_SECONDS
+        return small or self.late + late <= self._allowed * self._served
+
+    def expect(self, late: float) -> None:
+        """A hand-over is on its way that is thought to cost so many."""
+        self._hand_over = max(late, 0.7 * self._hand_over + 0.3 * late)

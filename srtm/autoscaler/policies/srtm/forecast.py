@@ -1,0 +1,98 @@
+"""The arrival rate of the next seconds, with the error that such forecasts have had.
+
+Several simple forecasters (straight lines through the last seconds, damped or not) run side by
+side; each is weighed by the squared error of what it said `ahead` intervals ago. So a smooth ramp
+is followed within a few seconds, and a noisy rate is averaged, without a setting for either.
+"""
+
+from collections import deque
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+_WINDOWS = (3, 5, 8, 13, 21, 34)
+"""Intervals that a line is fitted to; Fibonacci's, so that neighbours differ by the same share."""
+
+_DAMPINGS = (1.0, 0.9, 0.7)
+"""What is left of the slope after each interval: a line that goes on, and one that flattens."""
+
+_MEMORY = 0.95
+"""Of an old error in the mean, per interval: 20 intervals, about one wave of the papers' traces."""
+
+
+class Forecast:
+    """Rates seen once an interval; the forecast is of whole intervals from the next one on."""
+
+    def __init__(self, ahead: int) -> None:
+        self.ahead = ahead
+        self._seen: deque[float] = deque(maxlen=max(_WINDOWS))
+        experts = len(_WINDOWS) * len(_DAMPINGS)
+        self._errors = np.zeros(experts)
+        self._weight = 0.0
+        self._said: deque[Floats] = deque(maxlen=ahead)
+        self._levels = np.zeros(experts)
+        self._slopes = np.zeros(experts)
+        self._dampings = np.tile(_DAMPINGS, len(_WINDOWS))
+
+    def see(self, rate: float) -> None:
+        """The rate of the interval that has just ended, events/s."""
+        if len(self._said) == self.ahead:
+            self._errors = _MEMORY * self._errors + (self._said[0] - rate) ** 2
+            self._weight = _MEMORY * self._weight + 1.0
+        self._seen.append(rate)
+        self._fit()
+        self._said.append(self._at(np.array([float(self.ahead)]))[:, 0])
+
+    def _fit(self) -> None:
+        seen = np.array(self._seen)
+        row = 0
+        for window in _WINDOWS:
+            part = seen[-window:]
+            slope = 0.0
+            level = float(part.mean())
+            if len(part) > 1:
+                middle = (len(part) - 1) / 2
+                offsets = np.arange(len(part)) - middle
+                slope = float(offsets @ part / (offsets @ offsets))
+                level += slope * middle
+            for _ in _DAMPINGS:
+                self._levels[row] = level
+                self._slopes[row] = slope
+                row += 1
+
+    def _at(self, steps: Floats) -> Floats:
+        """Every forecaster's rate `steps` intervals from now, shape (forecasters, steps)."""
+        damping = self._dampings[:, None]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            reach = np.where(
+                damping < 1.0, damping * (1 - damping**steps) / (1 - damping), steps[None, :]
+            )
+        return np.maximum(0.0, self._levels[:, None] + self._slopes[:, None] * reach)
+
+    def _weights(self) -> Floats:
+        if not self._weight:
+            return np.full(len(self._levels), 1.0 / len(self._levels))
+        mean_square = self._errors / self._weight
+        weights: Floats = 1.0 / (mean_square + 1e-3 + 0.01 * mean_square.min()) ** 2
+        weights /= weights.sum()
+        return weights
+
+    @property
+    def level(self) -> float:
+        """The rate now, without the noise, events/s."""
+        return float(self._weights() @ np.maximum(0.0, self._levels))
+
+    def rates(self, steps: int) -> Floats:
+        """Of the next `steps` intervals, events/s."""
+        rates: Floats = self._weights() @ self._at(np.arange(1.0, steps + 1))
+        return rates
+
+    def errors(self, steps: int) -> Floats:
+        """Standard error of each of them, events/s: the one measured at `ahead`, growing with the
+        square root of the distance as the error of a sum does."""
+        if not self._weight:
+            return np.full(steps, 0.1 * self.level)
+        measured = float(np.sqrt(self._weights() @ (self._errors / self._weight)))
+        return measured * np.sqrt(np.arange(1.0, steps + 1) / self.ahead)

@@ -1,0 +1,52 @@
+"""Balanced groups: who has which partitions when a group has n consumers, moving few of them."""
+
+from collections.abc import Mapping
+
+from srtm.autoscaler.observation import Observation
+
+Group = tuple[tuple[str | None, tuple[int, ...]], ...]
+"""Each consumer (None: one to be launched) and its partitions."""
+
+
+def group_of(seen: Observation) -> Group:
+    """The group as it is."""
+    return tuple((c.id, c.partitions) for c in seen.consumers)
+
+
+def balanced(loads: Mapping[int, float], seen: Observation, count: int) -> Group:
+    """A group of `count` consumers whose largest load (relative to μ) is small, reached from the
+    present one by moving partitions one at a time from the fullest consumer to the emptiest.
+
+    loads: of each partition, in any unit. The consumers with the largest μ stay.
+    """
+    staying = sorted(seen.consumers, key=lambda consumer: -consumer.mu)[:count]
+    names: list[str | None] = [consumer.id for consumer in staying]
+    mu = [consumer.mu for consumer in staying]
+    owned = [{p for p in consumer.partitions if p in loads} for consumer in staying]
+    new = count - len(staying)
+    names += [None] * new
+    mu += [seen.new_mu] * new
+    owned += [set() for _ in range(new)]
+    load = [sum(loads[p] for p in ps) / mu[i] for i, ps in enumerate(owned)]
+
+    homeless = set(loads).difference(*owned)
+    for partition in sorted(homeless, key=lambda p: (-loads[p], p)):
+        target = min(range(count), key=lambda i: load[i] + loads[partition] / mu[i])
+        owned[target].add(partition)
+        load[target] += loads[partition] / mu[target]
+    for _ in range(2 * len(loads)):  # each move lowers the fullest; ties could go on for ever
+        source = max(range(count), key=load.__getitem__)
+        target = min(range(count), key=load.__getitem__)
+        best, lowest = None, load[source] * (1 - 1e-9)
+        for partition in sorted(owned[source]):
+            weight = loads[partition]
+            fullest = max(load[source] - weight / mu[source], load[target] + weight / mu[target])
+            if fullest < lowest:
+                best, lowest = partition, fullest
+        if best is None:
+            break
+        owned[source].remove(best)
+        owned[target].add(best)
+        load[source] -= loads[best] / mu[source]
+        load[target] += loads[best] / mu[target]
+    return tuple((name, tuple(sorted(ps))) for name, ps in zip(names, owned, strict=True))

@@ -1,0 +1,107 @@
+"""What the next seconds would be like under a group: late events, work left, and the hand-over."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from srtm.autoscaler.decision import Handover
+from srtm.autoscaler.observation import Observation
+from srtm.autoscaler.policies.srtm.groups import Group
+from srtm.autoscaler.policies.srtm.queue import late_by_stop, late_events
+
+Floats = NDArray[np.float64]
+
+_SPREAD = ((-math.sqrt(3.0), 1 / 6), (0.0, 2 / 3), (math.sqrt(3.0), 1 / 6))
+"""Points (in standard errors) and weights that stand for a normal error (Gauss-Hermite)."""
+
+_LONGEST_POLL_SECONDS = 1.0
+"""What an owner still serves before it gives a partition up, at most: more is overload, which the
+queues show anyhow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """The future at one decision.
+
+    shape:  arrivals for one event an interval, shape (paths, intervals * slots, partitions)
+    rates:  forecast of each interval, events/s; errors: its standard error
+    """
+
+    seen: Observation
+    shape: Floats
+    rates: Floats
+    errors: Floats
+    interval_seconds: float
+    target_seconds: float
+
+    @property
+    def _slots(self) -> int:
+        return int(self.shape.shape[1]) // len(self.rates)
+
+    @property
+    def _slot_seconds(self) -> float:
+        return self.interval_seconds / self._slots
+
+    def mu(self, group: Group) -> Floats:
+        """Of each consumer, events/s."""
+        known = {c.id: c.mu for c in self.seen.consumers}
+        new = self.seen.new_mu
+        return np.array([new if c is None else known[c] for c, _ in group])
+
+    def late(self, group: Group) -> tuple[Floats, Floats]:
+        """Expected late events and work left in each interval, shape (intervals,) each."""
+        lags = {p.id: p.lag for p in self.seen.partitions}
+        waiting = np.array([math.fsum(lags.get(p, 0.0) for p in ps) for _, ps in group])
+        late, left = late_events(
+            self._arrivals(group), self.mu(group), self._slot_seconds, self.target_seconds, waiting
+        )
+        shape = (len(self.rates), self._slots)
+        return (
+            self._expected(late.sum(axis=-1)).reshape(shape).sum(axis=1),
+            self._expected(left.sum(axis=-1)).reshape(shape)[:, -1],
+        )
+
+    def hand_over(self, old: Group, new: Group, kind: Handover, stop_seconds: float) -> float:
+        """Late events that going from `old` to `new` now would cause."""
+        owners = {p: consumer for consumer, ps in old for p in ps}
+        eager = kind is Handover.EAGER
+        moved: Group = tuple(
+            (c, tuple(p for p in ps if eager or c is None or owners.get(p) != c)) for c, ps in new
+        )
+        if not any(ps for _, ps in moved):
+            return 0.0
+        mu, arrivals = self.mu(new), self._arrivals(new)
+        stop = stop_seconds + self._poll_seconds(old)
+        slot = self._slot_seconds
+        stopped = late_by_stop(arrivals, self._arrivals(moved), mu, slot, self.target_seconds, stop)
+        free, _ = late_events(arrivals, mu, slot, self.target_seconds)
+        extra = stopped - free.sum(axis=(-1, -2))
+        return max(0.0, float(self._expected(extra[..., None])[0]))
+
+    def _poll_seconds(self, old: Group) -> float:
+        """An owner ends its poll before a partition can move, so what waits is served first."""
+        lags = {p.id: p.lag for p in self.seen.partitions}
+        waits = [
+            math.fsum(lags.get(p, 0.0) for p in ps) / mu
+            for mu, (_, ps) in zip(self.mu(old), old, strict=True)
+        ]
+        return min(_LONGEST_POLL_SECONDS, max(waits, default=0.0))
+
+    def _arrivals(self, group: Group) -> Floats:
+        """Events, shape (spread, paths, slots, consumers)."""
+        index = {p.id: i for i, p in enumerate(self.seen.partitions)}
+        owner = np.zeros((len(index), len(group)))
+        for column, (_, partitions) in enumerate(group):
+            owner[[index[p] for p in partitions if p in index], column] = 1.0
+        points = [np.maximum(0.0, self.rates + z * self.errors) for z, _ in _SPREAD]
+        counts = np.repeat(np.array(points) * self.interval_seconds, self._slots, axis=1)
+        arrivals: Floats = (self.shape @ owner)[None] * counts[:, None, :, None]
+        return arrivals
+
+    def _expected(self, values: Floats) -> Floats:
+        """Over the spread and the paths: (spread, paths, n) -> (n,)."""
+        weights = np.array([weight for _, weight in _SPREAD])
+        mean: Floats = weights @ values.mean(axis=1)
+        return mean
