@@ -3,17 +3,21 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from random import Random
 from unittest import mock
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from srtm.autoscaler.decision import Handover
+from srtm.autoscaler.decision import Handover, Member
 from srtm.autoscaler.simulator.arrivals import ArrivalModel, Arrivals, arrivals_of, even_shares
 from srtm.autoscaler.simulator.consumer import Consumer, Partition
+from srtm.autoscaler.simulator.group import Group
 from srtm.autoscaler.simulator.run import simulate
 from srtm.autoscaler.simulator.setting import Setting
+from srtm.autoscaler.simulator.workload import iot_like
 from srtm.slo import SLO
 from tests.simulator_policies import Scripted, anything
 
@@ -129,3 +133,33 @@ def test_every_event_is_served_once_in_order_by_one_consumer(
     steps = [count for _, count in run.replicas]
     assert min(steps) >= 0
     assert run.replica_minutes <= max(steps) * run.seconds / 60 + 1e-9
+
+
+@pytest.mark.parametrize("handover", list(Handover))
+@pytest.mark.parametrize("model", list(ArrivalModel))
+def test_a_run_is_the_same_however_often_it_is_looked_at(
+    handover: Handover, model: ArrivalModel
+) -> None:
+    """Polls of 500 events last 2.5 s and heartbeats come every 3: ends of polls meet heartbeats."""
+    arrivals = arrivals_of(iot_like(), even_shares(5), model, 1)
+
+    def ends(looks: int) -> list[float]:
+        random = Random(5)
+        partitions = [Partition(times) for times in arrivals.times]
+        setting = Setting(SLO(0.99, 0.5), rebalance_seconds=2.0, handover=handover)
+        group = Group(setting, partitions)
+        for second in range(600):
+            group.advance(second + 0.1)
+            if random.random() < 0.05:
+                count = random.randint(1, 5)
+                names: list[str | None] = [consumer.id for consumer in group.wanted][:count]
+                names += [None] * (count - len(names))
+                ids = random.sample(range(5), 5)
+                members = [Member(name, tuple(ids[i::count])) for i, name in enumerate(names)]
+                group.change(second + 0.1, members, None)
+            for look in range(looks):
+                group.advance(second + 0.1 + (look + 0.37) / (looks + 1))
+        group.advance(700.0)
+        return [float(end) for partition in partitions for end in partition.ends]
+
+    assert ends(0) == pytest.approx(ends(3), abs=1e-6)

@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+INSTANT = 1e-9
+"""Seconds within which two moments are one: a thousand times the rounding of a day."""
+
 
 class Partition:
     """A partition's events and how far they are served (position) and committed."""
@@ -93,7 +96,9 @@ class Consumer:
         ready = np.maximum(arrivals, self.free_at)
         starts = np.maximum.accumulate(ready - spent[:-1]) + spent[:-1]
         starts = np.maximum(starts, ready)  # rounding can put a start an ulp before its event
-        served = int(min(starts.searchsorted(until), limit))
+        # A service that begins as a window ends begins after it, whatever the rounding. How often
+        # a run is looked at would else decide which poll ends as a member is told of a rebalance.
+        served = int(min(starts.searchsorted(until - INSTANT), limit))
         if not served:
             return
         ends = starts[:served] + service

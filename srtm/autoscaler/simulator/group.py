@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from srtm.autoscaler.decision import Handover, Member
-from srtm.autoscaler.simulator.consumer import Consumer, Partition
+from srtm.autoscaler.simulator.consumer import INSTANT, Consumer, Partition
 from srtm.autoscaler.simulator.setting import Setting
 
 Assignment = dict[Consumer, tuple[int, ...]]
@@ -186,7 +186,8 @@ class Group:
         if consumer.joined_at == after:
             return after  # its join is what the others are told of
         every = self._setting.heartbeat_seconds
-        return after + (consumer.heartbeat_phase - after) % every
+        wait = (consumer.heartbeat_phase - after) % every
+        return after if every - wait < INSTANT else after + wait  # it is now, but for the rounding
 
     def _eager(self, at: float, target: Assignment, staying: list[Consumer]) -> None:
         rejoined = [at]

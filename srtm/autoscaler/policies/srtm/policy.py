@@ -15,6 +15,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from srtm.autoscaler.decision import Action, Decision, Handover, Member
 from srtm.autoscaler.observation import ConsumerState, Observation
@@ -29,6 +30,8 @@ from srtm.autoscaler.policies.srtm.stops import Stops
 from srtm.autoscaler.policies.timeline import Timeline
 from srtm.slo import SLO
 
+Floats = NDArray[np.float64]
+
 _HORIZON_SECONDS = 20.0
 _PERSIST_SECONDS = 40.0
 """How far the programme looks, and for how long the end of it is taken to last. Further than a few
@@ -37,7 +40,7 @@ start-ups a forecast knows little; a minute is what a change must pay for itself
 _PATHS = 3
 """Pieces of the last minute that stand for the next seconds."""
 
-_FIRST_OBSERVATIONS = 4
+_FIRST_SECONDS, _FIRST_INTERVALS = 4.0, 2
 """Before it decides anything: a rate and its trend, the first observation being of a part."""
 
 _WIDER = 5
@@ -62,6 +65,7 @@ class Srtm:
         self._handovers = handovers
         self._seconds = decision_seconds
         self._horizon = max(5, round(_HORIZON_SECONDS / decision_seconds))
+        self._first = max(_FIRST_INTERVALS, round(_FIRST_SECONDS / decision_seconds))
         self._budget = Budget(slo)
         self._stops = Stops()
         self._timeline = Timeline(decision_seconds)
@@ -74,12 +78,12 @@ class Srtm:
 
     def decide(self, seen: Observation) -> Decision:
         notes = self._look(seen)
-        unserved = len(seen.owners) < len(seen.partitions)
-        if not seen.consumers or (unserved and not seen.rebalancing):
-            return self._adopt(seen, notes)
+        orphans = sum(p.id not in seen.owners for p in seen.partitions)
+        if not seen.consumers or (orphans and not seen.rebalancing):
+            return self._adopt(seen, orphans, notes)
         if seen.rebalancing or any(c.state is ConsumerState.STARTING for c in seen.consumers):
             return Decision(Action.NONE, reason="a change is under way", notes=notes)
-        if self._observations < _FIRST_OBSERVATIONS or self._forecast is None:
+        if self._observations < self._first or self._forecast is None:
             return Decision(Action.NONE, reason="too little has been seen yet", notes=notes)
         outlook = Outlook(
             seen=seen,
@@ -100,7 +104,7 @@ class Srtm:
             self._forecast = Forecast(self._lead(seen) + 1)
         self._observations += 1
         self._forecast.see(seen.rate)
-        self._shape.see(_slots(seen, self._seconds))
+        self._shape.see(_slots(seen, self._seconds, self._slo.target_seconds))
         self._budget.see(seen, self._seconds)
         changing = seen.rebalancing or any(
             c.state is ConsumerState.STARTING for c in seen.consumers
@@ -109,10 +113,11 @@ class Srtm:
         return (*odd, *cannot_be_met(seen, self._slo.target_seconds))
 
     def _lead(self, seen: Observation) -> int:
-        """Intervals from a launch to serving."""
-        return math.ceil((seen.startup_seconds + seen.rebalance_seconds) / self._seconds)
+        """Intervals from a launch to serving: one where it takes no time, as decisions go."""
+        seconds = seen.startup_seconds + seen.rebalance_seconds
+        return max(1, math.ceil(seconds / self._seconds))
 
-    def _adopt(self, seen: Observation, notes: tuple[str, ...]) -> Decision:
+    def _adopt(self, seen: Observation, orphans: int, notes: tuple[str, ...]) -> Decision:
         """Partitions without a consumer are not served at all: that cannot wait."""
         loads = {p.id: max(p.rate, 1e-9) for p in seen.partitions}
         enough = math.ceil(seen.rate / seen.new_mu)
@@ -120,7 +125,7 @@ class Srtm:
         action = Action.UP if count > len(seen.consumers) else Action.REASSIGN
         if count < len(seen.consumers):
             action = Action.DOWN
-        reason = f"{len(seen.partitions) - len(seen.owners)} partitions have no consumer"
+        reason = f"{orphans} of {len(seen.partitions)} partitions have no consumer"
         return _decision(action, balanced(loads, seen, count), reason, notes, self._handovers[-1])
 
     def _choose(self, outlook: Outlook, notes: tuple[str, ...]) -> Decision:
@@ -159,7 +164,7 @@ class Srtm:
         self._stops.begin((kind, action), seen.at, self._budget.late, cost)
         reason = (
             f"{len(now)} -> {len(groups[best])} consumers for {outlook.rates[0]:.0f} events/s, "
-            f"{outlook.rates[-1]:.0f} in {_HORIZON_SECONDS:.0f} s: saves {saved:.0f} "
+            f"{outlook.rates[-1]:.0f} in {self._horizon * self._seconds:.0f} s: saves {saved:.0f} "
             f"replica-seconds, a late event being worth {price:.2f}; the hand-over makes "
             f"{cost:.0f} late"
         )
@@ -191,14 +196,17 @@ def _sizes(now: int, partitions: int) -> list[int]:
     return sorted(n for n in {*near, now // 2, 2 * now} if 1 <= n <= partitions)
 
 
-def _slots(
-    seen: Observation, interval_seconds: float
-) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """Events, shape (slots, partitions); all at once where they are not known."""
+def _slots(seen: Observation, interval_seconds: float, target_seconds: float) -> Floats:
+    """Events, shape (slots, partitions); where they are not known, the interval is one slot.
+
+    What comes in a slot is taken to come at once, which says something only of slots that are not
+    longer than the target: longer ones are cut, and their events spread evenly."""
     lengths = {len(p.slots) for p in seen.partitions}
+    slots = np.array([[p.rate * interval_seconds for p in seen.partitions]])
     if len(lengths) == 1 and lengths != {0}:
-        return np.array([p.slots for p in seen.partitions], dtype=np.float64).T
-    return np.array([[p.rate * interval_seconds for p in seen.partitions]])
+        slots = np.array([p.slots for p in seen.partitions], dtype=np.float64).T
+    parts = math.ceil(interval_seconds / len(slots) / target_seconds - 1e-9)
+    return np.repeat(slots / parts, parts, axis=0)
 
 
 def _action(old: Group, new: Group) -> Action:
