@@ -25,7 +25,9 @@ def _srtm(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("command", ["gateway", "up", "topic", "stat", "load", "demo"])
+@pytest.mark.parametrize(
+    "command", ["gateway", "up", "topic", "placement", "autoscale", "stat", "load", "demo"]
+)
 def test_every_command_has_help_and_is_in_the_readme(command: str) -> None:
     shown = _srtm(command, "--help")
     assert shown.returncode == 0
@@ -35,7 +37,8 @@ def test_every_command_has_help_and_is_in_the_readme(command: str) -> None:
 
 def test_every_flag_of_the_readme_exists() -> None:
     known = "".join(_srtm(command, "--help").stdout for command in ("gateway", "load", "stat"))
-    known += _srtm("topic", "set", "--help").stdout
+    for command in (("topic", "set"), ("placement", "plan"), ("autoscale", "simulate")):
+        known += _srtm(*command, "--help").stdout
     of_nsqd = {"--broadcast-tcp-port", "--broadcast-http-port", "--quick", "--strict", "--out"}
     flags = set(re.findall(r"--[a-z][a-z-]+", README)) - of_nsqd - {"--help"}
     assert {flag for flag in flags if flag not in known} == set()
