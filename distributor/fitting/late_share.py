@@ -1,0 +1,52 @@
+"""Is the share of late messages below what the SLO allows, or above it? A sequential test."""
+
+from enum import StrEnum
+from math import log
+
+from distributor.fitting.dispersion import Counts, dispersion
+
+LOW, HIGH = 0.5, 1.5
+"""Of the allowed late share: at and below the one a broker is to be accepted, at and above the
+other rejected, each with an error of at most 5 %. In between either answer will do."""
+ERROR = 0.025
+"""Nominal, of the test itself. Half of the 5 % it may err: dispersion is an estimate."""
+
+
+class Side(StrEnum):
+    BELOW = "below"
+    ABOVE = "above"
+    UNSURE = "unsure"
+
+
+def side(
+    messages: Counts, late: Counts, allowed: float, together: float = 1.0, tests: int = 1
+) -> Side:
+    """Which side of `allowed` the late share is on, as far as these slots can tell.
+
+    messages, late: counts of slots in order of time, shape (n,), all slots so far
+    allowed:  share of late messages, 0 to 1
+    together: messages that arrive at one instant (see `dispersion`)
+    tests:    how many tests run at once of which one wrong ABOVE spoils the answer
+
+    Wald's sequential probability ratio test of HIGH against LOW x allowed for counts whose variance
+    is D times their mean: the log likelihood ratio of Poisson counts, over D. D is estimated by
+    `dispersion` from the same slots, so one big cluster raises D along with the count. May be asked
+    after each slot. Raises ValueError unless 0 < allowed < 2/3.
+    """
+    if not 0 < allowed * HIGH < 1:
+        raise ValueError(f"allowed late share is {allowed}; it must lie between 0 and {1 / HIGH:g}")
+    if not messages.sum():
+        return Side.UNSURE
+    ratio = leaning(messages, late, allowed) / dispersion(messages, late, together)
+    if ratio >= log(tests / ERROR):
+        return Side.ABOVE
+    if ratio <= -log(1 / ERROR):
+        return Side.BELOW
+    return Side.UNSURE
+
+
+def leaning(messages: Counts, late: Counts, allowed: float) -> float:
+    """The log likelihood ratio of HIGH against LOW x allowed for independent messages: above 0 the
+    late share is nearer to HIGH. It is 0 at 0.91 x allowed: counts of a high share spread more."""
+    expected = float(messages.sum()) * allowed
+    return float(late.sum()) * log(HIGH / LOW) - expected * (HIGH - LOW)

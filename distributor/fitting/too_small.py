@@ -1,0 +1,92 @@
+"""A contract that no placement can help: its one bucket, unsplit, is late by itself."""
+
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+
+from distributor.fitting.batches import Counts, Floats, beyond, smallest_burst, work_before
+from distributor.fitting.late_share import Side, side
+from distributor.placement.words import number, rate
+from srtm.contract import Contract
+from srtm.slo import SLO
+
+_HEADROOM = 1.1
+"""r over the offered rate, as SRTM section 6"""
+_SPARE = 2
+"""b over the smallest with which no message waits at the SLO's percentile"""
+_SLOT_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrivals:
+    """The topic's arrivals at all brokers together, in slots of the distributor's clock.
+
+    times: seconds, sorted; counts: messages; both of shape (n,)
+    """
+
+    times: Floats
+    counts: Counts
+
+    @property
+    def seconds(self) -> float:
+        return float(self.times[-1] - self.times[0]) if self.times.size else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TooSmall:
+    """rate, burst: messages/s and messages that would do; burst is None where no arrivals tell."""
+
+    rate: float
+    burst: int | None
+    reason: str
+
+
+def too_small(
+    contract: Contract, slo: SLO, offered: float, arrivals: Arrivals | None
+) -> TooSmall | None:
+    """None where the contract is big enough, as far as is known.
+
+    offered: messages/s that the publishers declare. Too small is a contract with λ >= r, and one
+    whose virtual unsplit bucket alone makes over half of the allowed late share wait for longer
+    than the target: by a sequential test, from a full bucket, which flatters it.
+    """
+    if arrivals is not None and arrivals.seconds > 0:
+        # The first instant's messages came in no time that was seen.
+        seen = float(arrivals.counts[arrivals.times > arrivals.times[0]].sum()) / arrivals.seconds
+    else:
+        seen = 0.0
+    if offered >= contract.rate:
+        why = f"publishers declare {rate(offered)}"
+    elif arrivals is None or not arrivals.seconds:
+        return None
+    else:
+        work = work_before(arrivals.times - arrivals.times[0], arrivals.counts, contract.rate)
+        late = beyond(work, arrivals.counts, contract.burst + contract.rate * slo.target_seconds)
+        slot = ((arrivals.times - arrivals.times[0]) / _SLOT_SECONDS).astype(np.int64)
+        messages = np.bincount(slot, arrivals.counts).astype(np.float64)
+        by_slot = np.bincount(slot, late).astype(np.float64)
+        together = float((arrivals.counts**2).sum() / arrivals.counts.sum())
+        found = side(messages, by_slot, slo.allowed_late_share / 2, together)
+        if found is not Side.ABOVE:
+            return None
+        alone = float(late.sum() / messages.sum())
+        why = (
+            f"one unsplit bucket alone would make {alone:.2%} of the messages late, over half of "
+            f"the allowed {slo.allowed_late_share:.2%}"
+        )
+    enough = _HEADROOM * max(offered, seen)
+    burst = None
+    if arrivals is not None and arrivals.times.size:
+        work = work_before(arrivals.times - arrivals.times[0], arrivals.counts, enough)
+        burst = ceil(_SPARE * smallest_burst(work, arrivals.counts, slo.allowed_late_share))
+        burst = max(burst, ceil(contract.burst)) if enough <= contract.rate else burst
+    would_do = f"r = {number(enough)} and " + (
+        f"b = {number(burst)} would do" if burst else "a b fitted to recorded arrivals would do"
+    )
+    return TooSmall(
+        enough,
+        burst,
+        f"contract too small: {why}, with r = {number(contract.rate)} and "
+        f"b = {number(contract.burst)}; {would_do}",
+    )
