@@ -1,7 +1,8 @@
 """`srtm placement`."""
 
-import json
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.box import SIMPLE
@@ -9,10 +10,24 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from distributor.model import Placement
 from distributor.offline import read_offline
 from distributor.placement import POLICIES
-from distributor.placement.words import counted, number, some
+from distributor.placement.words import counted, number, rate, some
+from distributor.remote import Remote, print_json, remote_options
+from srtm.errors import UsageError
+
+_policy = click.option(
+    "--policy",
+    type=click.Choice(list(POLICIES)),
+    default="srtm",
+    show_default=True,
+    help="How to place; all but srtm are there to compare with.",
+)
+_keep = click.option(
+    "--keep",
+    is_flag=True,
+    help="Move nobody whose broker is up; only the others get one (policy srtm).",
+)
 
 
 @click.group()
@@ -21,24 +36,21 @@ def placement() -> None:
 
 
 @placement.command()
+@click.argument("topic", required=False)
 @click.option(
     "--offline",
     "file",
     type=click.Path(path_type=Path),
-    required=True,
     metavar="FILE",
     help="JSON file with brokers, topic and publishers; no service is asked.",
 )
-@click.option(
-    "--policy",
-    type=click.Choice(list(POLICIES)),
-    default="srtm",
-    show_default=True,
-    help="How to place; all but srtm are there to compare with.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
-def plan(file: Path, policy: str, as_json: bool) -> None:
-    """Show a placement and its reasons; nothing is carried out.
+@_policy
+@_keep
+@remote_options
+def plan(
+    topic: str | None, file: Path | None, policy: str, keep: bool, remote: Remote, as_json: bool
+) -> None:
+    """Show a placement of TOPIC and its reasons; nothing is carried out.
 
     \b
     FILE: {"brokers": [{"name": "b1", "capacity": 20000, "allocated": 5000}],
@@ -49,22 +61,93 @@ def plan(file: Path, policy: str, as_json: bool) -> None:
     rates of all that is there; key (or null) says which publishers send together. Publishers for
     which there is no room are listed as unplaced, and the exit code stays 0.
     """
-    found = POLICIES[policy](*read_offline(file).values())
+    if (topic is None) == (file is None):
+        raise UsageError("srtm placement plan: give TOPIC, or --offline FILE")
+    if file is not None:
+        if keep:
+            raise UsageError("--keep: FILE does not say where publishers are; leave it out")
+        _show(POLICIES[policy](*read_offline(file).values()).document(), as_json)
+    else:
+        assert topic is not None
+        body = {"policy": policy, "keep": keep, "dry_run": True}
+        _show(remote.call("POST", "topics", topic, "placements", body=body), as_json)
+
+
+@placement.command()
+@click.argument("topic")
+@_policy
+@_keep
+@remote_options
+def apply(topic: str, policy: str, keep: bool, remote: Remote, as_json: bool) -> None:
+    """Place the publishers of TOPIC. They move once their new brokers have their shares."""
+    body = {"policy": policy, "keep": keep, "dry_run": False}
+    _show(remote.call("POST", "topics", topic, "placements", body=body), as_json)
+
+
+@placement.command()
+@click.argument("topic")
+@remote_options
+def show(topic: str, remote: Remote, as_json: bool) -> None:
+    """The placement of TOPIC that is in force."""
+    _show(remote.call("GET", "topics", topic, "placements", "current"), as_json)
+
+
+@placement.command()
+@click.argument("topic")
+@click.argument("publisher", required=False)
+@remote_options
+def explain(topic: str, publisher: str | None, remote: Remote, as_json: bool) -> None:
+    """Why TOPIC is placed as it is: every placement with its reasons, newest first; or where
+    PUBLISHER is and by which of them."""
+    history = remote.call("GET", "topics", topic, "placements")["placements"]
+    if publisher is None:
+        if as_json:
+            print_json({"topic": topic, "placements": history})
+            return
+        if not history:
+            click.echo(f"topic {topic} has no placement yet")
+        for each in history:
+            _explain(each)
+        return
+    place = remote.call("GET", "topics", topic, "publishers", publisher)
+    by = next((each for each in history if each["epoch"] <= place["epoch"]), None)
     if as_json:
-        click.echo(json.dumps(found.document(), indent=2))
+        print_json({**place, "placement": by})
+        return
+    group = f"group {place['key']}" if place["key"] else "a group of its own"
+    where = place["broker"] or "no broker"
+    click.echo(f"{publisher}: {where}, {rate(place['rate'])}, {group}")
+    if by:
+        _explain(by)
+
+
+def _explain(entry: dict[str, Any]) -> None:
+    at = datetime.fromtimestamp(entry["at"], UTC).isoformat(" ", "seconds")
+    names = some([each["name"] for each in entry["brokers"]])
+    click.echo(f"epoch {entry['epoch']}, {at}, policy {entry['policy']}: {names}")
+    for reason in entry["reasons"]:
+        click.echo(f"  - {reason}")
+
+
+def _show(found: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(found)
     else:
         Console().print(_render(found))
 
 
-def _render(found: Placement) -> Group:
-    table = Table("broker", title=f"policy {found.policy}", title_justify="left", box=SIMPLE)
+def _render(found: dict[str, Any]) -> Group:
+    epoch = f", epoch {found['epoch']}" if found.get("epoch") else ""
+    title = f"policy {found['policy']}{epoch}"
+    table = Table("broker", title=title, title_justify="left", box=SIMPLE)
     for column in ("publishers", "messages/s", "quota", "r", "b"):
         table.add_column(column, justify="right")
-    for share in found.brokers:
-        figures = (share.rate, share.quota, share.r, share.b)
-        table.add_row(share.name, f"{share.publishers:,}", *map(number, figures))
-    lines = [Text(f"- {reason}") for reason in found.reasons]
-    if found.unplaced:
-        who = f"unplaced: {counted(len(found.unplaced), 'publisher')}: {some(found.unplaced)}"
+    for share in found["brokers"]:
+        figures = (share["rate"], share["quota"], share["r"], share["b"])
+        table.add_row(share["name"], f"{share['publishers']:,}", *map(number, figures))
+    lines = [Text(f"- {reason}") for reason in found["reasons"]]
+    if found["unplaced"]:
+        unplaced = found["unplaced"]
+        who = f"unplaced: {counted(len(unplaced), 'publisher')}: {some(unplaced)}"
         lines.insert(0, Text(who))
-    return Group(*([table] if found.brokers else []), *lines)
+    return Group(*([table] if found["brokers"] else []), *lines)

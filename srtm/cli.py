@@ -15,11 +15,25 @@ _COMMANDS = {
         "put a gateway before an nsqd that runs",
     ),
     "up": ("srtm.deploy.command", "up", "deploy brokers and topics of a TOML file on this host"),
-    "topic": ("srtm.deploy.command", "topic", "set, list and describe the topics of a deployment"),
+    "topic": (
+        "distributor.topic_command",
+        "topic",
+        "set, list and describe the topics of a deployment; register one for placement",
+    ),
+    "distributor": (
+        "distributor.serve_command",
+        "distributor",
+        "run the Load Distributor: brokers, topics, publishers, placements",
+    ),
     "placement": (
         "distributor.command",
         "placement",
         "decide which publisher sends to which broker",
+    ),
+    "broker": (
+        "distributor.broker_command",
+        "broker",
+        "list and drain the brokers that the Load Distributor knows",
     ),
     "autoscale": (
         "srtm.autoscaler.command",

@@ -35,6 +35,7 @@ class Row:
     nsq:  nsqd's part: depth, in flight, deferred, requeued, timed out, messages, clients
     srtm: the gateway's part, as /stats gives it under "srtm"; empty on a plain nsqd
     timestamps: where the gateway's arrival times come from, and why; empty on a plain nsqd
+    distributor: contact, epoch and lease of its Load Distributor; empty where it has none
     """
 
     broker: str
@@ -42,6 +43,7 @@ class Row:
     nsq: dict[str, int]
     srtm: dict[str, Any]
     timestamps: dict[str, Any]
+    distributor: dict[str, Any]
     offered_per_second: float | None
 
     def document(self) -> dict[str, Any]:
@@ -51,6 +53,7 @@ class Row:
             **self.nsq,
             "offered_per_second": self.offered_per_second,
             "timestamps": self.timestamps,
+            "distributor": self.distributor,
             "srtm": self.srtm,
         }
 
@@ -71,6 +74,7 @@ def read_rows(brokers: list[Broker], topic: str) -> list[Row]:
                 _nsq(theirs.get(name)),
                 ours.get(name, {}),
                 gateway.get("timestamps", {}),
+                gateway.get("distributor") or {},
                 None,
             )
             for name in sorted(ours.keys() | theirs.keys())
@@ -149,6 +153,30 @@ def timestamps_table(rows: list[Row]) -> Table:
             str(source["lost_records"]),
             str(source["degraded_bytes"]),
             Text(source["reason"] or "-"),
+        )
+    return table
+
+
+def distributor_table(rows: list[Row]) -> Table | None:
+    """Each gateway's word with its Load Distributor; None where nobody has one."""
+    found = {row.broker: row.distributor for row in rows if row.distributor}
+    if not found:
+        return None
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("broker", "distributor", "contact"):
+        table.add_column(name, no_wrap=True)
+    for name in ("epoch", "lease s", "topics"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("state")
+    for name, ours in found.items():
+        table.add_row(
+            name,
+            ours["address"],
+            "yes" if ours["contact"] else "[red]no[/]",
+            str(ours["epoch"]),
+            f"{ours['lease_left_seconds']:.1f}",
+            str(ours["topics"]),
+            "[red]safe shares[/]" if ours["safe_share"] else Text(ours["error"]),
         )
     return table
 
@@ -240,6 +268,9 @@ def stat(
             console.print(queue_table(rated))
             console.print(contract_table(rated))
             console.print(timestamps_table(rated), "")
+            distributors = distributor_table(rated)
+            if distributors is not None:
+                console.print(distributors, "")
         before, then = rows, now
         shown += 1
         if shown == count:

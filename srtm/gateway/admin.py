@@ -37,6 +37,15 @@ class _Topic(_Handler):
         else:
             self.finish(topic_document(topic))
 
+    async def prepare(self) -> None:
+        if self.request.method != "GET" and self.gateway.topics.is_leased(self.path_args[0]):
+            distributor = self.gateway.options.distributor_address
+            self.refuse(
+                409,
+                f"topic {self.path_args[0]}: the Load Distributor at {distributor} gives its "
+                "limit; change the contract there",
+            )
+
     async def put(self, name: str) -> None:
         try:
             body: Any = json.loads(self.request.body)

@@ -3,6 +3,7 @@
 from typing import Any, Protocol
 
 from srtm.clock import WallClock
+from srtm.gateway.agent import Agent
 from srtm.gateway.client import ClientHost
 from srtm.gateway.nsqd import NsqdHttp
 from srtm.gateway.options import GatewayOptions
@@ -43,6 +44,8 @@ class Host(ClientHost, Protocol):
     nsqd_http: NsqdHttp
     probes: Probes
     watch: NsqdWatch
+    agent: Agent | None
+    """Where there is a Load Distributor."""
     draining: bool
     http_requests: int
     uploads: set[Sender]

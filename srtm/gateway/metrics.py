@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from srtm.clock import monotonic_ns
+from srtm.gateway.agent import Agent
 from srtm.gateway.host import Host
 from srtm.gateway.meter import SKETCHES
 from srtm.gateway.topic import Topic
@@ -73,6 +74,19 @@ GATEWAY_METRICS: dict[str, tuple[str, Callable[[Host], float]]] = {
     ),
 }
 
+DISTRIBUTOR_METRICS: dict[str, tuple[str, Callable[[Agent], float]]] = {
+    "srtm_distributor_contact": (
+        "1 while the Load Distributor answers the reports.",
+        lambda a: float(a.contact_at is not None and not a.failures),
+    ),
+    "srtm_distributor_epoch": ("Epoch of the desired state in force.", lambda a: a.lease.epoch),
+    "srtm_distributor_lease_seconds": (
+        "What is left of the lease of the shares; 0: they have fallen to the safe shares.",
+        lambda a: a.lease_left_seconds,
+    ),
+}
+"""Only where there is one."""
+
 
 def _head(name: str, kind: str, text: str) -> str:
     return f"# HELP {name} {text}\n# TYPE {name} {kind}\n"
@@ -85,6 +99,12 @@ async def exposition(gateway: Host) -> bytes:
         f"{_head(name, 'gauge', text)}{name} {float(value(gateway))!r}\n"
         for name, (text, value) in GATEWAY_METRICS.items()
     ]
+    agent = gateway.agent
+    if agent is not None:
+        parts += [
+            f"{_head(name, 'gauge', text)}{name} {float(figure(agent))!r}\n"
+            for name, (text, figure) in DISTRIBUTOR_METRICS.items()
+        ]
     source = "srtm_timestamp_source"
     text = "1 for the source of arrival times in use; reason: why it is not a better one."
     parts.append(_head(source, "gauge", text))

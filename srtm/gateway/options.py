@@ -1,5 +1,6 @@
 """The gateway's settings: flags, file keys, environment and help in one table."""
 
+import re
 import socket
 from typing import Literal
 
@@ -9,6 +10,7 @@ from srtm.contract import Contract, Limit
 from srtm.duration import Duration
 
 _MIB = 1024 * 1024
+_BROKER_NAME = re.compile(r"[A-Za-z0-9._:\[\]-]{1,128}")
 
 
 def _endpoint(text: str) -> str:
@@ -73,6 +75,18 @@ class GatewayOptions(BaseModel):
     http_admin: bool = Field(
         False, description="let HTTP clients create, pause, empty and delete topics and channels"
     )
+    distributor_address: str = Field(
+        "", description="HTTP address of the Load Distributor that this broker belongs to"
+    )
+    distributor_token_file: str = Field(
+        "", description="file of mode 0600 with the distributor's bearer token"
+    )
+    broker_name: str = Field(
+        "", description="name at the distributor; none: broadcast address and TCP port"
+    )
+    broker_capacity: int = Field(
+        0, ge=0, description="messages/s that this broker holds within its SLO; 0: not measured yet"
+    )
     admin_socket: str = Field("", description="path of the 0600 socket that changes limits")
     state_file: str = Field("", description="keeps token levels and limits over a restart")
     timestamps: Literal["auto", "ebpf", "sockopt", "clock"] = Field(
@@ -93,6 +107,18 @@ class GatewayOptions(BaseModel):
     @classmethod
     def _far(cls, text: str) -> str:
         return _endpoint_or_path(text) if text else text
+
+    @field_validator("distributor_address")
+    @classmethod
+    def _distributor(cls, text: str) -> str:
+        return _endpoint(text) if text else text
+
+    @field_validator("broker_name")
+    @classmethod
+    def _broker_name(cls, name: str) -> str:
+        if name and not _BROKER_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is not a broker's name: 1 to 128 of [A-Za-z0-9._:-] and []")
+        return name
 
     @field_validator("lookupd_tcp_address")
     @classmethod
@@ -126,6 +152,17 @@ class GatewayOptions(BaseModel):
     def _apart(self) -> "GatewayOptions":
         if self.tcp_address == self.http_address and not self.tcp_address.endswith(":0"):
             raise ValueError(f"--tcp-address and --http-address are both {self.tcp_address}")
+        if self.distributor_address:
+            for flag, address in (("tcp", self.tcp_address), ("http", self.http_address)):
+                if address.endswith(":0"):
+                    raise ValueError(
+                        f"--{flag}-address {address}: with a distributor the gateway needs a port "
+                        "of its own, which clients are told before it opens"
+                    )
+        for name in ("distributor_token_file", "broker_name", "broker_capacity"):
+            if getattr(self, name) and not self.distributor_address:
+                flag = name.replace("_", "-")
+                raise ValueError(f"--{flag} is for a distributor; give --distributor-address too")
         if self.nsqd_tcp_address == self.tcp_address:
             raise ValueError(
                 f"--nsqd-tcp-address {self.tcp_address} is the gateway's own --tcp-address; "

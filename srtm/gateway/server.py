@@ -8,8 +8,10 @@ import socket
 from collections.abc import Callable
 
 from kernel import StampSource, choose_source
+from srtm.bearer import read_token
 from srtm.clock import NS, WallClock, monotonic_ns
 from srtm.errors import SrtmError, UnavailableError, UsageError
+from srtm.gateway.agent import Agent, Broker
 from srtm.gateway.client import Client, ConnectionBounds
 from srtm.gateway.heartbeats import Heartbeats
 from srtm.gateway.host import Sender
@@ -26,6 +28,7 @@ from srtm.gateway.topics import Topics
 from srtm.gateway.tunnel import Tunnel
 from srtm.gateway.upstream import NsqdAddress
 from srtm.gateway.watch import NsqdWatch
+from srtm.http_client import Endpoint
 
 log = logging.getLogger("srtm.gateway")
 
@@ -57,6 +60,7 @@ class Gateway:
         self.deliveries = Deliveries(self.wall)
         self.clients: set[Client] = set()
         self.uploads: set[Sender] = set()
+        self.agent: Agent | None = None
         self.draining = False
         self.http_requests = 0
         self._read_options = read_options
@@ -85,6 +89,8 @@ class Gateway:
                 asyncio.create_task(task())
                 for task in (self._tick_forever, self._watch_forever, self._often_forever)
             ]
+            if self.agent is not None:
+                tasks.append(asyncio.create_task(self.agent.run()))
             gc.collect()
             gc.freeze()
             gc.disable()  # a collection in the middle of a burst is a latency of its own
@@ -162,6 +168,12 @@ class Gateway:
             raise UnavailableError(
                 f"nsqd at {options.nsqd_tcp_address} takes no V2 connection: {error}"
             ) from None
+        if options.distributor_address:
+            token = read_token(options.distributor_token_file, "--distributor-token-file")
+            endpoint = Endpoint(options.distributor_address, token)
+            self.agent = Agent(endpoint, self._broker(), self.topics)
+            closing.append(self.agent.close)
+            await self.agent.first_contact()
         self.tcp.open()
         closing.append(self.tcp.close)
         self.http = HttpDoors(self)
@@ -169,6 +181,15 @@ class Gateway:
         self._check_broadcast(facts)
         self.topics.keep(clean=False)
         await self.watch.announce()
+
+    def _broker(self) -> Broker:
+        """This broker at the Load Distributor: with the addresses that clients are told."""
+        options = self.options
+        tcp, web = (
+            f"{options.broadcast_address}:{address.rpartition(':')[2]}"
+            for address in (options.tcp_address, options.http_address)
+        )
+        return Broker(options.broker_name or tcp, tcp, web, options.broker_capacity)
 
     def _check_broadcast(self, facts: Facts) -> None:
         """Others must be led to the gateway, not round it."""

@@ -129,6 +129,12 @@ class LatencySketch:
                 merged.update(bins)
         return sketch_of(merged)
 
+    def counts(self, target_seconds: float) -> tuple[int, int]:
+        """Durations since start, folded ones: all, and those above the target (to the sketch's
+        accuracy: one within 1 % of it may count as either)."""
+        highest = math.ceil(math.log(target_seconds) / _LOG_GAMMA)
+        return self._total.total(), sum(n for key, n in self._total.items() if key > highest)
+
     def quantiles(self, now: int) -> Quantiles:
         """Of the last minute."""
         return quantiles_of(self.recent(now))

@@ -19,11 +19,13 @@ from srtm.errors import UsageError, one_line
 @dataclass
 class Kept:
     """One topic of the file; `tokens` is None after an unclean stop; `own` is False for a topic
-    that had the default limit."""
+    that had the default limit, or only a share; `leased` is the share that a Load Distributor gave
+    it, which `limit` waits behind."""
 
     limit: Limit
     tokens: float | None
     own: bool = True
+    leased: Limit | None = None
 
 
 @dataclass
@@ -49,7 +51,9 @@ class State:
                 if not math.isfinite(tokens):
                     raise ValueError("no number of tokens")
                 own = bool(kept.get("own", True))
-                topics[name] = Kept(contract.limit(), tokens if clean else None, own)
+                share = kept.get("leased")
+                leased = share and Contract.model_validate({**share, "topic": name}).limit()
+                topics[name] = Kept(contract.limit(), tokens if clean else None, own, leased)
         except FileNotFoundError:
             return cls(file)
         except OSError as error:
@@ -83,7 +87,12 @@ class State:
         document = {
             "clean": clean,
             "topics": {
-                name: {"limit": kept.limit.document(), "tokens": kept.tokens, "own": kept.own}
+                name: {
+                    "limit": kept.limit.document(),
+                    "tokens": kept.tokens,
+                    "own": kept.own,
+                    "leased": kept.leased and kept.leased.document(),
+                }
                 for name, kept in topics.items()
             },
         }

@@ -60,6 +60,7 @@ async def srtm_document(gateway: Host, topic: str = "") -> dict[str, Any]:
         },
         "connections": len(gateway.clients),
         "refused_connections": gateway.tcp.refused,
+        "distributor": gateway.agent.document() if gateway.agent else None,
         "topics": documents,
     }
 
@@ -148,6 +149,16 @@ def timestamps_line(timestamps: dict[str, Any]) -> str:
     return line
 
 
+def distributor_line(distributor: dict[str, Any]) -> str:
+    """Contact, epoch and lease."""
+    line = f"{distributor['address']} as {distributor['broker']}, epoch {distributor['epoch']}, "
+    if distributor["safe_share"]:
+        line += "lease ended: safe shares hold"
+    else:
+        line += f"lease {distributor['lease_left_seconds']:.1f}s"
+    return line if distributor["contact"] else f"{line}; NO CONTACT: {distributor['error']}"
+
+
 def as_text(document: dict[str, Any]) -> str:
     """For people: nsqd's own lines, and ours under each topic."""
     ours = {topic["topic"]: topic for topic in document["srtm"]["topics"]}
@@ -157,6 +168,11 @@ def as_text(document: dict[str, Any]) -> str:
         "",
         f"Health: {document['health']}",
         f"Timestamps: {timestamps_line(document['srtm']['timestamps'])}",
+        *(
+            [f"Distributor: {distributor_line(document['srtm']['distributor'])}"]
+            if document["srtm"]["distributor"]
+            else []
+        ),
         "",
         "Topics:" if document["topics"] else "Topics: None",
     ]

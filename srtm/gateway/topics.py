@@ -52,7 +52,8 @@ class Topics:
         self._default_limit = default_limit
         self._max_topics = max_topics
         self._in_order = in_order
-        self._own: set[bytes] = set()  # with a contract of their own
+        self._own: dict[bytes, Limit] = {}  # contracts of options, state file and admin socket
+        self._leased: dict[bytes, Limit] = {}  # shares of a Load Distributor, over those
         self._active: set[Topic] = set()
         reactor.add_stage(self.decide)
 
@@ -62,7 +63,7 @@ class Topics:
         limits = {name: kept.limit for name, kept in self._state.topics.items() if kept.own}
         limits.update({contract.topic: contract.limit() for contract in contracts})
         for name, limit in limits.items():
-            self._own.add(name.encode())
+            self._own[name.encode()] = limit
             self._new(name.encode()).set_limit(limit, now, self._state.first_tokens(name))
         for name in known:
             topic = self.by_name.get(name.encode())
@@ -114,7 +115,7 @@ class Topics:
     def _new(self, name: bytes, tokens: float | None = None) -> Topic:
         """`tokens` are those that a default limit begins with; None: all of its burst."""
         topic = self.by_name[name] = Topic(name, self, self._bounds, Meter())
-        if self._default_limit is not None and name not in self._own:
+        if self._default_limit is not None and name not in self._own and name not in self._leased:
             topic.set_limit(self._default_limit, monotonic_ns(), tokens)
         return topic
 
@@ -129,6 +130,7 @@ class Topics:
             for name, topic in self.by_name.items()
             if not topic.backlog
             and name not in self._own
+            and name not in self._leased
             and (topic.bucket is None or topic.bucket.level(now) >= topic.bucket.burst)
         ]
         for name in idle:
@@ -157,17 +159,53 @@ class Topics:
         key = name.encode()
         topic = self.by_name.get(key)
         if limit is None:
-            self._own.discard(key)
+            self._own.pop(key, None)
             if topic is None:
                 return
         else:
             if topic is None and not self._has_room():
                 raise SrtmError(f"{self._max_topics} topics are in use (--max-topics)")
-            self._own.add(key)
+            self._own[key] = limit
         topic = topic or self._new(key)
-        topic.set_limit(limit or self._default_limit, monotonic_ns())
+        if key not in self._leased:
+            topic.set_limit(limit or self._default_limit, monotonic_ns())
         self.keep(clean=False)
         log.info("topic %s: %s", name, limit.document() if limit else "no contract of its own")
+
+    def is_leased(self, name: str) -> bool:
+        """Does a Load Distributor give its limit?"""
+        return name.encode() in self._leased
+
+    def kept_leases(self) -> dict[str, Limit]:
+        """Shares of the state file."""
+        topics = self._state.topics
+        return {name: kept.leased for name, kept in topics.items() if kept.leased is not None}
+
+    def lease(self, changes: dict[str, Limit | None]) -> bool:
+        """Shares of a Load Distributor: they stand over the topic's own contract until they are
+        taken back (None). A bucket that begins so is empty, as the tokens of a share were another
+        broker's until now; one that is there keeps its tokens and its debt.
+
+        True when other topics than before have a share, and `keep` is due: its write waits for the
+        disk, so it is not made for each change of a share. After a crash the safe share follows
+        from the share that was written last."""
+        now = monotonic_ns()
+        before = self._leased.keys() | set()
+        for name, limit in changes.items():
+            key = name.encode()
+            topic = self.by_name.get(key)
+            if limit is None:
+                self._leased.pop(key, None)
+                if topic is not None:
+                    topic.set_limit(self._own.get(key, self._default_limit), now)
+            elif topic is None and not self._has_room():
+                log.error("topic %s: %d topics are in use (--max-topics)", name, self._max_topics)
+            else:
+                self._leased[key] = limit
+                tokens = self._state.kept_tokens(name) if topic is None else 0.0
+                (topic or self._new(key)).set_limit(limit, now, tokens or 0.0)
+            log.debug("topic %s: share %s", name, limit or "taken back")
+        return before != self._leased.keys()
 
     def replace(self, before: tuple[Contract, ...], after: tuple[Contract, ...]) -> None:
         """Apply what has changed in a file of contracts. Raises SrtmError."""
@@ -181,7 +219,12 @@ class Topics:
         """Write the state file; `clean`: the levels in it will still hold at the next start."""
         now = monotonic_ns()
         kept = {
-            topic.name.decode(): Kept(topic.limit, topic.bucket.level(now), topic.name in self._own)
+            topic.name.decode(): Kept(
+                self._own.get(topic.name, topic.limit),
+                topic.bucket.level(now),
+                topic.name in self._own,
+                self._leased.get(topic.name),
+            )
             for topic in self.by_name.values()
             if topic.limit is not None and topic.bucket is not None
         }

@@ -1,0 +1,238 @@
+"""The bodies of the HTTP API. OpenAPI is made from them, so a field's description is its
+documentation. Rates are messages/s, bursts messages."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from srtm.contract import MAX_BURST, MAX_RATE, MIN_RATE, Mode
+
+MAX_PUBLISHERS = 20_000
+"""of one request: reading them holds up all others for 0.1 to 0.2 s"""
+MAX_KEYS = 100_000
+MAX_TOPICS = 10_000
+MAX_WATCHED = 100_000
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9._:\[\]-]{1,128}$")]
+Id = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Rate = Annotated[float, Field(ge=MIN_RATE, le=MAX_RATE, allow_inf_nan=False)]
+Count = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Epoch = Annotated[int, Field(ge=0, le=2**52)]
+Policy = Literal["srtm", "max-min", "conc", "lb", "single"]
+
+
+class Asked(BaseModel):
+    """A request's body: an unknown field is refused, as it is a slip of the pen."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Told(BaseModel):
+    """What a gateway sends: fields of a newer version are passed over."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class ErrorAnswer(Answer):
+    error: str = Field(description="what is wrong, where, and how to mend it, in one line")
+
+
+class BrokerAsked(Told):
+    name: Name
+    tcp_address: str = Field(min_length=1, max_length=300, description="HOST:PORT of the gateway")
+    http_address: str = Field(min_length=1, max_length=300, description="HOST:PORT of the gateway")
+    capacity: float | None = Field(
+        None,
+        ge=0,
+        le=MAX_RATE,
+        allow_inf_nan=False,
+        description="messages/s within the SLO; without it what is stored stays, 0 at first",
+    )
+
+
+class BrokerAnswer(Answer):
+    name: str
+    epoch: int
+    lease_seconds: float = Field(
+        description="counted from when the gateway sent the report that was answered"
+    )
+
+
+class TopicReport(Told):
+    topic: str = Field(max_length=64)
+    offered: Count = Field(0.0, description="messages/s that came since the last report")
+    admitted: Count = Field(0.0, description="messages/s that got a token since the last report")
+    backlog: Count = Field(0.0, description="messages that wait now")
+    served: Count = Field(0.0, description="deliveries measured since the last report")
+    late: Count = Field(0.0, description="those of them that took longer than the SLO's target")
+
+
+class Report(Told):
+    applied_epoch: Epoch = Field(
+        description="of the desired state that the gateway has; 0: none since it started"
+    )
+    topics: list[TopicReport] = Field(default=[], max_length=MAX_TOPICS)
+
+
+class DesiredTopic(Answer):
+    topic: str
+    rate: float = Field(description="r_l")
+    burst: float = Field(description="b_l")
+    mode: Mode
+    max_wait: str | None = Field(description="a duration such as 2s")
+    slo: str | None = Field(description="such as 0.99@1ms")
+    safe_rate: float = Field(description="what is left of r_l when the lease has ended: r_l / b_l")
+    safe_burst: float = Field(description="what is left of b_l then: one message")
+
+
+class Desired(Answer):
+    epoch: int = Field(description="grows with every change; an older one is not to be applied")
+    lease_seconds: float = Field(
+        description="counted from when the gateway sent the report that this answers; then each "
+        "topic falls to its safe_rate and safe_burst"
+    )
+    topics: list[DesiredTopic] = Field(description="all of them; the gateway has no others")
+
+
+class BrokerShown(Answer):
+    name: str
+    tcp_address: str
+    http_address: str
+    capacity: float
+    allocated: float = Field(description="declared rates of all publishers placed there")
+    state: Literal["up", "draining", "lost"] = Field(
+        description="lost: its lease has ended; draining: takes no new publishers"
+    )
+    epoch: int
+    applied_epoch: int
+    topics: list[str] = Field(description="of which it may hold a sub-bucket")
+
+
+class Brokers(Answer):
+    brokers: list[BrokerShown]
+
+
+class DrainAsked(Asked):
+    drain: bool
+
+
+class TopicAsked(Asked):
+    rate: float = Field(description="r of the contract")
+    burst: float = Field(le=MAX_BURST, description="b of the contract")
+    slo: str | None = Field(None, description="such as 0.99@1ms")
+    mode: Mode = Mode.DELAY
+    max_wait: str | float | None = Field(None, description="a duration such as 2s, or seconds")
+    keys: list[Id] | None = Field(
+        None,
+        max_length=MAX_KEYS,
+        description="correlation keys that its publishers may have; without it, any",
+    )
+
+
+class TopicShown(Answer):
+    topic: str
+    rate: float
+    burst: float
+    slo: str | None
+    mode: Mode
+    max_wait: str | None
+    keys: list[str] | None
+    publishers: int
+    placed: int
+    offered: float = Field(description="declared rates of its publishers")
+    epoch: int | None = Field(description="of the placement in force; null: none yet")
+
+
+class Topics(Answer):
+    topics: list[TopicShown]
+
+
+class PublisherAsked(Asked):
+    id: Id
+    key: Annotated[str, Field(max_length=256)] | None = None
+    rate: Rate
+
+    @field_validator("key")
+    @classmethod
+    def _no_empty_key(cls, key: str | None) -> str | None:
+        return key or None  # as CSV writes none
+
+
+class PublishersAsked(Asked):
+    publishers: list[PublisherAsked] = Field(min_length=1, max_length=MAX_PUBLISHERS)
+
+
+class Registered(Answer):
+    registered: int
+
+
+class Place(Answer):
+    id: str
+    key: str | None
+    rate: float | None = Field(description="null: no such publisher is registered")
+    broker: str | None = Field(description="where to connect; null: nowhere yet")
+    tcp_address: str | None
+    epoch: int = Field(description="of the placement that put it there; grows with each move")
+
+
+class WatchAsked(Asked):
+    ids: list[Id] = Field(min_length=1, max_length=MAX_WATCHED)
+
+
+class PlacementAsked(Asked):
+    policy: Policy = "srtm"
+    dry_run: bool = False
+    keep: bool = Field(
+        False,
+        description="nobody moves who has a broker that is up; the others get one (policy srtm)",
+    )
+
+
+class Assignment(Answer):
+    publisher: str
+    broker: str
+
+
+class ShareShown(Answer):
+    name: str
+    rate: float
+    quota: float
+    publishers: int
+    r: float
+    b: float
+
+
+class Plan(Answer):
+    policy: str
+    assignments: list[Assignment]
+    brokers: list[ShareShown]
+    unplaced: list[str]
+    reasons: list[str]
+    epoch: int | None = Field(None, description="null: it was not applied")
+    at: float | None = Field(None, description="seconds since 1970")
+
+
+class PlacementShown(Answer):
+    epoch: int
+    at: float
+    policy: str
+    brokers: list[ShareShown]
+    unplaced: int
+    reasons: list[str]
+
+
+class Placements(Answer):
+    placements: list[PlacementShown]
+
+
+class Health(Answer):
+    leading: bool
+    detail: str
+
+
+class Done(Answer):
+    """Nothing to tell."""

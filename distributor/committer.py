@@ -1,0 +1,69 @@
+"""Writes of many requests in one transaction: one fsync for all that waited for the last one."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from distributor.store import Statement, Store, StoreError, StoreLost
+from srtm.clock import NS, monotonic_ns
+
+_MOST = 10_000
+"""requests in one transaction"""
+
+
+class Committer:
+    """The one way to the store, in the order of the calls, off the event loop."""
+
+    def __init__(
+        self, store: Store, thread: ThreadPoolExecutor, lost: Callable[[StoreLost], None]
+    ) -> None:
+        """lost: called when the outcome of a write is unknown."""
+        self._store = store
+        self._thread = thread
+        self._lost = lost
+        self._waiting: list[tuple[Sequence[Statement], asyncio.Future[None]]] = []
+        self._task: asyncio.Task[None] | None = None
+        self.commits = 0
+        self.writes = 0
+        self.seconds = 0.0
+        self.longest_seconds = 0.0
+
+    async def write(self, statements: Sequence[Statement]) -> None:
+        """It is on disk when this returns. Raises StoreError where it was not kept: then nothing
+        of it was."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((statements, done))
+        if self._task is None:
+            self._task = asyncio.create_task(self._drain())
+        await done
+
+    async def _drain(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._waiting:
+                taken, self._waiting = self._waiting[:_MOST], self._waiting[_MOST:]
+                statements = [each for many, _ in taken for each in many]
+                started = monotonic_ns()
+                failure: Exception | None = None
+                try:
+                    await loop.run_in_executor(self._thread, self._store.write, statements)
+                except Exception as error:
+                    failure = error
+                seconds = (monotonic_ns() - started) / NS
+                if isinstance(failure, StoreLost):
+                    self._lost(failure)
+                self.commits += 1
+                self.writes += len(taken)
+                self.seconds += seconds
+                self.longest_seconds = max(self.longest_seconds, seconds)
+                for _, done in taken:
+                    if done.done():  # its request is gone
+                        continue
+                    if failure is None:
+                        done.set_result(None)
+                    elif isinstance(failure, StoreError):
+                        done.set_exception(type(failure)(str(failure)))
+                    else:
+                        done.set_exception(failure)
+        finally:
+            self._task = None

@@ -1,0 +1,182 @@
+"""Which broker may hold how much of one topic's bucket, and when. Pure: time is passed in.
+
+A sub-bucket is a lease. A broker is told its sub-bucket in the answer to its report, keeps it until
+`lease_seconds` after it *sent* the last report that was answered, and falls to the sub-bucket's
+floor then. The distributor counts the lease from when it *received* that report, which is later. So
+it always knows the most that a broker can hold:
+
+- every sub-bucket that it was told of since the one that it has acknowledged, whichever arrived;
+- after the lease the floor of these.
+
+A share grows only by what is left of r and b beside the most that all others can hold; shrinking is
+always possible. So with any loss, delay, order and restart, sum r_l <= r and sum b_l <= b at every
+instant, if the contract stays or grows. (A contract made smaller holds from when the shrinks were
+acknowledged, or their leases ended.)
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import fsum, inf, nextafter, ulp
+
+from srtm.contract import MIN_RATE
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A sub-bucket: r_l in messages/s, b_l in messages."""
+
+    rate: float
+    burst: float
+
+    @property
+    def floor(self) -> "Share":
+        """The smallest sub-bucket that admits a message, with its part of the rate: (r_l/b_l, 1).
+        What is left of the share without contact. The floor of a floor is itself."""
+        if self.burst <= 1:
+            return self
+        return Share(self.rate / self.burst, 1.0)
+
+    def most(self, other: "Share") -> "Share":
+        return Share(max(self.rate, other.rate), max(self.burst, other.burst))
+
+
+NOTHING = Share(0.0, 0.0)
+_REMEMBERED = 8
+"""grants of a broker that it has not acknowledged; two or three while a split changes"""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """One broker's part of one topic.
+
+    granted: (epoch, share): the one that it acknowledged last, and those that it was told of since
+    lease_ends_at: seconds; no broker holds more than a floor after it
+    """
+
+    granted: tuple[tuple[int, Share], ...] = ((0, NOTHING),)
+    lease_ends_at: float = -inf
+
+    @property
+    def last(self) -> Share:
+        """What it was told last."""
+        return self.granted[-1][1]
+
+    @property
+    def acknowledged(self) -> Share:
+        """What it had when it reported last; NOTHING before the first share."""
+        return self.granted[0][1]
+
+    @property
+    def settled(self) -> bool:
+        """Does it have what it was told last?"""
+        return len(self.granted) == 1
+
+    def most(self, now: float) -> Share:
+        """The most that it can hold at `now`, each of r and b for itself."""
+        shares = [share for _, share in self.granted]
+        if now >= self.lease_ends_at:
+            shares = [share.floor for share in shares]
+        found = shares[0]
+        for share in shares[1:]:
+            found = found.most(share)
+        return found
+
+    def heard(self, now: float, applied_epoch: int) -> "Holder":
+        """It reported that it has what it was told with `applied_epoch`, or with the newest epoch
+        before. A smaller one than it reported before changes nothing."""
+        if now >= self.lease_ends_at:
+            # Whatever it was told, it is at a floor: it gets its share back by a new grant only.
+            newest = self.granted[-1][0]
+            return replace(self, granted=((newest, self.most(now)),))
+        first = 0
+        for number, (epoch, _) in enumerate(self.granted):
+            if epoch <= applied_epoch:
+                first = number
+        return replace(self, granted=self.granted[first:])
+
+    def told(self, epoch: int, share: Share, lease_ends_at: float) -> "Holder":
+        """It is told of `share`; with the epoch of the last one only where that is the same."""
+        granted = self.granted
+        if epoch > granted[-1][0]:
+            granted = (*granted, (epoch, share))
+        if len(granted) > _REMEMBERED:
+            # It acknowledges nothing: two of its grants become one that covers both.
+            (_, one), (first, other) = granted[2], granted[1]
+            granted = (granted[0], (first, one.most(other)), *granted[3:])
+        return Holder(granted, max(self.lease_ends_at, lease_ends_at))
+
+
+@dataclass(slots=True)
+class TopicLeases:
+    """The brokers of one topic: what each is to have, and what each may hold.
+
+    total:   the contract (r, b)
+    targets: broker -> share of the placement in force; their sum is at most `total`
+    holders: broker -> what it may hold; a former broker stays here until it holds nothing
+    """
+
+    total: Share = NOTHING
+    targets: Mapping[str, Share] = field(default_factory=dict)
+    holders: dict[str, Holder] = field(default_factory=dict)
+
+    def formers(self) -> list[str]:
+        """Brokers that may hold something and are to have nothing."""
+        return [name for name in self.holders if name not in self.targets]
+
+    def target(self, broker: str, now: float) -> Share:
+        """What `broker` is to have while former brokers still hold their floors: its share of the
+        placement, less its part of these."""
+        wanted = self.targets.get(broker, NOTHING)
+        floors = [self.holders[name].most(now).floor for name in self.formers()]
+        if wanted == NOTHING or not floors:
+            return wanted
+        rates = fsum(share.rate for share in self.targets.values())
+        bursts = fsum(share.burst for share in self.targets.values())
+        spare = bursts - len(self.targets)  # b beyond one message each
+        rate_left = min(rates, self.total.rate - fsum(each.rate for each in floors))
+        burst_left = min(bursts, self.total.burst - fsum(each.burst for each in floors))
+        burst_share = max(0.0, burst_left - len(self.targets)) / spare if spare > 0 else 0.0
+        return Share(
+            max(MIN_RATE, _less(wanted.rate * max(0.0, rate_left) / rates)),
+            max(1.0, _less(1.0 + (wanted.burst - 1.0) * burst_share)),
+        )
+
+    def share(self, broker: str, now: float, keep_floor: bool) -> Share:
+        """What `broker` may be told now: its target, as far as the others leave room; never less
+        than what it has of it. NOTHING where there is no room for a floor yet.
+
+        keep_floor: a former broker's publishers are still there, so it keeps a floor
+        """
+        own = self.holders.get(broker, Holder()).most(now)
+        if broker not in self.targets:
+            return own.floor if keep_floor and self.total != NOTHING else NOTHING
+        target = self.target(broker, now)
+        others = [holder.most(now) for name, holder in self.holders.items() if name != broker]
+        rate = _room(self.total.rate, target.rate, [each.rate for each in others])
+        burst = _room(self.total.burst, target.burst, [each.burst for each in others])
+        found = Share(
+            max(rate, min(own.rate, target.rate)), max(burst, min(own.burst, target.burst))
+        )
+        if found.burst < 1 or found.rate < MIN_RATE:
+            return NOTHING
+        if own == NOTHING and found.rate < target.floor.rate * 0.5:
+            return NOTHING  # a start with next to no rate would only hold messages
+        return found
+
+    def fits(self, brokers: int, formers: int) -> bool:
+        """Is there a whole message of b for each, also while publishers move?"""
+        return brokers + formers <= self.total.burst
+
+
+def _room(total: float, wanted: float, others: list[float]) -> float:
+    """`wanted`, or what the others leave of `total`; 0 where they leave nothing. The sum is never
+    more than `total`, not by the last binary place: fsum gives the sign of a sum exactly."""
+    if fsum([*others, wanted, -total]) <= 0:
+        return wanted
+    left = total - fsum(others) - ulp(total)
+    return left if left > 0 and fsum([*others, left, -total]) <= 0 else 0.0
+
+
+def _less(value: float) -> float:
+    """Two roundings less, so that the parts of a sum never exceed it."""
+    return nextafter(nextafter(value, 0.0), 0.0) if value else value

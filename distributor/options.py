@@ -1,0 +1,46 @@
+"""The distributor's settings: flags, file keys, environment and help in one table."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from srtm.deploy.address import Address, ListenAddress
+from srtm.duration import Duration
+
+
+class DistributorOptions(BaseModel):
+    """See `srtm distributor --help`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    http_address: ListenAddress = Field(
+        Address("127.0.0.1", 4180),
+        description="address to listen on; one that other hosts reach needs --token-file",
+    )
+    store: str = Field(
+        "srtm-distributor.db",
+        description="path of a SQLite file, or postgresql://HOST/NAME (a password belongs into "
+        "~/.pgpass or the environment)",
+    )
+    lease_duration: Duration = Field(
+        30.0,
+        ge=1,
+        le=3600,
+        description="how long a broker keeps its share without contact; a share that moves away "
+        "from a lost broker is free after it",
+    )
+    token_file: str = Field("", description="file of mode 0600 with the token that callers give")
+    log_level: Literal["debug", "info", "warn", "error"] = Field(
+        "info", description="debug, info, warn or error"
+    )
+
+    @model_validator(mode="after")
+    def _guarded(self) -> "DistributorOptions":
+        host = self.http_address.host
+        here = host in ("localhost", "::1") or host.startswith("127.")
+        if not here and not self.token_file:
+            raise ValueError(
+                f"--http-address {self.http_address} is reached from other hosts: give "
+                "--token-file, or listen on 127.0.0.1"
+            )
+        return self

@@ -1,0 +1,80 @@
+"""Placements of the service: dry run, apply, history."""
+
+import asyncio
+
+from distributor.api import PlacementAsked, PlacementShown, Plan
+from distributor.errors import Conflict, NotFound
+from distributor.model import Placement
+from distributor.placing import (
+    asked_of,
+    decide,
+    in_force,
+    moves,
+    plan_in_force,
+    plan_of,
+    require_applicable,
+)
+from distributor.service import Distributor
+from distributor.store.statements import HISTORY, put_epoch, put_placement
+from srtm.errors import UsageError
+
+
+async def place(service: Distributor, name: str, asked: PlacementAsked) -> Plan:
+    """Raises NotFound, UsageError, Conflict, StoreError.
+
+    Whatever walks over all publishers does so in a thread, beside the event loop: 100,000 of them
+    take most of a second, and brokers report meanwhile. Topics and publishers change under the lock
+    only, so they stand still.
+    """
+    if asked.keep and asked.policy != "srtm":
+        raise UsageError(f"keep goes with policy srtm; {asked.policy} places everybody anew")
+    async with service.changing:
+        topic = service.topic(name)
+        if not topic.publishers:
+            raise Conflict(f"topic {name} has no publishers: register at least one")
+        placement = await asyncio.to_thread(_decided, service, name, asked)
+        if asked.dry_run:
+            return await asyncio.to_thread(plan_of, placement)
+        leases = service.state.leases[name]
+        require_applicable(placement, leases, name, service.now())
+        moved = await asyncio.to_thread(moves, placement, topic)
+        applied = in_force(placement, topic, service.state.next_epoch(), service.wall())
+        await service.commit([put_epoch(applied.epoch), *put_placement(applied.row(name), moved)])
+        topic.history.append(applied)
+        del topic.history[:-HISTORY]
+        leases.targets = applied.targets
+        for each in leases.targets:
+            service.state.gateways[each].topics.add(name)
+        service.watches.notify(name, topic.place(moved, applied.epoch))
+        return await asyncio.to_thread(plan_in_force, topic, applied)
+
+
+async def current(service: Distributor, name: str) -> Plan:
+    """Raises NotFound."""
+    async with service.changing:
+        topic = service.topic(name)
+        if topic.in_force is None:
+            raise NotFound(
+                f"topic {name} has no placement yet; srtm placement apply {name} makes one"
+            )
+        return await asyncio.to_thread(plan_in_force, topic, topic.in_force)
+
+
+def history(service: Distributor, name: str) -> list[PlacementShown]:
+    """Newest first."""
+    return [
+        PlacementShown(
+            epoch=each.epoch,
+            at=each.at,
+            policy=each.policy,
+            brokers=list(each.brokers),
+            unplaced=each.unplaced,
+            reasons=list(each.reasons),
+        )
+        for each in reversed(service.topic(name).history)
+    ]
+
+
+def _decided(service: Distributor, name: str, asked: PlacementAsked) -> Placement:
+    values = asked_of(service.state, name, service.now(), service.lease_seconds)
+    return decide(asked.policy, values, asked.keep)

@@ -1,0 +1,102 @@
+"""The distributor as commands see it: JSON over HTTP, every failure one line."""
+
+import json
+from collections.abc import Callable
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import click
+
+from distributor.access import read_token
+from srtm.deploy.address import Address
+from srtm.errors import SrtmError, UnavailableError, UsageError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+_TIMEOUT_SECONDS = 60.0
+"""a placement of 100,000 publishers and its write take seconds"""
+_USAGE = (400, 404, 409)
+"""refusals that a person mends; nothing was changed"""
+
+
+class Remote:
+    """One distributor."""
+
+    def __init__(self, address: Address, token: str | None) -> None:
+        self._address = address.reachable
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+
+    def call(self, method: str, *path: str, body: object = None) -> Any:
+        """The answer of /v1/path. Raises UsageError for what the distributor refuses,
+        UnavailableError where it is not there or does not lead."""
+        target = "/v1/" + "/".join(quote(each, safe="") for each in path)
+        data = None if body is None else json.dumps(body).encode()
+        host, port = self._address
+        connection = HTTPConnection(host, port, timeout=_TIMEOUT_SECONDS)
+        try:
+            connection.request(method, target, data, self._headers)
+            response = connection.getresponse()
+            text = response.read()
+        except (OSError, HTTPException) as error:
+            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise UnavailableError(
+                f"no distributor answers at {self._address} ({why}); start one with srtm "
+                "distributor, or name it with --distributor-address"
+            ) from None
+        finally:
+            connection.close()
+        try:
+            answer = json.loads(text)
+        except ValueError:
+            answer = None
+        if response.status == 200 and isinstance(answer, dict):
+            return answer
+        said = answer.get("error") if isinstance(answer, dict) else None
+        if said is None:
+            raise UnavailableError(f"{self._address} is no distributor (HTTP {response.status})")
+        if response.status in _USAGE:
+            raise UsageError(said)
+        if response.status == 401:
+            raise UsageError(f"{self._address}: wrong or no token: give --distributor-token-file")
+        if response.status == 503:
+            raise UnavailableError(f"distributor {self._address}: {said}")
+        raise SrtmError(f"distributor {self._address}: {said}")
+
+
+def remote_options(command: Command) -> Command:
+    """--distributor-address, --distributor-token-file and --json, which each command takes; the
+    command gets `remote` and `as_json`."""
+
+    def connect(context: click.Context, _: click.Parameter, text: str) -> Remote:
+        try:
+            address = Address.parse(text)
+        except ValueError as error:
+            raise UsageError(f"--distributor-address: {error}") from None
+        file = context.params.pop("distributor_token_file", None)
+        return Remote(address, read_token(file) if file else None)
+
+    command = click.option(
+        "--distributor-address",
+        "remote",
+        envvar="SRTM_DISTRIBUTOR_ADDRESS",
+        default="127.0.0.1:4180",
+        show_default=True,
+        show_envvar=True,
+        metavar="HOST:PORT",
+        callback=connect,
+        help="The Load Distributor.",
+    )(command)
+    command = click.option(
+        "--distributor-token-file",
+        envvar="SRTM_DISTRIBUTOR_TOKEN_FILE",
+        show_envvar=True,
+        type=click.Path(path_type=Path),
+        is_eager=True,  # read before the address that it goes to
+        help="File of mode 0600 with its token.",
+    )(command)
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+
+
+def print_json(document: object) -> None:
+    click.echo(json.dumps(document, indent=2))

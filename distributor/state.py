@@ -1,0 +1,232 @@
+"""What the distributor knows, in memory: brokers, and topics with their publishers and leases.
+
+It is read from the store when this distributor becomes the leader. Only `Distributor` changes it.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import fsum, inf
+from typing import Any
+
+from distributor.api import DesiredTopic, ShareShown
+from distributor.errors import NotFound
+from distributor.leases import NOTHING, Holder, Share, TopicLeases
+from distributor.store import BrokerRow, GrantRow, PlacementRow, PublisherRow, Snapshot, TopicRow
+from srtm.contract import Contract
+
+
+@dataclass(slots=True)
+class Gateway:
+    """A broker as the service sees it. Times are monotonic seconds.
+
+    epoch:    of `document`, the desired state that it was told last
+    applied:  the largest epoch that it reported to have
+    busy_at:  topic -> when it last reported messages of it
+    """
+
+    row: BrokerRow
+    epoch: int = 0
+    applied: int = 0
+    saved: int = 0
+    document: list[DesiredTopic] | None = None
+    contact_at: float = -inf
+    lease_ends_at: float = -inf
+    topics: set[str] = field(default_factory=set)
+    busy_at: dict[str, float] = field(default_factory=dict)
+
+    def state(self, now: float, lease_seconds: float) -> str:
+        if now >= self.contact_at + lease_seconds:
+            return "lost"
+        return "draining" if self.row.draining else "up"
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """A placement that was applied."""
+
+    epoch: int
+    at: float
+    policy: str
+    brokers: tuple[ShareShown, ...]
+    unplaced: int
+    unplaced_rate: float
+    reasons: tuple[str, ...]
+
+    @classmethod
+    def of(cls, row: PlacementRow) -> "InForce":
+        values = json.loads(row.document)
+        return cls(
+            row.epoch,
+            row.at,
+            row.policy,
+            tuple(ShareShown(**each) for each in values["brokers"]),
+            values["unplaced"],
+            values["unplaced_rate"],
+            tuple(values["reasons"]),
+        )
+
+    def row(self, topic: str) -> PlacementRow:
+        document: dict[str, Any] = {
+            "brokers": [each.model_dump() for each in self.brokers],
+            "unplaced": self.unplaced,
+            "unplaced_rate": self.unplaced_rate,
+            "reasons": self.reasons,
+        }
+        return PlacementRow(topic, self.epoch, self.at, self.policy, json.dumps(document))
+
+    @property
+    def targets(self) -> dict[str, Share]:
+        return {each.name: Share(each.r, each.b) for each in self.brokers}
+
+
+@dataclass(slots=True)
+class Topic:
+    """A contract, its publishers, and where they are.
+
+    publishers: id -> (key, rate)
+    places:     id -> broker, by the placement in force
+    shown:      id -> (broker, epoch) that clients are told: a publisher is sent to a broker only
+                when that has acknowledged a share of the topic
+    waiting:    broker -> ids that are sent there once it has
+    ready:      brokers that have acknowledged one
+    """
+
+    contract: Contract
+    keys: frozenset[str] | None
+    publishers: dict[str, tuple[str | None, float]] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+    shown: dict[str, tuple[str | None, int]] = field(default_factory=dict)
+    waiting: dict[str, set[str]] = field(default_factory=dict)
+    ready: set[str] = field(default_factory=set)
+    history: list[InForce] = field(default_factory=list)
+    _loads: dict[str, float] | None = None
+
+    @property
+    def in_force(self) -> InForce | None:
+        return self.history[-1] if self.history else None
+
+    def row(self) -> TopicRow:
+        keys = None if self.keys is None else json.dumps(sorted(self.keys))
+        return TopicRow(self.contract.topic, self.contract.model_dump_json(), keys)
+
+    def register(self, rows: Iterable[PublisherRow]) -> None:
+        for row in rows:
+            self.publishers[row.id] = (row.key, row.rate)
+        self._loads = None
+
+    def forget(self, publisher: str) -> None:
+        del self.publishers[publisher]
+        place = self.places.pop(publisher, None)
+        self.shown.pop(publisher, None)
+        if place is not None:
+            self.waiting.get(place, set()).discard(publisher)
+        self._loads = None
+
+    def place(self, moved: dict[str, str | None], epoch: int) -> list[str]:
+        """Publishers by their new brokers; the ids whose shown place changes at once."""
+        changed = []
+        for publisher, broker in moved.items():
+            before = self.places.pop(publisher, None)
+            if before is not None:
+                self.waiting.get(before, set()).discard(publisher)
+            if broker is None:
+                self.shown[publisher] = (None, epoch)
+                changed.append(publisher)
+                continue
+            self.places[publisher] = broker
+            if broker in self.ready:
+                if self.shown.get(publisher, (None, 0))[0] != broker:
+                    self.shown[publisher] = (broker, epoch)
+                    changed.append(publisher)
+            else:
+                self.waiting.setdefault(broker, set()).add(publisher)
+        self._loads = None
+        return changed
+
+    def acknowledge(self, broker: str) -> list[str]:
+        """It has a share now: the ids of those who are sent there."""
+        self.ready.add(broker)
+        changed = []
+        epoch = self.in_force.epoch if self.in_force else 0
+        for publisher in self.waiting.pop(broker, ()):
+            if self.shown.get(publisher, (None, 0))[0] != broker:
+                self.shown[publisher] = (broker, epoch)
+                changed.append(publisher)
+        return changed
+
+    def loads(self) -> dict[str, float]:
+        """Declared rates by broker."""
+        if self._loads is None:
+            rates: dict[str, list[float]] = {}
+            for publisher, broker in self.places.items():
+                rates.setdefault(broker, []).append(self.publishers[publisher][1])
+            self._loads = {broker: fsum(each) for broker, each in rates.items()}
+        return self._loads
+
+
+@dataclass(slots=True)
+class State:
+    """epoch: the largest handed out; leases: also of deleted topics, until brokers let go."""
+
+    epoch: int = 0
+    gateways: dict[str, Gateway] = field(default_factory=dict)
+    topics: dict[str, Topic] = field(default_factory=dict)
+    leases: dict[str, TopicLeases] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, kept: Snapshot, assumed_until: float) -> "State":
+        """As it was stored. assumed_until: when the last lease that anybody before may have given
+        ends, in monotonic seconds."""
+        state = cls(epoch=kept.epoch)
+        for broker in kept.brokers:
+            state.gateways[broker.name] = Gateway(broker)
+        for row in kept.topics:
+            contract = Contract.model_validate_json(row.contract)
+            keys = None if row.keys is None else frozenset(json.loads(row.keys))
+            state.topics[row.topic] = Topic(contract, keys)
+        for placement in kept.placements:
+            state.topics[placement.topic].history.append(InForce.of(placement))
+        for grant in kept.grants:
+            leases = state.leases.setdefault(grant.topic, TopicLeases())
+            before = leases.holders.get(grant.broker)
+            granted = (*before.granted, _grant(grant)) if before else (_grant(grant),)
+            leases.holders[grant.broker] = Holder(granted, assumed_until)
+            state.gateways[grant.broker].topics.add(grant.topic)
+        for name, topic in state.topics.items():
+            leases = state.leases.setdefault(name, TopicLeases())
+            leases.total = Share(topic.contract.rate, topic.contract.burst)
+            if topic.in_force:
+                leases.targets = topic.in_force.targets
+                for broker_name in leases.targets:
+                    state.gateways[broker_name].topics.add(name)
+            # A share that was on its way when the last leader ended was acknowledged, or will be
+            # with the first report: clients are not sent away for that second.
+            topic.ready = {each for each, held in leases.holders.items() if held.last != NOTHING}
+        for publisher in kept.publishers:
+            topic = state.topics[publisher.topic]
+            topic.publishers[publisher.id] = (publisher.key, publisher.rate)
+            if publisher.broker is not None and topic.in_force:
+                topic.place({publisher.id: publisher.broker}, topic.in_force.epoch)
+        return state
+
+    def topic(self, name: str) -> Topic:
+        """Raises NotFound."""
+        found = self.topics.get(name)
+        if found is None:
+            raise NotFound(f"topic {name} is not registered; srtm topic register FILE does it")
+        return found
+
+    def next_epoch(self) -> int:
+        self.epoch += 1
+        return self.epoch
+
+    def allocated(self, broker: str, without: str | None = None) -> float:
+        """Declared rates of all publishers placed at `broker`, of all topics but `without`."""
+        return fsum(
+            topic.loads().get(broker, 0.0) for name, topic in self.topics.items() if name != without
+        )
+
+
+def _grant(row: GrantRow) -> tuple[int, Share]:
+    return row.epoch, Share(row.rate, row.burst) if row.rate else NOTHING

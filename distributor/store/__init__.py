@@ -1,0 +1,28 @@
+"""What the distributor keeps over a restart: SQLite by default, PostgreSQL by URL."""
+
+from distributor.store.errors import StoreError, StoreLost
+from distributor.store.open import open_store
+from distributor.store.rows import (
+    BrokerRow,
+    GrantRow,
+    PlacementRow,
+    PublisherRow,
+    Snapshot,
+    TopicRow,
+)
+from distributor.store.statements import Statement
+from distributor.store.store import Store
+
+__all__ = [
+    "BrokerRow",
+    "GrantRow",
+    "PlacementRow",
+    "PublisherRow",
+    "Snapshot",
+    "Statement",
+    "Store",
+    "StoreError",
+    "StoreLost",
+    "TopicRow",
+    "open_store",
+]

@@ -1,0 +1,12 @@
+"""How a store fails, by what the service has to do then."""
+
+from srtm.errors import UnavailableError
+
+
+class StoreError(UnavailableError):
+    """Nothing of this write was kept; the store goes on. A full disk is one."""
+
+
+class StoreLost(StoreError):
+    """The store does not answer any more, or somebody else may lead: the outcome of a write is
+    unknown, so what is in memory is thrown away and read again."""

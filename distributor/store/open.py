@@ -1,0 +1,19 @@
+"""From --store to a store."""
+
+from pathlib import Path
+
+from distributor.store.postgres import PostgresStore
+from distributor.store.sqlite import SqliteStore
+from distributor.store.store import Store
+from srtm.errors import UsageError
+
+
+def open_store(where: str) -> Store:
+    """A path is a SQLite file, made where there is none; postgresql://... a PostgreSQL database.
+    Raises UsageError for another kind of URL, UnavailableError where it cannot be opened."""
+    if where.startswith(("postgresql://", "postgres://")):
+        return PostgresStore(where)
+    if "://" in where:
+        kind = where.partition("://")[0]
+        raise UsageError(f"--store {kind}://...: write a path (SQLite) or postgresql://HOST/NAME")
+    return SqliteStore(Path(where))

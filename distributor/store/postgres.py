@@ -1,0 +1,109 @@
+"""The store in a PostgreSQL database. Whoever holds its advisory lock leads."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from distributor.store.errors import StoreError, StoreLost
+from distributor.store.statements import Statement, Value
+from distributor.store.store import Store, latest, migrations
+from srtm.errors import UnavailableError, UsageError
+
+LOCK = 0x5352_544D
+"""key of the advisory lock: one leader for each database"""
+_KEPT_NOTHING = ("53", "25006", "42501")
+"""SQLSTATE (class): out of disk, memory or connections; read only; not permitted"""
+
+
+class PostgresStore(Store):
+    """Raises UnavailableError where the server cannot be reached, UsageError without psycopg.
+
+    The lock belongs to the one connection: PostgreSQL frees it when that ends, however it does, and
+    a write on a connection that ended fails. So two leaders cannot both write.
+    """
+
+    def __init__(self, url: str) -> None:
+        try:
+            import psycopg
+        except ImportError:
+            raise UsageError(
+                "--store postgresql://... needs psycopg: pip install 'srtm[postgres]'"
+            ) from None
+        self._psycopg = psycopg
+        self._leads = False
+        try:
+            self._connection: psycopg.Connection[Any] = psycopg.connect(
+                url,
+                autocommit=True,
+                connect_timeout=5,
+                application_name="srtm distributor",
+                # A server that went away without a word is noticed within about ten seconds.
+                keepalives_idle=3,
+                keepalives_interval=2,
+                keepalives_count=3,
+                tcp_user_timeout=10_000,
+                options="-c client_connection_check_interval=2s -c synchronous_commit=on",
+            )
+        except psycopg.Error as error:
+            raise UnavailableError(f"store: PostgreSQL: {_line(error)}") from None
+
+    def lead(self) -> bool:
+        if not self._leads:
+            with self._errors():
+                if not self.query(f"SELECT pg_try_advisory_lock({LOCK})")[0][0]:
+                    return False
+                self._migrate()
+            self._leads = True
+        return True
+
+    def confirm(self) -> None:
+        if not self._leads:
+            raise StoreLost("store: not held")
+        self.query("SELECT 1")
+
+    def write(self, statements: Sequence[Statement]) -> None:
+        if not self._leads:
+            raise StoreLost("store: not held")
+        with self._errors(), self._connection.transaction(), self._connection.cursor() as cursor:
+            for statement in statements:
+                if statement.rows:
+                    cursor.executemany(
+                        statement.sql.replace("?", "%s").encode(), list(statement.rows)
+                    )
+
+    def query(self, sql: str) -> list[tuple[Value, ...]]:
+        with self._errors():
+            return self._connection.execute(sql.encode()).fetchall()
+
+    def close(self) -> None:
+        self._leads = False
+        self._connection.close()
+
+    def _migrate(self) -> None:
+        self._connection.execute("CREATE TABLE IF NOT EXISTS srtm_schema (version BIGINT NOT NULL)")
+        version = int(self.query("SELECT max(version) FROM srtm_schema")[0][0] or 0)
+        if version > latest():
+            raise StoreError(
+                f"store: PostgreSQL has schema {version} and this program knows {latest()}: "
+                "a newer one wrote it; use that, or another database"
+            )
+        for number, statements in migrations(version):
+            with self._connection.transaction():
+                for sql in statements:
+                    self._connection.execute(sql.encode())
+                self._connection.execute("INSERT INTO srtm_schema VALUES (%s)", (number,))
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except self._psycopg.Error as error:
+            state = error.sqlstate or ""
+            if state.startswith(_KEPT_NOTHING) and not self._connection.closed:
+                raise StoreError(f"store: PostgreSQL: {_line(error)}") from None
+            self._leads = False
+            raise StoreLost(f"store: PostgreSQL: {_line(error)}") from None
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

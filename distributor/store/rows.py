@@ -1,0 +1,68 @@
+"""What the store keeps, as values. Rates are messages/s, bursts messages."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRow:
+    """capacity: messages/s that it holds within its SLO; 0: not measured yet."""
+
+    name: str
+    tcp_address: str
+    http_address: str
+    capacity: float
+    draining: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """contract: JSON of `srtm.contract.Contract`; keys: JSON list of correlation keys, or None."""
+
+    topic: str
+    contract: str
+    keys: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherRow:
+    """broker: where the placement in force puts it; None: nowhere yet."""
+
+    topic: str
+    id: str
+    key: str | None
+    rate: float
+    broker: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementRow:
+    """at: seconds since 1970, for people; document: JSON of its brokers, reasons and unplaced."""
+
+    topic: str
+    epoch: int
+    at: float
+    policy: str
+    document: str
+
+
+@dataclass(frozen=True, slots=True)
+class GrantRow:
+    """A sub-bucket that a broker was told of and may hold; rate 0: it was told to hold none."""
+
+    topic: str
+    broker: str
+    epoch: int
+    rate: float
+    burst: float
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything, as of one instant. epoch: the largest ever handed out."""
+
+    epoch: int
+    brokers: tuple[BrokerRow, ...]
+    topics: tuple[TopicRow, ...]
+    publishers: tuple[PublisherRow, ...]
+    placements: tuple[PlacementRow, ...]
+    grants: tuple[GrantRow, ...]

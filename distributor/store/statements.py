@@ -1,0 +1,106 @@
+"""Every write, as SQL that SQLite and PostgreSQL both take. A statement and its rows are data:
+several of them, of several requests, make one transaction."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass
+
+from distributor.store.rows import BrokerRow, GrantRow, PlacementRow, PublisherRow, TopicRow
+
+HISTORY = 100
+"""placements of a topic that are kept; one is a few kB"""
+
+Value = str | float | int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """`sql` with a `?` for each value, run once for each of `rows`."""
+
+    sql: str
+    rows: Sequence[tuple[Value, ...]]
+
+
+def put_epoch(epoch: int) -> Statement:
+    """The counter only grows, in whatever order writes arrive."""
+    return Statement(
+        "INSERT INTO counters (name, value) VALUES ('epoch', ?) "
+        "ON CONFLICT (name) DO UPDATE SET value = excluded.value "
+        "WHERE excluded.value > counters.value",
+        [(epoch,)],
+    )
+
+
+def put_broker(row: BrokerRow) -> Statement:
+    return Statement(
+        "INSERT INTO brokers (name, tcp_address, http_address, capacity, draining) "
+        "VALUES (?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
+        "tcp_address = excluded.tcp_address, http_address = excluded.http_address, "
+        "capacity = excluded.capacity, draining = excluded.draining",
+        [(row.name, row.tcp_address, row.http_address, row.capacity, int(row.draining))],
+    )
+
+
+def delete_broker(name: str) -> list[Statement]:
+    return [
+        Statement("DELETE FROM grants WHERE broker = ?", [(name,)]),
+        Statement("DELETE FROM brokers WHERE name = ?", [(name,)]),
+    ]
+
+
+def put_topic(row: TopicRow) -> Statement:
+    return Statement(
+        "INSERT INTO topics (topic, contract, keys) VALUES (?, ?, ?) "
+        "ON CONFLICT (topic) DO UPDATE SET contract = excluded.contract, keys = excluded.keys",
+        [(row.topic, row.contract, row.keys)],
+    )
+
+
+def delete_topic(topic: str) -> list[Statement]:
+    """Its grants stay: brokers hold them until they have been told, or for a lease."""
+    return [
+        Statement(f"DELETE FROM {table} WHERE topic = ?", [(topic,)])
+        for table in ("publishers", "placements", "topics")
+    ]
+
+
+def put_publishers(rows: Iterable[PublisherRow]) -> Statement:
+    """A publisher that is known keeps its broker."""
+    return Statement(
+        "INSERT INTO publishers (topic, id, key, rate, broker) VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT (topic, id) DO UPDATE SET key = excluded.key, rate = excluded.rate",
+        [(row.topic, row.id, row.key, row.rate, row.broker) for row in rows],
+    )
+
+
+def delete_publisher(topic: str, publisher: str) -> Statement:
+    return Statement("DELETE FROM publishers WHERE topic = ? AND id = ?", [(topic, publisher)])
+
+
+def put_placement(row: PlacementRow, moved: Mapping[str, str | None]) -> list[Statement]:
+    """moved: publisher id -> broker, of those whose broker is another one than before."""
+    return [
+        Statement(
+            "INSERT INTO placements (topic, epoch, at, policy, document) VALUES (?, ?, ?, ?, ?)",
+            [astuple(row)],
+        ),
+        Statement(
+            "UPDATE publishers SET broker = ? WHERE topic = ? AND id = ?",
+            [(broker, row.topic, publisher) for publisher, broker in moved.items()],
+        ),
+        Statement(
+            "DELETE FROM placements WHERE topic = ? AND epoch NOT IN (SELECT epoch FROM placements "
+            "WHERE topic = ? ORDER BY epoch DESC LIMIT ?)",
+            [(row.topic, row.topic, HISTORY)],
+        ),
+    ]
+
+
+def put_grants(broker: str, rows: Iterable[GrantRow]) -> list[Statement]:
+    """All that `broker` may hold; what was kept for it before is replaced."""
+    return [
+        Statement("DELETE FROM grants WHERE broker = ?", [(broker,)]),
+        Statement(
+            "INSERT INTO grants (topic, broker, epoch, rate, burst) VALUES (?, ?, ?, ?, ?)",
+            [(row.topic, row.broker, row.epoch, row.rate, row.burst) for row in rows],
+        ),
+    ]

@@ -1,0 +1,97 @@
+"""The narrow door to what the distributor keeps; one suite of tests holds for every back end.
+
+All calls may take as long as a disk does and are made from one thread, off the event loop.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from importlib import resources
+
+from distributor.store.rows import (
+    BrokerRow,
+    GrantRow,
+    PlacementRow,
+    PublisherRow,
+    Snapshot,
+    TopicRow,
+)
+from distributor.store.statements import Statement, Value
+
+
+class Store(ABC):
+    """Open, and migrated to this program's schema by whoever leads."""
+
+    @abstractmethod
+    def lead(self) -> bool:
+        """Try to become the one writer; True where that worked or was so. The schema is there
+        then. Raises StoreError."""
+
+    @abstractmethod
+    def confirm(self) -> None:
+        """Raises StoreLost where somebody else may lead by now."""
+
+    @abstractmethod
+    def write(self, statements: Sequence[Statement]) -> None:
+        """One transaction: all of it is on disk when this returns. Raises StoreError where nothing
+        was kept, StoreLost where that is not known."""
+
+    @abstractmethod
+    def query(self, sql: str) -> list[tuple[Value, ...]]:
+        """Rows of a SELECT without parameters. Raises StoreError."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def snapshot(self) -> Snapshot:
+        """Everything that is kept. Only the leader's is sure to be whole."""
+        epochs = self.query("SELECT value FROM counters WHERE name = 'epoch'")
+        return Snapshot(
+            epoch=int(epochs[0][0] or 0) if epochs else 0,
+            brokers=tuple(
+                BrokerRow(*row[:4], bool(row[4]))  # type: ignore[arg-type, call-arg]
+                for row in self.query(
+                    "SELECT name, tcp_address, http_address, capacity, draining FROM brokers "
+                    "ORDER BY name"
+                )
+            ),
+            topics=tuple(
+                TopicRow(*row)  # type: ignore[arg-type]
+                for row in self.query("SELECT topic, contract, keys FROM topics ORDER BY topic")
+            ),
+            publishers=tuple(
+                PublisherRow(*row)  # type: ignore[arg-type]
+                for row in self.query(
+                    "SELECT topic, id, key, rate, broker FROM publishers ORDER BY topic, id"
+                )
+            ),
+            placements=tuple(
+                PlacementRow(*row)  # type: ignore[arg-type]
+                for row in self.query(
+                    "SELECT topic, epoch, at, policy, document FROM placements "
+                    "ORDER BY topic, epoch"
+                )
+            ),
+            grants=tuple(
+                GrantRow(*row)  # type: ignore[arg-type]
+                for row in self.query(
+                    "SELECT topic, broker, epoch, rate, burst FROM grants "
+                    "ORDER BY topic, broker, epoch"
+                )
+            ),
+        )
+
+
+def migrations(since: int) -> Iterator[tuple[int, list[str]]]:
+    """(number, statements) of every step after `since`, from files named 0001_words.sql."""
+    folder = resources.files("distributor.store") / "migrations"
+    for file in sorted(folder.iterdir(), key=lambda each: each.name):
+        found = re.fullmatch(r"([0-9]{4})_\w+\.sql", file.name)
+        if found and int(found[1]) > since:
+            text = file.read_text("utf-8")
+            yield int(found[1]), [each.strip() for each in text.split(";") if each.strip()]
+
+
+def latest() -> int:
+    """The schema that this program writes."""
+    return max(number for number, _ in migrations(0))

@@ -1,0 +1,54 @@
+"""`srtm topic register`, beside the commands of a deployment."""
+
+from pathlib import Path
+
+import click
+
+from distributor.api import MAX_PUBLISHERS
+from distributor.placement.words import counted, rate
+from distributor.remote import Remote, print_json, remote_options
+from distributor.topic_file import read_topic_file
+from srtm.deploy.command import topic
+from srtm.errors import SrtmError
+
+
+@topic.command("register")
+@click.argument("file", type=click.Path(path_type=Path))
+@remote_options
+def register(file: Path, remote: Remote, as_json: bool) -> None:
+    """Register a topic and its publishers with the Load Distributor.
+
+    \b
+    FILE is TOML:
+      name = "sensors"
+      rate = 11000                   # messages/s over all brokers
+      burst = 50                     # messages
+      slo = "0.99@1ms"               # and, if wanted, mode and max-wait
+      keys = ["room-1", "room-2"]    # optional: the only correlation keys
+      publishers = "publishers.csv"  # beside FILE
+
+    Publishers are CSV with the header id,key,rate, or JSON lines (.jsonl) of {"id", "key", "rate"};
+    publishers with one key send together, an empty key is none, rate is in messages/s. All is
+    checked before anything is sent. Registering again changes what is different; publishers that
+    are not in the file stay.
+    """
+    found = read_topic_file(file)
+    name = found.contract.topic
+    remote.call("PUT", "topics", name, body=found.topic_document())
+    done = 0
+    for start in range(0, len(found.publishers), MAX_PUBLISHERS):
+        part = [each.model_dump() for each in found.publishers[start : start + MAX_PUBLISHERS]]
+        try:
+            remote.call("POST", "topics", name, "publishers", body={"publishers": part})
+        except SrtmError as error:
+            left = f"{done:,} of {counted(len(found.publishers), 'publisher')} are registered"
+            raise type(error)(f"{error}; {left}, run the command again") from None
+        done += len(part)
+    if as_json:
+        print_json({"topic": name, "registered": done})
+    else:
+        offered = rate(sum(each.rate for each in found.publishers))
+        click.echo(f"topic {name}: {counted(done, 'publisher')} with {offered} registered")
+
+
+__all__ = ["topic"]

@@ -1,0 +1,151 @@
+"""One V2 connection of a publisher, on asyncio: bytes and heartbeats, nothing of messages."""
+
+import asyncio
+import json
+import os
+import socket
+from typing import Protocol
+
+from srtm.errors import UnavailableError
+from srtm.http_client import split_address
+from srtm.nsq.commands import MAGIC_V2, NOP, identify
+from srtm.nsq.frames import ERROR, HEARTBEAT_DATA, RESPONSE, FrameError, FrameReader
+
+CONNECT_SECONDS = 5.0
+HEARTBEAT_SECONDS = 5.0
+"""Asked for in IDENTIFY. Silence for twice as long means that the other host is gone."""
+_MAX_FRAME_BYTES = 1 << 20  # answers are short; consumers' messages do not come here
+
+
+class Listener(Protocol):
+    """Who uses the connection."""
+
+    def replied(self, kind: int, data: bytes) -> None:
+        """An answer (RESPONSE or ERROR) to the oldest command that has none."""
+
+    def writable(self) -> None:
+        """The connection takes more again."""
+
+    def broken(self, connection: "Connection") -> None:
+        """It is closed, by whomever, and once only. What has no answer now gets none."""
+
+
+class Connection(asyncio.Protocol):
+    """Made by `dial`."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._reader = FrameReader(_MAX_FRAME_BYTES)
+        self._transport: asyncio.Transport | None = None
+        self._identified: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._beat: asyncio.TimerHandle | None = None
+        self._heard = False
+        self.can_write = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        host = socket.gethostname()
+        identity = {
+            "client_id": f"{host}-{os.getpid()}",
+            "hostname": host,
+            "user_agent": "srtm-client",
+            "heartbeat_interval": int(HEARTBEAT_SECONDS * 1000),
+        }
+        transport.write(MAGIC_V2 + identify(json.dumps(identity).encode()))
+        loop = asyncio.get_running_loop()
+        self._beat = loop.call_later(2 * HEARTBEAT_SECONDS, self._check)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = True
+        try:
+            frames = self._reader.feed(data)
+        except FrameError:
+            self.abort()  # not an nsqd
+            return
+        for frame in frames:
+            if frame.kind == RESPONSE and frame.data == HEARTBEAT_DATA:
+                if self._transport is not None:
+                    self._transport.write(NOP)
+            elif not self._identified.done():
+                self._take_identify(frame.kind, frame.data)
+            elif frame.kind in (RESPONSE, ERROR):
+                self._listener.replied(frame.kind, frame.data)
+
+    def _take_identify(self, kind: int, data: bytes) -> None:
+        if kind == RESPONSE:
+            self.can_write = True
+            self._identified.set_result(None)
+        else:
+            text = data.decode(errors="replace")
+            self._identified.set_exception(UnavailableError(f"IDENTIFY was refused: {text}"))
+
+    def pause_writing(self) -> None:
+        self.can_write = False
+
+    def resume_writing(self) -> None:
+        self.can_write = True
+        self._listener.writable()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        self.can_write = False
+        if self._beat is not None:
+            self._beat.cancel()
+        if self._identified.done() and not self._identified.cancelled():
+            self._listener.broken(self)
+        elif not self._identified.done():
+            self._identified.set_exception(UnavailableError("it closed the connection"))
+
+    def _check(self) -> None:
+        """Heartbeats come on an idle connection too: silence is a host that is gone."""
+        if not self._heard:
+            self.abort()
+            return
+        self._heard = False
+        loop = asyncio.get_running_loop()
+        self._beat = loop.call_later(2 * HEARTBEAT_SECONDS, self._check)
+
+    async def identified(self) -> None:
+        """Raises UnavailableError where the other side refuses or closes."""
+        await self._identified
+
+    @property
+    def alive(self) -> bool:
+        return self._transport is not None
+
+    def write(self, data: bytes) -> None:
+        assert self._transport is not None, "the listener was told that it is broken"
+        self._transport.write(data)
+
+    def abort(self) -> None:
+        """Close now; what is unwritten is dropped, and nothing more is written."""
+        self.can_write = False
+        if self._transport is not None:
+            self._transport.abort()
+
+
+async def dial(address: str, listener: Listener) -> Connection:
+    """A connection that is ready for commands. Raises UnavailableError."""
+    host, port = split_address(address)
+    loop = asyncio.get_running_loop()
+    connection: Connection | None = None
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            _, connection = await loop.create_connection(lambda: Connection(listener), host, port)
+            await connection.identified()
+    except TimeoutError:
+        why = f"no answer within {CONNECT_SECONDS:g} s"
+    except UnavailableError as error:
+        why = str(error)
+    except OSError as error:
+        why = error.strerror or str(error)
+    except asyncio.CancelledError:
+        if connection is not None:
+            connection.abort()
+        raise
+    else:
+        return connection
+    if connection is not None:
+        connection.abort()
+    raise UnavailableError(f"{address} takes no publisher: {why}")

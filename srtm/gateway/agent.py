@@ -1,0 +1,291 @@
+"""The agent: it tells the Load Distributor what came, and applies what the distributor answers.
+
+One small request a second, in the gateway's own loop. Each answer is the whole desired state, so no
+answer depends on another having come. While the distributor is away the gateway goes on with what
+it has, until the lease of that ends (see `Lease`). Messages never wait for the agent.
+
+For the topics that it names the distributor's word stands over --topic, --default-limit and the
+admin socket: theirs is a whole contract, its is this broker's share of one, and the sum over
+brokers holds only if each keeps to its share. A topic that it names no more has its own again.
+"""
+
+import asyncio
+import json
+import logging
+import random
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from srtm.backoff import backoff_seconds
+from srtm.clock import NS, boottime_ns
+from srtm.contract import Limit
+from srtm.errors import SrtmError, UnavailableError, UsageError
+from srtm.gateway.lease import Changes, Desired, Lease, read_desired
+from srtm.gateway.topic import Topic
+from srtm.http_client import Answer, Endpoint, call
+
+log = logging.getLogger("srtm.gateway")
+
+REPORT_SECONDS = 1.0
+_SOON_SECONDS = 0.05
+"""After a change: others may grow only once it is acknowledged."""
+_TIMEOUT_SECONDS = 2.0
+MAX_BACKOFF_SECONDS = 3.0
+_LEASE_CHECK_SECONDS = 1.0
+"""At most: an alarm is set for the end, but a suspended machine's alarms are late."""
+_TOPICS_PER_TURN = 100
+"""About a millisecond; messages have their turn between."""
+
+
+class Limited(Protocol):
+    """The gateway's topics."""
+
+    by_name: dict[bytes, Topic]
+
+    def lease(self, changes: Changes) -> bool: ...
+
+    def kept_leases(self) -> dict[str, Limit]: ...
+
+    def keep(self, clean: bool) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """This broker, as it registers: where clients reach it, and messages/s that it holds within
+    its SLO (0: not measured yet)."""
+
+    name: str
+    tcp_address: str
+    http_address: str
+    capacity: int
+
+    def document(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "tcp_address": self.tcp_address,
+            "http_address": self.http_address,
+            "capacity": self.capacity or None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """Of one topic since start, in messages."""
+
+    offered: int
+    admitted: int
+    served: int
+    late: int
+
+
+_NOTHING = _Counts(0, 0, 0, 0)
+
+
+class Agent:
+    """See the module. `run` goes on until it is cancelled."""
+
+    def __init__(self, endpoint: Endpoint, broker: Broker, topics: Limited) -> None:
+        self.endpoint = endpoint
+        self.broker = broker
+        self.contact_at: int | None = None  # the last answered report
+        self.failures = 0  # in a row
+        self.lease = Lease()
+        self._topics = topics
+        self._path = f"/v1/brokers/{quote(broker.name, safe='')}"
+        self._registered = False
+        self._counted: dict[bytes, _Counts] = {}  # by the last answered report
+        self._counted_at = boottime_ns()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._said = ""
+        self._desired: Desired | None = None  # the last answer
+        topics.lease(self.lease.begin(topics.kept_leases()))
+
+    # --- what others see of it ----------------------------------------------------------------
+
+    @property
+    def contact_age_seconds(self) -> float | None:
+        """Since the last answered report; None before the first."""
+        return None if self.contact_at is None else (boottime_ns() - self.contact_at) / NS
+
+    @property
+    def lease_left_seconds(self) -> float:
+        """0 once it has ended, and before the first."""
+        if self.lease.ends_at is None:
+            return 0.0
+        return max(0, self.lease.ends_at - boottime_ns()) / NS
+
+    def document(self) -> dict[str, Any]:
+        """For /stats: durations in seconds."""
+        return {
+            "address": self.endpoint.address,
+            "broker": self.broker.name,
+            "contact": not self.failures and self.contact_at is not None,
+            "contact_age_seconds": self.contact_age_seconds,
+            "epoch": self.lease.epoch,
+            "lease_left_seconds": self.lease_left_seconds,
+            "safe_share": self.lease.ended,
+            "topics": len(self.lease.applied),
+            "error": self._said if self.failures else "",
+        }
+
+    # --- life ---------------------------------------------------------------------------------
+
+    async def first_contact(self) -> None:
+        """Before the doors open: so that no topic is without its limit after a restart. Not for
+        long, and not a must."""
+        await self._exchange()
+
+    async def run(self) -> None:
+        while True:
+            epoch = self.lease.epoch
+            if await self._exchange():
+                changed = self.lease.epoch != epoch
+                await asyncio.sleep(_SOON_SECONDS if changed else REPORT_SECONDS)
+            else:
+                await asyncio.sleep(self._pause_seconds())
+
+    def _pause_seconds(self) -> float:
+        """After a failure. Several attempts fit into a lease, however short that is."""
+        most = MAX_BACKOFF_SECONDS
+        if self._desired is not None:
+            most = min(most, self._desired.lease_seconds / 4)
+        return backoff_seconds(self.failures - 1, random.random(), most)
+
+    def close(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    async def _exchange(self) -> bool:
+        """One report and its answer; False when there was none that can be used."""
+        try:
+            if not self._registered:
+                await self._register()
+            await self._report()
+        except SrtmError as error:
+            self.failures += 1
+            self._say(str(error))
+            return False
+        if self.failures or not self._said:
+            log.info("distributor at %s: in contact", self.endpoint.address)
+        self.failures = 0
+        self._said = "in contact"
+        return True
+
+    def _say(self, what: str) -> None:
+        """Each new failure once, not once a second."""
+        if what != self._said:
+            held = "the safe shares hold" if self.lease.ended else "the shares it gave hold"
+            log.warning("distributor: %s; going on without it, %s", what, held)
+            self._said = what
+
+    # --- the exchange -------------------------------------------------------------------------
+
+    async def _register(self) -> None:
+        body = json.dumps(self.broker.document()).encode()
+        answer = await call(self.endpoint, "POST", "/v1/brokers", body, _TIMEOUT_SECONDS)
+        self._check(answer, "does not register this broker")
+        self._registered = True
+
+    async def _report(self) -> None:
+        asked_at = boottime_ns()
+        counts = {}
+        entries = []
+        for number, topic in enumerate(list(self._topics.by_name.values()), 1):
+            if self._is_news(topic):
+                count = counts[topic.name] = _counts(topic)
+                entries.append(self._entry(topic, count, (asked_at - self._counted_at) / NS))
+            if number % _TOPICS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        body = await _encode(self.lease.epoch, entries)
+        answer = await call(self.endpoint, "POST", f"{self._path}/report", body, _TIMEOUT_SECONDS)
+        if answer.status == 404:
+            self._registered = False  # it is new, or has forgotten
+        self._check(answer, "takes no report")
+        self._take(answer, asked_at)
+        self.contact_at = boottime_ns()
+        self._counted.update(counts)
+        self._counted_at = asked_at
+
+    def _take(self, answer: Answer, asked_at: int) -> None:
+        """Apply the desired state. Raises UnavailableError for none, or an older one."""
+        try:
+            desired = read_desired(answer.document, self._desired)
+        except UsageError as error:
+            raise UnavailableError(f"{self.endpoint.address}: {error}") from None
+        changes = self.lease.answered(desired, asked_at)
+        if changes is None:
+            raise UnavailableError(
+                f"{self.endpoint.address} answers with epoch {desired.epoch}, and "
+                f"{self.lease.epoch} was known: ignored, with its lease"
+            )
+        self._desired = desired
+        self._apply(changes)
+        self._watch_lease()
+
+    def _check(self, answer: Answer, what: str) -> None:
+        if answer.status not in (200, 201):
+            raise UnavailableError(f"{self.endpoint.address} {what}: {answer.error}")
+
+    # --- the lease ----------------------------------------------------------------------------
+
+    def _apply(self, changes: Changes) -> None:
+        if changes:
+            if self._topics.lease(changes):
+                self._topics.keep(clean=False)
+            log.info("distributor: epoch %d: %d shares changed", self.lease.epoch, len(changes))
+
+    def _watch_lease(self) -> None:
+        """Fall to the safe shares when the lease ends, whatever else the loop waits for."""
+        self.close()
+        changes = self.lease.expire(boottime_ns())
+        if changes:
+            log.warning("distributor: the lease has ended; %d safe shares hold", len(changes))
+        self._apply(changes)
+        if not self.lease.ended:
+            seconds = min(self.lease_left_seconds, _LEASE_CHECK_SECONDS)
+            self._alarm = asyncio.get_running_loop().call_later(seconds, self._watch_lease)
+
+    # --- the report ---------------------------------------------------------------------------
+
+    def _is_news(self, topic: Topic) -> bool:
+        """Does the distributor name it, or has it got something new?"""
+        known = self._counted.get(topic.name, _NOTHING)
+        return (
+            topic.backlog > 0
+            or topic.meter.offered != known.offered
+            or topic.meter.admitted != known.admitted
+            or topic.name.decode() in self.lease.applied
+        )
+
+    def _entry(self, topic: Topic, count: _Counts, seconds: float) -> dict[str, Any]:
+        """Rates in messages/s since the last answered report; served and late are messages of the
+        same time, backlog messages of now."""
+        known = self._counted.get(topic.name, _NOTHING)
+        if count.offered < known.offered:
+            known = _NOTHING  # it made room for another, and came anew
+        return {
+            "topic": topic.name.decode(),
+            "offered": (count.offered - known.offered) / seconds,
+            "admitted": (count.admitted - known.admitted) / seconds,
+            "backlog": topic.backlog,
+            "served": count.served - known.served,
+            "late": count.late - known.late,
+        }
+
+
+def _counts(topic: Topic) -> _Counts:
+    meter, limit = topic.meter, topic.limit
+    served = late = 0
+    if limit is not None and limit.slo is not None:
+        served, late = meter.broker_latency.counts(limit.slo.target_seconds)
+    return _Counts(meter.offered, meter.admitted, served, late)
+
+
+async def _encode(epoch: int, entries: list[dict[str, Any]]) -> bytes:
+    """The report's body; messages have their turn between the topics."""
+    parts = []
+    for start in range(0, len(entries), _TOPICS_PER_TURN):
+        parts.append(json.dumps(entries[start : start + _TOPICS_PER_TURN])[1:-1])
+        await asyncio.sleep(0)
+    return f'{{"applied_epoch": {epoch}, "topics": [{", ".join(parts)}]}}'.encode()

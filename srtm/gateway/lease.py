@@ -1,0 +1,115 @@
+"""What the Load Distributor lets this gateway hold, and until when. No I/O, no clock.
+
+A sub-bucket is a lease. It counts from when the answered report was *sent*, which is before the
+distributor answered it, so that the gateway's lease ends before the distributor gives the share to
+somebody else. After that the gateway keeps the safe share: one message of burst, with its part of
+the rate. The distributor leaves that to it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from srtm.clock import NS
+from srtm.contract import Contract, Limit
+from srtm.errors import UsageError
+
+_MAX_LEASE_SECONDS = 86_400.0
+"""A broker that is away for longer keeps nothing: a slip of who wrote the answer."""
+
+Changes = dict[str, Limit | None]
+"""Limits by topic; None: the distributor names the topic no more."""
+
+
+def safe_share(limit: Limit) -> Limit:
+    """(r_l / b_l, 1): the smallest sub-bucket that admits a message, with its part of the rate.
+    The safe share of a safe share is itself."""
+    return limit.model_copy(update={"rate": limit.rate / limit.burst, "burst": 1.0})
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """The whole state that a gateway is to have: an answer to a report.
+
+    entries: each topic's part of the answer, as it came
+    """
+
+    epoch: int
+    lease_seconds: float
+    limits: Mapping[str, Limit]
+    entries: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_desired(document: Any, before: Desired | None = None) -> Desired:
+    """Raises UsageError for an answer of another shape: nothing of it is applied. What is as
+    `before` is not checked again: with a thousand topics that takes 20 ms, once a second."""
+    try:
+        epoch, lease_seconds = document["epoch"], document["lease_seconds"]
+        if type(epoch) is not int or not 0 < float(lease_seconds) <= _MAX_LEASE_SECONDS:
+            raise ValueError("no epoch or no lease")
+        limits: dict[str, Limit] = {}
+        entries: dict[str, Any] = {}
+        for entry in document["topics"]:
+            name = str(entry["topic"])
+            entries[name] = entry
+            if before is not None and before.entries.get(name) == entry:
+                limits[name] = before.limits[name]
+                continue
+            values = {key: entry.get(key) for key in _FIELDS}
+            given = {key: value for key, value in values.items() if value is not None}
+            limits[name] = Contract.read(given, f"topic {name}").limit()
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise UsageError(f"it answers with no desired state: {document!r:.200}") from None
+    return Desired(epoch, float(lease_seconds), limits, entries)
+
+
+_FIELDS = ("topic", "rate", "burst", "mode", "max_wait", "slo")
+
+
+@dataclass(slots=True)
+class Lease:
+    """The newest desired state, what of it is applied, and until when. Times are nanoseconds.
+
+    epoch:   of the newest state; 0 before the first
+    ends_at: of the lease; None before the first
+    ended:   it has ended, and the safe shares hold
+    """
+
+    epoch: int = 0
+    ends_at: int | None = None
+    ended: bool = False
+    applied: dict[str, Limit] = field(default_factory=dict)
+
+    def begin(self, kept: Mapping[str, Limit]) -> Changes:
+        """After a restart: shares of a lease that nobody knows the end of count as ended."""
+        self.ended = bool(kept)
+        return self._apply({name: safe_share(limit) for name, limit in kept.items()})
+
+    def answered(self, desired: Desired, asked_at: int) -> Changes | None:
+        """The answer to a report sent at `asked_at`: what is to be changed. None: it is older than
+        what is known, and neither applied nor a renewal."""
+        if desired.epoch < self.epoch:
+            return None
+        self.epoch = desired.epoch
+        ends_at = asked_at + int(desired.lease_seconds * NS)
+        self.ends_at = ends_at if self.ends_at is None else max(self.ends_at, ends_at)
+        self.ended = False
+        return self._apply(desired.limits)
+
+    def expire(self, now: int) -> Changes:
+        """What is to be changed because the lease has ended by `now`; nothing before that."""
+        if self.ended or self.ends_at is None or now < self.ends_at:
+            return {}
+        self.ended = True
+        return self._apply({name: safe_share(limit) for name, limit in self.applied.items()})
+
+    def _apply(self, limits: Mapping[str, Limit]) -> Changes:
+        applied = self.applied
+        changes: Changes = {
+            name: limit
+            for name, limit in limits.items()
+            if applied.get(name) is not limit and applied.get(name) != limit
+        }
+        changes.update(dict.fromkeys(self.applied.keys() - limits.keys()))
+        self.applied = dict(limits)
+        return changes

@@ -1,0 +1,131 @@
+"""What a report says of a topic: rates and counts since the last answered one. No I/O."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from srtm.clock import NS, boottime_ns
+from srtm.contract import Limit
+from srtm.gateway.agent import Agent, Broker, _counts
+from srtm.gateway.lease import Changes, Desired
+from srtm.gateway.meter import Meter
+from srtm.gateway.topic import Bounds, Topic
+from srtm.http_client import Endpoint
+from srtm.slo import SLO
+from tests.fake_distributor import fake_distributor
+
+
+class NoGate:
+    dirty: list[Topic] = []  # noqa: RUF012 - a stand-in
+    is_open = False
+
+    def carrier(self, topic: Topic) -> None:
+        return None
+
+    def call_at(self, when: int, alarm: Any) -> None: ...
+
+
+class Topics:
+    def __init__(self, *names: bytes) -> None:
+        bounds = Bounds(1000, 1 << 20, 1 << 20)
+        self.by_name = {name: Topic(name, NoGate(), bounds, Meter()) for name in names}
+
+    def lease(self, changes: Changes) -> bool:
+        return False
+
+    def kept_leases(self) -> dict[str, Limit]:
+        return {}
+
+    def keep(self, clean: bool) -> None: ...
+
+
+def agent_of(topics: Topics) -> Agent:
+    return Agent(Endpoint("h:1"), Broker("b", "h:2", "h:3", 0), topics)
+
+
+def test_rates_are_of_the_time_since_the_last_answered_report() -> None:
+    topics = Topics(b"t")
+    topic = topics.by_name[b"t"]
+    agent = agent_of(topics)
+    topic.meter.offered, topic.meter.admitted, topic.backlog = 300, 200, 100
+    first = agent._entry(topic, _counts(topic), 2.0)
+    assert first == {
+        "topic": "t",
+        "offered": 150,
+        "admitted": 100,
+        "backlog": 100,
+        "served": 0,
+        "late": 0,
+    }
+    assert agent._entry(topic, _counts(topic), 4.0)["offered"] == 75, "it was not answered"
+    agent._counted[b"t"] = _counts(topic)
+    topic.meter.offered, topic.backlog = 310, 0
+    assert agent._entry(topic, _counts(topic), 1.0)["offered"] == 10
+
+
+def test_an_answered_report_begins_a_new_count_and_an_unanswered_one_does_not() -> None:
+    topics = Topics(b"t")
+    topic = topics.by_name[b"t"]
+    with fake_distributor() as fake:
+        agent = Agent(Endpoint(fake.address), Broker("b", "h:2", "h:3", 0), topics)
+        long_ago = agent._counted_at = boottime_ns() - 1000 * NS
+        topic.meter.offered = 5000
+        fake.status = 503
+        assert not asyncio.run(agent._exchange())
+        assert agent._counted_at == long_ago
+        fake.status = 200
+        assert asyncio.run(agent._exchange())
+        assert agent._counted_at > long_ago + 999 * NS
+        assert fake.reports[0]["topics"][0]["offered"] == pytest.approx(5, rel=0.05)
+        assert agent._counted[b"t"].offered == 5000
+
+
+@pytest.mark.parametrize(
+    ("lease_seconds", "most"),
+    [pytest.param(2, 0.5, id="a-short-lease"), pytest.param(60, 3, id="a-long-lease")],
+)
+def test_several_attempts_fit_into_a_lease(lease_seconds: float, most: float) -> None:
+    agent = agent_of(Topics())
+    agent.failures = 50
+    assert agent._pause_seconds() <= 3, "before the first contact"
+    agent._desired = Desired(1, lease_seconds, {})
+    assert most / 2 <= agent._pause_seconds() <= most
+
+
+def test_a_topic_that_came_anew_counts_from_nothing() -> None:
+    topics = Topics(b"t")
+    topic = topics.by_name[b"t"]
+    agent = agent_of(topics)
+    topic.meter.offered = 500
+    agent._counted[b"t"] = _counts(topic)
+    topic.meter.offered = 20
+    assert agent._entry(topic, _counts(topic), 1.0)["offered"] == 20
+
+
+def test_late_messages_are_those_above_the_target_of_the_slo() -> None:
+    topics = Topics(b"t")
+    topic = topics.by_name[b"t"]
+    agent = agent_of(topics)
+    limit = Limit(rate=1, burst=1)
+    topic.limit = limit.model_copy(update={"slo": SLO(0.99, 1e-3)})
+    latency = topic.meter.broker_latency
+    latency.add(900_000, 90)  # 0.9 ms
+    latency.add(1_100_000, 7)
+    latency.add(5_000_000, 3)
+    latency.add_zeros(5)
+    latency.fold(NS)
+    entry = agent._entry(topic, _counts(topic), 1.0)
+    assert (entry["served"], entry["late"]) == (105, 10)
+    topic.limit = limit
+    assert agent._entry(topic, _counts(topic), 1.0)["served"] == 0, "no SLO, nobody measures"
+
+
+def test_only_topics_with_something_to_tell_are_in_a_report() -> None:
+    topics = Topics(b"named", b"busy", b"idle", b"stuck")
+    agent = agent_of(topics)
+    agent.lease.applied = {"named": Limit(rate=1, burst=1)}
+    topics.by_name[b"busy"].meter.offered = 1
+    topics.by_name[b"stuck"].backlog = 1
+    names = [topic.name for topic in topics.by_name.values() if agent._is_news(topic)]
+    assert names == [b"named", b"busy", b"stuck"]
