@@ -26,7 +26,19 @@ def _srtm(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "command", ["gateway", "up", "topic", "placement", "autoscale", "stat", "load", "demo"]
+    "command",
+    [
+        "gateway",
+        "up",
+        "topic",
+        "distributor",
+        "placement",
+        "broker",
+        "autoscale",
+        "stat",
+        "load",
+        "demo",
+    ],
 )
 def test_every_command_has_help_and_is_in_the_readme(command: str) -> None:
     shown = _srtm(command, "--help")
@@ -37,7 +49,12 @@ def test_every_command_has_help_and_is_in_the_readme(command: str) -> None:
 
 def test_every_flag_of_the_readme_exists() -> None:
     known = "".join(_srtm(command, "--help").stdout for command in ("gateway", "load", "stat"))
-    for command in (("topic", "set"), ("placement", "plan"), ("autoscale", "simulate")):
+    for command in (
+        ("topic", "set"),
+        ("distributor",),
+        ("placement", "plan"),
+        ("autoscale", "simulate"),
+    ):
         known += _srtm(*command, "--help").stdout
     of_nsqd = {"--broadcast-tcp-port", "--broadcast-http-port", "--quick", "--strict", "--out"}
     flags = set(re.findall(r"--[a-z][a-z-]+", README)) - of_nsqd - {"--help"}
