@@ -25,10 +25,12 @@ BENCHMARKS = {
     "drl-penalty": Entry("drl_penalty", "what splitting a token bucket costs (SRTM Fig. 6a)"),
     "limiter": Entry("limiter", "does a bursty topic keep to its contract, and at what CPU cost"),
     "placement": Entry("placement", "how fast and how near the best publishers are placed"),
+    "convergence": Entry("convergence", "how long online fitting takes (SRTM Table 1)"),
     "packing": Entry("packing", "how fast and how near the best partitions are packed"),
     "landau": Entry("landau", "rebalance cost against consumers of every packing (Landau 4.4.6)"),
     "closer": Entry("closer", "autoscalers on CLOSER's two workloads (its Tables 2 and 3)"),
     "iccbdc": Entry("iccbdc", "load-aware assignment against Kafka's own (ICCBDC section 4)"),
     "li-ku": Entry("li_ku", "autoscalers on a bursty load (Li and Ku's Tables 2 and 3)"),
+    "clairvoyant": Entry("clairvoyant", "ours against a schedule that knows every arrival"),
     "timestamps": Entry("timestamps", "whom a late gateway delays, by source of arrival times"),
 }

@@ -4,6 +4,9 @@ w_sla 5 s, 5 partitions, decisions every second. Section 4.1: a ramp by partitio
 measured (100 nominal), no cooldown. Section 4.2: the first workload, 27 / 27 / 46 %, mu 100/s as
 stated there, cooldown 30 s; then decisions every 30 s. Batches each second, as their producer
 sends; the paper prints no start-up (2 s here) and under 1 s for a rebalance (0.5 s here).
+
+Ours is run once for each rival, its SLO's percentile set to what the rival attained (0.80 to
+0.9995), within the same w_sla: it has to come within 0.1 points of that at no more replica-minutes.
 """
 
 from collections.abc import Sequence
@@ -12,20 +15,18 @@ from typing import TYPE_CHECKING
 
 from benchmarks.bars import Bar, judge
 from benchmarks.report import Report
+from benchmarks.rivals import OURS, Rivalry, play_for, rivalries_table
 from benchmarks.scaling import (
-    OURS,
     Case,
     Outcome,
     Printed,
     against_paper,
-    ours_against,
     play,
     table_of,
     workload,
 )
 from benchmarks.session import Session
 from srtm.autoscaler.packing import Bin, Bins, Item, least_loaded_ffd
-from srtm.autoscaler.policies import POLICIES
 from srtm.autoscaler.simulator.arrivals import (
     ArrivalModel,
     Arrivals,
@@ -48,17 +49,25 @@ SKEWED = replace(RAMP, mu=100.0)
 SLOW = replace(SKEWED, decision_seconds=30.0)
 COOLDOWN_SECONDS = 30.0
 UNPRINTED = Printed()
+RIVALS = (
+    *("4.1: iccbdc", "4.1: cooperative-sticky", "4.1: range"),
+    *("4.2: iccbdc", "4.2: cooperative-sticky", "4.2: cooperative-sticky, apart"),
+)
 
 
 def run(session: Session) -> Report:
     first = workload("iot-10min.csv", iot_like)
     cases = _cases(first.rates)
-    session.plan(len(cases))
+    session.plan(len(cases) + len(RIVALS))
     seeds = range(QUICK_SEEDS if session.quick else SEEDS)
     outcomes = {}
     for case in cases:
         session.step(case.name)
         outcomes[case.name] = play(case, seeds)
+    rivalries = []
+    for name in RIVALS:
+        session.step(f"{OURS} against {name}")
+        rivalries.append(Rivalry(outcomes[name], play_for(outcomes[name])))
     return Report(
         settings={
             "mu": {"4.1": RAMP.mu, "4.2": SKEWED.mu},
@@ -69,9 +78,16 @@ def run(session: Session) -> Report:
             "cooldown_seconds": {"4.1": 0, "4.2": COOLDOWN_SECONDS},
             "seeds": len(seeds),
         },
-        figures={"cases": [outcome.document() for outcome in outcomes.values()]},
-        bars=bars(outcomes, session.quick, first.doubt),
-        tables=[table_of("ICCBDC sections 4.1 and 4.2", list(outcomes.values()))],
+        figures={
+            "cases": [outcome.document() for outcome in outcomes.values()],
+            "rivals": [each.document() for each in rivalries],
+        },
+        bars=bars(outcomes, session.quick, first.doubt)
+        + [bar for each in rivalries for bar in each.bars(each.rival.case.name[:3])],
+        tables=[
+            table_of("ICCBDC sections 4.1 and 4.2", list(outcomes.values())),
+            rivalries_table("ICCBDC", rivalries),
+        ],
         notes=[
             first.note,
             "4.1: packing the true rates of each second takes "
@@ -120,9 +136,7 @@ def _cases(rates: Sequence[float]) -> list[Case]:
         second(f"{sticky}, apart", sticky, apart),
         second("iccbdc every 30 s", "iccbdc", setting=SLOW, printed=Printed((86.0,))),
     ]
-    if OURS in POLICIES:
-        cases += [first(OURS), second(OURS, OURS)]
-    return cases
+    return [*cases, first(OURS), second(OURS, OURS)]
 
 
 def packed_minutes(mu: float) -> float:
@@ -160,14 +174,6 @@ def bars(outcomes: dict[str, Outcome], quick: bool, doubt: str) -> list[Bar]:
         pairs = zip(outcomes[aware].values("sla"), outcomes[kafka].values("sla"), strict=True)
         name = f"SLA: {aware} over {kafka}, points"
         found.append(judge(name, [a - b for a, b in pairs], at_least=0.0, quick=quick))
-    for section in ("4.1", "4.2"):
-        if f"{section}: {OURS}" in outcomes:
-            policies = ("iccbdc", "cooperative-sticky", "range")
-            others = [
-                outcomes[f"{section}: {policy}"]
-                for policy in policies[: 3 if section == "4.1" else 2]
-            ]
-            found += ours_against(outcomes[f"{section}: {OURS}"], others, section)
     return found
 
 

@@ -23,9 +23,6 @@ FOLDER = "SRTM_WORKLOADS"
 _BESIDE = Path(__file__).parents[2] / "shared" / "workloads"
 SLA_POINTS, MINUTES_SHARE = 2.0, 0.1
 """How near a paper's figures ours are to come: points of SLA, share of replica-minutes."""
-OURS = "srtm"
-OURS_POINTS = 0.1
-"""SLA points by which ours may be below a policy that it is compared with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,17 +123,21 @@ def play(case: Case, seeds: Sequence[int]) -> Outcome:
     """Run a case; a policy is made anew for each seed."""
     outcome = Outcome(case)
     for seed in seeds:
-        setting = replace(case.setting, seed=seed)
-        settings = Settings(
-            setting.slo,
-            setting.mu,
-            setting.decision_seconds,
-            cooldown_seconds=case.cooldown_seconds,
-            handover=setting.handover,
-        )
-        make = case.make or POLICIES[case.policy]
-        outcome.runs.append(simulate(make(settings, case.trace), case.arrivals(seed), setting))
+        outcome.runs.append(simulated(case, replace(case.setting, seed=seed)))
     return outcome
+
+
+def simulated(case: Case, setting: Setting) -> Run:
+    """One run, in a setting that may differ from the case's own."""
+    settings = Settings(
+        setting.slo,
+        setting.mu,
+        setting.decision_seconds,
+        cooldown_seconds=case.cooldown_seconds,
+        handover=setting.handover,
+    )
+    make = case.make or POLICIES[case.policy]
+    return simulate(make(settings, case.trace), case.arrivals(setting.seed), setting)
 
 
 def against_paper(outcome: Outcome, quick: bool, doubt: str = "") -> list[Bar]:
@@ -172,18 +173,6 @@ def against_paper(outcome: Outcome, quick: bool, doubt: str = "") -> list[Bar]:
 def _outside(value: float, found: Sequence[float]) -> float:
     """How far `value` lies outside the range of `found`."""
     return max(0.0, min(found) - value, value - max(found))
-
-
-def ours_against(ours: Outcome, others: Sequence[Outcome], where: str) -> list[Bar]:
-    """At least each other's SLA less 0.1 points, at no more replica-minutes, seed by seed."""
-    bars = []
-    for other in others:
-        pairs = list(zip(ours.values("sla"), other.values("sla"), strict=True))
-        name = f"{where}: {OURS} against {other.case.policy}"
-        bars.append(judge(f"{name}, SLA points", [a - b for a, b in pairs], at_least=-OURS_POINTS))
-        costs = zip(ours.values("minutes"), other.values("minutes"), strict=True)
-        bars.append(judge(f"{name}, replica-minutes ratio", [a / b for a, b in costs], at_most=1.0))
-    return bars
 
 
 def table_of(title: str, outcomes: Sequence[Outcome]) -> Table:

@@ -6,8 +6,9 @@ from srtm.autoscaler.observation import Observation
 from srtm.slo import SLO
 
 _PRICE = 28.0
-"""A late event is worth the replica time of so many served ones while the budget is as planned.
-Where hand-overs are free, 14 uses up the budget of smooth waves; where they cost, about 40 does."""
+"""A late event is worth the replica time of so many served ones where one in a hundred may be late
+and the budget is as planned; where twice as many may be, each is worth half. Where hand-overs are
+free, half of it uses up the budget of smooth waves; where they cost, half as much again does."""
 
 _AIM = 0.8
 """Of the allowed late share: what comes last cannot be made good."""
@@ -47,7 +48,7 @@ class Budget:
         # A hand-over's late events come at once: one or two of them are no trend.
         scale = _AIM * self._per_second * window + 2 * self._hand_over + 1
         exponent = min(_DEAREST, max(_CHEAPEST, _STEEPNESS * deficit / scale))
-        self.price = _PRICE / seen.new_mu * math.exp(exponent)
+        self.price = _PRICE * 0.01 / self._allowed / seen.new_mu * math.exp(exponent)
 
     @property
     def _per_second(self) -> float:

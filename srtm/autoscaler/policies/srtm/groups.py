@@ -1,5 +1,6 @@
 """Balanced groups: who has which partitions when a group has n consumers, moving few of them."""
 
+import itertools
 from collections.abc import Mapping
 
 from srtm.autoscaler.observation import Observation
@@ -15,7 +16,7 @@ def group_of(seen: Observation) -> Group:
 
 def balanced(loads: Mapping[int, float], seen: Observation, count: int) -> Group:
     """A group of `count` consumers whose largest load (relative to μ) is small, reached from the
-    present one by moving partitions one at a time from the fullest consumer to the emptiest.
+    present one by moving partitions one at a time from the fullest consumer to one with room.
 
     loads: of each partition, in any unit. The consumers with the largest μ stay.
     """
@@ -36,17 +37,18 @@ def balanced(loads: Mapping[int, float], seen: Observation, count: int) -> Group
         load[target] += loads[partition] / mu[target]
     for _ in range(2 * len(loads)):  # each move lowers the fullest; ties could go on for ever
         source = max(range(count), key=load.__getitem__)
-        target = min(range(count), key=load.__getitem__)
-        best, lowest = None, load[source] * (1 - 1e-9)
-        for partition in sorted(owned[source]):
+        # Of each speed the emptiest: the emptiest of all may be a slow one.
+        targets = {mu[i]: i for _, i in sorted(zip(load, range(count), strict=True), reverse=True)}
+        best, to, lowest = None, source, load[source] * (1 - 1e-9)
+        for partition, target in itertools.product(sorted(owned[source]), targets.values()):
             weight = loads[partition]
             fullest = max(load[source] - weight / mu[source], load[target] + weight / mu[target])
-            if fullest < lowest:
-                best, lowest = partition, fullest
+            if target != source and fullest < lowest:
+                best, to, lowest = partition, target, fullest
         if best is None:
             break
         owned[source].remove(best)
-        owned[target].add(best)
+        owned[to].add(best)
         load[source] -= loads[best] / mu[source]
-        load[target] += loads[best] / mu[target]
+        load[to] += loads[best] / mu[to]
     return tuple((name, tuple(sorted(ps))) for name, ps in zip(names, owned, strict=True))

@@ -33,10 +33,11 @@ class Stages:
 def first_step(
     stages: Stages, price: float, interval_seconds: float, lead: int, persist: int
 ) -> tuple[int, float]:
-    """The group to go over to now (0: stay), and what that saves over staying, replica-seconds.
+    """The group to go over to now (0: stay), and what that saves over waiting an interval more,
+    replica-seconds.
 
     price:   replica-seconds that one late event is worth
-    lead:    intervals from a launch to serving
+    lead:    intervals from a launch to serving, 1 or more
     persist: intervals for which the end of the horizon is taken to last
     """
     sizes = stages.sizes
@@ -47,9 +48,14 @@ def first_step(
     up = np.maximum(sizes[None, :] - sizes[:, None], 0.0)
     launch = up * lead * interval_seconds
 
-    lasting = cost[:, -1] * persist
+    # Each event that waits too long at the end holds up at least one that comes after it: where as
+    # many are late whatever is done, the group that falls behind less is still the better one.
+    behind = np.maximum(0.0, stages.left[:, -1] - stages.room)
+    lasting = cost[:, -1] * persist + price * behind
     value = np.zeros((horizon + 1, groups))
-    value[horizon] = np.minimum(lasting, (lasting[None, :] + move + launch).min(axis=1))
+    # Without its backlog a launch at the end would be the cheapest, and always put off to there.
+    backlog = np.where(up > 0, price * _late_in_backlog(stages, horizon - 1), 0.0)
+    value[horizon] = np.minimum(lasting, (lasting[None, :] + move + launch + backlog).min(axis=1))
     summed = np.concatenate((np.zeros((groups, 1)), np.cumsum(cost, axis=1)), axis=1)
     step, saved = 0, 0.0
     for at in range(horizon - 1, -1, -1):

@@ -41,10 +41,14 @@ _PATHS = 3
 """Pieces of the last minute that stand for the next seconds."""
 
 _FIRST_SECONDS, _FIRST_INTERVALS = 4.0, 2
-"""Before it decides anything: a rate and its trend, the first observation being of a part."""
+"""Before it decides anything: a rate, and its trend if it changes by the second."""
 
 _WIDER = 5
 """How many consumers more, or fewer, one step may ask for, but for twice and half as many."""
+
+_LOST_SHARE = 0.99
+"""Of the events of the horizon: when more than these will be late with the group as it is, the
+programme would rather save consumers, and the queue grow. It is not asked then."""
 
 _THERE_AND_BACK = 2.0
 """A scale-down is charged with the hand-over that will undo it: rates come in waves."""
@@ -72,7 +76,7 @@ class Srtm:
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        self._shape = Shape(self._horizon, _PATHS)
+        self._shape = Shape(self._horizon, _PATHS, self._seconds)
         self._forecast: Forecast | None = None
         self._observations = 0
 
@@ -103,8 +107,9 @@ class Srtm:
         if self._forecast is None:
             self._forecast = Forecast(self._lead(seen) + 1)
         self._observations += 1
-        self._forecast.see(seen.rate)
-        self._shape.see(_slots(seen, self._seconds, self._slo.target_seconds))
+        if self._observations > 1:  # the first one is of a time that nobody knows
+            self._forecast.see(seen.rate)
+            self._shape.see(_slots(seen, self._seconds, self._slo.target_seconds))
         self._budget.see(seen, self._seconds)
         changing = seen.rebalancing or any(
             c.state is ConsumerState.STARTING for c in seen.consumers
@@ -145,6 +150,8 @@ class Srtm:
             room=mu * self._slo.target_seconds,
             mu=mu,
         )
+        if late[0].sum() >= _LOST_SHARE * outlook.rates.sum() * self._seconds:
+            return self._catch_up(outlook, groups, stages, notes)
         lead, persist = self._lead(seen), round(_PERSIST_SECONDS / self._seconds)
         price = self._budget.price
         best, _ = first_step(stages, price, self._seconds, lead, persist)
@@ -164,11 +171,27 @@ class Srtm:
         self._stops.begin((kind, action), seen.at, self._budget.late, cost)
         reason = (
             f"{len(now)} -> {len(groups[best])} consumers for {outlook.rates[0]:.0f} events/s, "
-            f"{outlook.rates[-1]:.0f} in {self._horizon * self._seconds:.0f} s: saves {saved:.0f} "
-            f"replica-seconds, a late event being worth {price:.2f}; the hand-over makes "
-            f"{cost:.0f} late"
+            f"{outlook.rates[-1]:.0f} in {self._horizon * self._seconds:.0f} s: saves {saved:.1f} "
+            f"replica-seconds over waiting, a late event being worth {price:.2f}; the hand-over "
+            f"makes {cost:.0f} late"
         )
         return _decision(action, groups[best], reason, notes, kind)
+
+    def _catch_up(
+        self, outlook: Outlook, groups: list[Group], stages: Stages, notes: tuple[str, ...]
+    ) -> Decision:
+        """The smallest group that gets through the queue within the horizon, or the fastest one."""
+        left = stages.left[:, -1]
+        enough = np.flatnonzero(left <= stages.room)
+        best = int(enough[stages.sizes[enough].argmin()] if len(enough) else left.argmin())
+        behind = f"{outlook.seen.lag:.0f} events wait and all that comes will be late"
+        if left[best] > left[0] - stages.room[0]:
+            return Decision(Action.NONE, reason=f"{behind}, with any group", notes=notes)
+        now, group = outlook.seen, groups[best]
+        cost, kind = self._hand_over(outlook, groups[0], group)
+        self._stops.begin((kind, _action(groups[0], group)), now.at, self._budget.late, cost)
+        reason = f"{len(groups[0])} -> {len(group)} consumers: {behind} as it is"
+        return _decision(_action(groups[0], group), group, reason, notes, kind)
 
     def _hand_over(self, outlook: Outlook, old: Group, new: Group) -> tuple[float, Handover]:
         """Late events of the hand-over that causes fewest, and its kind."""

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-_LEVEL_INTERVALS = 5
+_LEVEL_SECONDS = 5.0
 """Over which a rate is averaged before an interval's slots are divided by it: their noise stays in
 the shape, a ramp does not."""
 
@@ -15,10 +15,10 @@ the shape, a ramp does not."""
 class Shape:
     """The slots of the last intervals, each divided by the rate of its time."""
 
-    def __init__(self, horizon: int, paths: int) -> None:
+    def __init__(self, horizon: int, paths: int, interval_seconds: float) -> None:
         self._horizon = horizon
         self._seen: deque[Floats] = deque(maxlen=horizon * paths)
-        self._rates: deque[float] = deque(maxlen=_LEVEL_INTERVALS)
+        self._rates: deque[float] = deque(maxlen=max(1, round(_LEVEL_SECONDS / interval_seconds)))
 
     def see(self, slots: Floats) -> None:
         """slots: events of the interval that has just ended, shape (slots, partitions)."""

@@ -1,0 +1,109 @@
+"""What a group would be like: late events, work left, and what going over to it costs."""
+
+import numpy as np
+import pytest
+
+from srtm.autoscaler.decision import Handover
+from srtm.autoscaler.observation import ConsumerSeen, Observation, PartitionSeen
+from srtm.autoscaler.policies.srtm.groups import Group
+from srtm.autoscaler.policies.srtm.outlook import Outlook
+
+SLOTS, INTERVALS = 10, 5
+
+
+def outlook(
+    rate: float,
+    *,
+    error: float = 0.0,
+    partitions: int = 2,
+    burst: bool = False,
+    lag: float = 0.0,
+    target: float = 0.5,
+    mu: float = 200.0,
+) -> Outlook:
+    """Equal partitions; a second's events evenly in its ten slots, or all in the first."""
+    second = np.zeros((SLOTS, partitions))
+    second[slice(0, 1) if burst else slice(None)] = 1.0
+    shape = np.tile(second / second.sum(), (INTERVALS, 1))[None]
+    return Outlook(
+        seen=Observation(
+            at=0.0,
+            partitions=tuple(PartitionSeen(p, rate / partitions, lag) for p in range(partitions)),
+            consumers=(ConsumerSeen("a", mu, tuple(range(partitions))), ConsumerSeen("b", mu)),
+            new_mu=mu,
+        ),
+        shape=shape,
+        rates=np.full(INTERVALS, rate),
+        errors=np.full(INTERVALS, error),
+        interval_seconds=1.0,
+        target_seconds=target,
+    )
+
+
+ONE: Group = (("a", (0, 1)),)
+TWO: Group = (("a", (0,)), ("b", (1,)))
+LAUNCHED: Group = (("a", (0,)), (None, (1,)))
+
+
+def test_a_steady_rate_below_mu_is_served_in_time() -> None:
+    late, left = outlook(150.0).late(ONE)
+    assert late.tolist() == [0] * INTERVALS
+    assert left.tolist() == pytest.approx([0] * INTERVALS)
+
+
+def test_a_burst_is_late_beyond_what_is_served_within_the_target() -> None:
+    # 150 at once and 100 within 0.5 s; two consumers have 75 each.
+    late, _ = outlook(150.0, burst=True).late(ONE)
+    assert late.tolist() == pytest.approx([50] * INTERVALS)
+    late, _ = outlook(150.0, burst=True).late(TWO)
+    assert late.tolist() == pytest.approx([0] * INTERVALS)
+
+
+def test_overload_leaves_work_and_lag_comes_first() -> None:
+    _, left = outlook(260.0).late(ONE)
+    assert left.tolist() == pytest.approx([60 * second for second in range(1, INTERVALS + 1)])
+    _, left = outlook(260.0, lag=20.0).late(ONE)
+    assert left[0] == pytest.approx(60 + 2 * 20)
+
+
+def test_an_unsure_rate_has_late_events_that_a_sure_one_has_not() -> None:
+    # 190/s and an error of 20: 225/s in one case of six.
+    sure, unsure = outlook(190.0), outlook(190.0, error=20.0)
+    assert sure.late(ONE)[0].sum() == pytest.approx(0)
+    assert unsure.late(ONE)[0].sum() > 0
+
+
+def test_a_group_serves_what_its_consumers_do() -> None:
+    assert outlook(1.0).mu((("b", ()), (None, (0, 1)))).tolist() == [200, 200]
+
+
+@pytest.mark.parametrize("handover", list(Handover))
+def test_where_nothing_moves_only_an_eager_hand_over_costs(handover: Handover) -> None:
+    # Each of the two as in the next test.
+    expected = 2 * 35 if handover is Handover.EAGER else 0
+    assert outlook(100.0).hand_over(TWO, TWO, handover, 1.0) == pytest.approx(expected)
+
+
+def test_the_late_events_of_a_stop_by_hand() -> None:
+    # Partition 1 brings 5 a slot. It stands still for ten slots: the first five wait longer than
+    # 0.5 s, the others go on the pile of 50, of which 20 are served in each slot: the last of slot
+    # 5, 30th of the pile, is done 0.15 s after the stop, and 0.65 s after it came; of slot 6, 35th,
+    # 0.575 s; 40th of slot 7 after 0.5 s.
+    found = outlook(100.0).hand_over(ONE, LAUNCHED, Handover.DIRECT, 1.0)
+    assert found == pytest.approx(7 * 5)
+
+
+def test_only_an_eager_hand_over_stops_what_stays() -> None:
+    direct, cooperative, eager = (
+        outlook(100.0).hand_over(ONE, LAUNCHED, kind, 1.0)
+        for kind in (Handover.DIRECT, Handover.COOPERATIVE, Handover.EAGER)
+    )
+    assert direct == cooperative < eager
+
+
+def test_a_longer_stop_costs_more_and_what_waits_delays_it() -> None:
+    costs = [outlook(100.0).hand_over(ONE, TWO, Handover.DIRECT, s) for s in (0.2, 0.6, 1.0, 2.0)]
+    assert costs == sorted(costs)
+    assert costs[0] == 0 < costs[1] < costs[3]
+    queued = outlook(100.0, lag=60.0).hand_over(ONE, TWO, Handover.DIRECT, 0.6)
+    assert queued > costs[1], "the owner serves its poll first"
