@@ -130,9 +130,10 @@ def test_it_waits_until_it_has_seen_something() -> None:
 
 def test_the_first_rate_is_of_a_time_that_nobody_knows_and_is_ignored() -> None:
     odd, plain = group(HALVES), group(HALVES)
-    first, second = odd.decide([900.0] * 4), plain.decide([20.0] * 4)
-    assert first == second
-    assert odd.watch([20.0] * 4) == plain.watch([20.0] * 4)
+    odd.decide([190.0] * 4)
+    plain.decide([20.0] * 4)
+    pairs = zip(odd.watch([20.0] * 4), plain.watch([20.0] * 4), strict=True)
+    assert all(a.members == b.members for a, b in pairs)
 
 
 # --- up, down, and which ones --------------------------------------------------------------------
@@ -159,6 +160,17 @@ def test_an_uneven_group_is_balanced_without_a_launch() -> None:
     decision = first_change(behind)
     assert decision.action is Action.REASSIGN
     assert [len(member.partitions) for member in decision.members] == [2, 2]
+
+
+def test_a_scale_down_waits_until_the_budget_pays_for_it_and_for_the_way_back() -> None:
+    """Its hand-over makes 48 events late; 1.2 of 120/s may be."""
+    decisions = group(HALVES, rebalance=1.0).watch([30.0] * 4, 100)
+    change = first_change(decisions)
+    assert change.action is Action.DOWN
+    assert "makes 48 late" in change.reason
+    assert decisions.index(change) + 1 == 2 * 48 / 1.2
+    at_once = group(HALVES, rebalance=0.05).watch([30.0] * 4, 5)
+    assert first_change(at_once).action is Action.DOWN
 
 
 def test_the_slow_consumer_goes_first() -> None:
