@@ -68,7 +68,9 @@ def test_a_gateway_registers_and_has_its_shares_before_its_door_opens(
     found = gateway.inside("t")
     assert (found["rate"], found["burst"], found["slo"]) == (500, 20, "0.99@5ms")
     assert gateway.inside("u")["mode"] == "reject"
-    wait_for(lambda: fake.reports[-1]["applied_epoch"] == 5, "epoch 5 is acknowledged")
+    wait_for(
+        lambda: [r["applied_epoch"] for r in fake.reports[-1:]] == [5], "epoch 5 is acknowledged"
+    )
     shown = distributor(gateway)
     assert (shown["broker"], shown["contact"], shown["epoch"]) == ("b1", True, 5)
     assert 0 < shown["lease_left_seconds"] <= 10
@@ -284,7 +286,9 @@ def test_plain_clients_are_counted_whatever_their_library(
 
     wait_for(lambda: gateway.offered("t") == 7, "the gateway has counted them")
     wait_for(lambda: reported(fake, "other"), "the other topic is reported")
-    wait_for(lambda: reported(fake, "t")[-1]["offered"] == 0, "nothing came any more")
+    wait_for(
+        lambda: [row["offered"] for row in reported(fake, "t")[-1:]] == [0], "nothing came any more"
+    )
     for name in ("offered", "admitted"):
         assert any(entry[name] > 0 for entry in reported(fake, "t"))
         assert sum(entry[name] > 0 for entry in reported(fake, "other")) == 1
@@ -299,7 +303,10 @@ def test_a_report_has_backlog_offered_and_the_late_of_those_measured(
     with V2(gateway.tcp) as publisher, V2(gateway.tcp) as consumer:
         consumer.subscribe("late", "c")
         publisher.send(pub(b"held", b"x") * 4)
-        wait_for(lambda: reported(fake, "held")[-1:][0]["backlog"] == 4, "the backlog is reported")
+        wait_for(
+            lambda: [row["backlog"] for row in reported(fake, "held")[-1:]] == [4],
+            "the backlog is reported",
+        )
         sender = V2(gateway.tcp)
 
         def measured() -> float:

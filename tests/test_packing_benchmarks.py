@@ -92,7 +92,7 @@ def test_the_bars_count_the_streams_that_vary() -> None:
 
 def test_landau_s_twelve_and_ours() -> None:
     assert len(landau.LANDAU) == 12
-    assert set(landau.SMALL) - set(landau.LANDAU) == {"least-loaded", "exact"}
+    assert set(landau.SMALL) - set(landau.LANDAU) == {"least-loaded", "exact", "srtm"}
 
 
 def test_a_short_comparison_is_shown() -> None:

@@ -1,5 +1,6 @@
 """The arithmetic of the benchmarks of the policy `srtm`; none of their figures."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -58,6 +59,7 @@ def test_the_bars_are_the_rival_s_share_and_its_price() -> None:
     assert worse.points[0] < -0.1
     assert worse.ratios[0] > 1
     assert len(worse.document()["ours"]["runs"]) == 2
+    json.dumps([worse.document(), *(bar.document() for bar in worse.bars("here"))])
     Console(width=200, quiet=True).print(rivalries_table("here", [same, worse]))
 
 
@@ -95,6 +97,12 @@ def test_ours_and_the_plan_meet_the_same_arrivals() -> None:
     assert ratio.at_most == 1.1
     assert kept.at_least == 99.0
     assert kept.value == 100 * ours.sla_share
+    near = clairvoyant.Result(replace(match, at_most=1.01 * result.ratios()[0]), result.pairs)
+    assert [bars[0].met for bars in (clairvoyant.bars(near, quick) for quick in (False, True))] == [
+        True,
+        None,
+    ]
+    json.dumps([result.document(), ratio.document(), kept.document()], allow_nan=False)
     Console(width=200, quiet=True).print(clairvoyant.table_of([result]))
     clairvoyant.draw(Figure(), [result])
     assert result.document()["runs"][0]["clairvoyant"]["replica_minutes"] == theirs.replica_minutes
