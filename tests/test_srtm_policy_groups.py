@@ -69,6 +69,13 @@ def test_the_fast_stay_and_get_more() -> None:
     assert only[0] == "fast"
 
 
+def test_the_emptiest_is_passed_over_where_it_is_too_slow() -> None:
+    loads = dict(enumerate([23.0, 28, 12, 9, 4, 11, 13]))
+    owned = {"c0": (0, 3, 6), "c1": (1,), "c2": (5,), "c3": (2, 4)}
+    mu = {"c0": 100.0, "c1": 50.0, "c2": 50.0, "c3": 200.0}
+    assert fullest(balanced(loads, seen(7, owned, mu), 4), loads, mu) == pytest.approx(53 / 200)
+
+
 problems = st.integers(1, 7).flatmap(
     lambda partitions: st.tuples(
         st.lists(st.integers(1, 30), min_size=partitions, max_size=partitions),
