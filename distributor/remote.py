@@ -3,13 +3,12 @@
 import json
 from collections.abc import Callable
 from http.client import HTTPConnection, HTTPException
-from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import click
 
-from distributor.access import read_token
+from srtm.bearer import read_token
 from srtm.deploy.address import Address
 from srtm.errors import SrtmError, UnavailableError, UsageError
 
@@ -23,7 +22,7 @@ _USAGE = (400, 404, 409)
 class Remote:
     """One distributor."""
 
-    def __init__(self, address: Address, token: str | None) -> None:
+    def __init__(self, address: Address, token: str) -> None:
         self._address = address.reachable
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
@@ -73,8 +72,8 @@ def remote_options(command: Command) -> Command:
             address = Address.parse(text)
         except ValueError as error:
             raise UsageError(f"--distributor-address: {error}") from None
-        file = context.params.pop("distributor_token_file", None)
-        return Remote(address, read_token(file) if file else None)
+        file = context.params.pop("distributor_token_file", "")
+        return Remote(address, read_token(file, "--distributor-token-file"))
 
     command = click.option(
         "--distributor-address",
@@ -91,7 +90,8 @@ def remote_options(command: Command) -> Command:
         "--distributor-token-file",
         envvar="SRTM_DISTRIBUTOR_TOKEN_FILE",
         show_envvar=True,
-        type=click.Path(path_type=Path),
+        type=click.Path(),
+        default="",
         is_eager=True,  # read before the address that it goes to
         help="File of mode 0600 with its token.",
     )(command)

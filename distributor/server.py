@@ -7,13 +7,11 @@ import resource
 import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TypeVar
 
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 
-from distributor.access import read_token
 from distributor.committer import Committer
 from distributor.errors import NotLeading
 from distributor.handlers import SWALLOWED_BYTES, application
@@ -21,6 +19,7 @@ from distributor.options import DistributorOptions
 from distributor.service import Distributor
 from distributor.state import State
 from distributor.store import Store, StoreError, open_store
+from srtm.bearer import read_token
 from srtm.clock import NS, WallClock, monotonic_ns
 from srtm.errors import SrtmError, UnavailableError
 
@@ -47,7 +46,7 @@ class Server:
 
     def __init__(self, options: DistributorOptions) -> None:
         self._options = options
-        self._token = read_token(Path(options.token_file)) if options.token_file else None
+        self._token = read_token(options.token_file, "--token-file") or None
         self._thread = ThreadPoolExecutor(1, "store")
         self._store: Store | None = open_store(options.store)
         self._service: Distributor | None = None

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from srtm.errors import UsageError
 
+_SHORTEST, _LONGEST = 16, 4096
+
 
 def read_token(path: str, where: str) -> str:
     """The token in a file that only its owner may read; "" where no file is named.
@@ -17,13 +19,18 @@ def read_token(path: str, where: str) -> str:
     try:
         with Path(path).open(encoding="utf-8") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            text = file.read(4096).strip()
-    except OSError as error:
-        raise UsageError(f"{where} {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{where} {path}: not text; write one line with the token") from None
+            text = file.read(_LONGEST + 1).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not text"
+        raise UsageError(f"{where} {path}: {why}") from None
     if mode & 0o077:
-        raise UsageError(f"{where} {path}: others may read it (mode {mode:04o}); chmod 600 {path}")
-    if not text or not text.isascii() or not text.isprintable() or " " in text:
-        raise UsageError(f"{where} {path}: write one line with the token, of printable characters")
+        raise UsageError(
+            f"{where} {path}: mode {mode:04o}, and it holds a secret: chmod 600 {path}"
+        )
+    fits = _SHORTEST <= len(text) <= _LONGEST
+    if not fits or not text.isascii() or not text.isprintable() or " " in text:
+        raise UsageError(
+            f"{where} {path}: write one line of {_SHORTEST} to {_LONGEST} letters and digits, such "
+            "as the output of: openssl rand -hex 32"
+        )
     return text

@@ -164,6 +164,8 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 
 # --- token --------------------------------------------------------------------------------------
 
+SECRET = b"0123456789abcdef"
+
 
 def test_without_a_file_there_is_no_token() -> None:
     assert read_token("", "--token-file") == ""
@@ -172,10 +174,12 @@ def test_without_a_file_there_is_no_token() -> None:
 @pytest.mark.parametrize(
     ("content", "mode", "sentence"),
     [
-        pytest.param(b"s3cret", 0o640, "others may read it", id="the-group-may-read"),
-        pytest.param(b"", 0o600, "one line with the token", id="empty"),
-        pytest.param(b"two words", 0o600, "one line with the token", id="two-words"),
-        pytest.param(b"a\nb", 0o600, "one line with the token", id="two-lines"),
+        pytest.param(SECRET, 0o640, "chmod 600", id="the-group-may-read"),
+        pytest.param(b"", 0o600, "16 to 4096", id="empty"),
+        pytest.param(b"short", 0o600, "16 to 4096", id="too-short"),
+        pytest.param(b"x" * 4097, 0o600, "16 to 4096", id="too-long"),
+        pytest.param(b"two words " * 5, 0o600, "16 to 4096", id="with-spaces"),
+        pytest.param(SECRET + b"\n" + SECRET, 0o600, "16 to 4096", id="two-lines"),
         pytest.param(b"\xff\xfe", 0o600, "not text", id="no-text"),
     ],
 )
@@ -193,6 +197,6 @@ def test_a_token_file_of_no_use_is_refused_without_showing_it(
 
 def test_a_token_is_the_files_one_line(tmp_path: Path) -> None:
     file = tmp_path / "token"
-    file.write_text("s3cret\n")
+    file.write_bytes(SECRET + b"\n")
     file.chmod(0o600)
-    assert read_token(str(file), "--token-file") == "s3cret"
+    assert read_token(str(file), "--token-file") == SECRET.decode()

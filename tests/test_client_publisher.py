@@ -331,20 +331,20 @@ def test_a_publisher_that_the_distributor_has_forgotten_registers_again() -> Non
 
 def test_the_token_comes_from_a_file_that_only_its_owner_may_read(tmp_path: Path) -> None:
     token = tmp_path / "token"
-    token.write_text("secret\n")
+    token.write_text("0123456789abcdef\n")
     token.chmod(0o644)
-    with pytest.raises(UsageError, match="others may read it"):
+    with pytest.raises(UsageError, match="chmod 600"):
         Publisher("t", id="p", distributor="127.0.0.1:1", token_file=str(token))
     token.chmod(0o600)
 
     async def work(fake: FakeDistributor) -> None:
-        fake.token = "secret"
+        fake.token = "0123456789abcdef"
         async with far_side() as far:
             fake.place(p=far.address)
             publisher = Publisher("t", id="p", distributor=fake.address, token_file=str(token))
             async with publisher:
                 await publisher.publish(b"x")
-            assert "secret" not in repr(publisher._endpoint)
+            assert "0123456789abcdef" not in repr(publisher._endpoint)
 
     with fake_distributor() as fake:
         run(lambda: work(fake))

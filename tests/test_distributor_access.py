@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from distributor.access import allowed, read_token
+from distributor.access import allowed
 from distributor.openapi import document
 from distributor.routes import PREFIX, ROUTES, WATCH
-from srtm.errors import UsageError
 from tests.distributors import DistributorProcess, Starter, distributors_in, srtm
 from tests.servers import http
 
@@ -81,23 +80,6 @@ def test_an_address_in_use_is_exit_3(start: Starter, tmp_path: Path) -> None:
     done = srtm("distributor", f"--store={tmp_path / 'x'}", f"--http-address={running.address}")
     assert done.returncode == 3
     assert f"--http-address {running.address}: Address already in use" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("mode", "content", "said"),
-    [
-        pytest.param(0o644, TOKEN, "chmod 600", id="others-can-read-it"),
-        pytest.param(0o600, "short", "16 to 4096", id="too-short"),
-        pytest.param(0o600, "two words " * 5, "16 to 4096", id="with-spaces"),
-    ],
-)
-def test_a_bad_token_file(tmp_path: Path, mode: int, content: str, said: str) -> None:
-    path = tmp_path / "token"
-    path.write_text(content)
-    path.chmod(mode)
-    with pytest.raises(UsageError, match=said) as refused:
-        read_token(path)
-    assert content not in str(refused.value)
 
 
 @pytest.mark.parametrize(
