@@ -13,13 +13,13 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from distributor.fitting import NEAR, Arrivals, Done, Fitting, Round, Sample
+from distributor.fitting import Arrivals, Done, Fitting, Round, Sample
 from distributor.fitting.batches import Floats, beyond, smallest_burst, work_before
 from distributor.fitting.spread import spread
 from distributor.fitting.topic import Topic
 from distributor.model import Broker, Publisher
 from srtm.contract import Contract
-from srtm.slo import SLO
+from srtm.slo import NEAR, SLO
 
 BASE_SECONDS = 0.0005
 """Latency of one publisher's batch, median. With DRAIN the figures of one gateway and nsqd on a

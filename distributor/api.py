@@ -12,6 +12,7 @@ MAX_PUBLISHERS = 20_000
 MAX_KEYS = 100_000
 MAX_TOPICS = 10_000
 MAX_WATCHED = 100_000
+MAX_ARRIVALS = 10_000
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9._:\[\]-]{1,128}$")]
 Id = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$")]
@@ -19,6 +20,9 @@ Rate = Annotated[float, Field(ge=MIN_RATE, le=MAX_RATE, allow_inf_nan=False)]
 Count = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Epoch = Annotated[int, Field(ge=0, le=2**52)]
 Policy = Literal["srtm", "max-min", "conc", "lb", "single"]
+FittingMode = Literal["sequential", "paper"]
+Meanwhile = Literal["hold", "elsewhere"]
+FittingState = Literal["running", "stopped", "met", "best", "contract too small", "out of brokers"]
 
 
 class Asked(BaseModel):
@@ -68,13 +72,23 @@ class TopicReport(Told):
     admitted: Count = Field(0.0, description="messages/s that got a token since the last report")
     backlog: Count = Field(0.0, description="messages that wait now")
     served: Count = Field(0.0, description="deliveries measured since the last report")
-    late: Count = Field(0.0, description="those of them that took longer than the SLO's target")
+    near: Count = Field(0.0, description="those that took longer than 0.8 of the SLO's target")
+    late: Count = Field(0.0, description="those that took longer than the SLO's target")
+    late_at_broker: Count = Field(
+        0.0, description="those that did even without the wait for their token"
+    )
+    arrivals: list[tuple[Count, Count]] = Field(
+        default=[],
+        max_length=MAX_ARRIVALS,
+        description="(milliseconds ago, messages); where the desired state asks for them",
+    )
 
 
 class Report(Told):
     applied_epoch: Epoch = Field(
         description="of the desired state that the gateway has; 0: none since it started"
     )
+    seconds: Count = Field(0.0, description="that the counts are of: since the last report")
     topics: list[TopicReport] = Field(default=[], max_length=MAX_TOPICS)
 
 
@@ -87,6 +101,8 @@ class DesiredTopic(Answer):
     slo: str | None = Field(description="such as 0.99@1ms")
     safe_rate: float = Field(description="what is left of r_l when the lease has ended: r_l / b_l")
     safe_burst: float = Field(description="what is left of b_l then: one message")
+    arrivals: bool = Field(False, description="report when its messages came: it is being fitted")
+    emptied: int = Field(0, description="an epoch; a larger one than before empties the bucket")
 
 
 class Desired(Answer):
@@ -96,6 +112,9 @@ class Desired(Answer):
         "topic falls to its safe_rate and safe_burst"
     )
     topics: list[DesiredTopic] = Field(description="all of them; the gateway has no others")
+    report_seconds: float = Field(
+        1.0, description="until the next report: less while shares change or a topic is fitted"
+    )
 
 
 class BrokerShown(Answer):
@@ -227,6 +246,32 @@ class PlacementShown(Answer):
 
 class Placements(Answer):
     placements: list[PlacementShown]
+
+
+class FittingAsked(Asked):
+    mode: FittingMode = "sequential"
+    meanwhile: Meanwhile = Field(
+        "hold",
+        description="what publishers do that a violated broker has shed: stay connected and wait, "
+        "or send through brokers that are not judged",
+    )
+    batch: float = Field(
+        1.0, ge=1, le=MAX_BURST, allow_inf_nan=False, description="messages sent at one instant"
+    )
+
+
+class FittingShown(Answer):
+    topic: str
+    asked: FittingAsked
+    state: FittingState
+    round: int = Field(0, description="that goes on, or how many it took")
+    seconds: float = Field(description="since its start; how long it took")
+    brokers: list[str] = Field(description="of the round, or of what was applied")
+    held: int = Field(0, description="publishers that wait for the next iteration")
+    elsewhere: int = Field(0, description="publishers outside the trial")
+    rate: float | None = Field(None, description="r that would do, of a contract too small")
+    burst: int | None = Field(None, description="b that would do, of a contract too small")
+    reasons: list[str]
 
 
 class Health(Answer):

@@ -1,8 +1,9 @@
 """`srtm placement`."""
 
+import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 from rich.box import SIMPLE
@@ -10,11 +11,14 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from distributor.api import FittingMode, Meanwhile
 from distributor.offline import read_offline
 from distributor.placement import POLICIES
 from distributor.placement.words import counted, number, rate, some
 from distributor.remote import Remote, print_json, remote_options
-from srtm.errors import UsageError
+from srtm.errors import Exit, UsageError
+
+_FOLLOW_SECONDS = 0.5
 
 _policy = click.option(
     "--policy",
@@ -82,6 +86,84 @@ def apply(topic: str, policy: str, keep: bool, remote: Remote, as_json: bool) ->
     """Place the publishers of TOPIC. They move once their new brokers have their shares."""
     body = {"policy": policy, "keep": keep, "dry_run": False}
     _show(remote.call("POST", "topics", topic, "placements", body=body), as_json)
+
+
+@placement.command()
+@click.argument("topic")
+@click.option(
+    "--mode",
+    type=click.Choice(get_args(FittingMode)),
+    default="sequential",
+    show_default=True,
+    help="sequential: a test that stops as soon as it is sure; paper: rounds of 60 s.",
+)
+@click.option(
+    "--meanwhile",
+    type=click.Choice(get_args(Meanwhile)),
+    default="hold",
+    show_default=True,
+    help="Publishers that a violated broker has shed wait, or send through other brokers.",
+)
+@click.option(
+    "--batch",
+    type=click.FloatRange(min=1),
+    default=1.0,
+    show_default=True,
+    help="Messages that a publisher sends at one instant, where that is known.",
+)
+@click.option("--stop", is_flag=True, help="Stop the fitting that goes on.")
+@click.option("--no-wait", is_flag=True, help="Start it only; the distributor goes on.")
+@remote_options
+def fit(
+    topic: str,
+    mode: str,
+    meanwhile: str,
+    batch: float,
+    stop: bool,
+    no_wait: bool,
+    remote: Remote,
+    as_json: bool,
+) -> None:
+    """Fit TOPIC by measurement: its publishers on the fewest brokers that keep its SLO.
+
+    The publishers must be sending. Rounds are in srtm placement explain TOPIC; this command follows
+    them, and the distributor goes on without it. Exit code 1 where no design keeps the SLO.
+    """
+    if stop:
+        found = remote.call("DELETE", "topics", topic, "fitting")
+    else:
+        body = {"mode": mode, "meanwhile": meanwhile, "batch": batch}
+        found = remote.call("POST", "topics", topic, "fitting", body=body)
+        if not no_wait:
+            found = _follow(remote, topic, found, quiet=as_json)
+    if as_json:
+        print_json(found)
+    else:
+        Console().print(_fitting(found))
+    if not stop and found["state"] not in ("running", "met"):
+        raise click.exceptions.Exit(Exit.FAILED)
+
+
+def _follow(remote: Remote, topic: str, found: dict[str, Any], quiet: bool) -> dict[str, Any]:
+    """Until it has ended."""
+    with Console(stderr=True, quiet=quiet).status("starts") as status:
+        while found["state"] == "running":
+            waiting = found["held"] + found["elsewhere"]
+            status.update(
+                f"round {found['round']} over {some(found['brokers']) or 'no broker yet'}, "
+                f"{counted(waiting, 'publisher')} outside"
+            )
+            time.sleep(_FOLLOW_SECONDS)
+            found = remote.call("GET", "topics", topic, "fitting")
+    return found
+
+
+def _fitting(found: dict[str, Any]) -> Group:
+    head = (
+        f"{found['state']}: {counted(found['round'], 'round')}, {found['seconds']:.0f} s, "
+        f"{some(found['brokers']) or 'no brokers'}"
+    )
+    return Group(Text(head), *(Text(f"- {reason}") for reason in found["reasons"]))
 
 
 @placement.command()

@@ -1,6 +1,7 @@
 """Placements of the service: dry run, apply, history."""
 
 import asyncio
+from collections.abc import Sequence
 
 from distributor.api import PlacementAsked, PlacementShown, Plan
 from distributor.errors import Conflict, NotFound
@@ -15,6 +16,8 @@ from distributor.placing import (
     require_applicable,
 )
 from distributor.service import Distributor
+from distributor.state import InForce
+from distributor.store import Statement
 from distributor.store.statements import HISTORY, put_epoch, put_placement
 from srtm.errors import UsageError
 
@@ -36,17 +39,35 @@ async def place(service: Distributor, name: str, asked: PlacementAsked) -> Plan:
         if asked.dry_run:
             return await asyncio.to_thread(plan_of, placement)
         leases = service.state.leases[name]
+        if topic.is_fitted:
+            raise Conflict(
+                f"topic {name} is being fitted: srtm placement fit {name} --stop ends it"
+            )
         require_applicable(placement, leases, name, service.now())
-        moved = await asyncio.to_thread(moves, placement, topic)
+        moved = await asyncio.to_thread(moves, placement.assignment, placement.unplaced, topic)
         applied = in_force(placement, topic, service.state.next_epoch(), service.wall())
-        await service.commit([put_epoch(applied.epoch), *put_placement(applied.row(name), moved)])
-        topic.history.append(applied)
-        del topic.history[:-HISTORY]
-        leases.targets = applied.targets
-        for each in leases.targets:
-            service.state.gateways[each].topics.add(name)
-        service.watches.notify(name, topic.place(moved, applied.epoch))
+        await apply(service, name, applied, moved)
         return await asyncio.to_thread(plan_in_force, topic, applied)
+
+
+async def apply(
+    service: Distributor,
+    name: str,
+    applied: InForce,
+    moved: dict[str, str | None],
+    also: Sequence[Statement] = (),
+) -> None:
+    """Under the lock `changing`. moved: publisher id -> broker, of those who get another one; also:
+    written with it. Raises StoreError, and nothing is changed then."""
+    topic, leases = service.state.topics[name], service.state.leases[name]
+    written = [put_epoch(applied.epoch), *put_placement(applied.row(name), moved), *also]
+    await service.commit(written)
+    topic.history.append(applied)
+    del topic.history[:-HISTORY]
+    leases.targets = applied.targets
+    for each in leases.targets:
+        service.state.gateways[each].topics.add(name)
+    service.watches.notify(name, topic.place(moved, applied.epoch))
 
 
 async def current(service: Distributor, name: str) -> Plan:

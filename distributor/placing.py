@@ -1,6 +1,6 @@
 """Between the service's state and the pure placement: what is asked, what it means for leases."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from math import fsum
 
 from distributor.api import Assignment, Plan, ShareShown
@@ -46,7 +46,7 @@ def require_applicable(placement: Placement, leases: TopicLeases, name: str, now
     if not placement.brokers:
         why = placement.reasons[0] if placement.reasons else "no broker takes publishers"
         raise Conflict(f"topic {name}: not applied, it would place nobody: {why}")
-    _require_room(leases, [each.name for each in placement.brokers], leases.total, name, now)
+    require_room(leases, [each.name for each in placement.brokers], leases.total, name, now)
 
 
 def contract_changed(
@@ -61,7 +61,7 @@ def contract_changed(
     Raises Conflict where b is too small for its brokers."""
     names = [each.name for each in before.brokers]
     total = Share(contract.rate, contract.burst)
-    _require_room(leases, names, total, contract.topic, now)
+    require_room(leases, names, total, contract.topic, now)
     rates = [each.rate for each in before.brokers]
     buckets = sub_buckets(contract.rate, contract.burst, rates, before.unplaced_rate)
     return InForce(
@@ -93,14 +93,14 @@ def in_force(placement: Placement, topic: Topic, epoch: int, at: float) -> InFor
     )
 
 
-def moves(placement: Placement, topic: Topic) -> dict[str, str | None]:
+def moves(
+    assignment: Mapping[str, str], unplaced: Iterable[str], topic: Topic
+) -> dict[str, str | None]:
     """publisher id -> broker, of those who get another one than they have."""
     moved: dict[str, str | None] = {
-        each: broker
-        for each, broker in placement.assignment.items()
-        if topic.places.get(each) != broker
+        each: broker for each, broker in assignment.items() if topic.places.get(each) != broker
     }
-    moved |= {each: None for each in placement.unplaced if each in topic.places}
+    moved |= {each: None for each in unplaced if each in topic.places}
     return moved
 
 
@@ -148,10 +148,11 @@ def _assignments(pairs: Iterable[tuple[str, str]]) -> list[Assignment]:
     return [Assignment(publisher=each, broker=broker) for each, broker in sorted(pairs)]
 
 
-def _require_room(
-    leases: TopicLeases, names: list[str], total: Share, topic: str, now: float
+def require_room(
+    leases: TopicLeases, names: Sequence[str], total: Share, topic: str, now: float
 ) -> None:
-    """While publishers leave a former broker it keeps one message of b."""
+    """While publishers leave a former broker it keeps one message of b. Raises Conflict where b is
+    too small for that."""
     formers = [
         each
         for each, holder in leases.holders.items()

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from distributor import api, placements
+from distributor import api, fittings, placements
 from distributor.service import Distributor
 
 PREFIX = "/v1"
@@ -108,6 +108,18 @@ async def _history(service: Distributor, call: Call) -> BaseModel:
     return api.Placements(placements=placements.history(service, *call.names))
 
 
+async def _fit(service: Distributor, call: Call) -> BaseModel:
+    return await fittings.start(service, call.name, call.body)
+
+
+async def _fitting(service: Distributor, call: Call) -> BaseModel:
+    return fittings.show(service, *call.names)
+
+
+async def _stop_fitting(service: Distributor, call: Call) -> BaseModel:
+    return await fittings.stop(service, *call.names)
+
+
 async def _current(service: Distributor, call: Call) -> BaseModel:
     return await placements.current(service, *call.names)
 
@@ -146,6 +158,14 @@ ROUTES = (
           None, api.Placements, (404,), _history),
     Route("GET", "/topics/{topic}/placements/current", "The placement in force.",
           None, api.Plan, (404,), _current),
+    Route("POST", "/topics/{topic}/fitting",
+          "Fit the topic by measurement: fewest brokers that keep its SLO. Goes on by itself.",
+          api.FittingAsked, api.FittingShown, (400, 404, 409), _fit),
+    Route("GET", "/topics/{topic}/fitting", "The fitting that goes on, or the last one.",
+          None, api.FittingShown, (404,), _fitting),
+    Route("DELETE", "/topics/{topic}/fitting",
+          "Stop it; publishers that it holds get a broker by their rates.",
+          None, api.FittingShown, (404, 409), _stop_fitting),
 )  # fmt: skip
 
 WATCH = "/topics/{topic}/watch"

@@ -12,6 +12,7 @@ from typing import TypeVar
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 
+from distributor import fittings
 from distributor.committer import Committer
 from distributor.errors import NotLeading
 from distributor.handlers import SWALLOWED_BYTES, application
@@ -27,7 +28,8 @@ log = logging.getLogger("srtm.distributor")
 Result = TypeVar("Result")
 
 _ASK_SECONDS = 1.0
-"""how often the store is asked who leads; a lease is at least as long"""
+"""how often the store is asked who leads, or six times in a shorter lease: reports are refused when
+the last answer is older than a third of it"""
 _BACKLOG = 4096
 """connections that the kernel keeps until they are accepted: thousands come at once after a start;
 net.core.somaxconn may be less"""
@@ -108,7 +110,7 @@ class Server:
             except Exception as error:
                 log.exception("the store failed")
                 self._step_down(f"the store failed ({error})")
-            await asyncio.sleep(_ASK_SECONDS)
+            await asyncio.sleep(min(_ASK_SECONDS, self._options.lease_duration / 6))
 
     async def _try_to_lead(self) -> None:
         if self._store is None:
@@ -129,6 +131,7 @@ class Server:
 
         committer = Committer(store, self._thread, lost)
         self._service = Distributor(state, committer, lease, now_seconds, wall_seconds)
+        fittings.resume(self._service)
         log.info(
             "leads: %d brokers, %d topics, epoch %d",
             len(state.gateways),
@@ -142,6 +145,7 @@ class Server:
         self._why_not = why
         if self._service is not None:
             self._service.watches.end_all()
+            fittings.cancel(self._service)
             self._service = None
         store, self._store = self._store, None
         if store is not None:

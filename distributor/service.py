@@ -5,8 +5,9 @@ hold is the exception: it is in memory first, as the careful side of not knowing
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import fsum
+from typing import Protocol
 
 from distributor.api import (
     BrokerAnswer,
@@ -39,6 +40,20 @@ from distributor.store.statements import (
 from distributor.watches import Watches
 from srtm.contract import Contract
 
+REPORT_SECONDS = 1.0
+_MEASURING_SECONDS = 0.25
+_CHANGING_SECONDS = 0.1
+
+
+class Fitter(Protocol):
+    """A fitting that goes on."""
+
+    def hear(self, broker: str, report: Report, now: float) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    def cancel(self) -> None: ...
+
 
 class Distributor:
     """now: monotonic seconds; wall: seconds since 1970."""
@@ -56,6 +71,8 @@ class Distributor:
         self.now = now
         self.wall = wall
         self.watches = Watches()
+        self.fitters: dict[str, Fitter] = {}
+        """of topics that are being fitted"""
         self.changing = asyncio.Lock()
         """held by whoever changes brokers, topics or publishers, from its check to its effect"""
         self.confirmed_at = now()
@@ -99,6 +116,8 @@ class Distributor:
         if unknown:  # the store is an older copy: what it told since is not to be told again
             self.state.epoch = report.applied_epoch
         gateway.contact_at = now
+        for fitter in self.fitters.values():
+            fitter.hear(name, report, now)
         if report.applied_epoch >= gateway.applied:
             gateway.applied = report.applied_epoch
             for each in report.topics:
@@ -121,7 +140,12 @@ class Distributor:
         if gateway.saved < epoch:
             await self.commit([put_epoch(epoch), *put_grants(name, self._grants(gateway))])
             gateway.saved = max(gateway.saved, epoch)
-        return Desired(epoch=epoch, lease_seconds=self.lease_seconds, topics=document)
+        return Desired(
+            epoch=epoch,
+            lease_seconds=self.lease_seconds,
+            topics=document,
+            report_seconds=self._report_seconds(name, shares, now),
+        )
 
     def desired(self, name: str) -> Desired:
         """What it was told last. It gives no lease."""
@@ -130,6 +154,7 @@ class Distributor:
             epoch=gateway.epoch,
             lease_seconds=self.lease_seconds,
             topics=gateway.document or [],
+            report_seconds=REPORT_SECONDS,
         )
 
     async def drain(self, name: str, drain: bool) -> BrokerShown:
@@ -291,7 +316,8 @@ class Distributor:
         return leases.share(name, now, keep_floor=known is not None and (busy or awaited))
 
     def _desired(self, name: str, share: Share) -> DesiredTopic:
-        contract = self.state.topics[name].contract
+        topic = self.state.topics[name]
+        contract = topic.contract
         document = contract.document()
         return DesiredTopic(
             topic=name,
@@ -302,7 +328,17 @@ class Distributor:
             slo=document.get("slo"),
             safe_rate=share.floor.rate,
             safe_burst=share.floor.burst,
+            arrivals=topic.is_fitted,
+            emptied=topic.emptied,
         )
+
+    def _report_seconds(self, broker: str, shares: Mapping[str, Share], now: float) -> float:
+        """Soon where it waits for others to shrink, or measures for a fitting."""
+        for topic, share in shares.items():
+            leases = self.state.leases.get(topic)
+            if leases and broker in leases.targets and share != leases.target(broker, now):
+                return _CHANGING_SECONDS
+        return _MEASURING_SECONDS if self.fitters else REPORT_SECONDS
 
     def _let_go(self, gateway: Gateway) -> None:
         """Topics of which it holds nothing and is to have nothing are none of its any more."""

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from math import fsum, inf
 from typing import Any
 
-from distributor.api import DesiredTopic, ShareShown
+from distributor.api import DesiredTopic, FittingShown, ShareShown
 from distributor.errors import NotFound
+from distributor.fitting import CapacityModel
 from distributor.leases import NOTHING, Holder, Share, TopicLeases
 from distributor.store import BrokerRow, GrantRow, PlacementRow, PublisherRow, Snapshot, TopicRow
 from srtm.contract import Contract
@@ -90,6 +91,8 @@ class Topic:
                 when that has acknowledged a share of the topic
     waiting:    broker -> ids that are sent there once it has
     ready:      brokers that have acknowledged one
+    fitting:    the last online fitting, which may go on
+    emptied:    epoch at which its buckets were to be emptied last; 0: never
     """
 
     contract: Contract
@@ -100,7 +103,14 @@ class Topic:
     waiting: dict[str, set[str]] = field(default_factory=dict)
     ready: set[str] = field(default_factory=set)
     history: list[InForce] = field(default_factory=list)
+    fitting: FittingShown | None = None
+    emptied: int = 0
     _loads: dict[str, float] | None = None
+
+    @property
+    def is_fitted(self) -> bool:
+        """Does a fitting go on?"""
+        return self.fitting is not None and self.fitting.state == "running"
 
     @property
     def in_force(self) -> InForce | None:
@@ -167,12 +177,14 @@ class Topic:
 
 @dataclass(slots=True)
 class State:
-    """epoch: the largest handed out; leases: also of deleted topics, until brokers let go."""
+    """epoch: the largest handed out; leases: also of deleted topics, until brokers let go; model:
+    what online fittings have taught."""
 
     epoch: int = 0
     gateways: dict[str, Gateway] = field(default_factory=dict)
     topics: dict[str, Topic] = field(default_factory=dict)
     leases: dict[str, TopicLeases] = field(default_factory=dict)
+    model: CapacityModel = field(default_factory=CapacityModel)
 
     @classmethod
     def of(cls, kept: Snapshot, assumed_until: float) -> "State":
@@ -208,6 +220,12 @@ class State:
             topic.publishers[publisher.id] = (publisher.key, publisher.rate)
             if publisher.broker is not None and topic.in_force:
                 topic.place({publisher.id: publisher.broker}, topic.in_force.epoch)
+        for fitting in kept.fittings:
+            topic = state.topics[fitting.topic]
+            topic.fitting = FittingShown.model_validate_json(fitting.document)
+        state.model = CapacityModel.read(
+            {each.broker: json.loads(each.document) for each in kept.model}
+        )
         return state
 
     def topic(self, name: str) -> Topic:

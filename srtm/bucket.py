@@ -120,6 +120,12 @@ class TokenBucket:
         self._per_ns = rate / _NS
         self._forget()
 
+    def empty(self, now: int) -> None:
+        """Throw its tokens away; a debt stays."""
+        self.tokens = min(self.level(now), 0.0)
+        self.at = max(self.at, now)
+        self._forget()
+
     def split(self, shares: Sequence[float], now: int) -> list["TokenBucket"]:
         """Sub-buckets by `shares` (positive, summing to 1): rate, burst, tokens and debt divide.
 

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from srtm.duration import format_duration, parse_duration
 
+NEAR = 0.8
+"""Of the target: a p99 between it and the target ends a search (SRTM section 6.5, footnote 11)."""
+
 
 @dataclass(frozen=True, slots=True)
 class SLO:

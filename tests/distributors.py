@@ -89,10 +89,10 @@ class FakeBroker:
         }
         self.distributor.ok("POST", "/brokers", body)
 
-    def report(self, *busy: str) -> Any:
-        """Report and apply the answer; `busy`: topics of which messages came."""
-        topics = [{"topic": each, "offered": 1.0} for each in busy]
-        body = {"applied_epoch": self.epoch, "topics": topics}
+    def report(self, *busy: str, seconds: float = 0.0, **counts: float) -> Any:
+        """Report and apply the answer; `busy`: topics of which messages came, and their counts."""
+        topics = [{"topic": each, "offered": 1.0, **counts} for each in busy]
+        body = {"applied_epoch": self.epoch, "seconds": seconds, "topics": topics}
         answer = self.distributor.ok("POST", f"/brokers/{self.name}/report", body)
         assert answer["epoch"] >= self.epoch
         self.epoch = answer["epoch"]

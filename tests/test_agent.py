@@ -295,6 +295,39 @@ def test_plain_clients_are_counted_whatever_their_library(
     assert len(reported(fake, "other")) <= 2, "an idle topic of nobody is left out"
 
 
+def test_a_bucket_is_emptied_when_the_distributor_asks(
+    servers: Servers, fake: FakeDistributor
+) -> None:
+    fake.desire(1, share("t", 1000, 40))
+    gateway = begin(servers, fake)
+    wait_for(lambda: gateway.inside("t")["tokens"] == 40, "it has filled")
+    fake.desire(2, share("t", 0.001, 40, emptied=2))
+    wait_for(lambda: rate_of(gateway, "t") == 0.001, "epoch 2 is applied")
+    wait_for(lambda: gateway.inside("t")["tokens"] < 1, "it is empty")
+    fake.desire(3, share("t", 1000, 40, emptied=2))
+    wait_for(lambda: gateway.inside("t")["tokens"] == 40, "it fills, and is not emptied again")
+
+
+def test_arrivals_are_told_while_the_distributor_asks_for_them(
+    servers: Servers, fake: FakeDistributor
+) -> None:
+    fake.desire(1, share("t", 1000, 10, arrivals=True))
+    gateway = begin(servers, fake)
+    with V2(gateway.tcp) as publisher:
+        publisher.send(pub(b"t", b"x") * 3)
+
+        def told() -> list[list[int]]:
+            return [pair for row in reported(fake, "t") for pair in row.get("arrivals", [])]
+
+        wait_for(told, "arrivals are told")
+        assert sum(count for _, count in told()) == 3
+        fake.desire(2, share("t", 1000, 10))
+        wait_for(lambda: fake.reports[-1]["applied_epoch"] == 2, "nobody asks any more")
+        publisher.send(pub(b"t", b"x"))
+        wait_for(lambda: reported(fake, "t")[-1]["offered"], "one more has come")
+        assert sum(count for _, count in told()) == 3
+
+
 def test_a_report_has_backlog_offered_and_the_late_of_those_measured(
     servers: Servers, fake: FakeDistributor
 ) -> None:

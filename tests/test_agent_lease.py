@@ -127,6 +127,21 @@ def test_an_answer_is_read() -> None:
     assert str(limit.slo) == "0.99@1ms"
 
 
+def test_an_answer_may_ask_for_arrivals_an_empty_bucket_and_a_report_soon() -> None:
+    plain = read_desired({"epoch": 1, "lease_seconds": 9, "topics": [GOOD]})
+    assert (plain.observed, plain.emptied, plain.report_seconds) == (frozenset(), {}, 1.0)
+    asking = {**GOOD, "arrivals": True, "emptied": 7}
+    document = {"epoch": 2, "lease_seconds": 9, "topics": [asking], "report_seconds": 0.25}
+    found = read_desired(document)
+    assert (found.observed, found.emptied, found.report_seconds) == ({"t"}, {"t": 7}, 0.25)
+
+
+@pytest.mark.parametrize(("asked", "taken"), [(0, 0.05), (-1, 0.05), (1e9, 1)])
+def test_reports_are_neither_a_flood_nor_rare(asked: float, taken: float) -> None:
+    document = {"epoch": 1, "lease_seconds": 9, "topics": [], "report_seconds": asked}
+    assert read_desired(document).report_seconds == taken
+
+
 def test_what_did_not_change_is_not_checked_again() -> None:
     first = read_desired({"epoch": 1, "lease_seconds": 9, "topics": [GOOD, {**GOOD, "topic": "u"}]})
     changed = [dict(GOOD), {**GOOD, "topic": "u", "rate": 6.0}]

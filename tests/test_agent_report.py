@@ -10,6 +10,7 @@ from srtm.contract import Limit
 from srtm.gateway.agent import Agent, Broker, _counts
 from srtm.gateway.lease import Changes, Desired
 from srtm.gateway.meter import Meter
+from srtm.gateway.run import Run
 from srtm.gateway.topic import Bounds, Topic
 from srtm.http_client import Endpoint
 from srtm.slo import SLO
@@ -34,6 +35,12 @@ class Topics:
     def lease(self, changes: Changes) -> bool:
         return False
 
+    def observe(self, names: frozenset[str]) -> None:
+        for name, topic in self.by_name.items():
+            topic.seen = {} if name.decode() in names else None
+
+    def empty(self, name: str) -> None: ...
+
     def kept_leases(self) -> dict[str, Limit]:
         return {}
 
@@ -56,7 +63,9 @@ def test_rates_are_of_the_time_since_the_last_answered_report() -> None:
         "admitted": 100,
         "backlog": 100,
         "served": 0,
+        "near": 0,
         "late": 0,
+        "late_at_broker": 0,
     }
     assert agent._entry(topic, _counts(topic), 4.0)["offered"] == 75, "it was not answered"
     agent._counted[b"t"] = _counts(topic)
@@ -119,6 +128,23 @@ def test_late_messages_are_those_above_the_target_of_the_slo() -> None:
     assert (entry["served"], entry["late"]) == (105, 10)
     topic.limit = limit
     assert agent._entry(topic, _counts(topic), 1.0)["served"] == 0, "no SLO, nobody measures"
+
+
+def test_arrivals_are_reported_once_by_the_millisecond_while_they_are_asked_for() -> None:
+    topics = Topics(b"t")
+    topic = topics.by_name[b"t"]
+    agent = agent_of(topics)
+    for stamp, count in ((0, 1), (400_000, 2), (1_000_000, 4)):
+        run = Run(b"t", [b"x"] * count, count, False, None)
+        run.stamp = stamp
+        topic._see([run]) if topic.seen is not None else topics.observe(frozenset({"t"}))
+    assert topic.seen == {0: 2, 1: 4}, "the first came before anybody asked"
+    entry = agent._entry(topic, _counts(topic), 1.0)
+    assert [count for _, count in entry["arrivals"]] == [2, 4]
+    assert entry["arrivals"][0][0] - entry["arrivals"][1][0] == 1
+    assert "arrivals" not in agent._entry(topic, _counts(topic), 1.0)
+    topics.observe(frozenset())
+    assert topic.seen is None
 
 
 def test_only_topics_with_something_to_tell_are_in_a_report() -> None:

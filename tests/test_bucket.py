@@ -456,6 +456,18 @@ def test_a_rescale_keeps_tokens_and_debt(tokens: float, burst: float, expected: 
     assert bucket.level(NS) == min(burst, expected + 1)
 
 
+@pytest.mark.parametrize(
+    ("tokens", "left"),
+    [pytest.param(7.0, 0.0, id="tokens"), pytest.param(-3.0, -2.0, id="a-debt-stays")],
+)
+def test_an_emptied_bucket_has_no_tokens(tokens: float, left: float) -> None:
+    bucket = TokenBucket(1, 10, 0, tokens)
+    bucket.empty(NS)
+    assert bucket.level(NS) == left
+    assert bucket.level(4 * NS) == left + 3
+    assert not bucket.insert(1, NS // 2), "tokens of before are gone for who is read late, too"
+
+
 def test_a_rescale_counts_the_old_rate_until_now() -> None:
     bucket = TokenBucket(1000, 10, 0, tokens=0)
     bucket.rescale(1, 100, 5_000_000)

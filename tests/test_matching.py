@@ -46,7 +46,7 @@ class Delivered:
 
     def publish(self, bodies: list[bytes], stamp: int, written: int, answered: int) -> Run:
         run = Run(b"t", [message(body) for body in bodies], len(bodies), False, None)
-        run.stamp = stamp
+        run.stamp = run.since = stamp
         self._batch(run, written, answered)
         return run
 
@@ -119,7 +119,7 @@ def test_equal_bodies_are_told_apart_by_the_time(delivered: Delivered) -> None:
 
 def test_a_message_of_an_mpub_and_one_of_a_part_are_found(delivered: Delivered) -> None:
     mpub = Run(b"t", [message(b"a") + message(b"b")], 2, True, None)
-    mpub.stamp = 1 * MS
+    mpub.stamp = mpub.since = 1 * MS
     delivered._batch(mpub, 2 * MS, 3 * MS)
     run = Run(b"t", [message(b"c"), message(b"d")], 2, False, None)
     run.stamp = 1 * MS
@@ -127,6 +127,31 @@ def test_a_message_of_an_mpub_and_one_of_a_part_are_found(delivered: Delivered) 
     delivered.probed(b"b", 2 * MS, 11 * MS)
     delivered.probed(b"d", 2 * MS, 11 * MS)
     assert delivered.broker_latency() == (2, pytest.approx(10, rel=0.01))
+
+
+@pytest.mark.parametrize(
+    ("target_ms", "late"),
+    [
+        pytest.param(8.9, 3, id="each-is-slow-without-its-wait"),
+        pytest.param(9.1, 2, id="one-had-its-token-later"),
+        pytest.param(11, 1, id="one-had-it-at-once"),
+        pytest.param(21, 0, id="only-with-it"),
+    ],
+)
+def test_who_is_late_even_without_the_wait_for_its_token(
+    delivered: Delivered, target_ms: float, late: int
+) -> None:
+    """Delivered at 21 ms: one had its token at 1 ms, one at 10 ms, one at 10 + 2 ms."""
+    delivered.topic.slo_target_ns = int(target_ms * MS)
+    delivered.publish([b"a"], 1 * MS, 1 * MS, 2 * MS)
+    run = Run(b"t", [message(b"b"), message(b"c"), message(b"d")], 3, False, None)
+    run.stamp = 1 * MS
+    delivered._batch(Part(run, 1, 3, 10 * MS, 2 * MS), 13 * MS, 14 * MS)
+    delivered.probed(b"a", 2 * MS, 21 * MS)
+    delivered.probed(b"c", 13 * MS, 21 * MS)
+    delivered.probed(b"d", 13 * MS, 21 * MS)
+    assert delivered.broker_latency() == (3, pytest.approx(20, rel=0.01))
+    assert delivered.topic.meter.late_at_broker == late
 
 
 def test_a_consumers_delivery_without_a_match_counts_from_nsqds_time(delivered: Delivered) -> None:

@@ -10,7 +10,9 @@ import pytest
 
 from distributor.store import (
     BrokerRow,
+    FittingRow,
     GrantRow,
+    ModelRow,
     PlacementRow,
     PublisherRow,
     Snapshot,
@@ -28,7 +30,9 @@ from distributor.store.statements import (
     delete_topic,
     put_broker,
     put_epoch,
+    put_fitting,
     put_grants,
+    put_model,
     put_placement,
     put_publishers,
     put_topic,
@@ -70,6 +74,8 @@ TOPIC = TopicRow("t", '{"rate": 1}', '["k"]')
 PUBLISHERS = [PublisherRow("t", "p1", "k", 0.1, None), PublisherRow("t", "ß/🙂", None, 2.5, None)]
 PLACEMENT = PlacementRow("t", 7, 1.5, "srtm", "{}")
 GRANT = GrantRow("t", "b1", 7, 0.1, 3.0)
+FITTING = FittingRow("t", '{"state": "running"}')
+MODEL = ModelRow("b1", '{"rounds": 1}')
 
 
 def fill(store: Store) -> None:
@@ -81,6 +87,8 @@ def fill(store: Store) -> None:
             put_publishers(PUBLISHERS),
             *put_placement(PLACEMENT, {"p1": "b1"}),
             *put_grants("b1", [GRANT]),
+            put_fitting(FITTING),
+            put_model([MODEL]),
         ]
     )
 
@@ -88,7 +96,7 @@ def fill(store: Store) -> None:
 def test_a_new_store_is_empty(opener: Opener) -> None:
     store = opener()
     assert store.lead()
-    assert store.snapshot() == Snapshot(0, (), (), (), (), ())
+    assert store.snapshot() == Snapshot(0, (), (), (), (), (), (), ())
 
 
 def test_what_was_written_is_there_when_it_is_opened_again(opener: Opener) -> None:
@@ -105,6 +113,8 @@ def test_what_was_written_is_there_when_it_is_opened_again(opener: Opener) -> No
         (PublisherRow("t", "p1", "k", 0.1, "b1"), PUBLISHERS[1]),
         (PLACEMENT,),
         (GRANT,),
+        (FITTING,),
+        (MODEL,),
     )
 
 
@@ -119,6 +129,8 @@ def test_what_is_put_again_is_replaced(opener: Opener) -> None:
             put_topic(TopicRow("t", "{}", None)),
             put_publishers([PublisherRow("t", "p1", None, 9.0, None)]),
             *put_grants("b1", [GrantRow("t", "b1", 8, 0.0, 0.0)]),
+            put_fitting(FittingRow("t", "{}")),
+            put_model([ModelRow("b1", "{}"), ModelRow("b2", "{}")]),
         ]
     )
     found = store.snapshot()
@@ -126,6 +138,8 @@ def test_what_is_put_again_is_replaced(opener: Opener) -> None:
     assert found.topics == (TopicRow("t", "{}", None),)
     assert found.publishers[0] == PublisherRow("t", "p1", None, 9.0, "b1")  # it keeps its broker
     assert found.grants == (GrantRow("t", "b1", 8, 0.0, 0.0),)
+    assert found.fittings == (FittingRow("t", "{}"),)
+    assert found.model == (ModelRow("b1", "{}"), ModelRow("b2", "{}"))
 
 
 def test_what_is_deleted_is_gone_but_for_a_deleted_topics_grants(opener: Opener) -> None:
@@ -135,9 +149,9 @@ def test_what_is_deleted_is_gone_but_for_a_deleted_topics_grants(opener: Opener)
     store.write([delete_publisher("t", "p1")])
     assert [row.id for row in store.snapshot().publishers] == ["ß/🙂"]
     store.write(delete_topic("t"))
-    assert store.snapshot() == Snapshot(7, (BROKER,), (), (), (), (GRANT,))
+    assert store.snapshot() == Snapshot(7, (BROKER,), (), (), (), (GRANT,), (), (MODEL,))
     store.write(delete_broker("b1"))
-    assert store.snapshot() == Snapshot(7, (), (), (), (), ())
+    assert store.snapshot() == Snapshot(7, (), (), (), (), (), (), ())
 
 
 def test_the_epoch_never_goes_back(opener: Opener) -> None:
@@ -164,7 +178,7 @@ def test_a_write_that_fails_in_the_middle_leaves_nothing(opener: Opener) -> None
         store.write([put_epoch(1), put_broker(BROKER), Statement("no such words", [()])])
     again = opener() if not _leads(store) else store
     again.lead()
-    assert again.snapshot() == Snapshot(0, (), (), (), (), ())
+    assert again.snapshot() == Snapshot(0, (), (), (), (), (), (), ())
 
 
 def _leads(store: Store) -> bool:
@@ -248,7 +262,7 @@ def _newer(path: Path) -> None:
     [
         pytest.param(lambda p: p.write_bytes(b"no database" * 99), "is corrupted (", id="garbage"),
         pytest.param(_corrupted, "is corrupted (", id="pages-overwritten"),
-        pytest.param(_newer, "has schema 99 and this program knows 1", id="of-a-newer-program"),
+        pytest.param(_newer, "has schema 99 and this program knows 2", id="of-a-newer-program"),
         pytest.param(lambda p: p.mkdir(), "Is a directory", id="a-folder"),
     ],
 )

@@ -95,6 +95,23 @@ class Fitting:
         said = tuple(f"{name}: {each.reason}" for name, each in sure.items())
         return self._go(path.after(sure), now, said, sure)
 
+    @property
+    def model(self) -> CapacityModel:
+        """With what the rounds so far have taught."""
+        return self._model
+
+    def settled(self, at: float) -> Round:
+        """Everybody had moved only at `at`, in seconds: the round is measured from then on. Raises
+        ValueError where no round goes on."""
+        if self._round is None or self._done is not None:
+            raise ValueError("no round goes on")
+        current = self._round
+        settled_at = max(current.settled_at, at)
+        look = next_look(self._settings, current.began_at, settled_at, at)
+        self._round = replace(current, settled_at=settled_at, look_again_at=look)
+        self._judge = Judge(self._topic, self._settings, self._round)
+        return self._round
+
     def lost(self, broker: str, now: float) -> Round | Done:
         """A broker has vanished, in the middle of a round or not: begin again with the others. What
         the model has learnt stays. Raises ValueError for a broker that is not known."""

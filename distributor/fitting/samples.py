@@ -16,7 +16,7 @@ class Sample:
     began_at, ended_at: seconds, the distributor's clock
     late:              messages slower than the topic's SLO target
     late_at_broker:    those slower than it even without their token wait
-    near:              messages slower than NEAR of the target, the late ones with them
+    near:              messages slower than srtm.slo.NEAR of the target, the late ones with them
     """
 
     broker: str
@@ -41,10 +41,6 @@ class Sample:
                 f"broker {self.broker}, topic {self.topic}: a slot from {self.began_at} to "
                 f"{self.ended_at} s has no length"
             )
-
-
-NEAR = 0.8
-"""Of the target: a p99 between it and the target ends a search (SRTM section 6.5, footnote 11)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from distributor.fitting.late_share import Side, leaning, side
-from distributor.fitting.samples import NEAR, Slots, share
+from distributor.fitting.samples import Slots, share
 from distributor.fitting.settings import PAPER_SECONDS
 from distributor.placement.words import counted
+from srtm.slo import NEAR
 
 LONGEST_SECONDS = 90.0
 """Of a sequential test, after the warm-up; what is still unsure is then judged by the side

@@ -4,7 +4,9 @@ from distributor.store.errors import StoreError, StoreLost
 from distributor.store.open import open_store
 from distributor.store.rows import (
     BrokerRow,
+    FittingRow,
     GrantRow,
+    ModelRow,
     PlacementRow,
     PublisherRow,
     Snapshot,
@@ -15,7 +17,9 @@ from distributor.store.store import Store
 
 __all__ = [
     "BrokerRow",
+    "FittingRow",
     "GrantRow",
+    "ModelRow",
     "PlacementRow",
     "PublisherRow",
     "Snapshot",

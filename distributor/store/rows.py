@@ -57,6 +57,22 @@ class GrantRow:
 
 
 @dataclass(frozen=True, slots=True)
+class FittingRow:
+    """The last online fitting of a topic. document: JSON of `distributor.api.FittingShown`."""
+
+    topic: str
+    document: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRow:
+    """What fittings have taught about a broker. document: JSON, its part of `CapacityModel`."""
+
+    broker: str
+    document: str
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything, as of one instant. epoch: the largest ever handed out."""
 
@@ -66,3 +82,5 @@ class Snapshot:
     publishers: tuple[PublisherRow, ...]
     placements: tuple[PlacementRow, ...]
     grants: tuple[GrantRow, ...]
+    fittings: tuple[FittingRow, ...]
+    model: tuple[ModelRow, ...]

@@ -4,7 +4,15 @@ several of them, of several requests, make one transaction."""
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 
-from distributor.store.rows import BrokerRow, GrantRow, PlacementRow, PublisherRow, TopicRow
+from distributor.store.rows import (
+    BrokerRow,
+    FittingRow,
+    GrantRow,
+    ModelRow,
+    PlacementRow,
+    PublisherRow,
+    TopicRow,
+)
 
 HISTORY = 100
 """placements of a topic that are kept; one is a few kB"""
@@ -44,6 +52,7 @@ def delete_broker(name: str) -> list[Statement]:
     return [
         Statement("DELETE FROM grants WHERE broker = ?", [(name,)]),
         Statement("DELETE FROM brokers WHERE name = ?", [(name,)]),
+        Statement("DELETE FROM capacity_model WHERE broker = ?", [(name,)]),
     ]
 
 
@@ -59,7 +68,7 @@ def delete_topic(topic: str) -> list[Statement]:
     """Its grants stay: brokers hold them until they have been told, or for a lease."""
     return [
         Statement(f"DELETE FROM {table} WHERE topic = ?", [(topic,)])
-        for table in ("publishers", "placements", "topics")
+        for table in ("publishers", "placements", "fittings", "topics")
     ]
 
 
@@ -104,3 +113,19 @@ def put_grants(broker: str, rows: Iterable[GrantRow]) -> list[Statement]:
             [(row.topic, row.broker, row.epoch, row.rate, row.burst) for row in rows],
         ),
     ]
+
+
+def put_fitting(row: FittingRow) -> Statement:
+    return Statement(
+        "INSERT INTO fittings (topic, document) VALUES (?, ?) "
+        "ON CONFLICT (topic) DO UPDATE SET document = excluded.document",
+        [astuple(row)],
+    )
+
+
+def put_model(rows: Iterable[ModelRow]) -> Statement:
+    return Statement(
+        "INSERT INTO capacity_model (broker, document) VALUES (?, ?) "
+        "ON CONFLICT (broker) DO UPDATE SET document = excluded.document",
+        [astuple(row) for row in rows],
+    )

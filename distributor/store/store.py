@@ -10,7 +10,9 @@ from importlib import resources
 
 from distributor.store.rows import (
     BrokerRow,
+    FittingRow,
     GrantRow,
+    ModelRow,
     PlacementRow,
     PublisherRow,
     Snapshot,
@@ -78,6 +80,14 @@ class Store(ABC):
                     "SELECT topic, broker, epoch, rate, burst FROM grants "
                     "ORDER BY topic, broker, epoch"
                 )
+            ),
+            fittings=tuple(
+                FittingRow(*row)  # type: ignore[arg-type]
+                for row in self.query("SELECT topic, document FROM fittings ORDER BY topic")
+            ),
+            model=tuple(
+                ModelRow(*row)  # type: ignore[arg-type]
+                for row in self.query("SELECT broker, document FROM capacity_model ORDER BY broker")
             ),
         )
 

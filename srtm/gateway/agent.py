@@ -18,16 +18,16 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from srtm.backoff import backoff_seconds
-from srtm.clock import NS, boottime_ns
+from srtm.clock import NS, boottime_ns, monotonic_ns
 from srtm.contract import Limit
 from srtm.errors import SrtmError, UnavailableError, UsageError
 from srtm.gateway.lease import Changes, Desired, Lease, read_desired
 from srtm.gateway.topic import Topic
 from srtm.http_client import Answer, Endpoint, call
+from srtm.slo import NEAR
 
 log = logging.getLogger("srtm.gateway")
 
-REPORT_SECONDS = 1.0
 _SOON_SECONDS = 0.05
 """After a change: others may grow only once it is acknowledged."""
 _TIMEOUT_SECONDS = 2.0
@@ -44,6 +44,10 @@ class Limited(Protocol):
     by_name: dict[bytes, Topic]
 
     def lease(self, changes: Changes) -> bool: ...
+
+    def observe(self, names: frozenset[str]) -> None: ...
+
+    def empty(self, name: str) -> None: ...
 
     def kept_leases(self) -> dict[str, Limit]: ...
 
@@ -76,10 +80,12 @@ class _Counts:
     offered: int
     admitted: int
     served: int
+    near: int
     late: int
+    late_at_broker: int
 
 
-_NOTHING = _Counts(0, 0, 0, 0)
+_NOTHING = _Counts(0, 0, 0, 0, 0, 0)
 
 
 class Agent:
@@ -141,7 +147,9 @@ class Agent:
             epoch = self.lease.epoch
             if await self._exchange():
                 changed = self.lease.epoch != epoch
-                await asyncio.sleep(_SOON_SECONDS if changed else REPORT_SECONDS)
+                assert self._desired is not None
+                pause = _SOON_SECONDS if changed else self._desired.report_seconds
+                await asyncio.sleep(pause)
             else:
                 await asyncio.sleep(self._pause_seconds())
 
@@ -197,7 +205,8 @@ class Agent:
                 entries.append(self._entry(topic, count, (asked_at - self._counted_at) / NS))
             if number % _TOPICS_PER_TURN == 0:
                 await asyncio.sleep(0)
-        body = await _encode(self.lease.epoch, entries)
+        seconds = (asked_at - self._counted_at) / NS
+        body = await _encode(self.lease.epoch, seconds, entries)
         answer = await call(self.endpoint, "POST", f"{self._path}/report", body, _TIMEOUT_SECONDS)
         if answer.status == 404:
             self._registered = False  # it is new, or has forgotten
@@ -219,8 +228,14 @@ class Agent:
                 f"{self.endpoint.address} answers with epoch {desired.epoch}, and "
                 f"{self.lease.epoch} was known: ignored, with its lease"
             )
+        before = self._desired
         self._desired = desired
         self._apply(changes)
+        if before is None or before.observed != desired.observed:
+            self._topics.observe(desired.observed)
+        for name, epoch in desired.emptied.items():
+            if before is None or before.emptied.get(name, 0) < epoch:
+                self._topics.empty(name)
         self._watch_lease()
 
     def _check(self, answer: Answer, what: str) -> None:
@@ -264,28 +279,45 @@ class Agent:
         known = self._counted.get(topic.name, _NOTHING)
         if count.offered < known.offered:
             known = _NOTHING  # it made room for another, and came anew
-        return {
+        entry: dict[str, Any] = {
             "topic": topic.name.decode(),
             "offered": (count.offered - known.offered) / seconds,
             "admitted": (count.admitted - known.admitted) / seconds,
             "backlog": topic.backlog,
             "served": count.served - known.served,
+            "near": count.near - known.near,
             "late": count.late - known.late,
+            "late_at_broker": count.late_at_broker - known.late_at_broker,
         }
+        if topic.seen:
+            entry["arrivals"] = _arrivals(topic)
+        return entry
+
+
+def _arrivals(topic: Topic) -> list[tuple[int, int]]:
+    """(milliseconds ago, messages) since the last report, answered or not: they tell how arrivals
+    cluster, and what is lost of them changes little."""
+    seen, topic.seen = topic.seen or {}, {}
+    now = monotonic_ns() // 1_000_000
+    return [(max(now - at, 0), count) for at, count in sorted(seen.items())]
 
 
 def _counts(topic: Topic) -> _Counts:
     meter, limit = topic.meter, topic.limit
-    served = late = 0
+    served = near = late = 0
     if limit is not None and limit.slo is not None:
-        served, late = meter.broker_latency.counts(limit.slo.target_seconds)
-    return _Counts(meter.offered, meter.admitted, served, late)
+        meter.broker_latency.fold(monotonic_ns())
+        target = limit.slo.target_seconds
+        served, late = meter.broker_latency.counts(target)
+        near = meter.broker_latency.counts(NEAR * target)[1]
+    return _Counts(meter.offered, meter.admitted, served, near, late, meter.late_at_broker)
 
 
-async def _encode(epoch: int, entries: list[dict[str, Any]]) -> bytes:
+async def _encode(epoch: int, seconds: float, entries: list[dict[str, Any]]) -> bytes:
     """The report's body; messages have their turn between the topics."""
     parts = []
     for start in range(0, len(entries), _TOPICS_PER_TURN):
         parts.append(json.dumps(entries[start : start + _TOPICS_PER_TURN])[1:-1])
         await asyncio.sleep(0)
-    return f'{{"applied_epoch": {epoch}, "topics": [{", ".join(parts)}]}}'.encode()
+    head = f'{{"applied_epoch": {epoch}, "seconds": {seconds}, "topics": ['
+    return f"{head}{', '.join(parts)}]}}".encode()

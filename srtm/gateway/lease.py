@@ -17,6 +17,9 @@ from srtm.errors import UsageError
 _MAX_LEASE_SECONDS = 86_400.0
 """A broker that is away for longer keeps nothing: a slip of who wrote the answer."""
 
+REPORT_SECONDS = 1.0
+_SOONEST_SECONDS = 0.05
+
 Changes = dict[str, Limit | None]
 """Limits by topic; None: the distributor names the topic no more."""
 
@@ -31,12 +34,18 @@ def safe_share(limit: Limit) -> Limit:
 class Desired:
     """The whole state that a gateway is to have: an answer to a report.
 
+    observed: topics whose arrivals are to be reported
+    emptied: epoch by topic; a larger one than before empties its bucket
+    report_seconds: until the next report is wanted
     entries: each topic's part of the answer, as it came
     """
 
     epoch: int
     lease_seconds: float
     limits: Mapping[str, Limit]
+    observed: frozenset[str] = frozenset()
+    emptied: Mapping[str, int] = field(default_factory=dict)
+    report_seconds: float = REPORT_SECONDS
     entries: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -47,6 +56,7 @@ def read_desired(document: Any, before: Desired | None = None) -> Desired:
         epoch, lease_seconds = document["epoch"], document["lease_seconds"]
         if type(epoch) is not int or not 0 < float(lease_seconds) <= _MAX_LEASE_SECONDS:
             raise ValueError("no epoch or no lease")
+        report_seconds = float(document.get("report_seconds", REPORT_SECONDS))
         limits: dict[str, Limit] = {}
         entries: dict[str, Any] = {}
         for entry in document["topics"]:
@@ -58,9 +68,19 @@ def read_desired(document: Any, before: Desired | None = None) -> Desired:
             values = {key: entry.get(key) for key in _FIELDS}
             given = {key: value for key, value in values.items() if value is not None}
             limits[name] = Contract.read(given, f"topic {name}").limit()
+        observed = frozenset(name for name, each in entries.items() if each.get("arrivals"))
+        emptied = {n: int(each["emptied"]) for n, each in entries.items() if each.get("emptied")}
     except (KeyError, TypeError, ValueError, AttributeError):
         raise UsageError(f"it answers with no desired state: {document!r:.200}") from None
-    return Desired(epoch, float(lease_seconds), limits, entries)
+    return Desired(
+        epoch,
+        float(lease_seconds),
+        limits,
+        observed,
+        emptied,
+        min(max(report_seconds, _SOONEST_SECONDS), REPORT_SECONDS),
+        entries,
+    )
 
 
 _FIELDS = ("topic", "rate", "burst", "mode", "max_wait", "slo")

@@ -50,40 +50,50 @@ class Deliveries:
         """Put what has come since the last call into the topics' sketches."""
         probed, self._probed = self._probed, []
         for topic, message, at in probed:
-            stamp = self._arrival(topic, message)
-            if stamp is not None:
+            times = self._times(topic, message)
+            if times is not None:
+                stamp, since = times
                 topic.meter.broker_latency.add(at - stamp, 1)
+                topic.meter.late_at_broker += at - since > topic.slo_target_ns
             elif at > topic.deferred_until:
                 topic.meter.unmatched += 1
         consumed, self._consumed = self._consumed, []
         for topic, message, at in consumed:
-            stamp = self._arrival(topic, message)
-            if stamp is None:
+            times = self._times(topic, message)
+            if times is None:
                 if at <= topic.deferred_until:
                     continue
                 # Older than what we remember: the consumers' own backlog outweighs the gateway's
                 # part by far, so nsqd's time of receipt stands for the arrival.
-                stamp = self._wall.monotonic_of(message.timestamp_ns)
+                times = (self._wall.monotonic_of(message.timestamp_ns), 0)
+            stamp = times[0]
             topic.meter.consumer_latency.add(max(at - stamp, 0), 1)
         self._stride = max(1, self._reads // _READS_SAMPLED_PER_TICK)
         self._reads = 0
 
-    def _arrival(self, topic: "Topic", message: Message) -> int | None:
+    def _times(self, topic: "Topic", message: Message) -> tuple[int, int] | None:
+        """When it arrived, and when it had its token."""
         received = self._wall.monotonic_of(message.timestamp_ns)
         element = _SIZE.pack(len(message.body)) + message.body
         for batch in topic.ring.around(received, _SLACK_NS):
-            stamp = _stamp_in(batch, element)
-            if stamp is not None:
-                return stamp
+            times = _times_in(batch, element)
+            if times is not None:
+                return times
         return None
 
 
-def _stamp_in(batch: "Batch", element: bytes) -> int | None:
+def _times_in(batch: "Batch", element: bytes) -> tuple[int, int] | None:
     for part in batch.parts:
-        run = part.run if type(part) is Part else part
-        assert type(run) is Run
-        if run.defer_ms is None and (
-            element in run.messages or (run.atomic and element in run.messages[0])
-        ):
-            return run.stamp
+        if type(part) is Part:
+            run, since, step_ns = part.run, part.since, part.step_ns
+            messages = run.messages if run.atomic else run.messages[part.start : part.stop]
+        else:
+            assert type(part) is Run
+            run, since, step_ns, messages = part, part.since, 0.0, part.messages
+        if run.defer_ms is not None:
+            continue
+        if element in messages:
+            return run.stamp, since + int(step_ns * messages.index(element))
+        if run.atomic and element in messages[0]:
+            return run.stamp, since
     return None

@@ -19,6 +19,7 @@ class Meter:
         "consumer_latency",
         "failed",
         "gateway_time",
+        "late_at_broker",
         "offered",
         "rejected",
         "token_wait",
@@ -32,6 +33,7 @@ class Meter:
         self.rejected = 0  # refused: over the limit, or nsqd away for too long
         self.failed = 0  # nsqd answered with an error
         self.unknown = 0  # nsqd went away before it answered
+        self.late_at_broker = 0  # of broker_latency: over the SLO's target without their token wait
         self.unmatched = 0  # deliveries whose arrival was not found: not in any sketch
         self.token_wait = LatencySketch()
         self.gateway_time = LatencySketch()

@@ -29,6 +29,9 @@ _QUANTUM_NS = 100_000
 """While several wait, tokens are handed out no more often than this: at 50,000 msg/s one wake-up
 then serves five messages, and nobody is later by more than a tenth of the tightest usual SLO."""
 
+_MOST_SEEN = 5_000
+"""milliseconds of arrivals that are kept until they are reported; what comes later is left out"""
+
 _by_stamp = attrgetter("stamp")
 
 
@@ -87,7 +90,8 @@ class Topic:
         self._paused: set[object] = set()
         self._alarm_at = _NEVER
         self._max_wait_ns = _NEVER
-        self._slo = False
+        self.slo_target_ns = _NEVER
+        self.seen: dict[int, int] | None = None  # messages by millisecond of arrival, if asked for
 
     # --- contract -----------------------------------------------------------------------------
 
@@ -96,7 +100,8 @@ class Topic:
         changed one keeps its tokens and its debt."""
         self.limit = limit
         self._max_wait_ns = _NEVER
-        self._slo = limit is not None and limit.slo is not None
+        slo = None if limit is None else limit.slo
+        self.slo_target_ns = _NEVER if slo is None else int(slo.target_seconds * 1e9)
         if limit is None:
             self.bucket = None
             self.release(now)
@@ -151,6 +156,8 @@ class Topic:
         record = self.record
         if record is not None:
             record.arrivals += [(run.stamp, run.count) for run in arrivals]
+        if self.seen is not None:
+            self._see(arrivals)
         meter, ready, bucket = self.meter, self.ready, self.bucket
         if not self._gate.is_open:
             for run in arrivals:
@@ -194,6 +201,14 @@ class Topic:
             meter.token_wait.add_zeros(zeros)
             if held:
                 self._release(now)
+
+    def _see(self, arrivals: list[Run]) -> None:
+        seen = self.seen
+        assert seen is not None
+        for run in arrivals:
+            at = run.stamp // 1_000_000
+            if at in seen or len(seen) < _MOST_SEEN:
+                seen[at] = seen.get(at, 0) + run.count
 
     def _hold(self, run: Run) -> None:
         """Wait in order of arrival, also when read late."""
@@ -396,7 +411,7 @@ class Topic:
             if run.left == 0:
                 self.forget(run)
         batch.payload = b""
-        if self._slo:
+        if self.slo_target_ns < _NEVER:
             self.ring.append(batch)
         if self.ready:
             self.pump(now)

@@ -207,6 +207,20 @@ class Topics:
             log.debug("topic %s: share %s", name, limit or "taken back")
         return before != self._leased.keys()
 
+    def observe(self, names: frozenset[str]) -> None:
+        """Keep the times of arrival of these topics, and of no others, until they are reported."""
+        for topic in self.by_name.values():
+            if topic.name.decode() not in names:
+                topic.seen = None
+            elif topic.seen is None:
+                topic.seen = {}
+
+    def empty(self, name: str) -> None:
+        """Throw the tokens of its bucket away."""
+        topic = self.by_name.get(name.encode())
+        if topic is not None and topic.bucket is not None:
+            topic.bucket.empty(monotonic_ns())
+
     def replace(self, before: tuple[Contract, ...], after: tuple[Contract, ...]) -> None:
         """Apply what has changed in a file of contracts. Raises SrtmError."""
         old = {contract.topic: contract.limit() for contract in before}

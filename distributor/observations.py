@@ -1,0 +1,94 @@
+"""What brokers report while a topic is fitted: samples of a round, and the topic's arrivals."""
+
+from collections import deque
+from collections.abc import Iterable
+
+import numpy as np
+
+from distributor.api import Report, TopicReport
+from distributor.fitting import Arrivals, Sample
+
+_ARRIVALS_SECONDS = 60.0
+_MS = 1e-3
+_MOST_ARRIVALS = 1_000_000
+_OVERLAP_SECONDS = 0.05
+"""Reports are on their way for different times."""
+
+
+class Observations:
+    """Of one fitting. Times are monotonic seconds of the distributor."""
+
+    def __init__(self, topic: str, others: Iterable[str]) -> None:
+        """others: topics that the brokers serve beside it; they must keep their SLO too"""
+        self._topic = topic
+        self._topics = {topic, *others}
+        self._epoch = 0
+        self._from: dict[str, float] = {}
+        self._reported_at: dict[str, float] = {}
+        self._samples: list[Sample] = []
+        self._arrivals: deque[tuple[int, float]] = deque(maxlen=_MOST_ARRIVALS)
+
+    def begin(self, epoch: int, at: float, brokers: Iterable[str]) -> None:
+        """A round in which `brokers` are judged, measured from `at` on."""
+        self._epoch = epoch
+        self._from = dict.fromkeys(brokers, at)
+        self._samples = []
+
+    def hear(self, broker: str, report: Report, now: float) -> None:
+        """A report that came at `now`."""
+        began_at = now - report.seconds
+        # A report whose answer was lost is made again, with what has come since.
+        repeated = began_at < self._reported_at.get(broker, began_at) - _OVERLAP_SECONDS
+        self._reported_at[broker] = now
+        for each in report.topics:
+            if each.topic == self._topic and not repeated:
+                self._keep_arrivals(each, now)
+            if (
+                each.topic in self._topics
+                and each.served
+                and report.seconds
+                and not repeated
+                and began_at >= self._from.get(broker, float("inf"))
+            ):
+                self._samples.append(self._sample(broker, each, began_at, now))
+
+    def take_samples(self) -> list[Sample]:
+        """Those since the last call."""
+        taken, self._samples = self._samples, []
+        return taken
+
+    def arrivals(self, now: float) -> Arrivals | None:
+        """Of the last minute, at all brokers together."""
+        oldest = int((now - _ARRIVALS_SECONDS) / _MS)
+        counts: dict[int, float] = {}
+        for at, count in self._arrivals:
+            if at >= oldest:
+                counts[at] = counts.get(at, 0.0) + count
+        if not counts:
+            return None
+        times = sorted(counts)
+        return Arrivals(np.array(times) * _MS, np.array([counts[each] for each in times]))
+
+    def _keep_arrivals(self, found: TopicReport, now: float) -> None:
+        at = int(now / _MS)
+        self._arrivals.extend((at - int(ago), count) for ago, count in found.arrivals if count)
+        oldest = at - int(_ARRIVALS_SECONDS / _MS)
+        while self._arrivals and self._arrivals[0][0] < oldest:
+            self._arrivals.popleft()
+
+    def _sample(self, broker: str, found: TopicReport, began_at: float, now: float) -> Sample:
+        # The counts come from a sketch, which may put one message on either side of a bound.
+        messages = int(found.served)
+        near = min(int(found.near), messages)
+        late = min(int(found.late), near)
+        return Sample(
+            broker=broker,
+            topic=found.topic,
+            epoch=self._epoch,
+            began_at=began_at,
+            ended_at=now,
+            messages=messages,
+            late=late,
+            late_at_broker=min(int(found.late_at_broker), late),
+            near=near,
+        )

@@ -1,0 +1,84 @@
+"""What a fitting makes of brokers' reports. Time is passed in."""
+
+import pytest
+
+from distributor.api import Report, TopicReport
+from distributor.observations import Observations
+
+
+def report(seconds: float = 0.5, **counts: float) -> Report:
+    values = {"served": 10, "near": 3, "late": 2, "late_at_broker": 1} | counts
+    return Report(
+        applied_epoch=1,
+        seconds=seconds,
+        topics=[
+            TopicReport(topic="t", **values),
+            TopicReport(topic="other", served=5),
+            TopicReport(topic="unknown", served=5),
+        ],
+    )
+
+
+@pytest.fixture
+def seen() -> Observations:
+    found = Observations("t", ["other"])
+    found.begin(4, 10.0, ["b1"])
+    return found
+
+
+def test_a_report_is_a_sample_of_each_topic_that_is_asked_for(seen: Observations) -> None:
+    seen.hear("b1", report(), 11.0)
+    one, other = seen.take_samples()
+    assert (one.broker, one.topic, one.epoch) == ("b1", "t", 4)
+    assert (one.began_at, one.ended_at) == (10.5, 11.0)
+    assert (one.messages, one.near, one.late, one.late_at_broker) == (10, 3, 2, 1)
+    assert (other.topic, other.messages, other.late) == ("other", 5, 0)
+    assert seen.take_samples() == []
+
+
+@pytest.mark.parametrize(
+    ("broker", "seconds", "now"),
+    [
+        pytest.param("b1", 1.5, 11.0, id="it-began-before-the-round"),
+        pytest.param("b2", 0.5, 11.0, id="of-a-broker-that-is-not-judged"),
+        pytest.param("b1", 0.0, 11.0, id="of-no-known-length"),
+    ],
+)
+def test_what_is_no_sample(seen: Observations, broker: str, seconds: float, now: float) -> None:
+    seen.hear(broker, report(seconds), now)
+    assert seen.take_samples() == []
+
+
+def test_a_report_whose_answer_was_lost_counts_once(seen: Observations) -> None:
+    seen.hear("b1", report(0.5), 11.0)
+    seen.hear("b1", report(1.0), 11.5)  # it covers the half second of before once more
+    seen.hear("b1", report(0.5), 12.0)
+    assert [each.ended_at for each in seen.take_samples() if each.topic == "t"] == [11.0, 12.0]
+
+
+def test_counts_of_a_sketch_that_do_not_fit_are_cut(seen: Observations) -> None:
+    seen.hear("b1", report(near=1, late=2, late_at_broker=9), 11.0)
+    one = seen.take_samples()[0]
+    assert (one.near, one.late, one.late_at_broker) == (1, 1, 1)
+
+
+def test_a_new_round_forgets_samples_and_asks_for_others(seen: Observations) -> None:
+    seen.hear("b1", report(), 11.0)
+    seen.begin(5, 12.0, ["b2"])
+    assert seen.take_samples() == []
+    seen.hear("b2", report(), 13.0)
+    assert {each.epoch for each in seen.take_samples()} == {5}
+
+
+def test_arrivals_of_all_brokers_are_one_stream_of_the_last_minute(seen: Observations) -> None:
+    assert seen.arrivals(100.0) is None
+    seen.hear("b1", report(arrivals=[(100, 2), (0, 1)]), 100.0)
+    seen.hear("b2", report(arrivals=[(600, 4), (250, 8)]), 100.5)
+    found = seen.arrivals(100.5)
+    assert found is not None
+    assert found.times.tolist() == pytest.approx([99.9, 100.0, 100.25], abs=2e-3)
+    assert found.counts.tolist() == [6.0, 1.0, 8.0]
+    seen.hear("b1", report(arrivals=[(0, 3)]), 160.2)
+    later = seen.arrivals(160.2)
+    assert later is not None
+    assert later.times.tolist() == pytest.approx([100.25, 160.2], abs=2e-3)
