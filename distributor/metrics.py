@@ -22,6 +22,8 @@ METRICS = (
          lambda s: sum(len(each.publishers) for each in s.state.topics.values())),
     _Row("srtm_distributor_placed_publishers", "gauge", "Publishers that have a broker.",
          lambda s: sum(len(each.places) for each in s.state.topics.values())),
+    _Row("srtm_distributor_fittings", "gauge", "Topics that are being fitted.",
+         lambda s: len(s.fitters)),
     _Row("srtm_distributor_watches", "gauge", "Watch streams open.", lambda s: len(s.watches)),
     _Row("srtm_distributor_watched_publishers", "gauge", "Publishers over all watch streams.",
          lambda s: s.watches.watched),

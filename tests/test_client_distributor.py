@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from srtm.client import OutcomeUnknown, Publisher
+from tests.distributors import srtm
 from tests.servers import GatewayProcess, Process, Servers, free_port, http, wait_for
 from tests.v2 import V2
 
@@ -126,13 +127,14 @@ class Load:
 
 
 async def under_load(
-    distributor: Distributor, disturb: Callable[[Load], Awaitable[None]], seconds: float = 60
+    distributor: Distributor,
+    disturb: Callable[[Load], Awaitable[None]],
+    seconds: float = 60,
+    slo: str = "0.99@5ms",
 ) -> Load:
     """Topic, publishers and their placement; `disturb` while they send."""
     load = Load(distributor.address)
-    await asyncio.to_thread(
-        distributor.ask, "PUT", "/topics/t", rate=20_000, burst=2000, slo="0.99@5ms"
-    )
+    await asyncio.to_thread(distributor.ask, "PUT", "/topics/t", rate=20_000, burst=2000, slo=slo)
     async with asyncio.timeout(seconds):
         sending = [asyncio.create_task(load.send(publisher)) for publisher in load.publishers]
 
@@ -181,6 +183,37 @@ def test_moves_under_load_lose_nothing_and_keep_each_publishers_order(servers: S
         assert list(load.ended(publisher.id)) == ["OK"]
         numbers = of(publisher.id, bodies)
         assert numbers == list(range(len(load.receipts[publisher.id])))
+
+
+@pytest.mark.parametrize(
+    ("slo", "state", "on"),
+    [
+        pytest.param("0.9@1s", "met", 1, id="one-broker-does"),
+        pytest.param("0.9@1us", "best", 2, id="none-do-so-all-were-tried"),
+    ],
+)
+def test_a_topic_is_fitted_by_what_its_brokers_measure(
+    servers: Servers, slo: str, state: str, on: int
+) -> None:
+    distributor = Distributor(servers)
+    brokers(servers, distributor, 2)
+    done: dict[str, Any] = {}
+
+    async def disturb(load: Load) -> None:
+        fitted = await asyncio.to_thread(
+            srtm, "placement", "fit", "t", f"--distributor-address={distributor.address}", "--json"
+        )
+        assert fitted.returncode == (0 if state == "met" else 1), fitted.stderr
+        done.update(json.loads(fitted.stdout))
+
+    load = asyncio.run(under_load(distributor, disturb, 120, slo))
+    assert done["state"] == state, done["reasons"]
+    plans = distributor.ask("GET", "/topics/t/placements")["placements"]
+    assert max(len(each["brokers"]) for each in plans if each["policy"] == "fit") == on
+    reasons = " ".join(each for plan in plans for each in plan["reasons"])
+    assert "messages late" in reasons, "brokers have measured"
+    for publisher in load.publishers:
+        assert list(load.ended(publisher.id)) == ["OK"]
 
 
 def test_when_a_gateway_dies_only_those_in_flight_are_unknown(servers: Servers) -> None:
