@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.distributors import DistributorProcess, distributors_in
 from tests.servers import STARTED, Servers, servers_in
 
 settings.register_profile("srtm", deadline=None, print_blob=True)
@@ -23,6 +24,15 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     """Real servers that the tests of one file share."""
     with servers_in(tmp_path_factory.mktemp("servers")) as started:
         yield started
+
+
+@pytest.fixture
+def distributor(tmp_path: Path) -> Iterator[DistributorProcess]:
+    """A Load Distributor that leads, on a store of its own."""
+    with distributors_in(tmp_path) as start:
+        running = start()
+        running.wait_leading()
+        yield running
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,20 +1,11 @@
 """`srtm distributor` as a process: brokers, topics, publishers, placements."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.distributors import DistributorProcess, distributors_in, settle
-
-
-@pytest.fixture
-def distributor(tmp_path: Path) -> Iterator[DistributorProcess]:
-    with distributors_in(tmp_path) as start:
-        running = start()
-        running.wait_leading()
-        yield running
 
 
 def test_from_a_registration_to_a_place(distributor: DistributorProcess) -> None:

@@ -1,7 +1,7 @@
 """`srtm topic register`, `srtm placement` and `srtm broker` against a real distributor."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,15 +10,6 @@ from distributor.topic_file import read_topic_file
 from srtm.errors import UsageError
 from tests.distributors import DistributorProcess, distributors_in, settle, srtm
 from tests.servers import free_port
-
-
-@pytest.fixture
-def distributor(tmp_path: Path) -> Iterator[DistributorProcess]:
-    with distributors_in(tmp_path) as start:
-        running = start()
-        running.wait_leading()
-        yield running
-
 
 TOPIC = """\
 name = "sensors"
