@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from srtm.deploy.address import Address, ListenAddress
+from srtm.address import Address, ListenAddress
 from srtm.duration import Duration
 
 
@@ -36,9 +36,7 @@ class DistributorOptions(BaseModel):
 
     @model_validator(mode="after")
     def _guarded(self) -> "DistributorOptions":
-        host = self.http_address.host
-        here = host in ("localhost", "::1") or host.startswith("127.")
-        if not here and not self.token_file:
+        if not self.http_address.is_local and not self.token_file:
             raise ValueError(
                 f"--http-address {self.http_address} is reached from other hosts: give "
                 "--token-file, or listen on 127.0.0.1"

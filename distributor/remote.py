@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import click
 
+from srtm.address import Address
 from srtm.bearer import read_token
-from srtm.deploy.address import Address
 from srtm.errors import SrtmError, UnavailableError, UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])

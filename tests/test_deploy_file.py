@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from srtm.deploy.address import Address
+from srtm.address import Address
 from srtm.deploy.file import Plan, read_plan
 from srtm.errors import UsageError
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from srtm.deploy.address import Address, free_addresses, require_free
+from srtm.address import Address, free_addresses, require_free
 from srtm.deploy.file import plan_of
 from srtm.deploy.programs import find_program, find_programs, version_warning
 from srtm.errors import UnavailableError

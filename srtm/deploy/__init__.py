@@ -1,6 +1,6 @@
 """Deployments on one host: `srtm up` runs nsqd, its gateways and nsqlookupd from one TOML file."""
 
-from srtm.deploy.address import Address, free_addresses
+from srtm.address import Address, free_addresses
 from srtm.deploy.deployment import Broker, Deployment, find
 from srtm.deploy.file import Plan, plan_of, read_plan
 from srtm.deploy.up import Running, Up, running

@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from srtm.deploy.address import ListenAddress
+from srtm.address import ListenAddress
 from srtm.deploy.atomic import read_json, write_json
 from srtm.deploy.file import Plan, read_plan
 from srtm.deploy.layout import Layout

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from srtm.deploy.address import Address
+from srtm.address import Address
 from srtm.deploy.layout import Layout
 from srtm.deploy.tables import (
     BrokerTable,

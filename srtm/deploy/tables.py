@@ -8,8 +8,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from srtm.address import Address, ListenAddress
 from srtm.contract import Contract
-from srtm.deploy.address import Address, ListenAddress
 from srtm.deploy.layout import RESERVED_NAMES
 
 OWN_NSQD_FLAGS = {

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from srtm.address import require_free
 from srtm.contract import Contract
-from srtm.deploy.address import require_free
 from srtm.deploy.admin import delete_topic, limit_of, topics_of
 from srtm.deploy.children import children
 from srtm.deploy.deployment import Deployment

@@ -38,6 +38,11 @@ class Address(NamedTuple):
             return self
         return Address("::1" if self.host == "::" else "127.0.0.1", self.port)
 
+    @property
+    def is_local(self) -> bool:
+        """Is it reached from this host alone?"""
+        return self.host in ("localhost", "::1") or self.host.startswith("127.")
+
     def clashes_with(self, other: "Address") -> bool:
         """Could the two not be listened on at once?"""
         if self.port != other.port:
