@@ -14,7 +14,7 @@ MAX_TOPICS = 10_000
 MAX_WATCHED = 100_000
 MAX_ARRIVALS = 10_000
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9._:\[\]-]{1,128}$")]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:\[\]-]{1,128}$")]
 Id = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Rate = Annotated[float, Field(ge=MIN_RATE, le=MAX_RATE, allow_inf_nan=False)]
 Count = Annotated[float, Field(ge=0, allow_inf_nan=False)]

@@ -189,6 +189,7 @@ def test_names_with_every_sign_come_through(distributor: DistributorProcess) -> 
     body = {"publishers": [{"id": "a/b ß?", "key": None, "rate": 1}]}
     distributor.ok("POST", "/topics/t/publishers", body)
     assert distributor.where("a%2Fb%20%C3%9F%3F")["id"] == "a/b ß?"
+    distributor.broker("Hall_3.[::1]:4150-b").report()
 
 
 def test_registering_again_is_no_fault_and_keeps_the_place(distributor: DistributorProcess) -> None:

@@ -10,7 +10,7 @@ from srtm.contract import Contract, Limit
 from srtm.duration import Duration
 
 _MIB = 1024 * 1024
-_BROKER_NAME = re.compile(r"[A-Za-z0-9._:\[\]-]{1,128}")
+_BROKER_NAME = re.compile(r"[A-Za-z0-9_.:\[\]-]{1,128}")
 
 
 def _endpoint(text: str) -> str:
@@ -117,7 +117,7 @@ class GatewayOptions(BaseModel):
     @classmethod
     def _broker_name(cls, name: str) -> str:
         if name and not _BROKER_NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is not a broker's name: 1 to 128 of [A-Za-z0-9._:-] and []")
+            raise ValueError(f"{name!r} is not a broker's name: 1 to 128 of [A-Za-z0-9_.:-] and []")
         return name
 
     @field_validator("lookupd_tcp_address")
