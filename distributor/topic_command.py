@@ -4,12 +4,11 @@ from pathlib import Path
 
 import click
 
-from distributor.api import MAX_PUBLISHERS
 from distributor.placement.words import counted, rate
 from distributor.remote import Remote, print_json, remote_options
 from distributor.topic_file import read_topic_file
+from distributor.upload import upload
 from srtm.deploy.command import topic
-from srtm.errors import SrtmError
 
 
 @topic.command("register")
@@ -33,17 +32,8 @@ def register(file: Path, remote: Remote, as_json: bool) -> None:
     are not in the file stay.
     """
     found = read_topic_file(file)
-    name = found.contract.topic
-    remote.call("PUT", "topics", name, body=found.topic_document())
-    done = 0
-    for start in range(0, len(found.publishers), MAX_PUBLISHERS):
-        part = [each.model_dump() for each in found.publishers[start : start + MAX_PUBLISHERS]]
-        try:
-            remote.call("POST", "topics", name, "publishers", body={"publishers": part})
-        except SrtmError as error:
-            left = f"{done:,} of {counted(len(found.publishers), 'publisher')} are registered"
-            raise type(error)(f"{error}; {left}, run the command again") from None
-        done += len(part)
+    upload(remote, found)
+    name, done = found.contract.topic, len(found.publishers)
     if as_json:
         print_json({"topic": name, "registered": done})
     else:

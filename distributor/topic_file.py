@@ -57,11 +57,13 @@ def read_topic_file(path: Path) -> TopicFile:
     except ValidationError as error:
         raise one_line(error, str(path)) from None
     keys = None if extra.keys is None else list(dict.fromkeys(extra.keys))
-    publishers = _publishers(path.parent / extra.publishers, keys)
+    publishers = read_publishers(path.parent / extra.publishers, keys)
     return TopicFile(contract, keys, publishers)
 
 
-def _publishers(path: Path, keys: list[str] | None) -> list[PublisherAsked]:
+def read_publishers(path: Path, keys: list[str] | None) -> list[PublisherAsked]:
+    """CSV or JSON lines, by the name's end; `keys`: the only ones that they may have. Raises
+    UsageError."""
     read = {".csv": _csv, ".jsonl": _json_lines}.get(path.suffix)
     if read is None:
         raise UsageError(f"{path}: name it .csv (header id,key,rate) or .jsonl (JSON lines)")
