@@ -107,6 +107,7 @@ def _spec(session: Session) -> dict[str, Any]:
     ports = free_addresses(2 * BROKERS)
     return {
         "deployment": {"name": "drl", "data-path": str(session.folder)},
+        "distributor": False,  # contracts are split by hand here
         "broker": [
             {"tcp-address": str(ports[2 * k]), "http-address": str(ports[2 * k + 1])}
             for k in range(BROKERS)
