@@ -38,7 +38,7 @@ class DistributorOptions(BaseModel):
     def _guarded(self) -> "DistributorOptions":
         if not self.http_address.is_local and not self.token_file:
             raise ValueError(
-                f"--http-address {self.http_address} is reached from other hosts: give "
-                "--token-file, or listen on 127.0.0.1"
+                f"http-address {self.http_address} is reached from other hosts: give a "
+                "token-file, or listen on 127.0.0.1"
             )
         return self

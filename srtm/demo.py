@@ -186,6 +186,7 @@ def demo(seconds: float, out: Path) -> None:
         ports = free_addresses(2 * BROKERS)
         spec = {
             "deployment": {"name": "demo", "data-path": folder},
+            "distributor": False,
             "broker": [
                 {"tcp-address": str(ports[2 * k]), "http-address": str(ports[2 * k + 1])}
                 for k in range(BROKERS)

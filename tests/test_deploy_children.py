@@ -15,12 +15,18 @@ from srtm.deploy.programs import Programs
 PROGRAMS = Programs("/bin/nsqd", "/bin/nsqlookupd", "/bin/nsqadmin")
 BASE: dict[str, Any] = {
     "deployment": {"data-path": "/d"},
+    "distributor": False,
     "broker": [
         {"tcp-address": "0.0.0.0:4150", "nsqd-flags": ["--mem-queue-size=7"]},
         {"name": "b", "tcp-address": "127.0.0.1:4152", "http-address": "127.0.0.1:4153"},
     ],
 }
 WHOLE = {**BASE, "lookupd": True, "nsqadmin": True}
+PLACED = {
+    **WHOLE,
+    "distributor": {"lease-duration": "5s", "token-file": "secret"},
+    "broker": [{**BASE["broker"][0], "capacity": 800}, BASE["broker"][1]],
+}
 SENSORS = Contract.parse("sensors,rate=1100,burst=41,max-wait=2s,slo=0.99@5ms")
 
 
@@ -62,6 +68,39 @@ def specs(values: dict[str, Any]) -> dict[str, ChildSpec]:
             id="gateway-has-its-share",
         ),
         pytest.param(
+            PLACED,
+            "distributor",
+            f"""{sys.executable} -m srtm distributor --http-address=127.0.0.1:4180
+            --store=/d/distributor.db --lease-duration=5s --token-file=/secret --log-level=info""",
+            id="distributor-with-all-its-settings",
+        ),
+        pytest.param(
+            {**WHOLE, "distributor": {"http-address": ":1", "store": "x.db", "token-file": "t"}},
+            "distributor",
+            f"""{sys.executable} -m srtm distributor --http-address=:1 --store=/x.db
+            --lease-duration=30s --token-file=/t --log-level=info""",
+            id="distributor's-paths-are-absolute",
+        ),
+        pytest.param(
+            {**WHOLE, "distributor": {"store": "postgresql://h/d"}},
+            "distributor",
+            f"""{sys.executable} -m srtm distributor --http-address=127.0.0.1:4180
+            --store=postgresql://h/d --lease-duration=30s --token-file= --log-level=info""",
+            id="distributor-with-postgresql",
+        ),
+        pytest.param(
+            PLACED,
+            "broker-1-gateway",
+            f"""{sys.executable} -m srtm gateway --tcp-address=0.0.0.0:4150
+            --http-address=127.0.0.1:4151 --nsqd-tcp-address=/d/broker-1/nsqd.sock
+            --nsqd-http-address=/d/broker-1/nsqd-http.sock --broadcast-address=127.0.0.1
+            --admin-socket=/d/broker-1/admin.sock --state-file=/d/broker-1/gateway-state.json
+            --lookupd-tcp-address=127.0.0.1:4160 --distributor-address=127.0.0.1:4180
+            --broker-name=broker-1 --broker-capacity=800 --distributor-token-file=/secret
+            --topic=sensors,rate=550.0,burst=20.5,mode=delay,max-wait=2s,slo=0.99@5ms""",
+            id="gateway-knows-the-distributor",
+        ),
+        pytest.param(
             WHOLE,
             "nsqadmin",
             "/bin/nsqadmin --http-address=127.0.0.1:4171 --lookupd-http-address=127.0.0.1:4161",
@@ -93,10 +132,11 @@ def test_without_lookupd_the_gateway_announces_nothing() -> None:
 def test_children_by_name_stage_ping_sockets_and_need() -> None:
     rows = [
         (each.name, each.stage, each.ping, len(each.sockets), each.needs)
-        for each in specs(WHOLE).values()
+        for each in specs(PLACED).values()
     ]
     assert rows == [
         ("nsqlookupd", Stage.LOOKUPD, "127.0.0.1:4161", 0, None),
+        ("distributor", Stage.DISTRIBUTOR, "127.0.0.1:4180", 0, None),
         ("broker-1-nsqd", Stage.NSQD, "/d/broker-1/nsqd-http.sock", 2, None),
         ("broker-1-gateway", Stage.GATEWAY, "127.0.0.1:4151", 1, "broker-1-nsqd"),
         ("b-nsqd", Stage.NSQD, "/d/b/nsqd-http.sock", 2, None),

@@ -13,6 +13,11 @@ WHOLE = """
 name = "local"
 data-path = "./srtm-data"
 broadcast-address = "10.0.0.7"
+[distributor]
+http-address = "10.0.0.7:4280"
+store = "placed.db"
+lease-duration = "5s"
+token-file = "secret"
 [lookupd]
 tcp-address = "127.0.0.1:4260"
 http-address = "127.0.0.1:4261"
@@ -26,6 +31,7 @@ nsqd-flags = ["--mem-queue-size=100000", "-verbose"]
 [[broker]]
 tcp-address = ":4252"
 http-address = "[::1]:4253"
+capacity = 20000
 [[topic]]
 name = "sensors"
 rate = 1100
@@ -33,6 +39,12 @@ burst = 40
 slo = "0.99@5ms"
 mode = "reject"
 max-wait = "2s"
+[[topic]]
+name = "rooms"
+rate = 10
+burst = 1
+publishers = "rooms.csv"
+keys = ["a", "b"]
 """
 BROKER = '[[broker]]\ntcp-address = "127.0.0.1:4150"\nhttp-address = "127.0.0.1:4151"\n'
 OTHER = '[[broker]]\ntcp-address = "127.0.0.1:4152"\nhttp-address = "127.0.0.1:4153"\n'
@@ -59,13 +71,25 @@ def test_a_whole_file_means_what_it_says(tmp_path: Path) -> None:
     assert plan.nsqadmin.http_address.port == 4271
     assert plan.topics[0].topic == "sensors"
     assert plan.topics[0].max_wait == 2.0
-    assert len(list(plan.addresses())) == 7
+    assert plan.topics[0].publishers is None
+    assert (plan.topics[1].publishers, plan.topics[1].keys) == (tmp_path / "rooms.csv", ("a", "b"))
+    assert "publishers" not in plan.topics[1].document()
+    assert [each.capacity for each in plan.brokers] == [0, 20000]
+    assert plan.distributor
+    assert plan.distributor.http_address == Address("10.0.0.7", 4280)
+    assert plan.distributor.lease_duration == 5
+    assert plan.distributor.store == str(tmp_path / "placed.db")
+    assert plan.distributor.token_file == str(tmp_path / "secret")
+    assert len(list(plan.addresses())) == 8
 
 
 def test_one_empty_broker_table_is_enough(tmp_path: Path) -> None:
     plan = read(tmp_path, "[[broker]]")
     assert str(plan.brokers[0].tcp_address) == "127.0.0.1:4150"
     assert plan.lookupd is None
+    assert plan.distributor
+    assert plan.distributor.http_address == Address("127.0.0.1", 4180)
+    assert plan.distributor.store == str(tmp_path / "srtm-data" / "distributor.db")
     assert plan.nsqadmin is None
     assert plan.topics == ()
 
@@ -73,6 +97,11 @@ def test_one_empty_broker_table_is_enough(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("value", "started"), [("true", True), ("false", False), ("{}", True)])
 def test_lookupd_may_be_switched_on(tmp_path: Path, value: str, started: bool) -> None:
     assert bool(read(tmp_path, f"lookupd = {value}\n{BROKER}").lookupd) is started
+
+
+@pytest.mark.parametrize(("value", "started"), [("true", True), ("false", False), ("{}", True)])
+def test_the_distributor_may_be_left_out(tmp_path: Path, value: str, started: bool) -> None:
+    assert bool(read(tmp_path, f"distributor = {value}\n{BROKER}").distributor) is started
 
 
 def test_an_absolute_data_path_stays(tmp_path: Path) -> None:
@@ -116,6 +145,51 @@ def test_an_absolute_data_path_stays(tmp_path: Path) -> None:
             f"lookupd = {{http-address = '127.0.0.1:4151'}}\n{BROKER}",
             ["http-address of lookupd 127.0.0.1:4151", "http-address of broker broker-1"],
             id="lookupd-on-a-broker's-address",
+        ),
+        pytest.param(
+            f"distributor = {{http-address = ':4150'}}\n{BROKER}",
+            ["http-address :4150 is reached from other hosts", "token-file"],
+            id="distributor-open-to-all",
+        ),
+        pytest.param(
+            f"distributor = {{http-address = '127.0.0.1:4150'}}\n{BROKER}",
+            ["http-address of distributor 127.0.0.1:4150", "tcp-address of broker broker-1"],
+            id="distributor-on-a-broker's-address",
+        ),
+        pytest.param(
+            f"distributor = {{lease = '1m'}}\n{BROKER}",
+            ["distributor", "unknown key 'lease'", "lease-duration"],
+            id="misspelt-in-distributor",
+        ),
+        pytest.param(
+            f"distributor = {{lease-duration = '10ms'}}\n{BROKER}",
+            ["distributor.lease-duration", "greater than or equal to 1"],
+            id="lease-too-short",
+        ),
+        pytest.param(f"distributor = 'h:1'\n{BROKER}", ["distributor"], id="distributor-as-text"),
+        pytest.param(
+            f"distributor = false\n{BROKER}capacity = 3",
+            ["broker broker-1: capacity", "leave out distributor = false"],
+            id="capacity-without-distributor",
+        ),
+        pytest.param(f"{BROKER}capacity = -3", ["broker.0.capacity", "-3"], id="capacity-negative"),
+        pytest.param(
+            f"distributor = false\n{BROKER}{TOPIC}publishers = 'p.csv'",
+            ["topic t: publishers", "leave out distributor = false"],
+            id="publishers-without-distributor",
+        ),
+        pytest.param(
+            f"{BROKER}{TOPIC}keys = ['a']", ["topic.0", "keys", "publishers"], id="keys-alone"
+        ),
+        pytest.param(
+            f"{BROKER}{TOPIC}publishers = 3",
+            ["topic.0.publishers", "path"],
+            id="publishers-no-path",
+        ),
+        pytest.param(
+            f"{BROKER}{TOPIC}publishers = 'p.csv'\nkeys = ['']",
+            ["topic.0.keys.0", "at least 1"],
+            id="an-empty-key",
         ),
         pytest.param(
             f'{BROKER}name = "b"\n{OTHER}name = "b"', ["broker name b is given twice"], id="twins"

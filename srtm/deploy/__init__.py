@@ -1,4 +1,5 @@
-"""Deployments on one host: `srtm up` runs nsqd, its gateways and nsqlookupd from one TOML file."""
+"""Deployments on one host: `srtm up` runs nsqd, its gateways, the Load Distributor and nsqlookupd
+from one TOML file."""
 
 from srtm.address import Address, free_addresses
 from srtm.deploy.deployment import Broker, Deployment, find

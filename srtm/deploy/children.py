@@ -8,7 +8,7 @@ from srtm.contract import Contract
 from srtm.deploy.file import Plan
 from srtm.deploy.process import ChildSpec, Stage
 from srtm.deploy.programs import Programs
-from srtm.deploy.tables import BrokerTable, LookupdTable, NsqadminTable
+from srtm.deploy.tables import BrokerTable, DistributorTable, LookupdTable, NsqadminTable
 
 _NODE_IDS = 1024  # nsqd: node-id in [0,1024)
 
@@ -27,6 +27,17 @@ def children(
                 command=partial(lookupd_command, plan, plan.lookupd, programs),
                 ping=str(plan.lookupd.http_address.reachable),
                 log=logs / "nsqlookupd.log",
+            )
+        )
+    if plan.distributor:
+        specs.append(
+            ChildSpec(
+                name="distributor",
+                stage=Stage.DISTRIBUTOR,
+                command=partial(distributor_command, plan.distributor, programs),
+                ping=str(plan.distributor.http_address.reachable),
+                log=logs / "distributor.log",
+                path="/v1/health",
             )
         )
     for broker in plan.brokers:
@@ -75,6 +86,12 @@ def lookupd_command(plan: Plan, lookupd: LookupdTable, programs: Programs) -> li
     ]
 
 
+def distributor_command(distributor: DistributorTable, programs: Programs) -> list[str]:
+    """Every setting as its flag, so that no variable of the environment has a say."""
+    settings = distributor.model_dump(mode="json", by_alias=True).items()
+    return [*programs.distributor, *(f"--{key}={value}" for key, value in settings)]
+
+
 def nsqd_command(plan: Plan, broker: BrokerTable, programs: Programs) -> list[str]:
     """nsqd behind unix sockets, telling everybody the gateway's ports; announced by the gateway."""
     layout = plan.layout.broker(broker.name)
@@ -119,6 +136,15 @@ def gateway_command(
     ]
     if plan.lookupd:
         command.append(f"--lookupd-tcp-address={plan.lookupd.tcp_address.reachable}")
+    if plan.distributor:
+        command += [
+            f"--distributor-address={plan.distributor.http_address.reachable}",
+            f"--broker-name={broker.name}",
+        ]
+        if broker.capacity:
+            command.append(f"--broker-capacity={broker.capacity}")
+        if plan.distributor.token_file:
+            command.append(f"--distributor-token-file={plan.distributor.token_file}")
     shares = (topic_flag(contract, len(plan.brokers)) for contract in topics)
     return command + [f"--topic={share}" for share in shares]
 

@@ -34,6 +34,13 @@ class Broker(_Document):
     nsqd_http_socket: str
 
 
+class Distributor(_Document):
+    """The Load Distributor; `token_file` is the path of its secret, "" where it has none."""
+
+    http_address: ListenAddress
+    token_file: str = ""
+
+
 class Lookupd(_Document):
     tcp_address: ListenAddress
     http_address: ListenAddress
@@ -50,6 +57,7 @@ class Deployment(_Document):
     pid: int
     data_path: Path
     brokers: tuple[Broker, ...]
+    distributor: Distributor | None = None
     lookupd: Lookupd | None = None
     nsqadmin: Nsqadmin | None = None
 
@@ -61,7 +69,7 @@ class Deployment(_Document):
     def of(cls, plan: Plan) -> Self:
         """What `plan` becomes once this process has started it."""
         layout = plan.layout
-        lookupd, nsqadmin = plan.lookupd, plan.nsqadmin
+        distributor, lookupd, nsqadmin = plan.distributor, plan.lookupd, plan.nsqadmin
         return cls(
             name=plan.deployment.name,
             pid=os.getpid(),
@@ -77,6 +85,12 @@ class Deployment(_Document):
                 )
                 for broker in plan.brokers
             ),
+            distributor=Distributor(
+                http_address=distributor.http_address.reachable,
+                token_file=distributor.token_file,
+            )
+            if distributor
+            else None,
             lookupd=Lookupd(
                 tcp_address=lookupd.tcp_address.reachable,
                 http_address=lookupd.http_address.reachable,

@@ -11,6 +11,8 @@ from srtm.deploy.layout import Layout
 from srtm.deploy.tables import (
     BrokerTable,
     DeploymentTable,
+    DistributorTable,
+    OptionalDistributor,
     OptionalLookupd,
     OptionalNsqadmin,
     Table,
@@ -27,6 +29,7 @@ class Plan(Table):
     """A whole deployment, checked: what to start, where, and the topics it starts with."""
 
     deployment: DeploymentTable = DeploymentTable()
+    distributor: OptionalDistributor = DistributorTable.model_validate({})
     lookupd: OptionalLookupd = None
     nsqadmin: OptionalNsqadmin = None
     brokers: tuple[BrokerTable, ...] = Field(alias="broker", default=(), max_length=MAX_BROKERS)
@@ -54,12 +57,25 @@ class Plan(Table):
                 if address.clashes_with(other):
                     raise ValueError(f"{key} {address} is taken by {other_key}")
             used.append((key, address))
+        if self.distributor is None:
+            self._refuse_what_only_a_distributor_does()
         for contract in self.topics:
+            if contract.publishers:
+                continue  # placed on as few brokers as will do
             try:
                 contract.limit().share(len(self.brokers))
             except UsageError as error:
                 raise ValueError(f"topic {contract.topic}: {error}") from None
         return self
+
+    def _refuse_what_only_a_distributor_does(self) -> None:
+        remedy = "is for the distributor; leave out distributor = false"
+        for broker in self.brokers:
+            if broker.capacity:
+                raise ValueError(f"broker {broker.name}: capacity {remedy}")
+        for topic in self.topics:
+            if topic.publishers:
+                raise ValueError(f"topic {topic.topic}: publishers {remedy}")
 
     @property
     def layout(self) -> Layout:
@@ -74,6 +90,8 @@ class Plan(Table):
         for broker in self.brokers:
             yield f"tcp-address of broker {broker.name}", broker.tcp_address
             yield f"http-address of broker {broker.name}", broker.http_address
+        if self.distributor:
+            yield "http-address of distributor", self.distributor.http_address
         if self.lookupd:
             yield "tcp-address of lookupd", self.lookupd.tcp_address
             yield "http-address of lookupd", self.lookupd.http_address
@@ -90,7 +108,7 @@ def _refuse_twice(what: str, names: Iterable[str]) -> None:
 
 
 def read_plan(file: Path) -> Plan:
-    """Read and check a TOML file; its data-path is relative to it. Raises UsageError."""
+    """Read and check a TOML file; paths in it are relative to it. Raises UsageError."""
     return plan_of(read_toml(file), str(file), file.parent)
 
 
@@ -100,11 +118,36 @@ def plan_of(values: dict[str, Any], where: str, base: Path) -> Plan:
         plan = Plan.model_validate(values)
     except ValidationError as error:
         raise one_line(error, where) from None
-    absolute = (base / plan.deployment.data_path.expanduser()).absolute()
-    table = plan.deployment.model_copy(update={"data_path": absolute})
-    plan = plan.model_copy(update={"deployment": table})
+    plan = _with_absolute_paths(plan, base)
     try:
         plan.layout.check_sockets(plan.broker_names)
     except SrtmError as error:
         raise UsageError(f"{where}: {error}") from None
     return plan
+
+
+def _with_absolute_paths(plan: Plan, base: Path) -> Plan:
+    def absolute(path: str | Path) -> Path:
+        return (base / Path(path).expanduser()).absolute()
+
+    data_path = absolute(plan.deployment.data_path)
+    changes: dict[str, Any] = {
+        "deployment": plan.deployment.model_copy(update={"data_path": data_path}),
+        "topics": tuple(
+            each.model_copy(update={"publishers": absolute(each.publishers)})
+            if each.publishers
+            else each
+            for each in plan.topics
+        ),
+    }
+    if plan.distributor:
+        store, token_file = plan.distributor.store, plan.distributor.token_file
+        if not store:
+            store = str(Layout(data_path).distributor_store)
+        elif "://" not in store:
+            store = str(absolute(store))
+        token_file = str(absolute(token_file)) if token_file else ""
+        changes["distributor"] = plan.distributor.model_copy(
+            update={"store": store, "token_file": token_file}
+        )
+    return plan.model_copy(update=changes)

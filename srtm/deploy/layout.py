@@ -69,6 +69,10 @@ class Layout:
     def topics_lock(self) -> Path:
         return self.data_path / "topics.lock"
 
+    @property
+    def distributor_store(self) -> Path:
+        return self.data_path / "distributor.db"
+
     def broker(self, name: str) -> BrokerLayout:
         return BrokerLayout(self.data_path / name)
 

@@ -29,13 +29,15 @@ class Stage(IntEnum):
     """The order of starting; stopping goes the other way."""
 
     LOOKUPD = 0
-    NSQD = 1
-    GATEWAY = 2
-    NSQADMIN = 3
+    DISTRIBUTOR = 1
+    NSQD = 2
+    GATEWAY = 3
+    NSQADMIN = 4
 
 
 GRACE_SECONDS = {
     Stage.LOOKUPD: 5.0,
+    Stage.DISTRIBUTOR: 10.0,  # what it acknowledged is on disk: it only closes
     Stage.NSQD: 60.0,  # it writes its messages to disk; killed, it loses those in memory
     Stage.GATEWAY: 20.0,  # it drains: held messages, answers that are still owed
     Stage.NSQADMIN: 5.0,
@@ -50,8 +52,9 @@ class ChildSpec:
     name: str
     stage: Stage
     command: Callable[[], Sequence[str]]
-    ping: str  # host:port or socket path whose GET /ping says 200 once it is ready
+    ping: str  # host:port or socket path whose GET of `path` says 200 once it is ready
     log: Path
+    path: str = "/ping"
     sockets: tuple[Path, ...] = ()  # stale ones are removed before a start: nsqd does not
     needs: str | None = None  # the child that must be ready before this one is restarted
 

@@ -26,6 +26,7 @@ class Programs:
     nsqlookupd: str = ""
     nsqadmin: str = ""
     gateway: tuple[str, ...] = (sys.executable, "-m", "srtm", "gateway")
+    distributor: tuple[str, ...] = (sys.executable, "-m", "srtm", "distributor")
 
 
 def find_programs(plan: Plan) -> Programs:

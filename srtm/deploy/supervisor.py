@@ -1,6 +1,7 @@
 """Starts children in order, keeps them running, and stops them in reverse.
 
-Stop order (SIGTERM, then SIGKILL after a grace period): nsqadmin, gateways, nsqds, nsqlookupd.
+Stop order (SIGTERM, then SIGKILL after a grace period): nsqadmin, gateways, nsqds, distributor,
+nsqlookupd.
 All from one thread: a child gets SIGTERM when the thread that started it ends.
 """
 
@@ -34,9 +35,9 @@ class StopRequested(Exception):
 
 
 def answers_ping(spec: ChildSpec) -> bool:
-    """Does its GET /ping say 200?"""
+    """Does it say 200 where it is asked?"""
     try:
-        answer = request(spec.ping, "GET", "/ping", timeout_seconds=_PING_TIMEOUT_SECONDS)
+        answer = request(spec.ping, "GET", spec.path, timeout_seconds=_PING_TIMEOUT_SECONDS)
     except UnavailableError:
         return False
     return answer.status == 200

@@ -8,8 +8,10 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from distributor.api import Id
+from distributor.options import DistributorOptions
 from srtm.address import Address, ListenAddress
-from srtm.contract import Contract
+from srtm.contract import MAX_RATE, Contract
 from srtm.deploy.layout import RESERVED_NAMES
 
 OWN_NSQD_FLAGS = {
@@ -86,13 +88,24 @@ class NsqadminTable(Table):
     http_address: ListenAddress = Field(default=Address("127.0.0.1", 4171), alias="http-address")
 
 
+class DistributorTable(Table, DistributorOptions):
+    """`[distributor]`: the Load Distributor to start; its flags are the keys. `store` is a file of
+    the data path where it is not given."""
+
+    model_config = ConfigDict(alias_generator=lambda name: name.replace("_", "-"))
+
+    store: str = ""
+
+
 class BrokerTable(Table):
-    """`[[broker]]`: an nsqd and the gateway in front of it, which has the addresses."""
+    """`[[broker]]`: an nsqd and the gateway in front of it, which has the addresses. `capacity` is
+    what it holds within its SLO, in messages/s; 0: not measured."""
 
     name: str
     tcp_address: ListenAddress = Field(default=Address("127.0.0.1", 4150), alias="tcp-address")
     http_address: ListenAddress = Field(default=Address("127.0.0.1", 4151), alias="http-address")
     nsqd_flags: tuple[str, ...] = Field(default=(), alias="nsqd-flags")
+    capacity: int = Field(default=0, ge=0, le=int(MAX_RATE))
 
     _check_name = field_validator("name")(_plain_name)
 
@@ -108,20 +121,27 @@ class BrokerTable(Table):
         return flags
 
 
-def _named(values: object) -> object:
-    """A `[[topic]]` writes `name` where a contract says `topic`."""
-    if not isinstance(values, dict):
-        return values
-    fields = Contract.model_fields.items()
-    known = {field.alias or name for name, field in fields} - {"topic"} | {"name"}
-    _known(values, known)
-    if "name" not in values:
-        raise ValueError("name is missing")
-    return {("topic" if key == "name" else key): value for key, value in values.items()}
+class TopicTable(Contract):
+    """`[[topic]]`: a contract. With `publishers`, a file of all who send, the distributor places
+    them and holds the contract; without, it is split evenly over the brokers."""
 
+    publishers: Path | None = Field(default=None, exclude=True)
+    keys: tuple[Id, ...] | None = Field(default=None, exclude=True)
 
-TopicTable = Annotated[Contract, BeforeValidator(_named)]
-"""`[[topic]]`: a contract."""
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, values: object) -> object:
+        """A `[[topic]]` writes `name` where a contract says `topic`."""
+        if not isinstance(values, dict):
+            return values
+        fields = cls.model_fields.items()
+        known = {field.alias or name for name, field in fields} - {"topic"} | {"name"}
+        _known(values, known)
+        if "name" not in values:
+            raise ValueError("name is missing")
+        if "keys" in values and "publishers" not in values:
+            raise ValueError("keys are those of publishers: name their file too")
+        return {("topic" if key == "name" else key): value for key, value in values.items()}
 
 
 def _on_or_off(value: object) -> object:
@@ -131,3 +151,4 @@ def _on_or_off(value: object) -> object:
 
 OptionalLookupd = Annotated[LookupdTable | None, BeforeValidator(_on_or_off)]
 OptionalNsqadmin = Annotated[NsqadminTable | None, BeforeValidator(_on_or_off)]
+OptionalDistributor = Annotated[DistributorTable | None, BeforeValidator(_on_or_off)]
