@@ -15,9 +15,10 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srtm.address import free_addresses
 from srtm.contract import Contract, Limit, Mode
 from srtm.deploy import command
-from srtm.deploy.deployment import Deployment, find
+from srtm.deploy.deployment import Deployment, Distributor, find
 from srtm.deploy.file import plan_of
 from srtm.deploy.kept_topics import KeptTopics, describe, merge
 from srtm.deploy.split import change
@@ -95,7 +96,11 @@ class Far:
     """Three brokers' gateways, and the deployment that names them."""
 
     def __init__(self, folder: Path) -> None:
-        plan = plan_of({"deployment": {"data-path": str(folder)}, "broker": BROKERS}, "t", folder)
+        plan = plan_of(
+            {"deployment": {"data-path": str(folder)}, "distributor": False, "broker": BROKERS},
+            "t",
+            folder,
+        )
         plan.layout.make(plan.broker_names)
         self.deployment = Deployment.of(plan)
         self.deployment.save()
@@ -248,6 +253,21 @@ def test_a_broker_that_fails_in_the_shrinks_keeps_the_others_from_growing(far: F
     assert far.shares() == [(20, 2)] * 3
 
 
+def test_nothing_is_changed_while_nobody_knows_whose_a_topic_is(far: Far) -> None:
+    far.topics.set("t", {"rate": 30, "burst": 12})
+    address = free_addresses(1)[0]
+    away = far.deployment.model_copy(update={"distributor": Distributor(http_address=address)})
+    topics = Topics(away)
+    for change_it in (lambda: topics.set("t", {"rate": 3}), lambda: topics.delete("t")):
+        with pytest.raises(UnavailableError, match="topic t was not changed: whose it is") as error:
+            change_it()
+        assert str(address) in str(error.value)
+    assert far.shares() == [(10, 4)] * 3
+    report = topics.report()
+    assert [each.topic for each in report.topics] == ["t", "unlimited"]
+    assert list(report.silent) == ["distributor"]
+
+
 def test_a_topic_is_deleted_everywhere_and_stays_so(far: Far) -> None:
     far.topics.set("t#ephemeral", {"rate": 30, "burst": 12})
     far.topics.delete("t#ephemeral")
@@ -331,9 +351,9 @@ def test_set_list_describe_and_delete(far: Far) -> None:
     done = run(far, "set", "t", "--rate", "1500", "--burst", "12", "--slo", "0.99@5ms")
     assert done.output == ("topic t: rate=1500 burst=12 mode=delay slo=0.99@5ms, over 3 brokers\n")
     rows = [line.split() for line in run(far, "list").output.splitlines()]
-    assert rows[1][:6] == ["t", "1,500", "12", "delay", "-", "0.99@5ms"]
-    assert rows[1][6:] == ["9", "6", "0", "3", "yes", "4ms"]
-    assert rows[2][:3] == ["unlimited", "-", "-"]
+    assert rows[1][:7] == ["t", "deployment", "1,500", "12", "delay", "-", "0.99@5ms"]
+    assert rows[1][7:] == ["9", "6", "0", "3", "yes", "4ms"]
+    assert rows[2][:4] == ["unlimited", "deployment", "-", "-"]
     rows = [line.split() for line in run(far, "describe", "t").output.splitlines()]
     assert [row[:3] for row in rows[1:]] == [
         ["broker-1", "500", "4"],
@@ -362,7 +382,7 @@ def test_a_silent_broker_is_told_beside_what_the_others_say(far: Far) -> None:
     far.topics.set("t", {"rate": 9, "burst": 3})
     far.gateways["broker-1"].stop()
     done = run(far, "list")
-    assert done.output.splitlines()[1].split()[:3] == ["t", "6", "2"]
+    assert done.output.splitlines()[1].split()[:4] == ["t", "deployment", "6", "2"]
     assert isinstance(done.exception, UnavailableError)
     assert "this is not all: broker-1 does not answer" in str(done.exception)
 
@@ -374,7 +394,7 @@ def test_a_silent_broker_is_told_beside_what_the_others_say(far: Far) -> None:
         (["set", "t", "--rate=x", "--burst=3"], "topic t: rate: "),
         (["set", "t", "--rate=5", "--burst=3", "--slo=5ms"], "topic t: slo: "),
         (["set", "no topic", "--rate=5", "--burst=3"], "is not a topic name"),
-        (["describe", "t"], "no broker knows topic t"),
+        (["describe", "t"], "nobody knows topic t"),
         (["delete", "t"], "topic t has no limit"),
     ],
 )

@@ -12,6 +12,7 @@ import click
 from srtm.deploy.deployment import Deployment, find
 from srtm.deploy.file import read_plan
 from srtm.deploy.kept_topics import describe as describe_limit
+from srtm.deploy.placed_topics import read_placed
 from srtm.deploy.programs import find_programs, version_warning
 from srtm.deploy.shown import addresses_table, broker_table, show, topics_table
 from srtm.deploy.topics import Topics
@@ -32,6 +33,7 @@ def up(file: Path, check: bool, no_topics: bool) -> None:
     """Run the deployment of a TOML FILE in the foreground until Ctrl-C or SIGTERM."""
     plan = read_plan(file)
     if check:
+        read_placed(plan.topics, {each.topic: each for each in plan.topics})
         warning = version_warning(find_programs(plan).nsqd)
         if warning:
             _say(warning)
@@ -110,7 +112,8 @@ def set_(
 ) -> None:
     """Give topic NAME a limit, or change what is given of the one it has.
 
-    It is split evenly over the brokers, and kept over a restart.
+    It is kept over a restart, and split evenly over the brokers; of a topic that the distributor
+    holds, the contract is changed there, and split as the topic is placed.
     """
     given = {"rate": rate, "burst": burst, "mode": mode, "max-wait": max_wait, "slo": slo}
     changes: dict[str, str | None] = {
@@ -122,12 +125,15 @@ def set_(
         if changes.get(key) == "none":
             changes[key] = None
     found = find(deployment)
-    contract = Topics(found).set(name, changes)
+    topics = Topics(found)
+    contract = topics.set(name, changes)
     if as_json:
         _print_json(contract.document())
     else:
-        brokers = _counted(len(found.brokers), "broker")
-        click.echo(f"topic {name}: {describe_limit(contract)}, over {brokers}")
+        where = f"over {_counted(len(found.brokers), 'broker')}"
+        if topics.placed(name):
+            where = "split by the distributor"
+        click.echo(f"topic {name}: {describe_limit(contract)}, {where}")
 
 
 @topic.command()
@@ -145,7 +151,8 @@ def delete(name: str, deployment: Path, as_json: bool) -> None:
 @topic.command("list")
 @_options
 def list_(deployment: Path, as_json: bool) -> None:
-    """Every topic, summed over the brokers."""
+    """Every topic, summed over the brokers, and who owns it: the distributor, or the deployment,
+    which splits it evenly."""
     report = Topics(find(deployment)).report()
     if as_json:
         _print_json(report.document())
@@ -158,14 +165,12 @@ def list_(deployment: Path, as_json: bool) -> None:
 @click.argument("name")
 @_options
 def describe(name: str, deployment: Path, as_json: bool) -> None:
-    """Topic NAME on each broker."""
+    """Topic NAME on each broker; its contract in the last row."""
     report = Topics(find(deployment)).report()
     status = next((each for each in report.topics if each.topic == name), None)
     if status is None:
         _complain(report.silent)
-        raise UsageError(
-            f"no broker knows topic {name}; srtm topic list shows those that they know"
-        )
+        raise UsageError(f"nobody knows topic {name}; srtm topic list shows those that they know")
     if as_json:
         _print_json({**status.document(), "silent": report.silent})
     else:

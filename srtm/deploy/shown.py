@@ -26,6 +26,8 @@ def addresses_table(deployment: Deployment) -> Table:
     rows = []
     for broker in deployment.brokers:
         rows.append((broker.name, str(broker.tcp_address), str(broker.http_address)))
+    if deployment.distributor:
+        rows.append(("distributor", "", str(deployment.distributor.http_address)))
     if deployment.lookupd:
         lookupd = deployment.lookupd
         rows.append(("nsqlookupd", str(lookupd.tcp_address), str(lookupd.http_address)))
@@ -37,9 +39,9 @@ def addresses_table(deployment: Deployment) -> Table:
 def topics_table(report: Report) -> Table:
     """One row a topic, summed over the brokers."""
     return _table(
-        ("topic", *_COLUMNS),
+        ("topic", "owner", *_COLUMNS),
         (
-            (each.topic, *_cells(each.document(), each.worst_wait_p99_seconds))
+            (each.topic, each.owner, *_cells(each.document(), each.worst_wait_p99_seconds))
             for each in report.topics
         ),
     )
@@ -51,8 +53,15 @@ def broker_table(status: TopicStatus) -> Table:
         (name, *_cells(row, (row.get("token_wait") or {}).get("p99")))
         for name, row in status.brokers.items()
     ]
-    rows.append(("all", *_cells(status.document(), status.worst_wait_p99_seconds)))
+    rows.append((_whole(status), *_cells(status.document(), status.worst_wait_p99_seconds)))
     return _table((status.topic, *_COLUMNS), rows)
+
+
+def _whole(status: TopicStatus) -> str:
+    placed = status.placed
+    if placed is None:
+        return "all"
+    return f"all, by the distributor ({placed.placed:,} of {placed.publishers:,} publishers placed)"
 
 
 _COLUMNS = (

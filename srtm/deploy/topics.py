@@ -8,16 +8,23 @@ from srtm.contract import Contract, Limit
 from srtm.deploy.admin import Row, delete_topic, limit_of, put_topic, topics_of
 from srtm.deploy.deployment import Broker, Deployment
 from srtm.deploy.kept_topics import KeptTopics, describe
+from srtm.deploy.placed_topics import PlacedTopic, placed_topics
 from srtm.deploy.split import Step, change
 from srtm.errors import SrtmError, UnavailableError, UsageError
 
 
 @dataclass(frozen=True)
 class TopicStatus:
-    """One topic over the brokers that answered."""
+    """One topic over the brokers that answered; `placed` where it is the distributor's."""
 
     topic: str
     brokers: dict[str, Row]
+    placed: PlacedTopic | None = None
+
+    @property
+    def owner(self) -> str:
+        """Who holds the contract, and gives the brokers their shares of it."""
+        return "distributor" if self.placed else "deployment"
 
     def total(self, key: str) -> float | None:
         """The sum over the brokers; None where one of them has no such figure."""
@@ -27,7 +34,17 @@ class TopicStatus:
 
     def rule(self, key: str) -> Any:
         """mode, max-wait or slo, which all brokers share."""
-        return next(iter(self.brokers.values())).get(key)
+        return next((row.get(key) for row in self.brokers.values()), None)
+
+    @property
+    def contract(self) -> dict[str, Any]:
+        """As its owner has it: of the deployment's topics it is what the shares add up to."""
+        rules = ("mode", "max-wait", "slo")
+        if self.placed is None:
+            sums = {key: self.total(key) for key in ("rate", "burst")}
+            return {**sums, **{key: self.rule(key) for key in rules}}
+        found = self.placed.contract.document()
+        return {key: found.get(key) for key in ("rate", "burst", *rules)}
 
     @property
     def worst_wait_p99_seconds(self) -> float | None:
@@ -37,11 +54,14 @@ class TopicStatus:
 
     def document(self) -> dict[str, Any]:
         """As --json shows it."""
-        sums = ("rate", "burst", "offered", "admitted", "rejected", "waiting")
+        sums = ("offered", "admitted", "rejected", "waiting")
+        placed = self.placed
         return {
             "topic": self.topic,
+            "owner": self.owner,
+            **self.contract,
+            **({"publishers": placed.publishers, "placed": placed.placed} if placed else {}),
             **{key: self.total(key) for key in sums},
-            **{key: self.rule(key) for key in ("mode", "max-wait", "slo")},
             "throttled": any(row.get("throttled") for row in self.brokers.values()),
             "worst_token_wait_p99": self.worst_wait_p99_seconds,
             "brokers": self.brokers,
@@ -64,23 +84,48 @@ class Topics:
 
     def __init__(self, deployment: Deployment) -> None:
         self._brokers = deployment.brokers
+        self._distributor = placed_topics(deployment)
         self._kept = KeptTopics(deployment.layout)
 
     def report(self) -> Report:
-        """Every topic on every broker that answers."""
+        """Every topic on every broker that answers, and those that only the distributor knows."""
         rows: dict[str, dict[str, Row]] = {}
         silent = {}
+        placed: dict[str, PlacedTopic] = {}
+        if self._distributor:
+            try:
+                placed = self._distributor.all()
+            except UnavailableError as error:
+                silent["distributor"] = str(error)
         for broker in self._brokers:
             try:
                 for topic, row in topics_of(broker).items():
                     rows.setdefault(topic, {})[broker.name] = row
             except UnavailableError as error:
                 silent[broker.name] = str(error)
-        statuses = (TopicStatus(topic, rows[topic]) for topic in sorted(rows))
-        return Report(tuple(statuses), silent)
+        return Report(
+            tuple(
+                TopicStatus(topic, rows.get(topic, {}), placed.get(topic))
+                for topic in sorted(rows.keys() | placed.keys())
+            ),
+            silent,
+        )
+
+    def placed(self, topic: str) -> PlacedTopic | None:
+        """None for a topic that is not the distributor's. Raises UnavailableError where that does
+        not answer: nothing is changed without knowing whose the topic is."""
+        if self._distributor is None:
+            return None
+        try:
+            return self._distributor.all().get(topic)
+        except UnavailableError as error:
+            raise UnavailableError(
+                f"topic {topic} was not changed: whose it is, only the distributor knows ({error})"
+            ) from None
 
     def set(self, topic: str, changes: Mapping[str, object]) -> Contract:
-        """Change keys of its contract (None takes one away), split it evenly, and keep it.
+        """Change keys of its contract (None takes one away), and keep it. The distributor splits
+        its own topics as they are placed; all others are split evenly.
 
         The sum of the shares stays within old and new contract at every instant: nothing grows
         before every shrink was acknowledged, and what a gateway would be restarted with never
@@ -88,6 +133,11 @@ class Topics:
         says which broker failed and what is left.
         """
         with self._kept.changing():
+            if self._distributor and (placed := self.placed(topic)):
+                contract = _changed(topic, [placed.contract.limit()], changes)
+                self._distributor.change(contract, placed.keys)
+                self._kept.keep(topic, contract.limit())
+                return contract
             current = self._current(topic)
             contract = _changed(topic, current.values(), changes)
             limit = contract.limit()
@@ -100,8 +150,13 @@ class Topics:
         return contract
 
     def delete(self, topic: str) -> None:
-        """Take the limit away on every broker, and keep it away. Raises as `set` does."""
+        """Take the limit away on every broker, and keep it away; the distributor forgets a topic of
+        its own, with publishers and placement. Raises as `set` does."""
         with self._kept.changing():
+            if self._distributor and self.placed(topic):
+                self._distributor.delete(topic)
+                self._kept.keep(topic, None)
+                return
             limited = any(self._current(topic).values())
             if not limited and self._kept.read().get(topic) is None:
                 raise UsageError(f"topic {topic} has no limit; srtm topic list shows those that do")

@@ -1,12 +1,17 @@
 """Brings a deployment up, and takes all of it down however that ends."""
 
+import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from distributor.placement.words import some
+from distributor.topic_file import TopicFile
 from srtm.address import require_free
+from srtm.clock import NS, monotonic_ns
 from srtm.contract import Contract
 from srtm.deploy.admin import delete_topic, limit_of, topics_of
 from srtm.deploy.children import children
@@ -14,9 +19,14 @@ from srtm.deploy.deployment import Deployment
 from srtm.deploy.file import Plan, plan_of, read_plan
 from srtm.deploy.kept_topics import KeptTopics, merge
 from srtm.deploy.lock import DataPathLock
+from srtm.deploy.placed_topics import PlacedTopics, placed_topics, read_placed
 from srtm.deploy.programs import Programs, find_programs, version_warning
 from srtm.deploy.supervisor import StopRequested, Supervisor
 from srtm.errors import UnavailableError, UsageError
+
+_REPORT_SECONDS = 15.0
+"""a gateway reports before its doors open; where that failed, it tries again within 3 s"""
+_POLL_SECONDS = 0.05
 
 
 class Up:
@@ -34,6 +44,8 @@ class Up:
         self._say = say
         self._programs = programs
         self._planned = plan.topics if topics else ()
+        self._distributor: PlacedTopics | None = None
+        self._elsewhere: set[str] = set()  # topics that the distributor holds, as last heard
         self._kept = KeptTopics(plan.layout)
         self._supervisor: Supervisor | None = None
         self._stop_asked = False
@@ -75,9 +87,11 @@ class Up:
         plan = self._plan
         for line in self._check_topics():
             self._say(line)
+        placed = self._placed()
         deployment = Deployment.of(plan)
+        self._distributor = placed_topics(deployment)
         supervisor = Supervisor(
-            children(plan, programs, self._topics), self._say, keep_open=[lock.fileno()]
+            children(plan, programs, self._split_topics), self._say, keep_open=[lock.fileno()]
         )
         self._supervisor = supervisor
         try:
@@ -85,6 +99,8 @@ class Up:
                 return
             supervisor.start()
             self._forget_old_topics(deployment)
+            if self._distributor:
+                self._place(self._distributor, placed)
             deployment.save()
             on_up(deployment)
             supervisor.watch()
@@ -98,18 +114,57 @@ class Up:
 
     def _forget_old_topics(self, deployment: Deployment) -> None:
         """A gateway's state file may still know limits that the file had in an earlier run."""
-        wanted = {contract.topic for contract in self._topics()}
+        wanted = {contract.topic for contract in self._split_topics()}
         for broker in deployment.brokers:
+            leased = self._distributor.held_by(broker.name) if self._distributor else set()
             for topic, row in topics_of(broker).items():
-                if topic not in wanted and limit_of(row):
+                if topic not in wanted | leased and limit_of(row):
                     delete_topic(broker, topic)
+
+    def _place(self, distributor: PlacedTopics, placed: list[TopicFile]) -> None:
+        """Raises StopRequested, or as the distributor does."""
+        if placed:
+            self._await_reports(distributor)
+        for found in placed:
+            self._say(distributor.place(found))
+        mine = {found.contract.topic for found in placed}
+        for name in sorted(self._elsewhere & {each.topic for each in self._topics()} - mine):
+            self._say(
+                f"topic {name} is the distributor's, as it was registered there; its contract here "
+                f"is not used: give it publishers, or delete it with srtm topic delete {name}"
+            )
+
+    def _await_reports(self, distributor: PlacedTopics) -> None:
+        """Whoever reports too late gets no publishers now."""
+        deadline_ns = monotonic_ns() + int(_REPORT_SECONDS * NS)
+        while missing := set(self._plan.broker_names) - _up(distributor):
+            if self._stop_asked:
+                raise StopRequested
+            if monotonic_ns() > deadline_ns:
+                self._say(f"placing without {some(sorted(missing))}: no report came from there")
+                return
+            time.sleep(_POLL_SECONDS)
 
     def _topics(self) -> list[Contract]:
         return merge(self._planned, self._kept.read())[0]
 
+    def _split_topics(self) -> list[Contract]:
+        """Those that gateways are started with: all but the distributor's."""
+        if self._distributor:
+            with contextlib.suppress(UnavailableError):  # a gateway may start while it is away
+                self._elsewhere = set(self._distributor.all())
+        placed = self._elsewhere | {each.topic for each in self._planned if each.publishers}
+        return [contract for contract in self._topics() if contract.topic not in placed]
+
+    def _placed(self) -> list[TopicFile]:
+        return read_placed(self._planned, {each.topic: each for each in self._topics()})
+
     def _check_topics(self) -> list[str]:
         contracts, lines = merge(self._planned, self._kept.read())
+        placed = {each.topic for each in self._planned if each.publishers}
         for contract in contracts:
+            if contract.topic in placed:
+                continue
             try:
                 contract.limit().share(len(self._plan.brokers))
             except UsageError as error:
@@ -117,6 +172,13 @@ class Up:
                     f"{self._plan.layout.topics}: topic {contract.topic}: {error}"
                 ) from None
         return lines
+
+
+def _up(distributor: PlacedTopics) -> set[str]:
+    try:
+        return distributor.up()
+    except UnavailableError:  # it does not lead yet
+        return set()
 
 
 class Running:

@@ -1,0 +1,125 @@
+"""The topics that a deployment's Load Distributor holds. A topic has one owner: the distributor, if
+it knows the topic; otherwise the deployment, which splits it evenly over its gateways."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from distributor.access import read_token
+from distributor.placement.words import counted, number, some
+from distributor.remote import Remote
+from distributor.topic_file import TopicFile, read_publishers
+from distributor.upload import upload
+from srtm.contract import Contract
+from srtm.deploy.deployment import Deployment
+from srtm.deploy.tables import TopicTable
+from srtm.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedTopic:
+    """contract: over all brokers; publishers: all, and those who have a broker; epoch: of the
+    placement in force, None before the first."""
+
+    contract: Contract
+    keys: list[str] | None
+    publishers: int
+    placed: int
+    epoch: int | None
+
+
+def read_placed(tables: Sequence[TopicTable], contracts: Mapping[str, Contract]) -> list[TopicFile]:
+    """Those with publishers, and with a contract by now. Raises UsageError for a publishers' file
+    that is wrong."""
+    found = []
+    for table in tables:
+        if table.publishers and table.topic in contracts:
+            keys = None if table.keys is None else list(dict.fromkeys(table.keys))
+            publishers = read_publishers(table.publishers, keys)
+            found.append(TopicFile(contracts[table.topic], keys, publishers))
+    return found
+
+
+def placed_topics(deployment: Deployment) -> "PlacedTopics | None":
+    """None where it has no distributor. Raises UsageError for a token file that is wrong."""
+    if deployment.distributor is None:
+        return None
+    token_file = deployment.distributor.token_file
+    token = read_token(Path(token_file)) if token_file else None
+    return PlacedTopics(Remote(deployment.distributor.http_address, token))
+
+
+class PlacedTopics:
+    """Asks the distributor. All of it raises UnavailableError where that does not answer, and
+    UsageError for what it refuses."""
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+
+    def all(self) -> dict[str, PlacedTopic]:
+        """By name."""
+        rows = self._remote.call("GET", "topics")["topics"]
+        return {row["topic"]: _placed_topic(row) for row in rows}
+
+    def change(self, contract: Contract, keys: list[str] | None) -> None:
+        """Another contract for a topic that it has; shares shrink before others grow."""
+        body = TopicFile(contract, keys, []).topic_document()
+        self._remote.call("PUT", "topics", contract.topic, body=body)
+
+    def delete(self, topic: str) -> None:
+        self._remote.call("DELETE", "topics", topic)
+
+    def up(self) -> set[str]:
+        """Brokers in contact."""
+        return {row["name"] for row in self._brokers() if row["state"] == "up"}
+
+    def held_by(self, broker: str) -> set[str]:
+        """Topics of which it may hold a share."""
+        return {name for row in self._brokers() if row["name"] == broker for name in row["topics"]}
+
+    def place(self, found: TopicFile) -> str:
+        """Register a topic and place those of its publishers that have no broker in contact;
+        nobody else moves. Returns a line that says where they are."""
+        upload(self._remote, found)
+        name = found.contract.topic
+        plan = self._in_force(name)
+        if plan is None or plan["unplaced"] or not self.up() >= set(_names(plan)):
+            body = {"policy": "srtm", "keep": True}
+            try:
+                plan = self._remote.call("POST", "topics", name, "placements", body=body)
+            except UsageError as error:
+                return f"topic {name} is the distributor's, and not placed: {error}"
+        line = f"topic {name} is the distributor's: " + ", ".join(
+            f"{counted(share['publishers'], 'publisher')} on {share['name']} "
+            f"(r = {number(share['r'])}, b = {number(share['b'])})"
+            for share in plan["brokers"]
+        )
+        if plan["unplaced"]:
+            line += f"; without a broker: {some(plan['unplaced'])}; {'; '.join(plan['reasons'])}"
+        return line
+
+    def _in_force(self, topic: str) -> Any:
+        """The placement, None before the first one."""
+        if self._remote.call("GET", "topics", topic)["epoch"] is None:
+            return None
+        return self._remote.call("GET", "topics", topic, "placements", "current")
+
+    def _brokers(self) -> Any:
+        return self._remote.call("GET", "brokers")["brokers"]
+
+
+def _names(plan: Any) -> Collection[str]:
+    return [share["name"] for share in plan["brokers"]]
+
+
+def _placed_topic(row: dict[str, Any]) -> PlacedTopic:
+    keys = ("topic", "rate", "burst", "slo", "mode", "max_wait")
+    values = {key: row[key] for key in keys if row[key] is not None}
+    return PlacedTopic(
+        contract=Contract.read(values, f"topic {row['topic']}"),
+        keys=row["keys"],
+        publishers=row["publishers"],
+        placed=row["placed"],
+        epoch=row["epoch"],
+    )
