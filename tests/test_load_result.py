@@ -96,6 +96,12 @@ def test_a_second_receipt_does_not_count() -> None:
     assert result.latencies_ns.tolist() == [5 * MS]
 
 
+def test_the_generators_own_lateness_is_told_apart() -> None:
+    result = summary([0, 1], [2, 2], [(0, 5)])
+    assert result.latencies_ns.tolist() == [5 * MS, np.iinfo(np.int64).max]
+    assert result.since_sent_ns.tolist() == [4 * MS, np.iinfo(np.int64).max]
+
+
 def test_the_warmup_is_left_out_of_samples_and_rates_and_not_of_counts() -> None:
     result = summary([0, 600, 700], [2, 2, 2], [(0, 500), (1, 5), (2, 6)], {"warmup_seconds": 0.5})
     assert result.latencies_ns.tolist() == [5 * MS, 6 * MS]

@@ -46,6 +46,8 @@ class LoadResult:
     send_lag: Latencies
     latencies_ns: Ints
     """End to end, of every message intended in the window; int64's maximum: never received."""
+    since_sent_ns: Ints
+    """The same from the actual time of sending: without the generator's own lateness."""
     account: Account
     problems: tuple[str, ...]
 
@@ -105,7 +107,8 @@ def summarise(settings: LoadSettings, record: Record, account: Account) -> LoadR
         total,
         brokers,
         messages.send_lag(),
-        messages.window_latencies_ns(),
+        messages.window_latencies_ns(messages.intended),
+        messages.window_latencies_ns(messages.sent),
         account,
         tuple(_problems(settings, total, account)),
     )

@@ -90,11 +90,12 @@ class Messages:
     def in_window(self) -> Mask:
         return (self.intended >= self.from_ns) & (self.intended < self.to_ns)
 
-    def window_latencies_ns(self) -> Ints:
-        """Of all messages intended in the window; the longest there is for those never received."""
-        first, intended = self.first[self.in_window], self.intended[self.in_window]
+    def window_latencies_ns(self, since: Ints) -> Ints:
+        """From the times `since` to receipt, of all messages intended in the window; the longest
+        there is for those never received."""
+        first, since = self.first[self.in_window], since[self.in_window]
         never = np.iinfo(np.int64).max
-        return np.where(first > 0, first - intended, never)
+        return np.where(first > 0, first - since, never)
 
     def send_lag(self) -> Latencies:
         chosen = self.in_window & (self.sent > 0)
