@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from srtm.clock import NS, monotonic_ns
 from srtm.errors import UnavailableError
+from srtm.gateway.agent import Agent
 from srtm.gateway.client import Client
 from srtm.gateway.host import Host
 from srtm.gateway.meter import SKETCHES
@@ -60,9 +61,14 @@ async def srtm_document(gateway: Host, topic: str = "") -> dict[str, Any]:
         },
         "connections": len(gateway.clients),
         "refused_connections": gateway.tcp.refused,
-        "distributor": gateway.agent.document() if gateway.agent else None,
+        "distributor": _distributor(gateway.agent) if gateway.agent else None,
         "topics": documents,
     }
+
+
+def _distributor(agent: Agent) -> dict[str, Any]:
+    """capacity: messages/s that it registers with; 0: what the distributor has stays."""
+    return {**agent.document(), "capacity": agent.broker.capacity}
 
 
 def topic_document(topic: Topic) -> dict[str, Any]:
