@@ -4,6 +4,7 @@ import click
 from rich.box import SIMPLE
 from rich.table import Table
 
+from distributor.capacity_command import capacity
 from distributor.placement.words import number, some
 from distributor.remote import Remote, print_json, remote_options
 from srtm.deploy.shown import show
@@ -12,6 +13,9 @@ from srtm.deploy.shown import show
 @click.group()
 def broker() -> None:
     """The brokers that the Load Distributor knows."""
+
+
+broker.add_command(capacity)
 
 
 @broker.command("list")

@@ -33,7 +33,7 @@ _COMMANDS = {
     "broker": (
         "distributor.broker_command",
         "broker",
-        "list and drain the brokers that the Load Distributor knows",
+        "list, drain and measure the brokers that the Load Distributor knows",
     ),
     "autoscale": (
         "srtm.autoscaler.command",

@@ -53,6 +53,7 @@ def test_every_flag_of_the_readme_exists() -> None:
         ("topic", "set"),
         ("distributor",),
         ("placement", "plan"),
+        ("broker", "capacity"),
         ("autoscale", "simulate"),
     ):
         known += _srtm(*command, "--help").stdout
