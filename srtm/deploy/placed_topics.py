@@ -3,14 +3,13 @@ it knows the topic; otherwise the deployment, which splits it evenly over its ga
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from distributor.access import read_token
 from distributor.placement.words import counted, number, some
 from distributor.remote import Remote
 from distributor.topic_file import TopicFile, read_publishers
 from distributor.upload import upload
+from srtm.bearer import read_token
 from srtm.contract import Contract
 from srtm.deploy.deployment import Deployment
 from srtm.deploy.tables import TopicTable
@@ -45,8 +44,7 @@ def placed_topics(deployment: Deployment) -> "PlacedTopics | None":
     """None where it has no distributor. Raises UsageError for a token file that is wrong."""
     if deployment.distributor is None:
         return None
-    token_file = deployment.distributor.token_file
-    token = read_token(Path(token_file)) if token_file else None
+    token = read_token(deployment.distributor.token_file, "token-file")
     return PlacedTopics(Remote(deployment.distributor.http_address, token))
 
 
