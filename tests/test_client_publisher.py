@@ -10,6 +10,7 @@ import pytest
 
 from srtm.client import NotSent, OutcomeUnknown, Publisher, Refused, SyncPublisher
 from srtm.client.connection import Connection, dial
+from srtm.client.route import State
 from srtm.errors import UsageError
 from srtm.nsq.frames import OK_FRAME
 from tests.fake_distributor import FakeDistributor, fake_distributor
@@ -267,9 +268,34 @@ def test_who_is_not_placed_yet_waits_and_then_sends() -> None:
                 assert publisher.address == ""
                 fake.place(p=far.address)
                 await receipt
-                fake.place(p=None)  # placed nowhere any more: it goes on where it was
-                await publisher.publish(b"y")
-                assert far.bodies == [b"x", b"y"]
+                assert far.bodies == [b"x"]
+
+    with fake_distributor() as fake:
+        run(lambda: work(fake))
+
+
+def test_who_is_placed_nowhere_any_more_stays_connected_and_sends_nothing() -> None:
+    async def work(fake: FakeDistributor) -> None:
+        async with far_side() as far, far_side() as other:
+            fake.place(p=far.address)
+            async with Publisher("t", id="p", distributor=fake.address) as publisher:
+                await publisher.publish(b"1")
+                fake.place(p=None)
+                await until(lambda: publisher._route.state is State.HELD)
+                held = await publisher.send(b"2")
+                await asyncio.sleep(0)  # the turn in which it would be sent
+                assert not held.done()
+                assert not publisher._outbox.in_flight
+                assert far.open == 1
+                fake.place(p=far.address)
+                await held
+                assert far.connections == 1, "the same connection"
+                fake.place(p=None)
+                await until(lambda: publisher._route.state is State.HELD)
+                held = await publisher.send(b"3")
+                fake.place(p=other.address)
+                await held
+            assert (far.bodies, other.bodies) == ([b"1", b"2"], [b"3"])
 
     with fake_distributor() as fake:
         run(lambda: work(fake))

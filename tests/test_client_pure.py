@@ -14,6 +14,7 @@ from srtm.client.route import TABLE, Event, Route, State
 from srtm.client.window import Window
 
 A, B, C = (Place(f"{name}:4150", name, 1) for name in "abc")
+NONE = Place("", "", 1)
 
 
 def at(place: Place, epoch: int) -> Place:
@@ -84,6 +85,26 @@ def at(place: Place, epoch: int) -> Place:
             id="placed-elsewhere-while-it-waits",
         ),
         pytest.param([A, at(B, 2)], State.CONNECTING, "b:4150", 1, id="placed-while-it-dials"),
+        pytest.param([A, Event.CONNECTED, at(NONE, 2)], State.HELD, "a:4150", 0, id="held"),
+        pytest.param(
+            [A, Event.CONNECTED, at(NONE, 2), at(A, 3)], State.OPEN, "a:4150", 0, id="and-let-go"
+        ),
+        pytest.param(
+            [A, Event.CONNECTED, at(NONE, 2), at(B, 3), Event.ANSWERED],
+            State.CONNECTING,
+            "b:4150",
+            1,
+            id="held-and-placed-elsewhere",
+        ),
+        pytest.param(
+            [A, Event.CONNECTED, at(NONE, 2), Event.BROKEN],
+            State.HOMELESS,
+            "a:4150",
+            0,
+            id="held-and-its-gateway-dies",
+        ),
+        pytest.param([at(NONE, 1)], State.HOMELESS, "", 0, id="held-before-its-first-place"),
+        pytest.param([A, at(NONE, 2)], State.HOMELESS, "a:4150", 0, id="held-while-it-dials"),
         pytest.param([A, Event.CLOSE, at(B, 2)], State.CLOSED, "a:4150", 0, id="closed-is-closed"),
     ],
 )
@@ -111,7 +132,7 @@ def test_every_state_but_closed_can_be_closed_and_every_state_is_reached() -> No
 @given(
     st.lists(
         st.one_of(
-            st.builds(lambda name, epoch: Place(name, name, epoch), st.sampled_from("ab"),
+            st.builds(lambda name, epoch: Place(name, name, epoch), st.sampled_from(["a", "b", ""]),
                       st.integers(0, 5)),
             st.sampled_from([Event.CONNECTED, Event.ANSWERED, Event.BROKEN, Event.RETRY]),
         ),
@@ -132,6 +153,10 @@ def test_it_sends_only_to_one_gateway_and_changes_it_only_between_connections(
         if address != route.address:
             assert route.state is State.CONNECTING, "it never goes over while it may send"
             assert before in (State.HOMELESS, State.CONNECTING, State.WAITING, State.LEAVING)
+        if route.place is not None and not route.place.address:
+            assert route.state in (State.HOMELESS, State.HELD)
+        else:
+            assert route.state is not State.HELD
         if route.state is State.OPEN:
             assert route.place is not None
             assert route.address == route.place.address
@@ -151,6 +176,9 @@ def test_it_sends_only_to_one_gateway_and_changes_it_only_between_connections(
             id="placed",
         ),
         pytest.param({"broker": None, "tcp_address": None, "epoch": 0}, None, id="not-placed"),
+        pytest.param(
+            {"broker": None, "tcp_address": None, "epoch": 4}, Place("", "", 4), id="no-more"
+        ),
     ],
 )
 def test_a_place_is_read(document: dict[str, object], place: Place | None) -> None:

@@ -197,6 +197,8 @@ class Publisher:
             self._retry = asyncio.get_running_loop().call_later(delay, self._step, Event.RETRY)
         elif state is State.OPEN:
             self._pump_soon()
+        elif state is State.HOMELESS:
+            self._forget_attempt()
         elif state is State.LEAVING and not self._outbox.in_flight:
             self._step(Event.ANSWERED)
 

@@ -5,6 +5,8 @@
                   v   |         v
                  waiting  <-----+   the connection broke
 
+Who is placed nowhere any more is held: it stays connected, and sends nothing until it has a place.
+
 A move stops sending, waits until everything sent is answered, then connects to the new gateway and
 goes on. So nothing is lost by it, and no message overtakes another.
 """
@@ -15,9 +17,10 @@ from srtm.client.place import Place
 
 
 class State(Enum):
-    HOMELESS = "homeless"  # no gateway is known yet
+    HOMELESS = "homeless"  # no gateway is known
     CONNECTING = "connecting"
     OPEN = "open"  # the only state in which messages are sent
+    HELD = "held"  # connected, and placed nowhere
     LEAVING = "leaving"  # what was sent waits for its answers
     WAITING = "waiting"  # a connection could not be had, or broke; later again
     CLOSED = "closed"
@@ -25,6 +28,7 @@ class State(Enum):
 
 class Event(Enum):
     PLACED = "placed elsewhere"
+    UNPLACED = "placed nowhere"
     RETURNED = "placed where it was"
     CONNECTED = "connected"
     ANSWERED = "all answered"
@@ -37,17 +41,26 @@ TABLE: dict[State, dict[Event, State]] = {
     State.HOMELESS: {Event.PLACED: State.CONNECTING, Event.CLOSE: State.CLOSED},
     State.CONNECTING: {
         Event.PLACED: State.CONNECTING,
+        Event.UNPLACED: State.HOMELESS,
         Event.CONNECTED: State.OPEN,
         Event.BROKEN: State.WAITING,
         Event.CLOSE: State.CLOSED,
     },
     State.OPEN: {
         Event.PLACED: State.LEAVING,
+        Event.UNPLACED: State.HELD,
         Event.BROKEN: State.WAITING,
+        Event.CLOSE: State.CLOSED,
+    },
+    State.HELD: {
+        Event.PLACED: State.LEAVING,
+        Event.RETURNED: State.OPEN,
+        Event.BROKEN: State.HOMELESS,
         Event.CLOSE: State.CLOSED,
     },
     State.LEAVING: {
         Event.PLACED: State.LEAVING,
+        Event.UNPLACED: State.HELD,
         Event.RETURNED: State.OPEN,
         Event.ANSWERED: State.CONNECTING,
         Event.BROKEN: State.CONNECTING,
@@ -55,6 +68,7 @@ TABLE: dict[State, dict[Event, State]] = {
     },
     State.WAITING: {
         Event.PLACED: State.CONNECTING,
+        Event.UNPLACED: State.HOMELESS,
         Event.RETRY: State.CONNECTING,
         Event.CLOSE: State.CLOSED,
     },
@@ -84,7 +98,11 @@ class Route:
         known, self.place = self.place, place
         if known is not None and known.address == place.address:
             return False
-        if self.state is State.LEAVING and place.address == self.address:
+        if not place.address:
+            if self.state is State.HOMELESS:
+                return False
+            self.step(Event.UNPLACED)
+        elif self.state in (State.LEAVING, State.HELD) and place.address == self.address:
             self.step(Event.RETURNED)
         else:
             self.failures = 0
