@@ -9,7 +9,7 @@ from rich.console import Console
 from benchmarks.catalogue import BENCHMARKS
 from benchmarks.report import render, write
 from benchmarks.session import session
-from srtm.errors import Exit, SrtmError
+from srtm.errors import Exit, SrtmError, UsageError
 
 _PIPED_WIDTH = 180  # nobody's terminal: nothing is cut
 
@@ -30,6 +30,9 @@ def list_them() -> None:
 @cli.command()
 @click.argument("name", type=click.Choice(list(BENCHMARKS)))
 @click.option("--quick", is_flag=True, help="At most 50 s; bars it cannot decide are undecided.")
+@click.option(
+    "--full", is_flag=True, help="What is modelled is run live too (convergence: half an hour)."
+)
 @click.option("--strict", is_flag=True, help="Exit with 1 when a bar is missed.")
 @click.option(
     "--out",
@@ -38,11 +41,18 @@ def list_them() -> None:
     show_default=True,
     help="Folder for NAME.json and NAME.png.",
 )
-def run(name: str, quick: bool, strict: bool, out: Path) -> None:
+def run(name: str, quick: bool, full: bool, strict: bool, out: Path) -> None:
     """Run one benchmark: a table here, NAME.json and a plot under --out."""
     console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
-    with session(quick) as running:
-        report = BENCHMARKS[name].load()(running)
+    entry = BENCHMARKS[name]
+    if full and (quick or not entry.models):
+        raise UsageError(
+            "--full and --quick do not go together"
+            if quick
+            else f"--full: {name} is run live anyway; leave it out"
+        )
+    with session(quick, full) as running:
+        report = entry.load()(running)
         document = running.document(name, report)
     console.print(render(report))
     for path in write(name, report, document, out):

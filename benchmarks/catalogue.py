@@ -10,10 +10,11 @@ from benchmarks.session import Session
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`module` of this package has `run(session) -> Report`."""
+    """`module` of this package has `run(session) -> Report`. models: it can be run live too."""
 
     module: str
     shows: str
+    models: bool = False
 
     def load(self) -> Callable[[Session], Report]:
         run: Callable[[Session], Report] = importlib.import_module(f"benchmarks.{self.module}").run
@@ -25,7 +26,7 @@ BENCHMARKS = {
     "drl-penalty": Entry("drl_penalty", "what splitting a token bucket costs (SRTM Fig. 6a)"),
     "limiter": Entry("limiter", "does a bursty topic keep to its contract, and at what CPU cost"),
     "placement": Entry("placement", "how fast and how near the best publishers are placed"),
-    "convergence": Entry("convergence", "how long online fitting takes (SRTM Table 1)"),
+    "convergence": Entry("convergence", "how long online fitting takes (SRTM Table 1)", True),
     "packing": Entry("packing", "how fast and how near the best partitions are packed"),
     "landau": Entry("landau", "rebalance cost against consumers of every packing (Landau 4.4.6)"),
     "closer": Entry("closer", "autoscalers on CLOSER's two workloads (its Tables 2 and 3)"),

@@ -60,16 +60,15 @@ class Workload:
 
     @property
     def contract(self) -> Contract:
-        rate = HEADROOM * PUBLISHERS * RATE
-        return Contract(topic=TOPIC, rate=rate, burst=self.burst, slo=TARGET)
+        return Contract(topic=TOPIC, rate=HEADROOM * self.offered, burst=self.burst, slo=TARGET)
 
     @property
     def offered(self) -> float:
-        return PUBLISHERS * RATE
+        return len(self.publishers) * RATE
 
     def members(self, assignment: Mapping[str, str]) -> dict[str, Floats]:
         """Of each group, how many publishers send through each broker; shape (groups,)."""
-        count = ceil(PUBLISHERS / self.group_size)
+        count = ceil(len(self.publishers) / self.group_size)
         found: dict[str, Floats] = {}
         for number, publisher in enumerate(self.publishers):
             name = assignment.get(publisher.id)
@@ -80,14 +79,14 @@ class Workload:
     def seen(self, now: float) -> Arrivals:
         """The topic's last arrivals."""
         first, last = np.searchsorted(self.times, (max(0.0, now - _ARRIVALS_SECONDS), now))
-        sizes = np.bincount(np.arange(PUBLISHERS) // self.group_size) * BATCH
+        sizes = np.bincount(np.arange(len(self.publishers)) // self.group_size) * BATCH
         return Arrivals(self.times[first:last], sizes[self.groups[first:last]])
 
 
-def workload(group_size: int, arrivals: str, seed: int) -> Workload:
+def workload(group_size: int, arrivals: str, seed: int, publishers: int = PUBLISHERS) -> Workload:
     """With b twice the smallest that makes 99 % of its messages pass an unsplit bucket at once."""
     random = np.random.default_rng((seed, group_size))
-    count = ceil(PUBLISHERS / group_size)
+    count = ceil(publishers / group_size)
     per_group = RATE / BATCH * TRACE_SECONDS
     if arrivals == "periodic":
         each = [(random.random() + np.arange(int(per_group))) * BATCH / RATE for _ in range(count)]
@@ -97,13 +96,13 @@ def workload(group_size: int, arrivals: str, seed: int) -> Workload:
     groups = np.repeat(np.arange(count), [len(one) for one in each])
     order = np.argsort(times, kind="stable")
     times, groups = times[order], groups[order]
-    sizes = np.bincount(np.arange(PUBLISHERS) // group_size) * BATCH
-    work = work_before(times, sizes[groups], HEADROOM * PUBLISHERS * RATE)
+    sizes = np.bincount(np.arange(publishers) // group_size) * BATCH
+    work = work_before(times, sizes[groups], HEADROOM * publishers * RATE)
     burst = 2.0 * smallest_burst(work, sizes[groups], TARGET.allowed_late_share)
-    publishers = tuple(
-        Publisher(f"p{n:04}", f"g{n // group_size:03}", RATE) for n in range(PUBLISHERS)
+    everybody = tuple(
+        Publisher(f"p{n:04}", f"g{n // group_size:03}", RATE) for n in range(publishers)
     )
-    return Workload(group_size, arrivals, times, groups, publishers, burst)
+    return Workload(group_size, arrivals, times, groups, everybody, burst)
 
 
 def brokers() -> list[Broker]:

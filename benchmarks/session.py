@@ -19,10 +19,14 @@ QUICK_SECONDS = 45.0
 
 
 class Session:
-    """quick: the short form; folder: a temporary one, gone with the run."""
+    """quick: the short form; live: real servers too, where a benchmark models them; folder: a
+    temporary one, gone with the run."""
 
-    def __init__(self, quick: bool, folder: Path, progress: Progress | None = None) -> None:
+    def __init__(
+        self, quick: bool, folder: Path, progress: Progress | None = None, live: bool = False
+    ) -> None:
         self.quick = quick
+        self.live = live
         self.folder = folder
         self._progress = progress
         self._task = progress.add_task("starting", total=None) if progress else None
@@ -66,13 +70,13 @@ class Session:
 
 
 @contextmanager
-def session(quick: bool) -> Iterator[Session]:
+def session(quick: bool, live: bool = False) -> Iterator[Session]:
     """With a progress bar on a terminal; it is drawn on each step only, by no thread."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with tempfile.TemporaryDirectory(prefix="srtm-bench-") as folder:
         if not console.is_terminal:
-            yield Session(quick, Path(folder))
+            yield Session(quick, Path(folder), live=live)
             return
         with Progress(*columns, console=console, auto_refresh=False, transient=True) as progress:
-            yield Session(quick, Path(folder), progress)
+            yield Session(quick, Path(folder), progress, live)

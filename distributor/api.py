@@ -89,6 +89,11 @@ class Report(Told):
         description="of the desired state that the gateway has; 0: none since it started"
     )
     seconds: Count = Field(0.0, description="that the counts are of: since the last report")
+    answered: Epoch | None = Field(
+        None,
+        description="reports of this gateway that were answered before; the same again: the "
+        "last one is made again, with what has come since",
+    )
     topics: list[TopicReport] = Field(default=[], max_length=MAX_TOPICS)
 
 

@@ -26,6 +26,7 @@ POLICY = "fit"
 """as placements of a fitting are named in the history"""
 _CATCH_UP_SECONDS = 1.0
 """From when clients were told to move until they have, and brokers have caught up"""
+_DRAIN_SECONDS = 10.0
 _LOOK_SECONDS = 0.05
 _LONGEST_LOOK_SECONDS = 1.0
 """A broker that is lost is noticed after so much at the latest."""
@@ -171,12 +172,15 @@ class Fitter:
         return found
 
     async def _moved(self, what: Round) -> str | None:
-        """Wait until every broker has its share and every publisher is told where to go: None; or
-        the name of a broker that is lost. Not for longer than a few leases: whoever does not get
-        its share within them is measured with what it has."""
+        """Wait until every broker has its share, every publisher is told where to go, and what
+        gathered meanwhile has drained: None; or the name of a broker that is lost. Not for ever:
+        whoever has not got its share after a few leases is measured with what it has, and whoever
+        cannot drain may be overloaded."""
         service = self._service
         leases = service.state.leases[self._name]
         until = service.now() + 3 * service.lease_seconds
+        drained_by: float | None = None
+        self._seen.move()
         while service.now() < until:
             topic, now = self._same_topic(), service.now()
             lost = self._lost(what)
@@ -187,7 +191,9 @@ class Fitter:
                 held is not None and held.settled and held.last == leases.target(name, now)
                 for name, held in holders.items()
             ):
-                return None
+                drained_by = drained_by or now + _DRAIN_SECONDS
+                if self._seen.calm(what.shares) or now > drained_by:
+                    return None
             await asyncio.sleep(_LOOK_SECONDS)
         return None
 

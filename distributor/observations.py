@@ -11,8 +11,6 @@ from distributor.fitting import Arrivals, Sample
 _ARRIVALS_SECONDS = 60.0
 _MS = 1e-3
 _MOST_ARRIVALS = 1_000_000
-_OVERLAP_SECONDS = 0.05
-"""Reports are on their way for different times."""
 
 
 class Observations:
@@ -24,24 +22,43 @@ class Observations:
         self._topics = {topic, *others}
         self._epoch = 0
         self._from: dict[str, float] = {}
-        self._reported_at: dict[str, float] = {}
+        self._calm: set[str] = set()
+        self._answered: dict[str, int] = {}
         self._samples: list[Sample] = []
         self._arrivals: deque[tuple[int, float]] = deque(maxlen=_MOST_ARRIVALS)
 
+    def move(self) -> None:
+        """Publishers begin to move."""
+        self._from = {}
+        self._calm = set()
+
+    def calm(self, brokers: Iterable[str]) -> bool:
+        """Has each of them been without backlog since the move?"""
+        return self._calm.issuperset(brokers)
+
     def begin(self, epoch: int, at: float, brokers: Iterable[str]) -> None:
-        """A round in which `brokers` are judged, measured from `at` on."""
+        """A round in which `brokers` are judged, measured from `at` on. What came before came as
+        the moves let it, so it tells nothing of the topic's own arrivals."""
         self._epoch = epoch
         self._from = dict.fromkeys(brokers, at)
         self._samples = []
+        self._arrivals.clear()
 
     def hear(self, broker: str, report: Report, now: float) -> None:
         """A report that came at `now`."""
         began_at = now - report.seconds
         # A report whose answer was lost is made again, with what has come since.
-        repeated = began_at < self._reported_at.get(broker, began_at) - _OVERLAP_SECONDS
-        self._reported_at[broker] = now
+        repeated = report.answered is not None and report.answered == self._answered.get(broker)
+        if report.answered is not None:
+            self._answered[broker] = report.answered
+        if not any(each.backlog for each in report.topics if each.topic == self._topic):
+            self._calm.add(broker)
         for each in report.topics:
-            if each.topic == self._topic and not repeated:
+            if (
+                each.topic == self._topic
+                and not repeated
+                and began_at >= min(self._from.values(), default=float("inf"))
+            ):
                 self._keep_arrivals(each, now)
             if (
                 each.topic in self._topics

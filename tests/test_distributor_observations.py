@@ -6,11 +6,12 @@ from distributor.api import Report, TopicReport
 from distributor.observations import Observations
 
 
-def report(seconds: float = 0.5, **counts: float) -> Report:
+def report(seconds: float = 0.5, answered: int | None = None, **counts: float) -> Report:
     values = {"served": 10, "near": 3, "late": 2, "late_at_broker": 1} | counts
     return Report(
         applied_epoch=1,
         seconds=seconds,
+        answered=answered,
         topics=[
             TopicReport(topic="t", **values),
             TopicReport(topic="other", served=5),
@@ -50,10 +51,10 @@ def test_what_is_no_sample(seen: Observations, broker: str, seconds: float, now:
 
 
 def test_a_report_whose_answer_was_lost_counts_once(seen: Observations) -> None:
-    seen.hear("b1", report(0.5), 11.0)
-    seen.hear("b1", report(1.0), 11.5)  # it covers the half second of before once more
-    seen.hear("b1", report(0.5), 12.0)
-    assert [each.ended_at for each in seen.take_samples() if each.topic == "t"] == [11.0, 12.0]
+    seen.hear("b1", report(0.5, 7), 11.0)
+    seen.hear("b1", report(1.0, 7), 11.5)  # it covers the half second of before once more
+    seen.hear("b1", report(0.5, 8), 11.9)  # on its way for less long than the one before
+    assert [each.ended_at for each in seen.take_samples() if each.topic == "t"] == [11.0, 11.9]
 
 
 def test_counts_of_a_sketch_that_do_not_fit_are_cut(seen: Observations) -> None:
@@ -68,6 +69,27 @@ def test_a_new_round_forgets_samples_and_asks_for_others(seen: Observations) -> 
     assert seen.take_samples() == []
     seen.hear("b2", report(), 13.0)
     assert {each.epoch for each in seen.take_samples()} == {5}
+
+
+def test_a_broker_is_calm_once_it_has_had_no_backlog_since_the_move(seen: Observations) -> None:
+    seen.move()
+    assert not seen.calm(["b1"])
+    seen.hear("b1", report(backlog=3), 11.0)
+    assert not seen.calm(["b1"])
+    seen.hear("b1", report(backlog=0), 12.0)
+    seen.hear("b1", report(backlog=1), 13.0)
+    assert seen.calm(["b1"])
+    assert not seen.calm(["b1", "b2"])
+    seen.hear("b2", Report(applied_epoch=1), 13.0)  # it has nothing to tell
+    assert seen.calm(["b1", "b2"])
+
+
+def test_what_came_before_a_round_is_no_arrival_of_it(seen: Observations) -> None:
+    seen.hear("b1", report(arrivals=[(0, 1)]), 100.0)
+    seen.begin(5, 101.0, ["b1"])
+    assert seen.arrivals(101.0) is None
+    seen.hear("b1", report(arrivals=[(0, 1)]), 101.2)
+    assert seen.arrivals(101.2) is None, "it began before the round"
 
 
 def test_arrivals_of_all_brokers_are_one_stream_of_the_last_minute(seen: Observations) -> None:

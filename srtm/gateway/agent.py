@@ -102,6 +102,7 @@ class Agent:
         self._registered = False
         self._counted: dict[bytes, _Counts] = {}  # by the last answered report
         self._counted_at = boottime_ns()
+        self._answered = 0  # reports
         self._alarm: asyncio.TimerHandle | None = None
         self._said = ""
         self._desired: Desired | None = None  # the last answer
@@ -206,7 +207,7 @@ class Agent:
             if number % _TOPICS_PER_TURN == 0:
                 await asyncio.sleep(0)
         seconds = (asked_at - self._counted_at) / NS
-        body = await _encode(self.lease.epoch, seconds, entries)
+        body = await _encode(self.lease.epoch, self._answered, seconds, entries)
         answer = await call(self.endpoint, "POST", f"{self._path}/report", body, _TIMEOUT_SECONDS)
         if answer.status == 404:
             self._registered = False  # it is new, or has forgotten
@@ -215,6 +216,7 @@ class Agent:
         self.contact_at = boottime_ns()
         self._counted.update(counts)
         self._counted_at = asked_at
+        self._answered += 1
 
     def _take(self, answer: Answer, asked_at: int) -> None:
         """Apply the desired state. Raises UnavailableError for none, or an older one."""
@@ -313,11 +315,13 @@ def _counts(topic: Topic) -> _Counts:
     return _Counts(meter.offered, meter.admitted, served, near, late, meter.late_at_broker)
 
 
-async def _encode(epoch: int, seconds: float, entries: list[dict[str, Any]]) -> bytes:
+async def _encode(
+    epoch: int, answered: int, seconds: float, entries: list[dict[str, Any]]
+) -> bytes:
     """The report's body; messages have their turn between the topics."""
     parts = []
     for start in range(0, len(entries), _TOPICS_PER_TURN):
         parts.append(json.dumps(entries[start : start + _TOPICS_PER_TURN])[1:-1])
         await asyncio.sleep(0)
-    head = f'{{"applied_epoch": {epoch}, "seconds": {seconds}, "topics": ['
+    head = f'{{"applied_epoch": {epoch}, "answered": {answered}, "seconds": {seconds}, "topics": ['
     return f"{head}{', '.join(parts)}]}}".encode()
