@@ -22,10 +22,10 @@ from srtm.slo import SLO
 
 WARMUP_PART = 0.1
 """Of a round's length, before it: connections, the new topic and the runtimes settle."""
-_KEPT_UP = 0.98
-"""Of the offered messages answered within the round: else it was not this rate."""
 _OWN_PART = 0.5
 """Of the SLO's target: a generator that is later than this itself proves nothing of the broker."""
+_SLIPPED_PART = 0.02
+"""Of a round's length: a generator that is this late has sent at a lower rate than it was to."""
 _CLEAR_SECONDS = 30.0
 """For what a gateway took of an overload (100,000 messages by default), even at a slow broker."""
 
@@ -62,13 +62,13 @@ def judge(result: LoadResult, slo: SLO, rate: int) -> Round:
         at = int(np.quantile(times, slo.percentile, method="inverted_cdf"))
         latency = None if at == np.iinfo(np.int64).max else at / NS
     lag = result.send_lag.percentile_ms(100 * slo.percentile) / 1e3
-    rates = result.total.rates
-    kept_up = rates.acknowledged >= _KEPT_UP * rates.offered
-    if latency is not None and slo.met_by(latency) and kept_up:
-        outcome = Outcome.HELD
+    met = latency is not None and slo.met_by(latency)
+    seconds = result.settings.seconds - result.settings.warmup_seconds
+    if lag > (_SLIPPED_PART * seconds if met else _OWN_PART * slo.target_seconds):
+        outcome = Outcome.BEHIND
     else:
-        outcome = Outcome.BEHIND if lag > _OWN_PART * slo.target_seconds else Outcome.LATE
-    return Round(rate, rates.acknowledged, latency, late, lag, outcome)
+        outcome = Outcome.HELD if met else Outcome.LATE
+    return Round(rate, result.total.rates.acknowledged, latency, late, lag, outcome)
 
 
 class Rounds:

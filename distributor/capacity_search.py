@@ -10,7 +10,7 @@ from enum import StrEnum
 from math import ceil, sqrt
 
 NARROW = 1.05
-"""The rate that did not hold over the one that did, at the end. Neighbouring rounds differ more."""
+"""The rate that did not hold over the one that did, when the search ends."""
 _AGREEING = 2
 """Rounds out of three that decide on a rate: one may meet a stall that is not the broker's."""
 _LATE_MESSAGES = 10
@@ -91,7 +91,7 @@ class Search:
 
 def _decided(rounds: Sequence[tuple[int, Outcome]], rate: int) -> Outcome | None:
     """Of all rounds at one rate. Where any that failed may be the generator's fault, it is taken to
-    be: a lower bound is never wrong."""
+    be: a lower bound then claims no more than was seen."""
     outcomes = [outcome for each, outcome in rounds if each == rate]
     failed = [outcome for outcome in outcomes if outcome is not Outcome.HELD]
     if len(outcomes) - len(failed) >= _AGREEING:
