@@ -8,7 +8,6 @@ within one publisher. Weights are rates, so that this also holds for publishers 
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import zip_longest
-from operator import itemgetter
 
 
 def spread(
@@ -35,14 +34,11 @@ def spread(
     over them from group to group.
     """
     broker_of = [-1] * len(weights)
-    loads = [0] * len(quotas)
-    left = _whole_parts(groups, weights, quotas, broker_of, loads)
-    left.sort(key=itemgetter(0))  # stable: a group's stay together, in order
-    return broker_of, *_remainders(left, groups, quotas, rooms, broker_of, loads)
-
-
-_Left = tuple[int, int, int]
-"""A publisher that is over: (-weight, number of its group, its own number)."""
+    gaps = list(rooms)
+    left = _whole_parts(groups, weights, quotas, broker_of, gaps)
+    left.sort(key=weights.__getitem__, reverse=True)  # stable: a group's stay together, in order
+    lacking = [gap - room + quota for gap, room, quota in zip(gaps, rooms, quotas, strict=True)]
+    return broker_of, *_remainders(left, groups, weights, lacking, gaps, broker_of)
 
 
 def _whole_parts(
@@ -50,87 +46,101 @@ def _whole_parts(
     weights: Sequence[int],
     quotas: Sequence[int],
     broker_of: list[int],
-    loads: list[int],
-) -> list[_Left]:
+    gaps: list[int],
+) -> list[int]:
     """Give a publisher to the broker whose cell lacks most of size x share, while it lacks as much
-    as the publisher weighs. All amounts here are multiplied by the sum of all quotas."""
+    as the publisher weighs; returns those who are over. All amounts here are multiplied by the sum
+    of all quotas."""
     total = sum(quotas)
     by_quota = sorted(range(len(quotas)), key=lambda broker: (-quotas[broker], broker))
-    left: list[_Left] = []
-    for number, members in enumerate(groups):
+    left: list[int] = []
+    for members in filter(None, groups):
         size = sum([weights[member] for member in members])
         lacking: list[tuple[int, int]] = []  # (-what its cell lacks, broker) of those opened
         opened = 0
         next_lacks = size * quotas[by_quota[0]]
+        if next_lacks < weights[members[-1]] * total:  # no cell takes even the lightest whole
+            left += members
+            continue
         for member in members:
             weight = weights[member]
             needed = weight * total
             if lacking and -lacking[0][0] >= next_lacks:
                 lacks, broker = lacking[0]
                 if -lacks < needed:
-                    left.append((-weight, number, member))
+                    left.append(member)
                     continue
                 heapreplace(lacking, (lacks + needed, broker))
             else:
                 if next_lacks < needed:
-                    left.append((-weight, number, member))
+                    left.append(member)
                     continue
                 broker = by_quota[opened]
                 heappush(lacking, (needed - next_lacks, broker))
                 opened += 1
                 next_lacks = size * quotas[by_quota[opened]] if opened < len(quotas) else -1
             broker_of[member] = broker
-            loads[broker] += weight
+            gaps[broker] -= weight
     return left
 
 
 def _remainders(
-    left: Sequence[_Left],
+    left: Sequence[int],
     groups: Sequence[Sequence[int]],
-    quotas: Sequence[int],
-    rooms: Sequence[int],
+    weights: Sequence[int],
+    lacking: Sequence[int],
+    gaps: list[int],
     broker_of: list[int],
-    loads: list[int],
 ) -> tuple[list[int], int]:
-    """Deal what is over; those who fit nowhere, and how many had to meet one of their group."""
-    lacking = [(loads[broker] - quota, broker) for broker, quota in enumerate(quotas)]
-    heapify(lacking)
-    smallest = -left[-1][0] if left else 0
-    given: set[tuple[int, int]] = set()  # (group, broker)
+    """Deal what is over, where most is lacking of a quota; those who fit nowhere, and how many had
+    to meet one of their group. A broker stands in the heap as one integer, its number minus what it
+    lacks x brokers, which is quicker to compare and to move than a pair."""
+    count = len(gaps)
+    heap = [broker - lacks * count for broker, lacks in enumerate(lacking)]
+    heapify(heap)
+    smallest = weights[left[-1]] if left else 0
+    group_of = [0] * len(weights)
+    for number, members in enumerate(groups):
+        for member in members:
+            group_of[member] = number
+    given: set[int] = set()  # group x brokers + broker
     unfit, met = [], 0
-    aside: list[tuple[int, int]] = []  # brokers out of the way of this group's of this weight
-    for (minus_weight, number, member), following in zip_longest(left, left[1:]):
-        weight, alone = -minus_weight, len(groups[number]) == 1
-        last = not following or following[0] != minus_weight or following[1] != number
-        while lacking:
-            lacks, broker = lacking[0]
-            room = rooms[broker] - loads[broker]
-            if room >= weight and (alone or (number, broker) not in given):
+    aside: list[int] = []  # brokers out of the way of this group's of this weight
+    for member, following in zip_longest(left, left[1:]):
+        weight, number = weights[member], group_of[member]
+        last = following is None or group_of[following] != number or weights[following] != weight
+        cells = number * count
+        while heap:
+            entry = heap[0]
+            broker = entry % count
+            gap = gaps[broker]
+            if gap >= weight and cells + broker not in given:
                 break
-            heappop(lacking)
-            if room >= smallest:  # it may take another group's, or a smaller one
-                aside.append((lacks, broker))
+            heappop(heap)
+            if gap >= smallest:  # it may take another group's, or a smaller one
+                aside.append(entry)
         else:  # every broker with room has one of the group
-            again = [entry for entry in aside if rooms[entry[1]] - loads[entry[1]] >= weight]
+            again = [entry for entry in aside if gaps[entry % count] >= weight]
             if again:
                 met += 1
-                aside.remove(again[0])
-                lacking.append(again[0])
-        if lacking:
-            lacks, broker = lacking[0]
+                entry = again[0]
+                broker = entry % count
+                aside.remove(entry)
+                heap.append(entry)
+        if heap:
             broker_of[member] = broker
-            loads[broker] += weight
-            if not alone:
-                given.add((number, broker))
+            gaps[broker] -= weight
+            given.add(cells + broker)
+            entry += weight * count
             if last:
-                heapreplace(lacking, (lacks + weight, broker))
+                heapreplace(heap, entry)
             else:
-                heappop(lacking)
-                aside.append((lacks + weight, broker))
+                heappop(heap)
+                aside.append(entry)
         else:
             unfit.append(member)
         if last and aside:
             for entry in aside:
-                heappush(lacking, entry)
+                heappush(heap, entry)
             aside = []
     return unfit, met

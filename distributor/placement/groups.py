@@ -17,8 +17,9 @@ def by_key(publishers: Sequence[Publisher]) -> list[list[int]]:
             keyed.setdefault(publisher.key, []).append(number)
         else:
             alone.append([number])
+    rates = [publisher.rate for publisher in publishers]
     for members in keyed.values():
-        members.sort(key=lambda number: -publishers[number].rate)
+        members.sort(key=rates.__getitem__, reverse=True)
     return [keyed[key] for key in sorted(keyed)] + alone
 
 

@@ -16,19 +16,19 @@ def best_fit_decreasing(
     """Heaviest first, each to the fullest broker that it fits; more than `opened` are opened in
     order. Returns each one's broker (-1: fits nowhere) and how many are open in the end."""
     broker_of = [-1] * len(weights)
-    gaps = sorted((room, broker) for broker, room in enumerate(rooms[:opened]))
-    for member in sorted(range(len(weights)), key=lambda member: (-weights[member], member)):
-        weight = weights[member]
-        at = bisect_left(gaps, (weight, -1))
+    count = len(rooms)  # a gap and its broker are one integer, quicker to move than a pair
+    gaps = sorted(room * count + broker for broker, room in enumerate(rooms[:opened]))
+    for member in sorted(range(len(weights)), key=weights.__getitem__, reverse=True):
+        needed = weights[member] * count
+        at = bisect_left(gaps, needed)
         if at == len(gaps):
-            if opened == len(rooms) or rooms[opened] < weight:
+            if opened == count or rooms[opened] < weights[member]:
                 continue
-            insort(gaps, (rooms[opened], opened))
+            gaps.append(rooms[opened] * count + opened)
             opened += 1
-            at = len(gaps) - 1
-        room, broker = gaps.pop(at)
-        broker_of[member] = broker
-        insort(gaps, (room - weight, broker))
+        gap = gaps.pop(at)
+        broker_of[member] = gap % count
+        insort(gaps, gap - needed)
     return broker_of, opened
 
 
@@ -38,39 +38,46 @@ def make_room(
     """Place the few `unfit` ones: each takes the place of one a little lighter, at the broker with
     the widest gap for which there is such a one; that one is placed likewise, until one fits into a
     gap as it is. Changes `broker_of`; False where that ends nowhere."""
-    there: list[list[tuple[int, int]]] = [[] for _ in rooms]
+    there: list[list[int]] = [[] for _ in rooms]
     for member, broker in enumerate(broker_of):
         if broker >= 0:
-            there[broker].append((weights[member], member))
+            there[broker].append(member)
     gaps = []
-    for broker, room in enumerate(rooms):
-        there[broker].sort()
-        gaps.append((room - sum([weight for weight, _ in there[broker]]), broker))
+    for broker, members in enumerate(there):
+        members.sort(key=weights.__getitem__)
+        gaps.append((rooms[broker] - sum([weights[member] for member in members]), broker))
     gaps.sort()
+
+    def heavier(member: int) -> tuple[int, int]:
+        return weights[member], member
+
     for first in unfit:
         member = first
         while True:
             weight = weights[member]
-            swap = _lighter(weight, gaps, there)
+            swap = _lighter(weight, weights, gaps, there)
             if swap is None:
                 return False
             at, place = swap
             gap, broker = gaps.pop(at)
             broker_of[member] = broker
             if place is None:
-                insort(there[broker], (weight, member))
+                insort(there[broker], member, key=heavier)
                 insort(gaps, (gap - weight, broker))
                 break
-            lighter, member_out = there[broker].pop(place)
-            insort(there[broker], (weight, member))
-            insort(gaps, (gap - weight + lighter, broker))
-            broker_of[member_out] = -1
-            member = member_out
+            lighter = there[broker].pop(place)
+            insort(there[broker], member, key=heavier)
+            insort(gaps, (gap - weight + weights[lighter], broker))
+            broker_of[lighter] = -1
+            member = lighter
     return True
 
 
 def _lighter(
-    weight: int, gaps: Sequence[tuple[int, int]], there: Sequence[Sequence[tuple[int, int]]]
+    weight: int,
+    weights: Sequence[int],
+    gaps: Sequence[tuple[int, int]],
+    there: Sequence[Sequence[int]],
 ) -> tuple[int, int | None] | None:
     """Where in `gaps` one of `weight` can go, and whose place in `there` it takes (None: nobody's).
     The lightest that frees enough, as the gap is then used up best."""
@@ -80,8 +87,9 @@ def _lighter(
             return at, None
         if gap == 0:
             return None
-        place = bisect_left(there[broker], (weight - gap, -1))
-        if place < len(there[broker]) and there[broker][place][0] < weight:
+        members = there[broker]
+        place = bisect_left(members, weight - gap, key=weights.__getitem__)
+        if place < len(members) and weights[members[place]] < weight:
             return at, place
     return None
 

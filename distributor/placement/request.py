@@ -65,7 +65,8 @@ def request(
     names = sorted(broker.name for broker in by_room)
     _refuse_twice("broker", names)
     placed = dict(placed or {})
-    _refuse_unknown("publisher", placed, {publisher.id for publisher in by_id})
+    if placed:
+        _refuse_unknown("publisher", placed, {publisher.id for publisher in by_id})
     _refuse_unknown("broker", {*placed.values(), *full}, set(names))
     return Request(contract, tuple(by_room), tuple(by_id), placed, frozenset(full))
 
