@@ -131,3 +131,55 @@ def test_a_group_sends_together_within_its_jitter(
 def test_another_seed_gives_another_schedule() -> None:
     one, other = (plan(rate_per_second=5.0, seed=seed).offsets_ns.tolist() for seed in (1, 2))
     assert one != other
+
+
+# --- publishers with rates and groups of their own ----------------------------------------------
+
+
+def test_each_publisher_has_its_own_rate() -> None:
+    rates = (1.0, 10.0, 100.0)
+    schedule = plan(publishers=3, rates=rates, duration_seconds=1000.0)
+    for publisher, rate in enumerate(rates):
+        count = int((schedule.publishers == publisher).sum())
+        assert abs(count - 1000 * rate) < 5 * (1000 * rate) ** 0.5
+
+
+def test_the_slow_of_a_group_send_at_instants_of_the_fastest() -> None:
+    rates, groups = (5.0, 20.0, 20.0, 7.0), (0, 1, 0, 1)
+    schedule = plan(publishers=4, rates=rates, groups=groups, duration_seconds=500.0)
+    sent = [set(each) for each in offsets_by_publisher(schedule, 4)]
+    assert sent[0] < sent[2]
+    assert sent[3] < sent[1]
+    assert not sent[1] & sent[2]
+    for publisher, rate in enumerate(rates):
+        assert abs(len(sent[publisher]) - 500 * rate) < 5 * (500 * rate) ** 0.5
+
+
+@given(
+    sizes=st.lists(st.integers(1, 5), min_size=1, max_size=6),
+    arrivals=st.sampled_from(["poisson", "periodic"]),
+    data=st.data(),
+)
+def test_a_group_of_one_rate_sends_as_one(sizes: list[int], arrivals: str, data: Any) -> None:
+    in_order = [group for group, size in enumerate(sizes) for _ in range(size)]
+    groups = data.draw(st.permutations(in_order))
+    schedule = plan(
+        publishers=len(groups),
+        rates=tuple(10.0 * (1 + group) for group in groups),
+        groups=tuple(groups),
+        arrivals=arrivals,
+        duration_seconds=2.0,
+    )
+    offsets = offsets_by_publisher(schedule, len(groups))
+    assert (np.diff(schedule.offsets_ns) >= 0).all()
+    for group in range(len(sizes)):
+        members = [offsets[each] for each in range(len(groups)) if groups[each] == group]
+        assert len({tuple(each) for each in members}) == 1
+
+
+def test_groups_by_number_are_groups_by_size() -> None:
+    same = {"publishers": 10, "rate_per_second": 50.0}
+    by_size = plan(group_size=4, **same)
+    by_number = plan(groups=(0, 0, 0, 0, 1, 1, 1, 1, 2, 2), **same)
+    assert by_size.offsets_ns.tolist() == by_number.offsets_ns.tolist()
+    assert by_size.publishers.tolist() == by_number.publishers.tolist()

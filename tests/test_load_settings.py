@@ -51,6 +51,26 @@ def settings(**changes: Any) -> LoadSettings:
             "nothing is scheduled",
             id="fast-groups",
         ),
+        pytest.param({"rates": (1.0,) * 10}, "give one of a rate", id="rates-and-a-rate"),
+        pytest.param(
+            {"rate_per_second": None, "rates": (1.0,)}, "rates: give 10", id="too-few-rates"
+        ),
+        pytest.param(
+            {"rate_per_second": None, "rates": (1.0,) * 9 + (0.0,)}, "each over 0", id="a-zero-rate"
+        ),
+        pytest.param({"groups": (0,)}, "groups: give 10 numbers", id="too-few-groups"),
+        pytest.param({"groups": (0,) * 9 + (2,)}, "without a gap", id="a-group-left-out"),
+        pytest.param({"groups": (-1,) * 10}, "from 0 on", id="a-group-below-0"),
+        pytest.param(
+            {"rate_per_second": None, "outstanding": 1, "groups": (0,) * 10},
+            "nothing is scheduled",
+            id="fast-groups-by-number",
+        ),
+        pytest.param(
+            {"rate_per_second": None, "trace": (1.0,), "groups": (0,) * 10},
+            "groups of one size",
+            id="a-trace-with-groups-of-their-own",
+        ),
         pytest.param(
             {"rate_per_second": None, "trace": (0.0,)}, "no events", id="a-trace-of-nothing"
         ),
@@ -147,6 +167,30 @@ def test_the_soft_limit_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param(["--histogram", "/proc/no"], "--histogram /proc/no: ", id="no-such-place"),
         pytest.param(["--strict"], "needs an --slo", id="nothing-to-judge"),
         pytest.param(["--nsqd-tcp-address", "here"], "write host:port", id="no-port"),
+        pytest.param(
+            ["--distributor-token-file", "f"], "goes with --distributor-address", id="a-token-alone"
+        ),
+        pytest.param(["--distributor-address", "here"], "write host:port", id="no-distributor"),
+        pytest.param(
+            ["--distributor-address", "h:1", "--distributor-token-file", "/no"],
+            "--distributor-token-file /no: No such file",
+            id="no-token",
+        ),
+        *(
+            pytest.param(
+                ["--distributor-address", "h:1", *flag],
+                f"{flag[0]}: the distributor says it",
+                id=f"placed{flag[0]}",
+            )
+            for flag in (
+                ["--nsqd-tcp-address", "h:1"],
+                ["--publishers", "10"],
+                ["--rate", "1"],
+                ["--group-size", "1"],
+                ["--max-speed"],
+                ["--trace", "t.csv"],
+            )
+        ),
     ],
 )
 def test_wrong_flags_are_one_line(flags: list[str], said: str) -> None:

@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from srtm.bearer import read_token
 from srtm.duration import parse_duration
 from srtm.errors import SrtmError, UsageError
+from srtm.http_client import Endpoint
 from srtm.load import runner, table
+from srtm.load.placement import read_placement, settings_of
 from srtm.load.settings import LoadSettings
 from srtm.load.trace import read_trace
 from srtm.slo import SLO
@@ -92,6 +96,18 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     show_default=True,
     help="Spread the members of a group evenly over this time.",
 )
+@click.option(
+    "--distributor-address",
+    metavar="HOST:PORT",
+    help="Load Distributor that has placed TOPIC: its publishers, their rates and groups, each at "
+    "its own gateway.",
+)
+@click.option(
+    "--distributor-token-file",
+    default="",
+    metavar="FILE",
+    help="File of mode 0600 with the distributor's token.",
+)
 @click.option("--max-speed", is_flag=True, help="Closed loop: send again at each answer.")
 @click.option(
     "--outstanding",
@@ -134,8 +150,15 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--strict", is_flag=True, help="Exit with 1 when the SLO is missed.")
 @click.option("--histogram", type=_FILE, help="Write the end-to-end percentile distribution (ms).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
+@click.pass_context
 def load(
-    slo: SLO | None, strict: bool, histogram: Path | None, as_json: bool, **flags: Any
+    context: click.Context,
+    /,
+    slo: SLO | None,
+    strict: bool,
+    histogram: Path | None,
+    as_json: bool,
+    **flags: Any,
 ) -> None:
     """Publish a load and measure its latency.
 
@@ -148,7 +171,10 @@ def load(
       srtm load --publishers 1000 --rate 10 --duration 1m --warmup 5s --slo 0.99@1ms
     Throughput:
       srtm load --publishers 50 --outstanding 20 --max-speed
+    The publishers of a topic as they are placed:
+      srtm load --topic sensors --distributor-address 127.0.0.1:4180
     """
+    _require_apart(context)
     settings = _settings(**flags)
     if (slo or histogram) and not settings.consume_addresses:
         raise UsageError("--slo and --histogram need a consumer: leave out --no-consumer")
@@ -168,6 +194,27 @@ def load(
         raise SrtmError("; ".join(result.problems))
     if strict and slo is not None and not result.meets(slo):
         raise SrtmError(f"the SLO {slo} was missed")
+
+
+_PLACED = {
+    "publish_addresses": "--nsqd-tcp-address",
+    "publishers": "--publishers",
+    "rate": "--rate",
+    "group_size": "--group-size",
+    "max_speed": "--max-speed",
+    "trace": "--trace",
+}
+"""What a placement says"""
+
+
+def _require_apart(context: click.Context) -> None:
+    if context.params["distributor_address"] is None:
+        if context.params["distributor_token_file"]:
+            raise UsageError("--distributor-token-file goes with --distributor-address")
+        return
+    for name, flag in _PLACED.items():
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise UsageError(f"{flag}: the distributor says it; leave out one of the two")
 
 
 def _check_writable(path: Path) -> None:
@@ -193,6 +240,8 @@ def _settings(
     jitter: float,
     warmup: float,
     drain: float,
+    distributor_address: str | None,
+    distributor_token_file: str,
     **same: Any,
 ) -> LoadSettings:
     if (rate is not None) + max_speed + (trace is not None) > 1:
@@ -203,14 +252,20 @@ def _settings(
         raise UsageError("--no-consumer and --consumer-nsqd-tcp-address exclude each other")
     if no_consumer and consumer_buffer:
         raise UsageError("--no-consumer and --consumer-buffer exclude each other")
-    if max_speed:
+    placed: dict[str, Any] = {}
+    if distributor_address is not None:
+        token = read_token(distributor_token_file, "--distributor-token-file")
+        endpoint = Endpoint(distributor_address, token)
+        placed = settings_of(read_placement(endpoint, same["topic"]))
+        publish_addresses = placed["publish_addresses"]
+    elif max_speed:
         outstanding = 1 if outstanding is None else outstanding
     elif rate is None and trace is None:
         rate = 10.0
     if duration is None and trace is None:
         duration = 10.0
+    same = {**same, "publish_addresses": publish_addresses, **placed}
     return LoadSettings(
-        publish_addresses=publish_addresses,
         consume_addresses=() if no_consumer else consume_addresses or publish_addresses,
         rate_per_second=rate,
         outstanding=outstanding,

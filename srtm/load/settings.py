@@ -20,7 +20,7 @@ MAX_MESSAGES = 50_000_000
 
 @dataclass(frozen=True, slots=True)
 class LoadSettings:
-    """One run. Exactly one of `rate_per_second`, `outstanding` and `trace` says how fast it goes.
+    """One run. One of `rate_per_second`, `rates`, `outstanding` and `trace` says how fast it goes.
 
     topic, channel:      what is published to, and what the consumers subscribe to
     publish_addresses:   host:port of nsqds or gateways; publishers take them in turn
@@ -29,6 +29,7 @@ class LoadSettings:
                          nothing is consumed
     publishers:          connections that publish
     rate_per_second:     messages/s of each publisher (open loop)
+    rates:               messages/s for each publisher (open loop)
     outstanding:         unanswered PUBs (MPUBs) that each publisher keeps up (closed loop)
     trace:               messages/s of all publishers together, one figure for each second
     trace_scale:         factor on `trace`
@@ -36,6 +37,7 @@ class LoadSettings:
     batch:               messages that a publisher sends at one instant, in one write
     mpub:                a batch is one MPUB instead of so many PUBs
     group_size:          publishers that send at the same instants (a correlation group)
+    groups:              instead: for each publisher the number of its group, from 0 on
     jitter_seconds:      each member of a group sends up to this much later, evenly spread
     duration_seconds:    how long is sent; None: as long as the trace
     warmup_seconds:      samples intended in this first part are left out
@@ -53,6 +55,7 @@ class LoadSettings:
     publishers: int = 10
     assignment: tuple[int, ...] | None = None
     rate_per_second: float | None = None
+    rates: tuple[float, ...] | None = None
     outstanding: int | None = None
     trace: tuple[float, ...] | None = None
     trace_scale: float = 1.0
@@ -60,6 +63,7 @@ class LoadSettings:
     batch: int = 1
     mpub: bool = False
     group_size: int = 1
+    groups: tuple[int, ...] | None = None
     jitter_seconds: float = 0.0
     duration_seconds: float | None = 10.0
     warmup_seconds: float = 0.0
@@ -75,7 +79,8 @@ class LoadSettings:
                 raise UsageError(sentence)
 
     def _faults(self) -> list[tuple[bool, str]]:
-        paces = [self.rate_per_second, self.outstanding, self.trace]
+        paces = [self.rate_per_second, self.rates, self.outstanding, self.trace]
+        grouped = self.group_size > 1 or self.groups is not None
         faults = [
             (
                 not is_valid_topic_name(self.topic.encode()),
@@ -105,12 +110,16 @@ class LoadSettings:
                 "a duration is needed: only a trace has one of its own",
             ),
             (
-                self.outstanding is not None and (self.group_size > 1 or self.jitter_seconds > 0),
+                self.outstanding is not None and (grouped or self.jitter_seconds > 0),
                 "groups and jitter need a rate or a trace: at maximum speed nothing is scheduled",
             ),
             (
                 self.outstanding is not None and self.batch > 1 and not self.mpub,
                 "a batch at maximum speed is an MPUB: add mpub, or raise outstanding instead",
+            ),
+            (
+                self.trace is not None and self.groups is not None,
+                "a trace needs groups of one size",
             ),
             (
                 self.trace is not None and not any(rate > 0 for rate in self.trace),
@@ -135,7 +144,18 @@ class LoadSettings:
         expected = 0.0
         if self.outstanding is None:
             expected = self.messages_per_second * self.seconds
+        groups = self.groups or ()
         return [
+            (
+                self.rates is not None
+                and (len(self.rates) != self.publishers or not all(r > 0 for r in self.rates)),
+                f"rates: give {self.publishers}, each over 0",
+            ),
+            (
+                self.groups is not None
+                and (len(groups) != self.publishers or {*groups} != {*range(max(groups) + 1)}),
+                f"groups: give {self.publishers} numbers, from 0 on without a gap",
+            ),
             (not self.seconds > 0, f"duration {self.seconds:g} s is not over 0"),
             (
                 self.warmup_seconds >= self.seconds > 0,
@@ -167,6 +187,8 @@ class LoadSettings:
         """The mean rate of all publishers together; infinite at maximum speed."""
         if self.trace is not None:
             return sum(self.trace) / len(self.trace) * self.trace_scale
+        if self.rates is not None:
+            return sum(self.rates)
         if self.rate_per_second is not None:
             return self.rate_per_second * self.publishers
         return float("inf")
