@@ -26,13 +26,19 @@ class Remote:
         self._address = address.reachable
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
-    def call(self, method: str, *path: str, body: object = None) -> Any:
+    def call(
+        self,
+        method: str,
+        *path: str,
+        body: object = None,
+        timeout_seconds: float = _TIMEOUT_SECONDS,
+    ) -> Any:
         """The answer of /v1/path. Raises UsageError for what the distributor refuses,
         UnavailableError where it is not there or does not lead."""
         target = "/v1/" + "/".join(quote(each, safe="") for each in path)
         data = None if body is None else json.dumps(body).encode()
         host, port = self._address
-        connection = HTTPConnection(host, port, timeout=_TIMEOUT_SECONDS)
+        connection = HTTPConnection(host, port, timeout=timeout_seconds)
         try:
             connection.request(method, target, data, self._headers)
             response = connection.getresponse()

@@ -240,3 +240,18 @@ def test_a_slip_is_one_line_and_nothing_is_started(
     assert len(lines) == 1
     assert said in lines[0]
     assert not list((tmp_path / "d").glob("logs/*"))
+
+
+def test_a_gateway_comes_back_while_the_distributor_hangs(spec: Spec) -> None:
+    said: list[str] = []
+    with running(spec, say=said.append) as deployment:
+        wait_for(lambda: shares(deployment) == [(33, 6)] * 2)
+        os.kill(deployment.pids["distributor"], signal.SIGSTOP)
+        try:
+            os.kill(deployment.pids["broker-1-gateway"], signal.SIGKILL)
+            wait_for(lambda: "broker-1-gateway is back (restart 1)" in said)
+            # Its lease may have ended for all that it knows: one message, and its part of the rate.
+            assert shares(deployment)[0] == (pytest.approx(33 / 6), 1)
+        finally:
+            os.kill(deployment.pids["distributor"], signal.SIGCONT)
+        wait_for(lambda: shares(deployment) == [(33, 6)] * 2)

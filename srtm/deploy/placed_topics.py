@@ -15,6 +15,8 @@ from srtm.deploy.deployment import Deployment
 from srtm.deploy.tables import TopicTable
 from srtm.errors import UsageError
 
+_TIMEOUT_SECONDS = 3.0
+
 
 @dataclass(frozen=True, slots=True)
 class PlacedTopic:
@@ -56,9 +58,9 @@ class PlacedTopics:
         self._remote = remote
 
     def all(self) -> dict[str, PlacedTopic]:
-        """By name."""
-        rows = self._remote.call("GET", "topics")["topics"]
-        return {row["topic"]: _placed_topic(row) for row in rows}
+        """By name. Not waited for long: gateways are not started meanwhile."""
+        found = self._remote.call("GET", "topics", timeout_seconds=_TIMEOUT_SECONDS)
+        return {row["topic"]: _placed_topic(row) for row in found["topics"]}
 
     def change(self, contract: Contract, keys: list[str] | None) -> None:
         """Another contract for a topic that it has; shares shrink before others grow."""
