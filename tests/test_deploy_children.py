@@ -11,6 +11,7 @@ from srtm.deploy.children import children, node_id, topic_flag
 from srtm.deploy.file import Plan, plan_of
 from srtm.deploy.process import ChildSpec, Stage
 from srtm.deploy.programs import Programs
+from srtm.nsq.unix_http import Response
 
 PROGRAMS = Programs("/bin/nsqd", "/bin/nsqlookupd", "/bin/nsqadmin")
 BASE: dict[str, Any] = {
@@ -143,6 +144,16 @@ def test_children_by_name_stage_ping_sockets_and_need() -> None:
         ("b-gateway", Stage.GATEWAY, "127.0.0.1:4153", 1, "b-nsqd"),
         ("nsqadmin", Stage.NSQADMIN, "127.0.0.1:4171", 0, None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("body", "ready"),
+    [(b'{"leading": true}', True), (b'{"leading": false}', False), (b"[]", False)],
+)
+def test_a_distributor_is_ready_when_it_leads(body: bytes, ready: bool) -> None:
+    health = Response("h:1", "/v1/health", 200, body)
+    assert specs(PLACED)["distributor"].agrees(health) is ready
+    assert specs(PLACED)["nsqadmin"].agrees(health)
 
 
 def test_a_gateway_is_restarted_with_the_topics_of_that_moment() -> None:

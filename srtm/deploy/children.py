@@ -9,6 +9,7 @@ from srtm.deploy.file import Plan
 from srtm.deploy.process import ChildSpec, Stage
 from srtm.deploy.programs import Programs
 from srtm.deploy.tables import BrokerTable, DistributorTable, LookupdTable, NsqadminTable
+from srtm.nsq.unix_http import Response
 
 _NODE_IDS = 1024  # nsqd: node-id in [0,1024)
 
@@ -38,6 +39,7 @@ def children(
                 ping=str(plan.distributor.http_address.reachable),
                 log=logs / "distributor.log",
                 path="/v1/health",
+                agrees=_leads,
             )
         )
     for broker in plan.brokers:
@@ -75,6 +77,12 @@ def children(
             )
         )
     return specs
+
+
+def _leads(health: Response) -> bool:
+    """One that waits for another to leave its store serves nobody yet."""
+    document = health.json()
+    return isinstance(document, dict) and bool(document.get("leading"))
 
 
 def lookupd_command(plan: Plan, lookupd: LookupdTable, programs: Programs) -> list[str]:

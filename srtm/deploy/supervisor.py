@@ -35,12 +35,12 @@ class StopRequested(Exception):
 
 
 def answers_ping(spec: ChildSpec) -> bool:
-    """Does it say 200 where it is asked?"""
+    """Does it say that it is ready, where it is asked?"""
     try:
         answer = request(spec.ping, "GET", spec.path, timeout_seconds=_PING_TIMEOUT_SECONDS)
+        return answer.status == 200 and spec.agrees(answer)
     except UnavailableError:
         return False
-    return answer.status == 200
 
 
 class _Member:

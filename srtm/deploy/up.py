@@ -44,6 +44,7 @@ class Up:
         self._say = say
         self._programs = programs
         self._planned = plan.topics if topics else ()
+        self._to_place = {each.topic for each in self._planned if each.publishers}
         self._distributor: PlacedTopics | None = None
         self._elsewhere: set[str] = set()  # topics that the distributor holds, as last heard
         self._kept = KeptTopics(plan.layout)
@@ -127,8 +128,8 @@ class Up:
             self._await_reports(distributor)
         for found in placed:
             self._say(distributor.place(found))
-        mine = {found.contract.topic for found in placed}
-        for name in sorted(self._elsewhere & {each.topic for each in self._topics()} - mine):
+        not_placed = {contract.topic for contract in self._topics()} - self._to_place
+        for name in sorted(self._elsewhere & not_placed):
             self._say(
                 f"topic {name} is the distributor's, as it was registered there; its contract here "
                 f"is not used: give it publishers, or delete it with srtm topic delete {name}"
@@ -153,7 +154,7 @@ class Up:
         if self._distributor:
             with contextlib.suppress(UnavailableError):  # a gateway may start while it is away
                 self._elsewhere = set(self._distributor.all())
-        placed = self._elsewhere | {each.topic for each in self._planned if each.publishers}
+        placed = self._elsewhere | self._to_place
         return [contract for contract in self._topics() if contract.topic not in placed]
 
     def _placed(self) -> list[TopicFile]:
@@ -161,9 +162,8 @@ class Up:
 
     def _check_topics(self) -> list[str]:
         contracts, lines = merge(self._planned, self._kept.read())
-        placed = {each.topic for each in self._planned if each.publishers}
         for contract in contracts:
-            if contract.topic in placed:
+            if contract.topic in self._to_place:
                 continue
             try:
                 contract.limit().share(len(self._plan.brokers))
