@@ -59,7 +59,7 @@ def test_without_the_token_nothing_but_health(
     ("flags", "said"),
     [
         pytest.param(["--http-address=0.0.0.0:0"], "is not a number from 1", id="port-0"),
-        pytest.param(["--http-address=0.0.0.0:4180"], "give --token-file", id="open-to-others"),
+        pytest.param(["--http-address=0.0.0.0:4180"], "give a token-file", id="open-to-others"),
         pytest.param(["--token-file=/no/token"], "No such file", id="no-token-file"),
         pytest.param(["--lease-duration=10"], "'10' is not a duration", id="a-bare-number"),
         pytest.param(["--lease-duration=1ms"], "greater than or equal to 1", id="a-short-lease"),
