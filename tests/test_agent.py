@@ -76,7 +76,7 @@ def test_a_gateway_registers_and_has_its_shares_before_its_door_opens(
     assert 0 < shown["lease_left_seconds"] <= 10
     assert shown["safe_share"] is False
     assert gateway.metric("srtm_distributor_contact") == 1
-    assert gateway.metric("srtm_distributor_epoch") == 5
+    assert gateway.metric("srtm_share_epoch") == 5
     assert gateway.metric("srtm_distributor_lease_seconds") > 0
     assert "Distributor: " in http(gateway.http, "/stats")[1]
 

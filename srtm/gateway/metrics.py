@@ -79,7 +79,7 @@ DISTRIBUTOR_METRICS: dict[str, tuple[str, Callable[[Agent], float]]] = {
         "1 while the Load Distributor answers the reports.",
         lambda a: float(a.contact_at is not None and not a.failures),
     ),
-    "srtm_distributor_epoch": ("Epoch of the desired state in force.", lambda a: a.lease.epoch),
+    "srtm_share_epoch": ("Epoch of the shares in force.", lambda a: a.lease.epoch),
     "srtm_distributor_lease_seconds": (
         "What is left of the lease of the shares; 0: they have fallen to the safe shares.",
         lambda a: a.lease_left_seconds,
