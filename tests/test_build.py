@@ -53,6 +53,7 @@ def test_every_flag_of_the_readme_exists() -> None:
         ("topic", "set"),
         ("distributor",),
         ("placement", "plan"),
+        ("placement", "fit"),
         ("broker", "capacity"),
         ("autoscale", "simulate"),
     ):
