@@ -42,7 +42,7 @@ _COMMANDS = {
     ),
     "stat": ("srtm.stat", "stat", "watch topics: contract, tokens, throttling, latency"),
     "load": ("srtm.load.command", "load", "publish an open-loop load and measure its latency"),
-    "demo": ("srtm.demo", "demo", "the whole thing on this machine: 1, 2 and 3 brokers compared"),
+    "demo": ("srtm.demo", "demo", "the whole thing on this machine: one topic placed in two ways"),
 }
 
 

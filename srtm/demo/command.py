@@ -1,0 +1,109 @@
+"""`srtm demo`: the flow, from starting brokers to the comparison."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+
+from distributor.remote import Remote
+from distributor.topic_file import TopicFile
+from distributor.upload import upload
+from srtm.contract import Contract
+from srtm.demo.load import (
+    GROUP,
+    HEADROOM,
+    PASS_AT_ONCE,
+    PUBLISHERS,
+    RATE,
+    TOPIC,
+    fit_contract,
+    publishers,
+    unsplit_waits,
+)
+from srtm.demo.measure import measure, noise
+from srtm.demo.shown import PERCENTILE, as_table, meaning, plot
+from srtm.deploy import free_addresses, running
+from srtm.deploy.shown import show
+from srtm.errors import Exit
+from srtm.slo import SLO
+
+BROKERS = 4
+CAPACITY = int(0.6 * PUBLISHERS * RATE)
+"""messages/s of each broker, so that two of them hold the load"""
+_NOISE_FACTOR = 3.0
+"""The SLO's target over this machine's own p99 without any contract: what is over it is the
+contract's doing."""
+_LEASE = "2s"
+"""a broker that a placement leaves has a rest of its share for so long; the default is for networks
+that break"""
+
+
+@click.command("demo")
+@click.option("--seconds", default=17.0, help="load on each placement [default: 17]")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("out/demo.png"),
+    help="the plot [default: out/demo.png]",
+)
+def demo(seconds: float, out: Path) -> None:
+    """Deploy four real brokers, place one topic's publishers by lb and by srtm, and compare.
+
+    The load, its send times and the contract (r, b) are the same. lb takes all brokers and is blind
+    to who sends together; srtm takes as few as hold the load, and spreads each room over them.
+    """
+    console = Console()
+    with tempfile.TemporaryDirectory(prefix="srtm-demo-") as folder:
+        console.print(
+            f"starting {BROKERS} brokers of {CAPACITY} msg/s (nsqd and a gateway each) and the "
+            "distributor"
+        )
+        with running(_spec(folder), say=console.print) as up:
+            fit = fit_contract(seconds)
+            own = noise(up.brokers)
+            slo = SLO(PERCENTILE, _round_up(own * _NOISE_FACTOR))
+            contract = Contract(topic=TOPIC, rate=fit.rate, burst=float(fit.burst), slo=slo)
+            console.print(
+                f"contract: r = {contract.rate:,.0f}/s ({HEADROOM:g} x the load), "
+                f"b = {contract.burst:g} (in one bucket {PASS_AT_ONCE:.1%} of the messages pass at "
+                f"once); without it p99 is {own * 1e3:.1f} ms here, so the SLO is {slo}"
+            )
+            assert up.deployment.distributor is not None
+            remote = Remote(up.deployment.distributor.http_address, None)
+            upload(remote, TopicFile(contract, None, publishers()))
+            outcomes = {}
+            for policy in ("lb", "srtm"):
+                console.print(
+                    f"{PUBLISHERS} publishers in rooms of {GROUP} placed by {policy}: "
+                    f"{seconds:g} s of load"
+                )
+                outcomes[policy] = measure(up.deployment, remote, policy, seconds, slo)
+    shown = list(outcomes.values())
+    show(as_table(shown, unsplit_waits(contract, seconds), slo))
+    console.print(meaning(outcomes["lb"], outcomes["srtm"], slo, own))
+    if plot(shown, slo, out):
+        console.print(f"plot: {out}")
+    else:
+        console.print("no plot: matplotlib is not installed (pip install 'srtm[plots]')")
+    if any(outcome.latency.count == 0 for outcome in shown):
+        raise click.exceptions.Exit(Exit.FAILED)
+
+
+def _spec(folder: str) -> dict[str, Any]:
+    ports = [str(each) for each in free_addresses(2 * BROKERS + 1)]
+    return {
+        "deployment": {"name": "demo", "data-path": folder},
+        "distributor": {"http-address": ports.pop(), "lease-duration": _LEASE},
+        "broker": [
+            {"tcp-address": tcp, "http-address": http, "capacity": CAPACITY}
+            for tcp, http in zip(ports[::2], ports[1::2], strict=True)
+        ],
+    }
+
+
+def _round_up(seconds: float) -> float:
+    """To the next whole millisecond: an SLO that a person would write."""
+    return float(np.ceil(seconds * 1e3) / 1e3)

@@ -1,0 +1,108 @@
+"""The demo's table, its picture, and what they say in a line."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from rich import box
+from rich.table import Table
+
+from srtm.demo.load import GROUP, PUBLISHERS, RATE
+from srtm.demo.measure import Outcome
+from srtm.queueing import Floats
+from srtm.slo import SLO
+
+PERCENTILE = 0.99
+
+
+def as_table(outcomes: Sequence[Outcome], unsplit: Floats, slo: SLO) -> Table:
+    """One row a placement; below them one bucket for all, on paper: the same send times through
+    exact buckets."""
+    table = Table(
+        title=f"{PUBLISHERS} publishers x {RATE:g} msg/s in rooms of {GROUP}, SLO {slo}; in ms",
+        box=box.SIMPLE,
+        padding=(0, 0),
+    )
+    table.add_column("\npolicy")
+    for name in ("\nbrokers", "\nsent", "\np50", "\np99", "\nlate", "by\ntokens", "\nSLO"):
+        table.add_column(name, justify="right")
+    for name in ("token\nmean", "wait\npaper", "token\np99", "wait\npaper"):
+        table.add_column(name, justify="right")
+    for each in outcomes:
+        table.add_row(
+            each.policy,
+            str(each.brokers),
+            f"{len(each.measured):,}",
+            *(f"{each.latency.percentile_ms(p):.2f}" for p in (50, 99)),
+            f"{each.late_share:.2%}",
+            f"{each.late_by_tokens(slo):.2%}",
+            "[green]kept[/]" if each.keeps(slo) else "[red]missed[/]",
+            _mean(each.measured),
+            _mean(each.predicted),
+            _high(each.measured),
+            _high(each.predicted),
+        )
+    nothing = ("-",) * 7
+    table.add_row("unsplit", *nothing, "-", _mean(unsplit), "-", _high(unsplit))
+    return table
+
+
+def meaning(lb: Outcome, srtm: Outcome, slo: SLO, own_p99_seconds: float) -> str:
+    """What this run showed, also where it is not what we would like."""
+    late = (
+        f"{srtm.late_share:.2%} late on {srtm.brokers} brokers against {lb.late_share:.2%} on "
+        f"{lb.brokers}; {srtm.late_by_tokens(slo):.2%} and {lb.late_by_tokens(slo):.2%} by their "
+        "wait for tokens alone"
+    )
+    lag = max(lb.send_lag_seconds, srtm.send_lag_seconds)
+    machine = (
+        f"this machine alone took {own_p99_seconds * 1e3:.1f} ms at p99 before, and was "
+        f"{lag * 1e3:.1f} ms late with sending at p99"
+    )
+    if lb.keeps(slo) and srtm.keeps(slo):
+        return f"both keep the SLO: {late}; {machine}."
+    if srtm.late_share >= lb.late_share:
+        return f"srtm is not better in this run: {late}; {machine}."
+    if not srtm.keeps(slo):
+        return f"srtm is better, and misses the SLO too: {late}; {machine}."
+    return (
+        f"srtm is better: {late}. Its bucket is in fewer parts, and each room is spread over all "
+        "of them, so that a burst is split as the bucket is."
+    )
+
+
+def plot(outcomes: Sequence[Outcome], slo: SLO, file: Path) -> bool:
+    """One picture of the table; False where matplotlib is not installed."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return False
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    names = [f"{each.policy}, {each.brokers} brokers" for each in outcomes]
+    places = np.arange(len(names))
+    for shift, p in ((-0.25, 50), (0.0, 95), (0.25, 99)):
+        heights = [each.latency.percentile_ms(p) for each in outcomes]
+        left.bar(places + shift, heights, 0.25, label=f"p{p}")
+    left.axhline(slo.target_seconds * 1e3, color="black", linestyle="--", label=f"SLO {slo}")
+    left.set(title="End to end", ylabel="ms")
+    for shift, label, values in (
+        (-0.2, "measured", [each.measured.mean() * 1e3 for each in outcomes]),
+        (0.2, "predicted", [each.predicted.mean() * 1e3 for each in outcomes]),
+    ):
+        right.bar(places + shift, values, 0.4, label=label)
+    right.set(title="Mean token wait: the price of splitting", ylabel="ms")
+    for axes in (left, right):
+        axes.set_xticks(places, names)
+        axes.legend()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file, dpi=120)
+    return True
+
+
+def _mean(waits: Floats) -> str:
+    return f"{waits.mean() * 1e3:.3f}"
+
+
+def _high(waits: Floats) -> str:
+    return f"{float(np.quantile(waits, PERCENTILE)) * 1e3:.2f}"
