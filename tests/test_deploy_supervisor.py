@@ -95,12 +95,13 @@ def test_starts_in_order_and_stops_in_reverse(stand: Stand) -> None:
         stand.spec("admin", Stage.NSQADMIN),
         stand.spec("gateway", Stage.GATEWAY),
         stand.spec("nsqd", Stage.NSQD),
+        stand.spec("distributor", Stage.DISTRIBUTOR),
         stand.spec("lookupd", Stage.LOOKUPD),
     )
     supervisor.start()
-    assert list(supervisor.pids) == ["admin", "gateway", "nsqd", "lookupd"]
+    assert list(supervisor.pids) == ["admin", "gateway", "nsqd", "distributor", "lookupd"]
     supervisor.stop()
-    names = ["lookupd", "nsqd", "gateway", "admin"]
+    names = ["lookupd", "distributor", "nsqd", "gateway", "admin"]
     assert stand.order() == [f"{name} starts" for name in names] + [
         f"{name} ends" for name in reversed(names)
     ]
