@@ -251,3 +251,28 @@ def test_a_gateway_comes_back_while_the_distributor_hangs(spec: Spec) -> None:
         finally:
             os.kill(deployment.pids["distributor"], signal.SIGCONT)
         wait_for(lambda: shares(deployment) == [(33, 6)] * 2)
+
+
+def test_who_finds_no_room_is_told(spec: Spec) -> None:
+    for broker in spec["broker"]:
+        broker["capacity"] = 15
+    said: list[str] = []
+    with running(spec, say=said.append):
+        assert sorted(places(spec).values()) == ["broker-1", "broker-2", "broker-3"]
+    assert len(said) == 1
+    assert "1 publisher on broker-3" in said[0]
+    assert "; without a broker: " in said[0]
+
+
+def test_a_topic_goes_over_to_the_distributor_and_stays_there(spec: Spec) -> None:
+    publishers = spec["topic"][0].pop("publishers")
+    with running(spec) as deployment:
+        assert shares(deployment) == [(22, 4)] * 3
+    spec["topic"][0]["publishers"] = publishers
+    with running(spec) as deployment:
+        wait_for(lambda: shares(deployment) == [(33, 6)] * 2)
+    del spec["topic"][0]["publishers"]
+    said: list[str] = []
+    with running(spec, say=said.append) as deployment:
+        wait_for(lambda: shares(deployment) == [(33, 6)] * 2)
+    assert [line.partition(",")[0] for line in said] == ["topic sensors is the distributor's"]
