@@ -72,7 +72,7 @@ def demo(seconds: float, out: Path) -> None:
                 f"once); without it p99 is {own * 1e3:.1f} ms here, so the SLO is {slo}"
             )
             assert up.deployment.distributor is not None
-            remote = Remote(up.deployment.distributor.http_address, None)
+            remote = Remote(up.deployment.distributor.http_address, "")
             upload(remote, TopicFile(contract, None, publishers()))
             outcomes = {}
             for policy in ("lb", "srtm"):
