@@ -7,7 +7,7 @@ from rich.table import Table
 from distributor.capacity_command import capacity
 from distributor.placement.words import number, some
 from distributor.remote import Remote, print_json, remote_options
-from srtm.deploy.shown import show
+from srtm.terminal import show
 
 
 @click.group()

@@ -10,11 +10,11 @@ from distributor.capacity_rounds import Round, Rounds, settings_for
 from distributor.capacity_search import Search, least_rate
 from distributor.placement.words import number, rate
 from distributor.remote import Remote, print_json, remote_options
-from srtm.deploy.shown import show
 from srtm.duration import parse_duration
 from srtm.errors import SrtmError, UsageError
 from srtm.load.settings import MAX_MESSAGES, Arrivals
 from srtm.slo import SLO
+from srtm.terminal import show
 
 Value = TypeVar("Value")
 

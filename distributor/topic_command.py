@@ -1,4 +1,4 @@
-"""`srtm topic register`, beside the commands of a deployment."""
+"""`srtm topic register`."""
 
 from pathlib import Path
 
@@ -8,10 +8,9 @@ from distributor.placement.words import counted, rate
 from distributor.remote import Remote, print_json, remote_options
 from distributor.topic_file import read_topic_file
 from distributor.upload import upload
-from srtm.deploy.command import topic
 
 
-@topic.command("register")
+@click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @remote_options
 def register(file: Path, remote: Remote, as_json: bool) -> None:
@@ -39,6 +38,3 @@ def register(file: Path, remote: Remote, as_json: bool) -> None:
     else:
         offered = rate(sum(each.rate for each in found.publishers))
         click.echo(f"topic {name}: {counted(done, 'publisher')} with {offered} registered")
-
-
-__all__ = ["topic"]

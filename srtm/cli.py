@@ -16,7 +16,7 @@ _COMMANDS = {
     ),
     "up": ("srtm.deploy.command", "up", "deploy brokers and topics of a TOML file on this host"),
     "topic": (
-        "distributor.topic_command",
+        "srtm.deploy.command",
         "topic",
         "set, list and describe the topics of a deployment; register one for placement",
     ),

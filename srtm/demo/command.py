@@ -26,9 +26,9 @@ from srtm.demo.load import (
 from srtm.demo.measure import measure, noise
 from srtm.demo.shown import PERCENTILE, as_table, meaning, plot
 from srtm.deploy import free_addresses, running
-from srtm.deploy.shown import show
 from srtm.errors import Exit
 from srtm.slo import SLO
+from srtm.terminal import show
 
 BROKERS = 4
 CAPACITY = int(0.6 * PUBLISHERS * RATE)

@@ -9,15 +9,18 @@ from typing import Any
 
 import click
 
+from distributor.placement.words import counted
+from distributor.topic_command import register
 from srtm.deploy.deployment import Deployment, find
 from srtm.deploy.file import read_plan
 from srtm.deploy.kept_topics import describe as describe_limit
 from srtm.deploy.placed_topics import read_placed
 from srtm.deploy.programs import find_programs, version_warning
-from srtm.deploy.shown import addresses_table, broker_table, show, topics_table
+from srtm.deploy.shown import addresses_table, broker_table, topics_table
 from srtm.deploy.topics import Topics
 from srtm.deploy.up import Up
 from srtm.errors import UnavailableError, UsageError
+from srtm.terminal import show
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """each ends a deployment in order: Ctrl-C, a service manager, a terminal that was closed"""
@@ -38,8 +41,8 @@ def up(file: Path, check: bool, no_topics: bool) -> None:
         if warning:
             _say(warning)
         click.echo(
-            f"{file} is correct: {_counted(len(plan.brokers), 'broker')}, "
-            f"{_counted(len(plan.topics), 'topic')}"
+            f"{file} is correct: {counted(len(plan.brokers), 'broker')}, "
+            f"{counted(len(plan.topics), 'topic')}"
         )
         return
     run = Up(plan, _say, topics=not no_topics)
@@ -73,7 +76,11 @@ def _stopping(ask_stop: Callable[[], None]) -> Iterator[None]:
 
 @click.group()
 def topic() -> None:
-    """Set, delete and show the limits of topics in a deployment that runs."""
+    """Set, delete and show the limits of topics in a deployment that runs; register topics whose
+    publishers are to be placed."""
+
+
+topic.add_command(register)
 
 
 def _options(function: Callable[..., None]) -> Callable[..., None]:
@@ -130,7 +137,7 @@ def set_(
     if as_json:
         _print_json(contract.document())
     else:
-        where = f"over {_counted(len(found.brokers), 'broker')}"
+        where = f"over {counted(len(found.brokers), 'broker')}"
         if topics.placed(name):
             where = "split by the distributor"
         click.echo(f"topic {name}: {describe_limit(contract)}, {where}")
@@ -176,10 +183,6 @@ def describe(name: str, deployment: Path, as_json: bool) -> None:
     else:
         show(broker_table(status))
     _complain(report.silent)
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _print_json(document: Any) -> None:

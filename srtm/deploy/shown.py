@@ -3,22 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from srtm.deploy.deployment import Deployment
 from srtm.deploy.topics import Report, TopicStatus
 from srtm.duration import format_duration
-
-_PIPED_WIDTH = 160
-"""columns where there is no terminal: wide enough that no address is broken over two lines"""
-
-
-def show(table: Table) -> None:
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_PIPED_WIDTH)
-    console.print(table)
 
 
 def addresses_table(deployment: Deployment) -> Table:
