@@ -124,8 +124,8 @@ class Process:
         self.signal(signal.SIGCONT)
 
     def kill(self) -> None:
+        """At once, also when it is frozen: it does not run once more."""
         with contextlib.suppress(ProcessLookupError):
-            self.popen.send_signal(signal.SIGCONT)
             self.popen.kill()
         self.popen.wait(10)
 
