@@ -33,9 +33,9 @@ $(STAMPS)/python: requirements.lock pyproject.toml
 	@mkdir -p $(STAMPS) && touch $@
 
 # The hot modules, compiled where a C compiler is there (setup.py says which and why).
-$(STAMPS)/compiled: setup.py pyproject.toml $(HOT) $(STAMPS)/python
+$(STAMPS)/compiled: setup.py pyproject.toml $(HOT) srtm/gateway/_sender.c $(STAMPS)/python
 	@echo "installing srtm, its hot modules compiled"
-	@command -v cc >/dev/null || echo "no C compiler (cc): the hot modules are interpreted, a fifth slower for each message"
+	@command -v cc >/dev/null || echo "no C compiler (cc): the hot modules are interpreted and answers sent one by one, a fifth slower for each message"
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 

@@ -1,0 +1,32 @@
+"""`send_all(fds, pieces)`: many small sends in one call, by _sender.c where that is compiled.
+
+Piece i goes to the non-blocking stream socket fds[i]; an empty piece goes nowhere, and its
+descriptor may be closed. Returns (i, bytes taken) for each piece that was not taken whole, and
+(i, -errno) where the send failed, -EAGAIN when the socket is full. Raises TypeError for anything
+but two lists of one length.
+"""
+
+import os
+
+
+def send_each(fds: list[int], pieces: list[bytes]) -> list[tuple[int, int]]:
+    """`send_all` in Python: a system call for each piece."""
+    shorts: list[tuple[int, int]] = []
+    for index, (fd, piece) in enumerate(zip(fds, pieces, strict=True)):
+        if piece:
+            try:
+                sent = os.write(fd, piece)
+            except OSError as error:
+                sent = -(error.errno or 0)
+            if sent != len(piece):
+                shorts.append((index, sent))
+    return shorts
+
+
+try:
+    from srtm.gateway import _sender
+except ImportError:  # not compiled
+    send_all = send_each
+else:
+    send_all = _sender.send_all
+    _sender.use_ring(True)
