@@ -27,6 +27,7 @@ HOT = [
     "srtm/gateway/batch.py",
     "srtm/gateway/client.py",
     "srtm/gateway/meter.py",
+    "srtm/gateway/outbox.py",
     "srtm/gateway/reactor.py",
     "srtm/gateway/run.py",
     "srtm/gateway/sketch.py",

@@ -18,6 +18,7 @@ import pytest
 from kernel.records import SYN
 from srtm.clock import WallClock, monotonic_ns
 from srtm.gateway.client import Client, ConnectionBounds
+from srtm.gateway.outbox import Outbox
 from srtm.gateway.reactor import Reactor
 from srtm.nsq.commands import Limits, message, mpub, pub
 from srtm.nsq.unix_http import request
@@ -157,6 +158,7 @@ def test_a_client_that_is_closed_is_forgotten_by_the_source() -> None:
             topics=SimpleNamespace(by_name={}),
             connection_bounds=ConnectionBounds(1, 1),
             reactor=Reactor(),
+            outbox=Outbox(),
             clients=set(),
         )
         made.reader.close()

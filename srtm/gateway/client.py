@@ -6,11 +6,13 @@ answer to the oldest command of theirs.
 
 import socket
 from collections import deque
+from errno import EAGAIN
 from typing import NamedTuple, Protocol
 
 from kernel.stamps import StampSource
 from srtm.clock import monotonic_ns
 from srtm.gateway.heartbeats import Heartbeats
+from srtm.gateway.outbox import Outbox
 from srtm.gateway.reactor import BROKEN, EDGE, ENDED, READABLE, WRITABLE
 from srtm.gateway.run import Run
 from srtm.gateway.topics import Topics
@@ -39,6 +41,7 @@ class ClientHost(TunnelHost, Protocol):
     connection_bounds: ConnectionBounds
     topics: Topics
     heartbeats: Heartbeats
+    outbox: Outbox
     clients: "set[Client]"
 
 
@@ -59,13 +62,16 @@ class Client:
         "_fd",
         "_gateway",
         "_out",
+        "_outbox",
         "_pauses",
         "_pending",
         "_reader",
         "_reads",
         "_send",
+        "_slot",
         "_socket",
         "_topics",
+        "_turn",
         "address",
         "beat_serial",
         "closed",
@@ -89,6 +95,9 @@ class Client:
         self._reader = CommandReader(gateway.limits, Run)
         self._pending: deque[Run | _Reply | Tunnel] = deque()
         self._pauses: set[object] = set()
+        self._outbox = gateway.outbox
+        self._turn = 0  # of the outbox, when it last had an answer of ours in `_slot`
+        self._slot = 0
         self._out = bytearray()
         self._ends = False  # no more commands are taken; closed when all is answered
         self.address = address
@@ -219,20 +228,14 @@ class Client:
         if run.atomic:
             replies = 0 if left else 1
         if pending[0] is run:
-            if self._out:
-                self.write(OK_FRAME * replies)
-            elif replies:
-                # `write`, without a call for each of the many answers that go out at once.
+            if replies:
                 answer = OK_FRAME if replies == 1 else OK_FRAME * replies
-                try:
-                    sent = self._send(answer)
-                except BlockingIOError:
-                    sent = 0
-                except OSError:
-                    self.close()
-                    return
-                if sent != len(answer):
-                    self._write_later(answer[sent:])
+                turn = self._outbox.turn
+                if self._out or self._turn == turn:
+                    self.write(answer)
+                else:
+                    self._turn = turn
+                    self._slot = self._outbox.put(self, self._fd, answer)
             if not left:
                 self.unanswered_bytes -= run.size
                 if run.refused is None:
@@ -331,18 +334,38 @@ class Client:
     def write(self, data: bytes) -> None:
         if self.closed:
             return
-        if not self._out:
-            try:
-                sent = self._send(data)
-            except BlockingIOError:
-                sent = 0
-            except OSError:
-                self.close()
-                return
-            if sent < len(data):
-                self._write_later(data[sent:])
+        if self._turn == self._outbox.turn:
+            self._outbox.join(self._slot, data)
+        elif self._out:
+            self._write_later(data)
+        else:
+            self._write_now(data)
+
+    def _write_now(self, data: bytes) -> None:
+        try:
+            sent = self._send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self.close()
             return
-        self._write_later(data)
+        if sent < len(data):
+            self._write_later(data[sent:])
+
+    def sent_short(self, data: bytes, sent: int) -> None:
+        """The outbox could send only so much of our answers (see `Recipient`)."""
+        if self.closed:
+            return
+        if sent < 0 and sent != -EAGAIN:
+            self.close()
+        else:
+            self._write_later(data[max(sent, 0) :])
+
+    def _take_from_outbox(self) -> None:
+        """Send at once what waits there: the connection may end."""
+        if self._turn == self._outbox.turn:
+            self._turn = 0
+            self._write_now(self._outbox.take(self._slot))
 
     def _write_later(self, data: bytes) -> None:
         """The client is slow to read: keep the rest, and past a bound stop reading it."""
@@ -415,8 +438,10 @@ class Client:
             self._gateway.reactor.change(self._fd, events | (WRITABLE if self._out else 0))
 
     def _close_if_done(self) -> None:
-        if self._ends and not self._pending and not self._out:
-            self.close()
+        if self._ends and not self._pending:
+            self._take_from_outbox()
+            if not self._out:
+                self.close()
 
     @property
     def answered(self) -> bool:
@@ -428,6 +453,7 @@ class Client:
         if self.closed:
             return
         self.closed = True
+        self._take_from_outbox()
         self._gateway.reactor.forget(self._fd)
         self._reads.close()
         self._socket.close()

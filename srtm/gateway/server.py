@@ -19,6 +19,7 @@ from srtm.gateway.http_doors import HttpDoors
 from srtm.gateway.matching import Deliveries
 from srtm.gateway.nsqd import TESTED_VERSION, Facts, NsqdHttp, check_tcp
 from srtm.gateway.options import GatewayOptions
+from srtm.gateway.outbox import Outbox
 from srtm.gateway.probes import Probes
 from srtm.gateway.reactor import Reactor
 from srtm.gateway.state import State
@@ -57,6 +58,7 @@ class Gateway:
         self.nsqd = NsqdAddress(options.nsqd_tcp_address)
         self.nsqd_http = NsqdHttp(options.nsqd_http_address)
         self.heartbeats = Heartbeats()
+        self.outbox = Outbox()
         self.deliveries = Deliveries(self.wall)
         self.clients: set[Client] = set()
         self.uploads: set[Sender] = set()
@@ -151,6 +153,7 @@ class Gateway:
             options.max_topics,
             self.stamps.in_order,
         )
+        self.reactor.add_stage(self.outbox.flush)  # after the topics' own
         self.topics.begin(options.topic, facts.topics)
         self.probes = Probes(
             self.reactor,

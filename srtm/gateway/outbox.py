@@ -1,0 +1,51 @@
+"""Answers of one wake-up, sent together at its end: a client with several gets them in one piece,
+and the clients run when all are answered, not in place of the gateway after each send."""
+
+from typing import Protocol
+
+from srtm.gateway.sender import send_all
+
+
+class Recipient(Protocol):
+    """A client."""
+
+    def sent_short(self, data: bytes, sent: int) -> None:
+        """Only `sent` bytes of `data` were taken; below zero it is -errno."""
+
+
+class Outbox:
+    """A client remembers the turn in which it put an answer in, and its slot: while the turn is
+    the same, what it writes next joins that answer."""
+
+    def __init__(self) -> None:
+        self.turn = 1
+        self._clients: list[Recipient] = []
+        self._fds: list[int] = []
+        self._pieces: list[bytes] = []
+
+    def put(self, client: Recipient, fd: int, data: bytes) -> int:
+        """Returns its slot."""
+        slot = len(self._fds)
+        self._clients.append(client)
+        self._fds.append(fd)
+        self._pieces.append(data)
+        return slot
+
+    def join(self, slot: int, data: bytes) -> None:
+        self._pieces[slot] += data
+
+    def take(self, slot: int) -> bytes:
+        """What is in it, for a client that cannot wait."""
+        data, self._pieces[slot] = self._pieces[slot], b""
+        return data
+
+    def flush(self, _now: int, _horizon: int) -> bool:
+        """The stage after all that decide."""
+        fds = self._fds
+        if fds:
+            clients, pieces = self._clients, self._pieces
+            self._clients, self._fds, self._pieces = [], [], []
+            self.turn += 1
+            for slot, sent in send_all(fds, pieces):
+                clients[slot].sent_short(pieces[slot], sent)
+        return False
