@@ -130,6 +130,36 @@ def test_late_messages_are_those_above_the_target_of_the_slo() -> None:
     assert agent._entry(topic, _counts(topic), 1.0)["served"] == 0, "no SLO, nobody measures"
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param("0.99@1ms", "0.99@4ms", id="looser"),
+        pytest.param("0.99@4ms", "0.99@1ms", id="tighter"),
+        pytest.param("0.99@1ms", None, id="none-any-more"),
+        pytest.param(None, "0.99@1ms", id="one-from-now-on"),
+    ],
+)
+def test_another_slo_counts_from_when_it_came(before: str | None, after: str | None) -> None:
+    topics = Topics(b"t")
+    topic = topics.by_name[b"t"]
+    agent = agent_of(topics)
+    limits = [
+        Limit(rate=1, burst=1).model_copy(update={"slo": slo and SLO.parse(slo)})
+        for slo in (before, after)
+    ]
+    topic.limit = limits[0]
+    topic.meter.broker_latency.add(2_000_000, 7)
+    agent._counted[b"t"] = _counts(topic)
+    topic.limit = limits[1]
+    counts = _counts(topic)
+    entry = agent._entry(topic, counts, 1.0)
+    assert [entry[each] for each in ("served", "near", "late", "late_at_broker")] == [0] * 4
+    agent._counted[b"t"] = counts
+    topic.meter.broker_latency.add(5_000_000, 2)
+    entry = agent._entry(topic, _counts(topic), 1.0)
+    assert (entry["served"], entry["late"]) == ((2, 2) if after else (0, 0))
+
+
 def test_arrivals_are_reported_once_by_the_millisecond_while_they_are_asked_for() -> None:
     topics = Topics(b"t")
     topic = topics.by_name[b"t"]

@@ -13,7 +13,7 @@ import asyncio
 import json
 import logging
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -75,7 +75,8 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """Of one topic since start, in messages."""
+    """Of one topic since start, in messages. target_seconds: that near and late are counted by;
+    None: without an SLO nobody counts."""
 
     offered: int
     admitted: int
@@ -83,6 +84,7 @@ class _Counts:
     near: int
     late: int
     late_at_broker: int
+    target_seconds: float | None = None
 
 
 _NOTHING = _Counts(0, 0, 0, 0, 0, 0)
@@ -278,9 +280,7 @@ class Agent:
     def _entry(self, topic: Topic, count: _Counts, seconds: float) -> dict[str, Any]:
         """Rates in messages/s since the last answered report; served and late are messages of the
         same time, backlog messages of now."""
-        known = self._counted.get(topic.name, _NOTHING)
-        if count.offered < known.offered:
-            known = _NOTHING  # it made room for another, and came anew
+        known = _comparable(self._counted.get(topic.name, _NOTHING), count)
         entry: dict[str, Any] = {
             "topic": topic.name.decode(),
             "offered": (count.offered - known.offered) / seconds,
@@ -296,6 +296,17 @@ class Agent:
         return entry
 
 
+def _comparable(known: _Counts, count: _Counts) -> _Counts:
+    """What `count` is to be compared with, so that no difference is below 0: the distributor would
+    refuse that report and, as it is made again, all that follow."""
+    if count.offered < known.offered or count.admitted < known.admitted:
+        return _NOTHING  # it made room for another, and came anew
+    if known is not _NOTHING and count.target_seconds != known.target_seconds:
+        # Near and late of another target: what was counted until now is neither.
+        return replace(count, offered=known.offered, admitted=known.admitted)
+    return known
+
+
 def _arrivals(topic: Topic) -> list[tuple[int, int]]:
     """(milliseconds ago, messages) since the last report, answered or not: they tell how arrivals
     cluster, and what is lost of them changes little."""
@@ -307,12 +318,14 @@ def _arrivals(topic: Topic) -> list[tuple[int, int]]:
 def _counts(topic: Topic) -> _Counts:
     meter, limit = topic.meter, topic.limit
     served = near = late = 0
+    target = None
     if limit is not None and limit.slo is not None:
         meter.broker_latency.fold(monotonic_ns())
         target = limit.slo.target_seconds
         served, late = meter.broker_latency.counts(target)
         near = meter.broker_latency.counts(NEAR * target)[1]
-    return _Counts(meter.offered, meter.admitted, served, near, late, meter.late_at_broker)
+    at_broker = meter.late_at_broker
+    return _Counts(meter.offered, meter.admitted, served, near, late, at_broker, target)
 
 
 async def _encode(
