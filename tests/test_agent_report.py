@@ -112,6 +112,19 @@ def test_a_topic_that_came_anew_counts_from_nothing() -> None:
     assert agent._entry(topic, _counts(topic), 1.0)["offered"] == 20
 
 
+def test_a_topic_that_made_room_for_another_is_forgotten() -> None:
+    topics = Topics(b"t", b"u")
+    with fake_distributor() as fake:
+        agent = Agent(Endpoint(fake.address), Broker("b", "h:2", "h:3", 0), topics)
+        for topic in topics.by_name.values():
+            topic.meter.offered = 1
+        assert asyncio.run(agent._exchange())
+        assert agent._counted.keys() == {b"t", b"u"}
+        del topics.by_name[b"t"]
+        assert asyncio.run(agent._exchange())
+        assert agent._counted.keys() == {b"u"}
+
+
 def test_late_messages_are_those_above_the_target_of_the_slo() -> None:
     topics = Topics(b"t")
     topic = topics.by_name[b"t"]

@@ -216,7 +216,8 @@ class Agent:
         self._check(answer, "takes no report")
         self._take(answer, asked_at)
         self.contact_at = boottime_ns()
-        self._counted.update(counts)
+        there = self._topics.by_name
+        self._counted = {n: each for n, each in (self._counted | counts).items() if n in there}
         self._counted_at = asked_at
         self._answered += 1
 
