@@ -36,12 +36,13 @@ def show(service: Distributor, name: str) -> FittingShown:
 
 async def stop(service: Distributor, name: str) -> FittingShown:
     """Raises NotFound, Conflict where none goes on, StoreError."""
-    fitter = service.fitters.get(name)
-    if fitter is None:
-        service.topic(name)
-        raise Conflict(f"topic {name} is not being fitted")
-    await fitter.stop()
-    return show(service, name)
+    async with service.changing:
+        fitter = service.fitters.get(name)
+        if fitter is None:
+            service.topic(name)
+            raise Conflict(f"topic {name} is not being fitted")
+        await fitter.stop()
+        return show(service, name)
 
 
 def resume(service: Distributor) -> None:

@@ -237,6 +237,8 @@ class Distributor:
         async with self.changing:
             topic = self.topic(name)
             await self.commit(delete_topic(name))
+            if name in self.fitters:
+                self.fitters[name].cancel()
             del self.state.topics[name]
             self.state.leases[name].targets = {}
             self.state.leases[name].total = NOTHING
