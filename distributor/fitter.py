@@ -86,11 +86,12 @@ class Fitter:
 
     async def _fitted(self, fitting: Fitting | None) -> str | None:
         """Until it is done; or why it had to be given up. Raises NotFound."""
-        if fitting is None:
-            await self._contact()
         while True:
             try:
-                await self._trials.end(await self._rounds(fitting or self.prepare()))
+                if fitting is None:
+                    await self._contact()
+                    fitting = self.prepare()
+                await self._trials.end(await self._rounds(fitting))
                 return None
             except Changed as changed:
                 log.info("topic %s: %s, so it is fitted anew", self._name, changed)
@@ -109,13 +110,14 @@ class Fitter:
     # --- rounds -------------------------------------------------------------------------------
 
     async def _contact(self) -> None:
-        """Until all brokers have reported to a new leader, or are lost."""
+        """Until all brokers have reported to a new leader, or some and the others are lost."""
         service = self._service
         until = service.now() + service.lease_seconds
-        while service.now() < until and any(
-            each.state(service.now(), service.lease_seconds) == "lost"
-            for each in service.state.gateways.values()
-        ):
+        while True:
+            now, gateways = service.now(), service.state.gateways.values()
+            states = {each.state(now, service.lease_seconds) for each in gateways}
+            if "lost" not in states or ("up" in states and now >= until):
+                return
             await asyncio.sleep(_LOOK_SECONDS)
 
     def prepare(self) -> Fitting:

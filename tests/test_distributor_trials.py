@@ -60,6 +60,7 @@ class InProcess(Distributor):
 
     async def hear(self, name: str) -> None:
         """The broker is in contact."""
+        self.confirmed_at = self.now()
         await self.report(name, Report(applied_epoch=self.state.gateways[name].epoch))
 
 
@@ -210,6 +211,28 @@ def test_one_that_cannot_go_on_ends_by_itself(
             assert not service.faults
             assert len(service.topic("t").places) == 10
             as_stored(service)
+
+    asyncio.run(work())
+
+
+def test_with_no_broker_in_contact_it_waits_for_one(tmp_path: Path) -> None:
+    """A new leader that gave up would leave those held whom the last one held."""
+
+    async def work() -> None:
+        async with service_in(tmp_path, brokers=2) as service:
+            await service.hear("b0")
+            fitter = await holding(service)
+            service.later = 1000.0  # everybody is lost
+            fitter.start(None)
+            await asyncio.sleep(0.01)
+            service.later = 2000.0  # for more than a lease
+            await asyncio.sleep(0.1)
+            assert service.topic("t").is_fitted
+            await service.hear("b1")
+            async with asyncio.timeout(10):
+                while len(service.topic("t").places) < 10:
+                    await asyncio.sleep(0.01)
+            assert set(service.topic("t").places.values()) == {"b1"}
 
     asyncio.run(work())
 
