@@ -51,7 +51,7 @@ def reporting(
             for broker in list(brokers.values()):
                 try:
                     broker.report("t", seconds=0.1, **counts(broker))
-                except OSError:  # the distributor is away
+                except (OSError, AssertionError):  # the distributor is away, or starts
                     continue
 
     thread = threading.Thread(target=work, daemon=True)
@@ -166,7 +166,8 @@ def test_a_distributor_killed_in_a_round_goes_on_with_it(start: Start) -> None:
         distributor.process.kill()
         again = start()
         assert fitting(again)["asked"]["batch"] == 2
-        assert ended(again)["state"] == "met"
+        done = ended(again)
+        assert done["state"] == "met", done["reasons"]
 
 
 def test_stopped_and_whom_it_held_is_placed(distributor: DistributorProcess) -> None:
