@@ -21,6 +21,8 @@ _LOOK_SECONDS = 0.05
 _LONGEST_LOOK_SECONDS = 1.0
 """A broker that is lost is noticed after so much at the latest."""
 _RETRY_SECONDS = 1.0
+_MOST_INTERRUPTED = 3
+"""times that a round is measured; a broker that does not stay so long counts as lost"""
 
 
 class Fitter:
@@ -48,9 +50,9 @@ class Fitter:
         self._service.fitters[self._name] = self
         self._task = asyncio.create_task(self._run(fitting))
 
-    def hear(self, broker: str, report: Report, now: float) -> None:
-        """A broker's report that came at `now`."""
-        self._seen.hear(broker, report, now)
+    def hear(self, broker: str, report: Report, now: float, lapsed: bool) -> None:
+        """A broker's report that came at `now`; lapsed: after the lease of the one before."""
+        self._seen.hear(broker, report, now, lapsed)
 
     async def stop(self) -> None:
         """By somebody's wish, under the lock `changing`, so that no round is half applied: the
@@ -155,18 +157,30 @@ class Fitter:
         what = await asyncio.to_thread(fitting.next, (), now())
         while isinstance(what, Round):
             await self._trials.carry_out(what)
-            lost = await self._moved(what)
-            if lost is None:
-                what = fitting.settled(now() + _CATCH_UP_SECONDS)
-                self._seen.begin(what.epoch, what.settled_at, what.judged)
-                measured = await self._measured(fitting, what)
-            else:
-                measured = await asyncio.to_thread(fitting.lost, lost, now())
-            what = measured
+            what = await self._after(fitting, what)
         return what
 
-    async def _measured(self, fitting: Fitting, what: Round) -> Round | Done:
-        """What comes after the round."""
+    async def _after(self, fitting: Fitting, what: Round) -> Round | Done:
+        """What comes after the round; it is measured again where a broker is interrupted in it."""
+        now, lost = self._service.now, None
+        for _ in range(_MOST_INTERRUPTED):
+            lost = await self._moved(what)
+            if lost is not None:
+                break
+            if what.warm_up.empty_first:
+                self._trials.empty()
+            what = fitting.settled(now() + _CATCH_UP_SECONDS)
+            self._seen.begin(what.epoch, what.settled_at, what.judged)
+            after = await self._measured(fitting, what)
+            if after is not None:
+                return after
+            lost = self._seen.interrupted
+            log.info("topic %s: %s was interrupted in round %d", self._name, lost, what.epoch)
+        assert lost is not None
+        return await asyncio.to_thread(fitting.lost, lost, now())
+
+    async def _measured(self, fitting: Fitting, what: Round) -> Round | Done | None:
+        """What comes after the round; None: a broker was interrupted, and it tells nothing."""
         now, found = self._service.now, what
         while found.epoch == what.epoch:
             pause = min(found.look_again_at - now(), _LONGEST_LOOK_SECONDS)
@@ -175,6 +189,8 @@ class Fitter:
             lost = self._lost(what)
             if lost is not None:
                 return await asyncio.to_thread(fitting.lost, lost, now())
+            if self._seen.interrupted:
+                return None
             if now() >= found.look_again_at:
                 samples, arrivals = self._seen.take_samples(), self._seen.arrivals(now())
                 after = await asyncio.to_thread(fitting.next, samples, now(), arrivals)

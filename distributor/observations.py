@@ -23,6 +23,9 @@ class Observations:
         self._epoch = 0
         self._from: dict[str, float] = {}
         self._calm: set[str] = set()
+        self.interrupted: str | None = None
+        """a judged broker that had another share than its own for a part of the round: its lease
+        had ended, or its gateway was started again and its bucket with it"""
         self._answered: dict[str, int] = {}
         self._samples: list[Sample] = []
         self._arrivals: deque[tuple[int, float]] = deque(maxlen=_MOST_ARRIVALS)
@@ -30,6 +33,7 @@ class Observations:
     def move(self) -> None:
         """Publishers begin to move."""
         self._from = {}
+        self.interrupted = None
         self._calm = set()
 
     def calm(self, brokers: Iterable[str]) -> bool:
@@ -44,11 +48,15 @@ class Observations:
         self._samples = []
         self._arrivals.clear()
 
-    def hear(self, broker: str, report: Report, now: float) -> None:
-        """A report that came at `now`."""
+    def hear(self, broker: str, report: Report, now: float, lapsed: bool = False) -> None:
+        """A report that came at `now`; lapsed: after the lease of the one before."""
         began_at = now - report.seconds
+        before = self._answered.get(broker)
         # A report whose answer was lost is made again, with what has come since.
-        repeated = report.answered is not None and report.answered == self._answered.get(broker)
+        repeated = report.answered is not None and report.answered == before
+        restarted = report.answered is not None and before is not None and report.answered < before
+        if broker in self._from and (lapsed or restarted):
+            self.interrupted = broker
         if report.answered is not None:
             self._answered[broker] = report.answered
         if not any(each.backlog for each in report.topics if each.topic == self._topic):
@@ -63,7 +71,7 @@ class Observations:
             if (
                 each.topic in self._topics
                 and each.served
-                and report.seconds
+                and began_at < now
                 and not repeated
                 and began_at >= self._from.get(broker, float("inf"))
             ):

@@ -48,7 +48,7 @@ _CHANGING_SECONDS = 0.1
 class Fitter(Protocol):
     """A fitting that goes on."""
 
-    def hear(self, broker: str, report: Report, now: float) -> None: ...
+    def hear(self, broker: str, report: Report, now: float, lapsed: bool) -> None: ...
 
     async def stop(self) -> None: ...
 
@@ -117,7 +117,7 @@ class Distributor:
             self.state.epoch = report.applied_epoch
         gateway.contact_at = now
         for fitter in self.fitters.values():
-            fitter.hear(name, report, now)
+            fitter.hear(name, report, now, lapsed)
         if report.applied_epoch >= gateway.applied:
             gateway.applied = report.applied_epoch
             for each in report.topics:

@@ -43,6 +43,7 @@ def test_a_report_is_a_sample_of_each_topic_that_is_asked_for(seen: Observations
         pytest.param("b1", 1.5, 11.0, id="it-began-before-the-round"),
         pytest.param("b2", 0.5, 11.0, id="of-a-broker-that-is-not-judged"),
         pytest.param("b1", 0.0, 11.0, id="of-no-known-length"),
+        pytest.param("b1", 1e-30, 11.0, id="too-short-to-have-a-length"),
     ],
 )
 def test_what_is_no_sample(seen: Observations, broker: str, seconds: float, now: float) -> None:
@@ -55,6 +56,27 @@ def test_a_report_whose_answer_was_lost_counts_once(seen: Observations) -> None:
     seen.hear("b1", report(1.0, 7), 11.5)  # it covers the half second of before once more
     seen.hear("b1", report(0.5, 8), 11.9)  # on its way for less long than the one before
     assert [each.ended_at for each in seen.take_samples() if each.topic == "t"] == [11.0, 11.9]
+
+
+@pytest.mark.parametrize(
+    ("broker", "answered", "lapsed", "interrupted"),
+    [
+        pytest.param("b1", 8, False, None, id="one-report-after-another"),
+        pytest.param("b1", 7, False, None, id="one-made-again"),
+        pytest.param("b1", 8, True, "b1", id="its-lease-had-ended"),
+        pytest.param("b1", 0, False, "b1", id="the-gateway-was-started-again"),
+        pytest.param("b2", 0, True, None, id="a-broker-that-is-not-judged"),
+    ],
+)
+def test_who_is_interrupted_in_a_round(
+    seen: Observations, broker: str, answered: int, lapsed: bool, interrupted: str | None
+) -> None:
+    for each in ("b1", "b2"):
+        seen.hear(each, report(0.5, 7), 11.0)
+    seen.hear(broker, report(0.5, answered), 11.5, lapsed)
+    assert seen.interrupted == interrupted
+    seen.move()
+    assert seen.interrupted is None
 
 
 def test_counts_of_a_sketch_that_do_not_fit_are_cut(seen: Observations) -> None:

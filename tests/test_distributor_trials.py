@@ -237,6 +237,44 @@ def test_with_no_broker_in_contact_it_waits_for_one(tmp_path: Path) -> None:
     asyncio.run(work())
 
 
+@pytest.mark.parametrize("times", [1, 3])
+def test_an_interrupted_broker_is_measured_again_and_lost_at_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    async def work() -> None:
+        monkeypatch.setattr(fitter_module, "_CATCH_UP_SECONDS", 0.0)
+        monkeypatch.setattr(fitter_module, "_LONGEST_LOOK_SECONDS", 0.01)
+        async with service_in(tmp_path, brokers=1) as service:
+            await service.hear("b0")
+            fitter = Fitter(service, "t", FittingAsked())
+            fitting = fitter.prepare()
+            what = fitting.next((), service.now())
+            assert isinstance(what, Round)
+            moves = 0
+
+            async def moved(_: Round) -> None:
+                nonlocal moves
+                moves += 1
+
+            monkeypatch.setattr(fitter, "_moved", moved)
+            after = asyncio.create_task(fitter._after(fitting, what))
+            for time in range(1, times + 1):
+                async with asyncio.timeout(5):
+                    while moves < time:
+                        await asyncio.sleep(0.005)
+                await asyncio.sleep(0.02)
+                fitter.hear("b0", Report(applied_epoch=1), service.now(), lapsed=True)
+            async with asyncio.timeout(5):
+                while moves <= times and not after.done():
+                    await asyncio.sleep(0.005)
+            assert after.done() == (times == 3)
+            if after.done():
+                assert "b0 is lost" in after.result().reasons[0]
+            after.cancel()
+
+    asyncio.run(work())
+
+
 def test_stopped_while_a_round_is_written(tmp_path: Path) -> None:
     """The round is applied whole, and then what it held is released."""
 
