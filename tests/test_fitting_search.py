@@ -343,7 +343,7 @@ def test_a_broker_that_vanishes_in_the_middle_of_a_round() -> None:
     assert isinstance(after, Round)
     assert "b0" not in after.assignment.values()
     assert after.epoch == 2
-    assert after.reasons[0] == "b0 is lost: again over the others"
+    assert after.reasons[0] == "b0 is lost or drained: again over the others"
     with pytest.raises(ValueError, match="b0 is not one of"):
         fitting.lost("b0", 3.0)
     for name in ("b1", "b2", "b3", "b4"):
@@ -351,6 +351,18 @@ def test_a_broker_that_vanishes_in_the_middle_of_a_round() -> None:
     done = fitting.lost("b5", 5.0)
     assert isinstance(done, Done)
     assert done.result is Result.OUT_OF_BROKERS
+    assert len(set(done.reasons)) == len(done.reasons)
+
+
+def test_a_round_of_the_paper_has_half_of_it_left_when_the_moves_were_long() -> None:
+    fitting = Fitting(contract(), brokers(), TOPIC, Settings(mode=Mode.PAPER))
+    fitting.next([], 0.0)
+    current = fitting.settled(70.0)
+    assert (current.settled_at, current.look_again_at) == (70.0, 100.0)
+    assert fitting.next([], 70.5) == current
+    done = fitting.next([sample("b0", 1, 70.0 + n / 2, Late()) for n in range(60)], 100.0)
+    assert isinstance(done, Done)
+    assert done.result is Result.MET
 
 
 def test_a_design_with_a_broker_that_is_lost_is_not_the_best() -> None:
@@ -374,6 +386,9 @@ def test_a_design_with_a_broker_that_is_lost_is_not_the_best() -> None:
     [
         pytest.param(
             lambda: Fitting(contract(slo=None), brokers(), TOPIC), "has no SLO", id="no-slo"
+        ),
+        pytest.param(
+            lambda: Fitting(contract(slo="0.3@1ms"), brokers(), TOPIC), "above 0.33", id="low-slo"
         ),
         pytest.param(lambda: Fitting(contract(), [], TOPIC), "no brokers", id="no-brokers"),
         pytest.param(

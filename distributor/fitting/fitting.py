@@ -9,9 +9,10 @@ from dataclasses import replace
 
 from distributor.fitting.capacity import CapacityModel
 from distributor.fitting.judge import Judge
+from distributor.fitting.late_share import MOST_ALLOWED
 from distributor.fitting.round import Done, Result, Round
 from distributor.fitting.samples import Sample
-from distributor.fitting.settings import Meanwhile, Mode, Settings, next_look
+from distributor.fitting.settings import PAPER_SECONDS, Meanwhile, Mode, Settings, next_look
 from distributor.fitting.shed import Shed
 from distributor.fitting.spread import Spread, spread
 from distributor.fitting.too_small import Arrivals, TooSmall, too_small
@@ -47,6 +48,11 @@ class Fitting:
         if contract.slo is None:
             raise ValueError(
                 f"topic {contract.topic} has no SLO to be fitted to: give it one, or place it only"
+            )
+        if not contract.slo.allowed_late_share < MOST_ALLOWED:
+            raise ValueError(
+                f"topic {contract.topic}: SLO {contract.slo} allows too many late messages to be "
+                f"tested; its percentile must be above {1 - MOST_ALLOWED:.2f}"
             )
         if not batch >= 1:
             raise ValueError(f"batch is {batch}; a publisher sends at least 1 message at once")
@@ -107,8 +113,10 @@ class Fitting:
             raise ValueError("no round goes on")
         current = self._round
         settled_at = max(current.settled_at, at)
-        look = next_look(self._settings, current.began_at, settled_at, at)
-        self._round = replace(current, settled_at=settled_at, look_again_at=look)
+        # However long the moves took, half a round of `paper` is left to measure.
+        began_at = max(current.began_at, settled_at - PAPER_SECONDS / 2)
+        look = next_look(self._settings, began_at, settled_at, at)
+        self._round = replace(current, began_at=began_at, settled_at=settled_at, look_again_at=look)
         self._judge = Judge(self._topic, self._settings, self._round)
         return self._round
 
@@ -122,7 +130,7 @@ class Fitting:
             self._started_at = now
         self._topic = replace(self._topic, brokers=left)
         self._best = self._done = None
-        return self._begin(now, None, (f"{broker} is lost: again over the others",))
+        return self._begin(now, None, (f"{broker} is lost or drained: again over the others",))
 
     def _begin(
         self, now: float, arrivals: Arrivals | None, said: tuple[str, ...] = ()
@@ -150,12 +158,13 @@ class Fitting:
         said += what.reasons
         if what.assignment is not None:
             return self._end(Result.MET, what.assignment, now, said)
-        if isinstance(self._path, Spread) and self._path.last is not None and self._round:
+        last = self._path.last if isinstance(self._path, Spread) else None
+        if last is not None and not last.unplaced and self._round:
             # No broker is left to spread everybody over once more, but one may have room: it holds,
             # or the round was cut off before it could be known.
             known = verdicts if len(verdicts) == len(self._round.judged) else {}
             if not known or any(each.answer is Answer.HOLDS for each in known.values()):
-                self._path = Shed(self._topic, self._path.last, False, _SEARCHED, known)
+                self._path = Shed(self._topic, last, False, _SEARCHED, known)
                 return self._go(self._path.first(), now, said, {})
         if self._best is not None:
             share, assignment = self._best

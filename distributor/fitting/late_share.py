@@ -12,6 +12,10 @@ ERROR = 0.025
 """Nominal, of the test itself. Half of the 5 % it may err: dispersion is an estimate."""
 
 
+MOST_ALLOWED = 1 / HIGH
+"""Late share of an SLO that can be tested: HIGH times it is still a share."""
+
+
 class Side(StrEnum):
     BELOW = "below"
     ABOVE = "above"
@@ -33,8 +37,10 @@ def side(
     `dispersion` from the same slots, so one big cluster raises D along with the count. May be asked
     after each slot. Raises ValueError unless 0 < allowed < 2/3.
     """
-    if not 0 < allowed * HIGH < 1:
-        raise ValueError(f"allowed late share is {allowed}; it must lie between 0 and {1 / HIGH:g}")
+    if not 0 < allowed < MOST_ALLOWED:
+        raise ValueError(
+            f"allowed late share is {allowed}; it must lie between 0 and {MOST_ALLOWED:g}"
+        )
     if not messages.sum():
         return Side.UNSURE
     ratio = leaning(messages, late, allowed) / dispersion(messages, late, together)
