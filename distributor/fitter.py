@@ -5,7 +5,7 @@ import logging
 
 from distributor.api import FittingAsked, FittingShown, Report
 from distributor.errors import Conflict, NotFound
-from distributor.fitting import Done, Fitting, Meanwhile, Mode, Round, Settings
+from distributor.fitting import MOST_ALLOWED, Done, Fitting, Meanwhile, Mode, Round, Settings
 from distributor.observations import Observations
 from distributor.placing import asked_of
 from distributor.service import Distributor
@@ -21,6 +21,8 @@ _LOOK_SECONDS = 0.05
 _LONGEST_LOOK_SECONDS = 1.0
 """A broker that is lost is noticed after so much at the latest."""
 _RETRY_SECONDS = 1.0
+_STALLED_SECONDS = 2.0
+"""without a look: the process was stopped, or its host was"""
 _MOST_INTERRUPTED = 3
 """times that a round is measured; a broker that does not stay so long counts as lost"""
 
@@ -35,6 +37,7 @@ class Fitter:
         self._trials = Trials(service, name, asked)
         self._task: asyncio.Task[None] | None = None
         self._seen = Observations(name, ())
+        self._looked_at = self._away_until = service.now()
 
     @property
     def seconds(self) -> float:
@@ -134,6 +137,7 @@ class Fitter:
             for name, topic in service.state.topics.items()
             if name != self._name and topic.in_force and topic.contract.slo is not None
         }
+        others = {name: late for name, late in others.items() if late < MOST_ALLOWED}
         settings = Settings(
             mode=Mode(self._asked.mode),
             meanwhile=Meanwhile(self._asked.meanwhile),
@@ -226,9 +230,17 @@ class Fitter:
         return None
 
     def _lost(self, what: Round) -> str | None:
-        service = self._service
+        """A broker that is out of contact, or drained. Not when it is this distributor that was
+        away: it hears of its brokers within a lease."""
+        service, now = self._service, self._service.now()
+        unconfirmed = now > service.confirmed_at + service.lease_seconds / 3
+        if unconfirmed or now > self._looked_at + max(_STALLED_SECONDS, service.lease_seconds / 2):
+            self._away_until = now + service.lease_seconds
+        self._looked_at = now
+        if now < self._away_until:
+            return None
         for name in sorted(what.shares):
             gateway = service.state.gateways.get(name)
-            if gateway is None or gateway.state(service.now(), service.lease_seconds) != "up":
+            if gateway is None or gateway.state(now, service.lease_seconds) != "up":
                 return name
         return None

@@ -237,6 +237,53 @@ def test_with_no_broker_in_contact_it_waits_for_one(tmp_path: Path) -> None:
     asyncio.run(work())
 
 
+@pytest.mark.parametrize(
+    ("away", "unconfirmed", "lost"),
+    [
+        pytest.param(0.0, 0.0, None, id="in-contact"),
+        pytest.param(1.0, 0.0, "b0", id="silent-for-a-lease"),
+        pytest.param(1.0, 4.0, None, id="the-store-did-not-answer-and-reports-were-refused"),
+        pytest.param(6.0, 0.0, None, id="the-distributor-was-stopped-itself"),
+    ],
+)
+def test_which_broker_is_lost(
+    tmp_path: Path, away: float, unconfirmed: float, lost: str | None
+) -> None:
+    """Of a lease of 10 s. away: seconds between two looks, with no report since a lease."""
+
+    async def work() -> None:
+        async with service_in(tmp_path, brokers=1) as service:
+            await service.hear("b0")
+            fitter, what = a_round(service)
+            assert fitter._lost(what) is None
+            if away:
+                service.state.gateways["b0"].contact_at -= 10.0
+            service.later += away
+            service.confirmed_at = service.now() - unconfirmed
+            assert fitter._lost(what) == lost
+            for _ in range(11):  # it has had a lease to come back
+                service.later += 1.0
+                service.confirmed_at = service.now()
+                found = fitter._lost(what)
+            assert found == "b0"
+
+    asyncio.run(work())
+
+
+def test_a_topic_beside_it_that_cannot_be_judged_is_left_out(tmp_path: Path) -> None:
+    """Two thirds of its messages may be late."""
+
+    async def work() -> None:
+        async with service_in(tmp_path, brokers=1) as service:
+            await service.hear("b0")
+            await service.put_topic("u", CONTRACT.model_copy(update={"slo": "0.3@1ms"}))
+            await service.registrations.register("u", [PublisherAsked(id="p", rate=10.0)])
+            await place(service, "u", PlacementAsked())
+            assert not Fitter(service, "t", FittingAsked()).prepare()._settings.others
+
+    asyncio.run(work())
+
+
 @pytest.mark.parametrize("times", [1, 3])
 def test_an_interrupted_broker_is_measured_again_and_lost_at_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
