@@ -85,6 +85,8 @@ class Server:
                 leading.result()
         finally:
             leading.cancel()
+            if self._service is not None:
+                fittings.cancel(self._service)  # what goes on would find the store closed
             server.stop()
             await server.close_all_connections()
             self._thread.shutdown()
