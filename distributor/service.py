@@ -176,6 +176,7 @@ class Distributor:
                 raise Conflict(f"broker {name} serves {serving[0]}: place that topic again first")
             await self.commit(delete_broker(name))
             del self.state.gateways[name]
+            self.state.model = self.state.model.without(name)
             for leases in self.state.leases.values():
                 leases.holders.pop(name, None)
 
@@ -340,7 +341,7 @@ class Distributor:
             leases = self.state.leases.get(topic)
             if leases and broker in leases.targets and share != leases.target(broker, now):
                 return _CHANGING_SECONDS
-        return _MEASURING_SECONDS if self.fitters else REPORT_SECONDS
+        return _MEASURING_SECONDS if shares.keys() & self.fitters.keys() else REPORT_SECONDS
 
     def _let_go(self, gateway: Gateway) -> None:
         """Topics of which it holds nothing and is to have nothing are none of its any more."""

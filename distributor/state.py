@@ -4,6 +4,7 @@ It is read from the store when this distributor becomes the leader. Only `Distri
 """
 
 import json
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import fsum, inf
@@ -15,6 +16,8 @@ from distributor.fitting import CapacityModel
 from distributor.leases import NOTHING, Holder, Share, TopicLeases
 from distributor.store import BrokerRow, GrantRow, PlacementRow, PublisherRow, Snapshot, TopicRow
 from srtm.contract import Contract
+
+log = logging.getLogger("srtm.distributor")
 
 
 @dataclass(slots=True)
@@ -223,9 +226,12 @@ class State:
         for fitting in kept.fittings:
             topic = state.topics[fitting.topic]
             topic.fitting = FittingShown.model_validate_json(fitting.document)
-        state.model = CapacityModel.read(
-            {each.broker: json.loads(each.document) for each in kept.model}
-        )
+        try:
+            state.model = CapacityModel.read(
+                {each.broker: json.loads(each.document) for each in kept.model}
+            )
+        except ValueError as error:  # it only says where fittings begin
+            log.warning("what fittings have taught is forgotten: %s", error)
         return state
 
     def topic(self, name: str) -> Topic:

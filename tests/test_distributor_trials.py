@@ -23,11 +23,12 @@ from distributor.api import (
 from distributor.committer import Committer
 from distributor.errors import Conflict, NotFound
 from distributor.fitter import Fitter
-from distributor.fitting import Round
+from distributor.fitting import Load, Round
 from distributor.placements import place
 from distributor.service import Distributor
 from distributor.state import State
-from distributor.store import Statement, StoreError, open_store
+from distributor.store import ModelRow, Statement, StoreError, open_store
+from distributor.store.statements import put_model
 from distributor.trials import Changed, Trials
 
 CONTRACT = TopicAsked(rate=150.0, burst=20.0, slo="0.99@1ms")
@@ -266,6 +267,41 @@ def test_which_broker_is_lost(
                 service.confirmed_at = service.now()
                 found = fitter._lost(what)
             assert found == "b0"
+
+    asyncio.run(work())
+
+
+def test_only_brokers_of_the_fitted_topic_report_more_often(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with service_in(tmp_path) as service:
+            await service.hear("b0")
+            await holding(service)
+            report = Report(applied_epoch=0)
+            found = [(await service.report(each, report)).report_seconds for each in ("b0", "b1")]
+            assert found[0] < 1.0 == found[1]
+
+    asyncio.run(work())
+
+
+def test_what_a_forgotten_broker_has_taught_is_forgotten(tmp_path: Path) -> None:
+    """Another one may get its name."""
+
+    async def work() -> None:
+        async with service_in(tmp_path) as service:
+            for each in ("b0", "b1"):
+                service.state.model = service.state.model.learnt(each, Load(1.0, 1.0, 1), 1, 10)
+            service.later = 1000.0  # they are lost
+            await service.forget_broker("b1")
+            assert service.state.model.document().keys() == {"b0"}
+
+    asyncio.run(work())
+
+
+def test_a_spoilt_model_keeps_nobody_from_leading(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with service_in(tmp_path) as service:
+            await service.commit([put_model([ModelRow("b0", "{"), ModelRow("b1", "{}")])])
+            assert State.of(service.store.snapshot(), 0.0).model.rounds == 0
 
     asyncio.run(work())
 

@@ -77,6 +77,10 @@ class CapacityModel:
         one = _Sums(1, np.outer(row, row), row * odds)
         return CapacityModel({**self._sums, broker: self._sums.get(broker, _NOTHING).plus(one)})
 
+    def without(self, broker: str) -> "CapacityModel":
+        """It is gone, and another may get its name."""
+        return CapacityModel({name: sums for name, sums in self._sums.items() if name != broker})
+
     def late_share(self, broker: str, load: Load) -> float | None:
         """Expected share of late messages, 0 to 1; None where too little is known."""
         sums = self._sums.get(broker, _NOTHING)
