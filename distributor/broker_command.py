@@ -40,6 +40,9 @@ def list_(remote: Remote, as_json: bool) -> None:
             f"{each['applied_epoch']}/{each['epoch']}",
             some(each["topics"]),
         )
+    if not answer["brokers"]:
+        click.echo("no broker yet; a gateway with --distributor-address registers itself")
+        return
     show(table)
 
 

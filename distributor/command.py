@@ -16,7 +16,7 @@ from distributor.offline import read_offline
 from distributor.placement import POLICIES
 from distributor.placement.words import counted, number, rate, some
 from distributor.remote import Remote, print_json, remote_options
-from srtm.errors import Exit, UsageError
+from srtm.errors import Exit, SrtmError, UsageError
 
 _FOLLOW_SECONDS = 0.5
 
@@ -135,7 +135,13 @@ def fit(
         body = {"mode": mode, "meanwhile": meanwhile, "batch": batch}
         found = remote.call("POST", "topics", topic, "fitting", body=body)
         if not no_wait:
-            found = _follow(remote, topic, found, quiet=as_json)
+            try:
+                found = _follow(remote, topic, found, quiet=as_json)
+            except KeyboardInterrupt:
+                raise SrtmError(
+                    f"the fitting goes on: srtm placement explain {topic} shows its rounds, srtm "
+                    f"placement fit {topic} --stop ends it"
+                ) from None
     if as_json:
         print_json(found)
     else:

@@ -13,6 +13,11 @@ async def start(service: Distributor, name: str, asked: FittingAsked) -> Fitting
     async with service.changing:
         topic = service.topic(name)
         for other in service.fitters:
+            if other == name:
+                raise Conflict(
+                    f"topic {name} is being fitted: srtm placement explain {name} shows its "
+                    f"rounds, srtm placement fit {name} --stop ends it"
+                )
             raise Conflict(
                 f"topic {other} is being fitted: one at a time, as brokers are measured with all "
                 "that they bear"

@@ -44,7 +44,7 @@ def decide(policy: str, asked: Asked, keep: bool) -> Placement:
 def require_applicable(placement: Placement, leases: TopicLeases, name: str, now: float) -> None:
     """Raises Conflict for a placement that serves nobody or that b cannot be split over."""
     if not placement.brokers:
-        why = placement.reasons[0] if placement.reasons else "no broker takes publishers"
+        why = placement.reasons[-1] if placement.reasons else "no broker takes publishers"
         raise Conflict(f"topic {name}: not applied, it would place nobody: {why}")
     require_room(leases, [each.name for each in placement.brokers], leases.total, name, now)
 

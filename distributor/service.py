@@ -295,7 +295,9 @@ class Distributor:
     def gateway(self, name: str) -> Gateway:
         found = self.state.gateways.get(name)
         if found is None:
-            raise NotFound(f"broker {name} is not registered; POST /v1/brokers registers it")
+            raise NotFound(
+                f"broker {name} is not registered; srtm broker list shows those that are"
+            )
         return found
 
     def topic(self, name: str) -> Topic:

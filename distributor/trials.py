@@ -130,7 +130,8 @@ class Trials:
                     f"{counted(held, 'publisher')} still held, as there is no placement ({error}); "
                     f"srtm placement apply {self._name} places them",
                 )
-        shown = self.shown(state, reasons, **values)
+        there = before.targets if before and before.policy == POLICY else ()
+        shown = self.shown(state, reasons, there, **values)
         await service.commit(self._written(shown))
         self._kept(topic, shown)
 

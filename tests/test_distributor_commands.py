@@ -1,6 +1,9 @@
 """`srtm topic register`, `srtm placement` and `srtm broker` against a real distributor."""
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,8 +11,8 @@ import pytest
 
 from distributor.topic_file import read_topic_file
 from srtm.errors import UsageError
-from tests.distributors import DistributorProcess, distributors_in, settle, srtm
-from tests.servers import free_port
+from tests.distributors import ROOT, DistributorProcess, distributors_in, settle, srtm
+from tests.servers import free_port, wait_for
 
 TOPIC = """\
 name = "sensors"
@@ -63,6 +66,41 @@ def test_register_plan_apply_show_explain(distributor: DistributorProcess, tmp_p
         distributor.srtm("placement", "explain", "sensors", "p4", "--json").stdout
     )
     assert document["placement"]["epoch"] == applied["epoch"]
+
+
+def test_without_brokers_it_says_where_they_come_from(
+    distributor: DistributorProcess, tmp_path: Path
+) -> None:
+    assert "registers itself" in distributor.srtm("broker", "list").stdout
+    distributor.srtm("topic", "register", str(written(tmp_path)))
+    assert "add brokers with room" in distributor.srtm("placement", "apply", "sensors").stderr
+    refused = distributor.srtm("placement", "fit", "sensors")
+    assert (refused.returncode, refused.stderr) == (
+        2,
+        "srtm: topic sensors: no brokers take publishers; srtm broker list shows each\n",
+    )
+
+
+def test_ctrl_c_leaves_the_fitting_and_says_so(
+    distributor: DistributorProcess, tmp_path: Path
+) -> None:
+    distributor.broker("b1")
+    distributor.topic()
+    distributor.publishers(2)
+    command = [sys.executable, "-m", "srtm", "placement", "fit", "t"]
+    following = subprocess.Popen(
+        [*command, "--distributor-address", distributor.address],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for(lambda: distributor.call("GET", "/topics/t/fitting")[1].get("round"), "it follows")
+    following.send_signal(signal.SIGINT)
+    said = following.communicate(timeout=20)[1]
+    assert following.returncode == 1
+    assert "srtm: the fitting goes on: " in said
+    assert "Traceback" not in said
+    assert distributor.ok("GET", "/topics/t/fitting")["state"] == "running"
 
 
 def test_brokers_are_listed_drained_and_forgotten(

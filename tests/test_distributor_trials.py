@@ -145,7 +145,7 @@ def test_stopped_after_a_change(
             await holding(service)
             await before(service)
             shown = await fittings.stop(service, "t")
-            assert shown.state == "stopped"
+            assert (shown.state, shown.brokers) == ("stopped", ["b0"])
             assert len(service.topic("t").places) == 10
             as_stored(service)
             with pytest.raises(Conflict, match="is not being fitted"):
@@ -375,6 +375,26 @@ def test_stopped_while_a_round_is_written(tmp_path: Path) -> None:
             service.let_write.set()
             assert (await stopping).state == "stopped"
             assert len(service.topic("t").places) == 10
+            as_stored(service)
+
+    asyncio.run(work())
+
+
+def test_stopped_where_nobody_was_held(tmp_path: Path) -> None:
+    """Everybody stays where the round put them."""
+
+    async def work() -> None:
+        async with service_in(tmp_path) as service:
+            await service.hear("b0")
+            fitter, _ = a_round(service)
+            what = fitter.prepare().next((), 0.0)
+            assert isinstance(what, Round)
+            await fitter._trials.carry_out(what)
+            service.fitters["t"] = fitter
+            with pytest.raises(Conflict, match=r"fitted: srtm placement explain t .* fit t --stop"):
+                await fittings.start(service, "t", FittingAsked())
+            shown = await fittings.stop(service, "t")
+            assert (shown.state, shown.brokers) == ("stopped", sorted(what.shares))
             as_stored(service)
 
     asyncio.run(work())

@@ -58,7 +58,9 @@ class Fitting:
             raise ValueError(f"batch is {batch}; a publisher sends at least 1 message at once")
         self._topic = Topic(contract, contract.slo, tuple(brokers), tuple(publishers), batch)
         if not self._topic.brokers:
-            raise ValueError(f"topic {contract.topic}: there are no brokers; register one")
+            raise ValueError(
+                f"topic {contract.topic}: no brokers take publishers; srtm broker list shows each"
+            )
         self._settings = settings or Settings()
         self._model = model or CapacityModel()
         self._path: Path | None = None
