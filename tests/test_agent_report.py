@@ -7,7 +7,8 @@ import pytest
 
 from srtm.clock import NS, boottime_ns
 from srtm.contract import Limit
-from srtm.gateway.agent import Agent, Broker, _counts
+from srtm.gateway.agent import Agent, Broker
+from srtm.gateway.counts import counts_of
 from srtm.gateway.lease import Changes, Desired
 from srtm.gateway.meter import Meter
 from srtm.gateway.run import Run
@@ -56,7 +57,7 @@ def test_rates_are_of_the_time_since_the_last_answered_report() -> None:
     topic = topics.by_name[b"t"]
     agent = agent_of(topics)
     topic.meter.offered, topic.meter.admitted, topic.backlog = 300, 200, 100
-    first = agent._entry(topic, _counts(topic), 2.0)
+    first = agent._entry(topic, counts_of(topic), 2.0)
     assert first == {
         "topic": "t",
         "offered": 150,
@@ -67,10 +68,10 @@ def test_rates_are_of_the_time_since_the_last_answered_report() -> None:
         "late": 0,
         "late_at_broker": 0,
     }
-    assert agent._entry(topic, _counts(topic), 4.0)["offered"] == 75, "it was not answered"
-    agent._counted[b"t"] = _counts(topic)
+    assert agent._entry(topic, counts_of(topic), 4.0)["offered"] == 75, "it was not answered"
+    agent._counted[b"t"] = counts_of(topic)
     topic.meter.offered, topic.backlog = 310, 0
-    assert agent._entry(topic, _counts(topic), 1.0)["offered"] == 10
+    assert agent._entry(topic, counts_of(topic), 1.0)["offered"] == 10
 
 
 def test_an_answered_report_begins_a_new_count_and_an_unanswered_one_does_not() -> None:
@@ -107,9 +108,9 @@ def test_a_topic_that_came_anew_counts_from_nothing() -> None:
     topic = topics.by_name[b"t"]
     agent = agent_of(topics)
     topic.meter.offered = 500
-    agent._counted[b"t"] = _counts(topic)
+    agent._counted[b"t"] = counts_of(topic)
     topic.meter.offered = 20
-    assert agent._entry(topic, _counts(topic), 1.0)["offered"] == 20
+    assert agent._entry(topic, counts_of(topic), 1.0)["offered"] == 20
 
 
 def test_a_topic_that_made_room_for_another_is_forgotten() -> None:
@@ -137,10 +138,10 @@ def test_late_messages_are_those_above_the_target_of_the_slo() -> None:
     latency.add(5_000_000, 3)
     latency.add_zeros(5)
     latency.fold(NS)
-    entry = agent._entry(topic, _counts(topic), 1.0)
+    entry = agent._entry(topic, counts_of(topic), 1.0)
     assert (entry["served"], entry["late"]) == (105, 10)
     topic.limit = limit
-    assert agent._entry(topic, _counts(topic), 1.0)["served"] == 0, "no SLO, nobody measures"
+    assert agent._entry(topic, counts_of(topic), 1.0)["served"] == 0, "no SLO, nobody measures"
 
 
 @pytest.mark.parametrize(
@@ -162,14 +163,14 @@ def test_another_slo_counts_from_when_it_came(before: str | None, after: str | N
     ]
     topic.limit = limits[0]
     topic.meter.broker_latency.add(2_000_000, 7)
-    agent._counted[b"t"] = _counts(topic)
+    agent._counted[b"t"] = counts_of(topic)
     topic.limit = limits[1]
-    counts = _counts(topic)
+    counts = counts_of(topic)
     entry = agent._entry(topic, counts, 1.0)
     assert [entry[each] for each in ("served", "near", "late", "late_at_broker")] == [0] * 4
     agent._counted[b"t"] = counts
     topic.meter.broker_latency.add(5_000_000, 2)
-    entry = agent._entry(topic, _counts(topic), 1.0)
+    entry = agent._entry(topic, counts_of(topic), 1.0)
     assert (entry["served"], entry["late"]) == ((2, 2) if after else (0, 0))
 
 
@@ -182,10 +183,10 @@ def test_arrivals_are_reported_once_by_the_millisecond_while_they_are_asked_for(
         run.stamp = stamp
         topic._see([run]) if topic.seen is not None else topics.observe(frozenset({"t"}))
     assert topic.seen == {0: 2, 1: 4}, "the first came before anybody asked"
-    entry = agent._entry(topic, _counts(topic), 1.0)
+    entry = agent._entry(topic, counts_of(topic), 1.0)
     assert [count for _, count in entry["arrivals"]] == [2, 4]
     assert entry["arrivals"][0][0] - entry["arrivals"][1][0] == 1
-    assert "arrivals" not in agent._entry(topic, _counts(topic), 1.0)
+    assert "arrivals" not in agent._entry(topic, counts_of(topic), 1.0)
     topics.observe(frozenset())
     assert topic.seen is None
 

@@ -13,7 +13,7 @@ import asyncio
 import json
 import logging
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -21,10 +21,10 @@ from srtm.backoff import backoff_seconds
 from srtm.clock import NS, boottime_ns, monotonic_ns
 from srtm.contract import Limit
 from srtm.errors import SrtmError, UnavailableError, UsageError
+from srtm.gateway.counts import NOTHING, Counts, comparable, counts_of
 from srtm.gateway.lease import Changes, Desired, Lease, read_desired
 from srtm.gateway.topic import Topic
 from srtm.http_client import Answer, Endpoint, call
-from srtm.slo import NEAR
 
 log = logging.getLogger("srtm.gateway")
 
@@ -73,23 +73,6 @@ class Broker:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class _Counts:
-    """Of one topic since start, in messages. target_seconds: that near and late are counted by;
-    None: without an SLO nobody counts."""
-
-    offered: int
-    admitted: int
-    served: int
-    near: int
-    late: int
-    late_at_broker: int
-    target_seconds: float | None = None
-
-
-_NOTHING = _Counts(0, 0, 0, 0, 0, 0)
-
-
 class Agent:
     """See the module. `run` goes on until it is cancelled."""
 
@@ -102,7 +85,7 @@ class Agent:
         self._topics = topics
         self._path = f"/v1/brokers/{quote(broker.name, safe='')}"
         self._registered = False
-        self._counted: dict[bytes, _Counts] = {}  # by the last answered report
+        self._counted: dict[bytes, Counts] = {}  # by the last answered report
         self._counted_at = boottime_ns()
         self._answered = 0  # reports
         self._alarm: asyncio.TimerHandle | None = None
@@ -204,7 +187,7 @@ class Agent:
         entries = []
         for number, topic in enumerate(list(self._topics.by_name.values()), 1):
             if self._is_news(topic):
-                count = counts[topic.name] = _counts(topic)
+                count = counts[topic.name] = counts_of(topic)
                 entries.append(self._entry(topic, count, (asked_at - self._counted_at) / NS))
             if number % _TOPICS_PER_TURN == 0:
                 await asyncio.sleep(0)
@@ -270,7 +253,7 @@ class Agent:
 
     def _is_news(self, topic: Topic) -> bool:
         """Does the distributor name it, or has it got something new?"""
-        known = self._counted.get(topic.name, _NOTHING)
+        known = self._counted.get(topic.name, NOTHING)
         return (
             topic.backlog > 0
             or topic.meter.offered != known.offered
@@ -278,10 +261,10 @@ class Agent:
             or topic.name.decode() in self.lease.applied
         )
 
-    def _entry(self, topic: Topic, count: _Counts, seconds: float) -> dict[str, Any]:
+    def _entry(self, topic: Topic, count: Counts, seconds: float) -> dict[str, Any]:
         """Rates in messages/s since the last answered report; served and late are messages of the
         same time, backlog messages of now."""
-        known = _comparable(self._counted.get(topic.name, _NOTHING), count)
+        known = comparable(self._counted.get(topic.name, NOTHING), count)
         entry: dict[str, Any] = {
             "topic": topic.name.decode(),
             "offered": (count.offered - known.offered) / seconds,
@@ -297,36 +280,12 @@ class Agent:
         return entry
 
 
-def _comparable(known: _Counts, count: _Counts) -> _Counts:
-    """What `count` is to be compared with, so that no difference is below 0: the distributor would
-    refuse that report and, as it is made again, all that follow."""
-    if count.offered < known.offered or count.admitted < known.admitted:
-        return _NOTHING  # it made room for another, and came anew
-    if known is not _NOTHING and count.target_seconds != known.target_seconds:
-        # Near and late of another target: what was counted until now is neither.
-        return replace(count, offered=known.offered, admitted=known.admitted)
-    return known
-
-
 def _arrivals(topic: Topic) -> list[tuple[int, int]]:
     """(milliseconds ago, messages) since the last report, answered or not: they tell how arrivals
     cluster, and what is lost of them changes little."""
     seen, topic.seen = topic.seen or {}, {}
     now = monotonic_ns() // 1_000_000
     return [(max(now - at, 0), count) for at, count in sorted(seen.items())]
-
-
-def _counts(topic: Topic) -> _Counts:
-    meter, limit = topic.meter, topic.limit
-    served = near = late = 0
-    target = None
-    if limit is not None and limit.slo is not None:
-        meter.broker_latency.fold(monotonic_ns())
-        target = limit.slo.target_seconds
-        served, late = meter.broker_latency.counts(target)
-        near = meter.broker_latency.counts(NEAR * target)[1]
-    at_broker = meter.late_at_broker
-    return _Counts(meter.offered, meter.admitted, served, near, late, at_broker, target)
 
 
 async def _encode(
