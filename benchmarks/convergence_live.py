@@ -22,6 +22,7 @@ from srtm.address import free_addresses
 from srtm.client import Publisher
 from srtm.deploy import Running, running
 from srtm.deploy.admin import topics_of
+from srtm.errors import SrtmError
 from srtm.nsq.commands import MAGIC_V2, NOP, sub
 from srtm.nsq.frames import HEARTBEAT_DATA, FrameReader
 from srtm.slo import SLO
@@ -152,6 +153,9 @@ async def _fitted(
         path = ("topics", model.TOPIC, "fitting")
         done = await asyncio.to_thread(remote.call, "POST", *path, body=body)
         while done["state"] == "running":
+            if sending.done():  # brokers without messages would be judged
+                sending.result()
+                raise SrtmError(f"live: the load ended in round {done['round']} of the fitting")
             await asyncio.sleep(_ASK_SECONDS)
             done = await asyncio.to_thread(remote.call, "GET", *path)
     return Live(
