@@ -208,6 +208,29 @@ def test_a_broker_is_violated_if_any_topic_on_it_is_and_the_newest_sheds() -> No
     assert after.reasons[0].startswith("b0: topic older: ")
 
 
+@pytest.mark.parametrize(
+    ("late", "done"),
+    [pytest.param(0, True, id="none-late"), pytest.param(1, False, id="too-many-late")],
+)
+def test_another_topic_that_hardly_sends_is_waited_for_only_if_it_looks_late(
+    late: int, done: bool
+) -> None:
+    """Its 320 messages cannot make anybody sure, with an allowed share of 5 %."""
+    fitting, current = first_round(Settings(others={"older": 0.05}))
+    good = measured(current, 0.0, 30.0, TOPIC, holding(9e9))
+    few = [
+        replace(
+            sample("b0", 1, 1.0 + n, Late(0.0), "older"),
+            messages=20,
+            near=late,
+            late=late,
+            late_at_broker=0,
+        )
+        for n in range(16)
+    ]
+    assert isinstance(fitting.next([*good, *few], 30.0), Done) is done
+
+
 def test_a_long_memory_is_emptied_and_not_waited_for() -> None:
     fitting = Fitting(contract(burst=50_000.0), brokers(), TOPIC)
     done, rounds = carry_out(fitting, TOPIC, holding(9e9))

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+from distributor.fitting.late_share import LOW
 from distributor.fitting.round import Round
 from distributor.fitting.samples import Sample, slots
 from distributor.fitting.settings import PAPER_SECONDS, Mode, Settings
@@ -32,12 +33,19 @@ class Judge:
         return {name: self._of_broker(name, now) for name in sorted(self._round.judged)}
 
     def _of_broker(self, broker: str, now: float) -> Verdict:
-        """The worst of all topics there; the fitted topic's own where all hold."""
+        """The worst of all topics there; the fitted topic's own where all hold.
+
+        Another topic is waited for only while more of its messages are late than would be accepted:
+        one that hardly sends would keep every round open, and it was fitted when it came.
+        """
         own = self._of_topic(broker, self._own, now)
         found = [own]
         for name in sorted(topic for at, topic in self._samples if at == broker):
             if name != self._own:
                 other = self._of_topic(broker, name, now)
+                waits = other.late_share > LOW * self._allowed[name]
+                if other.answer is Answer.UNSURE and not waits:
+                    continue
                 found.append(replace(other, reason=f"topic {name}: {other.reason}"))
         for answer in (Answer.VIOLATED, Answer.UNSURE):
             for each in found:
