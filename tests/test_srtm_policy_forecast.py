@@ -132,8 +132,17 @@ def test_a_short_history_is_repeated() -> None:
 
 
 def test_noise_stays_in_the_shape() -> None:
-    shape = shaped([[[10.0]], [[10.0]], [[10.0]], [[10.0]], [[20.0]]], horizon=1, paths=1)
-    assert shape.paths().ravel().tolist() == pytest.approx([20 / 12])
+    shape = shaped([[[10.0]], [[10.0]], [[20.0]], [[10.0]], [[10.0]]], horizon=5, paths=1)
+    # The third is divided by all five, its neighbours by three of them, the others by themselves.
+    expected = [1, 30 / 40, 20 / 12, 30 / 40, 1]
+    assert shape.paths().ravel().tolist() == pytest.approx(expected)
+
+
+@given(st.floats(0, 50), st.floats(0.1, 30), st.integers(1, 60))
+def test_a_ramp_does_not(start: float, slope: float, seconds: int) -> None:
+    rows = [[[start + slope * (second + 1)]] for second in range(seconds)]
+    paths = shaped(rows, horizon=seconds, paths=1).paths()
+    assert paths.ravel().tolist() == pytest.approx([1.0] * seconds)
 
 
 def test_where_an_interval_is_long_its_own_rate_is_the_level() -> None:

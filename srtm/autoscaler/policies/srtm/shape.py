@@ -18,22 +18,32 @@ class Shape:
     def __init__(self, horizon: int, paths: int, interval_seconds: float) -> None:
         self._horizon = horizon
         self._seen: deque[Floats] = deque(maxlen=horizon * paths)
-        self._rates: deque[float] = deque(maxlen=max(1, round(_LEVEL_SECONDS / interval_seconds)))
+        self._beside = max(0, round((_LEVEL_SECONDS / interval_seconds - 1) / 2))
 
     def see(self, slots: Floats) -> None:
         """slots: events of the interval that has just ended, shape (slots, partitions)."""
         if self._seen and self._seen[-1].shape != slots.shape:
             self._seen.clear()  # a partition came or went
-        self._rates.append(float(slots.sum()))
-        level = sum(self._rates) / len(self._rates)
-        self._seen.append(slots / level if level > 0 else np.full(slots.shape, 1 / slots.size))
+        self._seen.append(slots)
 
     def paths(self) -> Floats:
         """Futures for one event an interval: the last intervals again, shape (paths, horizon *
         slots, partitions). A short history is repeated."""
-        seen = list(self._seen)
-        paths = max(1, len(seen) // self._horizon)
-        while len(seen) < paths * self._horizon:
-            seen = seen + seen
-        block = np.stack(seen[-paths * self._horizon :])
+        seen = np.array(self._seen)
+        levels = self._levels(seen.sum(axis=(1, 2)))[:, None, None]
+        even = np.full_like(seen, 1 / seen[0].size)
+        shapes = list(np.divide(seen, levels, out=even, where=levels > 0))
+        paths = max(1, len(shapes) // self._horizon)
+        while len(shapes) < paths * self._horizon:
+            shapes = shapes + shapes
+        block = np.stack(shapes[-paths * self._horizon :])
         return block.reshape(paths, self._horizon * block.shape[1], block.shape[2])
+
+    def _levels(self, counts: Floats) -> Floats:
+        """The mean about each interval, as far to either side: a mean of what came before would
+        lag behind a ramp, and the shape of a rising rate hold more than an event an interval."""
+        places = np.arange(len(counts))
+        beside = np.minimum(self._beside, np.minimum(places, places[::-1]))
+        sums = np.concatenate(([0.0], np.cumsum(counts)))
+        levels: Floats = (sums[places + beside + 1] - sums[places - beside]) / (2 * beside + 1)
+        return levels
