@@ -73,7 +73,15 @@ def test_the_emptiest_is_passed_over_where_it_is_too_slow() -> None:
     loads = dict(enumerate([23.0, 28, 12, 9, 4, 11, 13]))
     owned = {"c0": (0, 3, 6), "c1": (1,), "c2": (5,), "c3": (2, 4)}
     mu = {"c0": 100.0, "c1": 50.0, "c2": 50.0, "c3": 200.0}
-    assert fullest(balanced(loads, seen(7, owned, mu), 4), loads, mu) == pytest.approx(53 / 200)
+    assert fullest(balanced(loads, seen(7, owned, mu), 4), loads, mu) == pytest.approx(27 / 100)
+
+
+def test_a_partition_is_not_moved_for_next_to_nothing() -> None:
+    loads = {0: 20.3, 1: 20.0, 2: 19.9, 3: 20.1, 4: 19.7}
+    group = balanced(loads, seen(5, {"a": (0, 1, 2), "b": (3, 4)}), 3)
+    # One is enough: two with the new consumer would be 0.6 % less than with one of the old.
+    assert sorted(len(ids) for _, ids in group) == [1, 2, 2]
+    assert dict(group)["b"] == (3, 4)
 
 
 problems = st.integers(1, 7).flatmap(

@@ -8,6 +8,10 @@ from srtm.autoscaler.observation import Observation
 Group = tuple[tuple[str | None, tuple[int, ...]], ...]
 """Each consumer (None: one to be launched) and its partitions."""
 
+_WORTH = 0.25
+"""Of a partition's load: by so much at least must moving it lower the fullest. Equal partitions are
+never quite equal within a minute, and what is moved stands still."""
+
 
 def group_of(seen: Observation) -> Group:
     """The group as it is."""
@@ -39,12 +43,13 @@ def balanced(loads: Mapping[int, float], seen: Observation, count: int) -> Group
         source = max(range(count), key=load.__getitem__)
         # Of each speed the emptiest: the emptiest of all may be a slow one.
         targets = {mu[i]: i for _, i in sorted(zip(load, range(count), strict=True), reverse=True)}
-        best, to, lowest = None, source, load[source] * (1 - 1e-9)
+        best, to, most = None, source, 1e-9 * load[source]
         for partition, target in itertools.product(sorted(owned[source]), targets.values()):
             weight = loads[partition]
             fullest = max(load[source] - weight / mu[source], load[target] + weight / mu[target])
-            if target != source and fullest < lowest:
-                best, to, lowest = partition, target, fullest
+            gain = load[source] - fullest - _WORTH * weight / mu[target]
+            if target != source and gain > most:
+                best, to, most = partition, target, gain
         if best is None:
             break
         owned[source].remove(best)
