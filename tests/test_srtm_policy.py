@@ -411,7 +411,7 @@ def test_it_keeps_the_slo_with_slower_decisions(interval: float, minutes: float)
 
 
 def test_a_weaker_slo_costs_less() -> None:
-    rates = taxi_like(300)
+    rates = taxi_like(600)
     strong, weak = (play(rates, ArrivalModel.BURST, slo=SLO(p, 0.5)) for p in (0.995, 0.90))
     assert strong.sla_share > 0.99
     assert weak.sla_share >= 0.90

@@ -6,9 +6,9 @@ import pytest
 from srtm.autoscaler.decision import Handover
 from srtm.autoscaler.observation import ConsumerSeen, Observation, PartitionSeen
 from srtm.autoscaler.policies.srtm.groups import Group
-from srtm.autoscaler.policies.srtm.outlook import Outlook
+from srtm.autoscaler.policies.srtm.outlook import WEIGHTS, Outlook
 
-SLOTS, INTERVALS = 10, 5
+SLOTS, INTERVALS, FUTURES = 10, 5, 3
 
 
 def outlook(
@@ -47,30 +47,40 @@ LAUNCHED: Group = (("a", (0,)), (None, (1,)))
 
 def test_a_steady_rate_below_mu_is_served_in_time() -> None:
     late, left = outlook(150.0).late(ONE)
-    assert late.tolist() == [0] * INTERVALS
-    assert left.tolist() == pytest.approx([0] * INTERVALS)
+    assert late.tolist() == [[0] * INTERVALS] * FUTURES
+    assert left.ravel().tolist() == pytest.approx([0] * INTERVALS * FUTURES)
 
 
 def test_a_burst_is_late_beyond_what_is_served_within_the_target() -> None:
     # 150 at once and 100 within 0.5 s; two consumers have 75 each.
     late, _ = outlook(150.0, burst=True).late(ONE)
-    assert late.tolist() == pytest.approx([50] * INTERVALS)
+    assert late.ravel().tolist() == pytest.approx([50] * INTERVALS * FUTURES)
     late, _ = outlook(150.0, burst=True).late(TWO)
-    assert late.tolist() == pytest.approx([0] * INTERVALS)
+    assert late.ravel().tolist() == pytest.approx([0] * INTERVALS * FUTURES)
 
 
 def test_overload_leaves_work_and_lag_comes_first() -> None:
     _, left = outlook(260.0).late(ONE)
-    assert left.tolist() == pytest.approx([60 * second for second in range(1, INTERVALS + 1)])
+    assert left[1].tolist() == pytest.approx([60 * second for second in range(1, INTERVALS + 1)])
     _, left = outlook(260.0, lag=20.0).late(ONE)
-    assert left[0] == pytest.approx(60 + 2 * 20)
+    assert left[:, 0].tolist() == pytest.approx([60 + 2 * 20] * FUTURES)
 
 
 def test_an_unsure_rate_has_late_events_that_a_sure_one_has_not() -> None:
-    # 190/s and an error of 20: 225/s in one case of six.
+    # 190/s and an error of 20: 155/s or 225/s, each in one case of six.
     sure, unsure = outlook(190.0), outlook(190.0, error=20.0)
     assert sure.late(ONE)[0].sum() == pytest.approx(0)
-    assert unsure.late(ONE)[0].sum() > 0
+    late, left = unsure.late(ONE)
+    assert late.sum(axis=1).tolist() == pytest.approx([0, 0, late.sum()])
+    assert left[2].tolist() == pytest.approx(np.arange(1, INTERVALS + 1) * (20 * 3**0.5 - 10))
+    assert late.sum() > 0
+
+
+def test_the_futures_have_the_mean_and_the_error_of_the_forecast() -> None:
+    futures = outlook(190.0, error=20.0).futures
+    assert (WEIGHTS @ futures).tolist() == pytest.approx([190] * INTERVALS)
+    assert (WEIGHTS @ (futures - 190) ** 2).tolist() == pytest.approx([400] * INTERVALS)
+    assert outlook(10.0, error=20.0).futures.min() == 0
 
 
 def test_a_group_serves_what_its_consumers_do() -> None:

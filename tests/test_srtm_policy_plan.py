@@ -1,6 +1,7 @@
 """The first step of the cheapest path, against every path there is."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,17 +13,33 @@ from srtm.autoscaler.policies.srtm.plan import Stages, first_step
 ROOM, MU = 50.0, 100.0  # of one consumer: events within the target, events/s
 
 
+Rows = list[list[float]]
+
+
 def stages(
-    sizes: list[int], late: list[list[float]], left: list[list[float]] | None = None,
+    sizes: list[int], late: Rows, left: Rows | None = None,
     hand: list[float] | None = None, rate: float = 50.0,
 ) -> Stages:  # fmt: skip
+    """Of one future."""
+    return together([(1.0, late, left, rate)], sizes, hand)
+
+
+def together(
+    futures: list[tuple[float, Rows, Rows | None, float]],
+    sizes: list[int],
+    hand: list[float] | None = None,
+) -> Stages:
+    """futures: weight, late, left, rate of each."""
     count = np.array(sizes, dtype=np.float64)
+    none = [[0.0] * len(row) for row in futures[0][1]]
+    weights = np.array([weight for weight, _, _, _ in futures])
     return Stages(
+        weights=weights / weights.sum(),
         sizes=count,
-        late=np.array(late, dtype=np.float64),
-        left=np.array(left or [[0.0] * len(row) for row in late], dtype=np.float64),
+        late=np.array([late for _, late, _, _ in futures], dtype=np.float64),
+        left=np.array([left or none for _, _, left, _ in futures], dtype=np.float64),
         hand=np.array(hand or [0.0] * len(sizes), dtype=np.float64),
-        rates=np.full(len(late[0]), rate),
+        rates=np.array([[rate] * len(none[0]) for _, _, _, rate in futures]),
         room=ROOM * count,
         mu=MU * count,
     )
@@ -89,23 +106,49 @@ def test_a_launch_is_not_put_off_to_where_nothing_is_seen_of_its_backlog() -> No
     assert first_step(grows, 1.0, 1.0, 1, 10)[0] == 1
 
 
+# --- more than one future ------------------------------------------------------------------------
+
+CALM: Rows = [[0.0] * 6, [0.0] * 6]
+SOON: Rows = [[0, 0, 20, 20, 20, 20], [0.0] * 6]
+LATER: Rows = [[0, 0, 0, 0, 20, 20], [0.0] * 6]
+
+
+@pytest.mark.parametrize(
+    ("rush", "likely", "step"),
+    [
+        pytest.param(SOON, 0.5, 1, id="it-would-come-too-late-once-it-is-known"),
+        pytest.param(SOON, 0.1, 0, id="it-is-too-unlikely"),
+        pytest.param(LATER, 0.5, 0, id="it-can-wait-until-it-is-known"),
+    ],
+)
+def test_a_launch_that_one_future_needs(rush: Rows, likely: float, step: int) -> None:
+    of = together([(likely, rush, None, 50.0), (1 - likely, CALM, None, 50.0)], [1, 2], [0.0, 3.0])
+    assert first_step(of, 1.0, 1.0, 2, 10)[0] == step
+
+
 # --- against all paths ---------------------------------------------------------------------------
 
 
+def of_future(of: Stages, number: int) -> Stages:
+    one = np.s_[number : number + 1]
+    return replace(of, late=of.late[one], left=of.left[one], rates=of.rates[one])
+
+
 def late_in_backlog(of: Stages, old: int, new: int, when: int) -> float:
-    left, room = float(of.left[old, when]), float(of.room[new])
-    spare = max(float(of.mu[new] - of.rates[when]), 0.05 * float(of.mu[new]))
+    left, room = float(of.left[0, old, when]), float(of.room[new])
+    spare = max(float(of.mu[new] - of.rates[0, when]), 0.05 * float(of.mu[new]))
     waiting = left * min(1.0, left / room)
-    return waiting + max(0.0, left - room) / spare * float(of.rates[when])
+    return waiting + max(0.0, left - room) / spare * float(of.rates[0, when])
 
 
 def cost_of(
     path: tuple[int | None, ...], of: Stages, price: float, seconds: float, lead: int, persist: int
 ) -> float:
-    """Replica-seconds of a path: to which group it goes over at each interval, and at the end."""
-    horizon = of.late.shape[1]
+    """Replica-seconds of a path in the only future: to which group it goes over at each interval,
+    and at the end."""
+    horizon = of.late.shape[2]
     total, group, at = 0.0, 0, 0
-    cost = of.sizes[:, None] * seconds + price * of.late
+    cost = of.sizes[:, None] * seconds + price * of.late[0]
 
     def takes(new: int) -> float:
         return price * float(of.hand[new])
@@ -134,22 +177,32 @@ def cost_of(
         if more:
             total += price * late_in_backlog(of, group, last, horizon - 1)
         group = last
-    behind = max(0.0, float(of.left[group, -1] - of.room[group]))
+    behind = max(0.0, float(of.left[0, group, -1] - of.room[group]))
     return total + float(cost[group, -1]) * persist + price * behind
 
 
 def cheapest(
     of: Stages, price: float, seconds: float, lead: int, persist: int
 ) -> tuple[float, dict[int, float]]:
-    """Of the paths that stay at first, and of those that go over to each group."""
-    groups, horizon = of.late.shape
-    ways: list[int | None] = [None, *range(1, groups)]
-    best: dict[int, float] = {}
-    for path in itertools.product(ways, repeat=horizon + 1):
-        found = cost_of(path, of, price, seconds, lead, persist)
-        first = path[0] or 0
-        best[first] = min(best.get(first, np.inf), found)
-    return best.pop(0), best
+    """Of what stays at first, and of what goes over to each group: paths that go the same way in
+    every future until `lead`, where it shows which it is."""
+    futures, groups, horizon = of.late.shape
+    known = min(lead, horizon)
+    best: list[dict[tuple[int, int], float]] = []  # by when it first goes over, and to which group
+    for number in range(futures):
+        found: dict[tuple[int, int], float] = {}
+        for path in itertools.product([None, *range(1, groups)], repeat=horizon + 1):
+            cost = cost_of(path, of_future(of, number), price, seconds, lead, persist)
+            at = next((at for at, group in enumerate(path) if group is not None), horizon)
+            first = (at, path[at] or 0) if at < known else (known, 0)
+            found[first] = min(found.get(first, np.inf), cost)
+        best.append(found)
+    mean = {
+        key: sum(float(w) * found[key] for w, found in zip(of.weights, best, strict=True))
+        for key in best[0]
+    }
+    going = {group: cost for (at, group), cost in mean.items() if not at}
+    return min(cost for (at, _), cost in mean.items() if at), going
 
 
 amounts = st.floats(0, 60).map(lambda value: round(value, 1))
@@ -162,12 +215,19 @@ def rows(groups: int, horizon: int) -> st.SearchStrategy[list[list[float]]]:
 
 tiny = st.tuples(st.integers(2, 3), st.integers(1, 4)).flatmap(
     lambda shape: st.builds(
-        stages,
+        together,
+        futures=st.lists(
+            st.tuples(
+                st.sampled_from([1.0, 4.0]),
+                rows(*shape),
+                rows(*shape),
+                st.sampled_from([20.0, 150.0, 900.0]),
+            ),
+            min_size=1,
+            max_size=3,
+        ),
         sizes=st.lists(st.integers(1, 4), min_size=shape[0], max_size=shape[0]),
-        late=rows(*shape),
-        left=rows(*shape),
         hand=st.lists(amounts, min_size=shape[0], max_size=shape[0]),
-        rate=st.sampled_from([20.0, 150.0, 900.0]),
     )
 )
 

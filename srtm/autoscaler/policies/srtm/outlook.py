@@ -13,8 +13,10 @@ from srtm.autoscaler.policies.srtm.queue import late_by_stop, late_events
 
 Floats = NDArray[np.float64]
 
-_SPREAD = ((-math.sqrt(3.0), 1 / 6), (0.0, 2 / 3), (math.sqrt(3.0), 1 / 6))
-"""Points (in standard errors) and weights that stand for a normal error (Gauss-Hermite)."""
+_POINTS = (-math.sqrt(3.0), 0.0, math.sqrt(3.0))
+WEIGHTS = np.array([1 / 6, 2 / 3, 1 / 6])
+"""Points (in standard errors) that stand for a normal error (Gauss-Hermite): three futures, and how
+likely each of them is."""
 
 _LONGEST_POLL_SECONDS = 1.0
 """What an owner still serves before it gives a partition up, at most: more is overload, which the
@@ -44,6 +46,14 @@ class Outlook:
     def _slot_seconds(self) -> float:
         return self.interval_seconds / self._slots
 
+    @property
+    def futures(self) -> Floats:
+        """Rates of each interval, were the forecast as wrong as it has been, events/s: shape
+        (futures, intervals)."""
+        errors = np.outer(_POINTS, self.errors)
+        rates: Floats = np.maximum(0.0, self.rates + errors)
+        return rates
+
     def mu(self, group: Group) -> Floats:
         """Of each consumer, events/s."""
         known = {c.id: c.mu for c in self.seen.consumers}
@@ -51,16 +61,17 @@ class Outlook:
         return np.array([new if c is None else known[c] for c, _ in group])
 
     def late(self, group: Group) -> tuple[Floats, Floats]:
-        """Expected late events and work left in each interval, shape (intervals,) each."""
+        """Late events and work left in each interval of each future, shape (futures, intervals)
+        each: means over the paths."""
         lags = {p.id: p.lag for p in self.seen.partitions}
         waiting = np.array([math.fsum(lags.get(p, 0.0) for p in ps) for _, ps in group])
         late, left = late_events(
             self._arrivals(group), self.mu(group), self._slot_seconds, self.target_seconds, waiting
         )
-        shape = (len(self.rates), self._slots)
+        shape = (len(WEIGHTS), len(self.rates), self._slots)
         return (
-            self._expected(late.sum(axis=-1)).reshape(shape).sum(axis=1),
-            self._expected(left.sum(axis=-1)).reshape(shape)[:, -1],
+            late.sum(axis=-1).mean(axis=1).reshape(shape).sum(axis=-1),
+            left.sum(axis=-1).mean(axis=1).reshape(shape)[..., -1],
         )
 
     def hand_over(self, old: Group, new: Group, kind: Handover, stop_seconds: float) -> float:
@@ -78,7 +89,7 @@ class Outlook:
         stopped = late_by_stop(arrivals, self._arrivals(moved), mu, slot, self.target_seconds, stop)
         free, _ = late_events(arrivals, mu, slot, self.target_seconds)
         extra = stopped - free.sum(axis=(-1, -2))
-        return max(0.0, float(self._expected(extra[..., None])[0]))
+        return max(0.0, float(WEIGHTS @ extra.mean(axis=1)))
 
     def _poll_seconds(self, old: Group) -> float:
         """An owner ends its poll before a partition can move, so what waits is served first."""
@@ -90,18 +101,11 @@ class Outlook:
         return min(_LONGEST_POLL_SECONDS, max(waits, default=0.0))
 
     def _arrivals(self, group: Group) -> Floats:
-        """Events, shape (spread, paths, slots, consumers)."""
+        """Events, shape (futures, paths, slots, consumers)."""
         index = {p.id: i for i, p in enumerate(self.seen.partitions)}
         owner = np.zeros((len(index), len(group)))
         for column, (_, partitions) in enumerate(group):
             owner[[index[p] for p in partitions if p in index], column] = 1.0
-        points = [np.maximum(0.0, self.rates + z * self.errors) for z, _ in _SPREAD]
-        counts = np.repeat(np.array(points) * self.interval_seconds, self._slots, axis=1)
+        counts = np.repeat(self.futures * self.interval_seconds, self._slots, axis=1)
         arrivals: Floats = (self.shape @ owner)[None] * counts[:, None, :, None]
         return arrivals
-
-    def _expected(self, values: Floats) -> Floats:
-        """Over the spread and the paths: (spread, paths, n) -> (n,)."""
-        weights = np.array([weight for _, weight in _SPREAD])
-        mean: Floats = weights @ values.mean(axis=1)
-        return mean

@@ -3,9 +3,10 @@
 At each decision a small dynamic programme looks ahead. Its states are the group as it is and a
 balanced group of each size; its costs are replica-seconds, billed from the launch, and late events
 at a price. Late events are those of each second under each group (fluid queues over the arrivals
-of the last seconds, scaled to the forecast and its error) and those of the hand-over (what comes
-while partitions stand still, for as long as hand-overs have really taken, by the kind of hand-over
-that costs least). The first step of the cheapest path is taken.
+of the last seconds, scaled to the forecast) and those of the hand-over (what comes while partitions
+stand still, for as long as hand-overs have really taken, by the kind of hand-over that costs
+least). The forecast's error makes three futures of it; what is done now has to suit all of them,
+and what can wait until it shows which one it is does wait. The first step is taken.
 
 The price follows the SLO's error budget, so the share of late events comes out near the one that
 is allowed, with no setting for a workload. All constants were chosen on generated workloads.
@@ -23,7 +24,7 @@ from srtm.autoscaler.policies.paper import cannot_be_met
 from srtm.autoscaler.policies.srtm.budget import Budget
 from srtm.autoscaler.policies.srtm.forecast import Forecast
 from srtm.autoscaler.policies.srtm.groups import Group, balanced, group_of
-from srtm.autoscaler.policies.srtm.outlook import Outlook
+from srtm.autoscaler.policies.srtm.outlook import WEIGHTS, Outlook
 from srtm.autoscaler.policies.srtm.plan import Stages, first_step
 from srtm.autoscaler.policies.srtm.shape import Shape
 from srtm.autoscaler.policies.srtm.stops import Stops
@@ -138,19 +139,22 @@ class Srtm:
         now = group_of(seen)
         share = outlook.shape.sum(axis=(0, 1))
         loads = {p.id: max(float(s), 1e-9) for p, s in zip(seen.partitions, share, strict=True)}
-        groups = [now] + [balanced(loads, seen, n) for n in _sizes(len(now), len(loads))]
+        others = [balanced(loads, seen, n) for n in _sizes(len(now), len(loads))]
+        groups = [now, *(group for group in others if set(group) != set(now))]
         late, left = zip(*(outlook.late(group) for group in groups), strict=True)
         mu = np.array([outlook.mu(group).sum() for group in groups])
         stages = Stages(
+            weights=WEIGHTS,
             sizes=np.array([float(len(group)) for group in groups]),
-            late=np.array(late),
-            left=np.array(left),
+            late=np.stack(late, axis=1),
+            left=np.stack(left, axis=1),
             hand=np.zeros(len(groups)),
-            rates=outlook.rates,
+            rates=outlook.futures,
             room=mu * self._slo.target_seconds,
             mu=mu,
         )
-        if late[0].sum() >= _LOST_SHARE * outlook.rates.sum() * self._seconds:
+        lost = WEIGHTS @ stages.late[:, 0].sum(axis=1)
+        if lost >= _LOST_SHARE * outlook.rates.sum() * self._seconds:
             return self._catch_up(outlook, groups, stages, notes)
         lead, persist = self._lead(seen), round(_PERSIST_SECONDS / self._seconds)
         price = self._budget.price
@@ -181,7 +185,7 @@ class Srtm:
         self, outlook: Outlook, groups: list[Group], stages: Stages, notes: tuple[str, ...]
     ) -> Decision:
         """The smallest group that gets through the queue within the horizon, or the fastest one."""
-        left = stages.left[:, -1]
+        left = WEIGHTS @ stages.left[..., -1]
         enough = np.flatnonzero(left <= stages.room)
         best = int(enough[stages.sizes[enough].argmin()] if len(enough) else left.argmin())
         behind = f"{outlook.seen.lag:.0f} events wait and all that comes will be late"
