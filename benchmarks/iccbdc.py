@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING
 
 from benchmarks.bars import Bar, judge
 from benchmarks.report import Report
-from benchmarks.rivals import OURS, Rivalry, play_for, rivalries_table
+from benchmarks.rivals import OURS, contest, rivalries_table
 from benchmarks.scaling import (
     Case,
     Outcome,
     Printed,
     against_paper,
-    play,
     table_of,
     workload,
 )
@@ -58,16 +57,8 @@ RIVALS = (
 def run(session: Session) -> Report:
     first = workload("iot-10min.csv", iot_like)
     cases = _cases(first.rates)
-    session.plan(len(cases) + len(RIVALS))
     seeds = range(QUICK_SEEDS if session.quick else SEEDS)
-    outcomes = {}
-    for case in cases:
-        session.step(case.name)
-        outcomes[case.name] = play(case, seeds)
-    rivalries = []
-    for name in RIVALS:
-        session.step(f"{OURS} against {name}")
-        rivalries.append(Rivalry(outcomes[name], play_for(outcomes[name])))
+    outcomes, rivalries = contest(session, cases, RIVALS, seeds)
     return Report(
         settings={
             "mu": {"4.1": RAMP.mu, "4.2": SKEWED.mu},

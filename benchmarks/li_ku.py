@@ -17,8 +17,8 @@ from rich.table import Table
 
 from benchmarks.bars import Bar, judge
 from benchmarks.report import Report, number, table
-from benchmarks.rivals import OURS, Rivalry, play_for, rivalries_table
-from benchmarks.scaling import Case, Outcome, play
+from benchmarks.rivals import OURS, contest, rivalries_table
+from benchmarks.scaling import Case, Outcome
 from benchmarks.session import Session
 from srtm.autoscaler.decision import Handover, Policy
 from srtm.autoscaler.policies import Settings, Trace
@@ -61,15 +61,7 @@ PAPER = {
 def run(session: Session) -> Report:
     seeds = range(1, (QUICK_SEEDS if session.quick else SEEDS) + 1)
     cases = _cases()
-    session.plan(len(cases) + len(RIVALS))
-    outcomes = {}
-    for case in cases:
-        session.step(case.name)
-        outcomes[case.name] = play(case, seeds)
-    rivalries = []
-    for name in RIVALS:
-        session.step(f"{OURS} against {name}")
-        rivalries.append(Rivalry(outcomes[name], play_for(outcomes[name])))
+    outcomes, rivalries = contest(session, cases, RIVALS, seeds)
     return Report(
         settings={
             "seeds": len(seeds),

@@ -13,7 +13,8 @@ from rich.table import Table
 
 from benchmarks.bars import Bar, judge
 from benchmarks.report import table
-from benchmarks.scaling import Outcome, simulated
+from benchmarks.scaling import Case, Outcome, play, simulated
+from benchmarks.session import Session
 
 OURS = "srtm"
 OURS_POINTS = 0.1
@@ -32,6 +33,22 @@ def play_for(rival: Outcome) -> Outcome:
         slo = replace(run.setting.slo, percentile=share)
         outcome.runs.append(simulated(case, replace(run.setting, slo=slo)))
     return outcome
+
+
+def contest(
+    session: Session, cases: Sequence[Case], rivals: Sequence[str], seeds: Sequence[int]
+) -> tuple[dict[str, Outcome], list["Rivalry"]]:
+    """Every case by its name, then ours against those of them that `rivals` names."""
+    session.plan(len(cases) + len(rivals))
+    outcomes = {}
+    for case in cases:
+        session.step(case.name)
+        outcomes[case.name] = play(case, seeds)
+    rivalries = []
+    for name in rivals:
+        session.step(f"{OURS} against {name}")
+        rivalries.append(Rivalry(outcomes[name], play_for(outcomes[name])))
+    return outcomes, rivalries
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,8 +12,9 @@ from rich.console import Console
 
 from benchmarks import clairvoyant
 from benchmarks.balanced_packing import balanced_packing
-from benchmarks.rivals import Rivalry, play_for, rivalries_table
+from benchmarks.rivals import Rivalry, contest, play_for, rivalries_table
 from benchmarks.scaling import Case, Outcome, play
+from benchmarks.session import Session
 from srtm.autoscaler.packing import Bin, Bins, Item
 from srtm.autoscaler.simulator.arrivals import ArrivalModel, arrivals_of, even_shares
 from srtm.autoscaler.simulator.setting import Setting
@@ -61,6 +63,15 @@ def test_the_bars_are_the_rival_s_share_and_its_price() -> None:
     assert len(worse.document()["ours"]["runs"]) == 2
     json.dumps([worse.document(), *(bar.document() for bar in worse.bars("here"))])
     Console(width=200, quiet=True).print(rivalries_table("here", [same, worse]))
+
+
+def test_a_contest_plays_every_case_and_ours_against_the_rivals_named(tmp_path: Path) -> None:
+    cases = [replace(rival("linear", 20.0).case, name=name) for name in ("one", "two")]
+    outcomes, rivalries = contest(Session(True, tmp_path), cases, ["two"], [1, 2, 3])
+    assert list(outcomes) == ["one", "two"]
+    assert [len(outcome.runs) for outcome in outcomes.values()] == [3, 3]
+    assert [each.rival for each in rivalries] == [outcomes["two"]]
+    assert [run.setting.seed for run in rivalries[0].ours.runs] == [1, 2, 3]
 
 
 # --- the clairvoyant -----------------------------------------------------------------------------
