@@ -66,6 +66,19 @@ def read_options(model: type[Model], context: click.Context) -> Model:
         raise one_line(error, f"{path}: {key}" if name in in_file else f"--{key}", 1) from None
 
 
+def parsed(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """The callback of a flag that a parser of ours reads: its ValueError becomes a UsageError that
+    names the flag."""
+
+    def read(_: click.Context, param: click.Parameter, value: str | None) -> Any:
+        try:
+            return None if value is None else parse(value)
+        except ValueError as error:
+            raise UsageError(f"{param.opts[0]}: {error}") from None
+
+    return read
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """Raises UsageError with the file, the line and what is wrong there."""
     try:

@@ -28,21 +28,10 @@ from srtm.autoscaler.simulator.workload import read_workload
 from srtm.autoscaler.table import render, title
 from srtm.duration import parse_duration
 from srtm.errors import UnavailableError, UsageError
+from srtm.options import parsed
 from srtm.slo import SLO
 
 _DEFAULT_PARTITIONS = 5  # CLOSER's and ICCBDC's experiments
-
-
-def _parsed(parse: Callable[[str], Any]) -> Callable[..., Any]:
-    """A flag that our own parser reads; its ValueError is shown in one line with the flag."""
-
-    def read(_: click.Context, param: click.Parameter, value: str | None) -> Any:
-        try:
-            return None if value is None else parse(value)
-        except ValueError as error:
-            raise UsageError(f"{param.opts[0]}: {error}") from None
-
-    return read
 
 
 def _shares(text: str) -> tuple[float, ...]:
@@ -56,7 +45,7 @@ def _duration(flag: str, default: str, text: str) -> Callable[..., Any]:
     return click.option(
         flag,
         metavar="DURATION",
-        callback=_parsed(parse_duration),
+        callback=parsed(parse_duration),
         default=default,
         show_default=True,
         help=text,
@@ -106,7 +95,7 @@ def policies(as_json: bool) -> None:
 @click.option(
     "--shares",
     metavar="0.5,0.3,0.2",
-    callback=_parsed(_shares),
+    callback=parsed(_shares),
     help="Share of the events of each partition; they sum to 1.",
 )
 @click.option("--mu", default=200.0, show_default=True, help="Events/s that a consumer serves.")
@@ -115,7 +104,7 @@ def policies(as_json: bool) -> None:
     default="0.99@500ms",
     show_default=True,
     metavar="P@DURATION",
-    callback=_parsed(SLO.parse),
+    callback=parsed(SLO.parse),
     help="Share of events and the time from arrival to the end of processing (w_sla).",
 )
 @_duration("--rebalance", "500ms", "t_reb: from the last member's rejoining to the new assignment.")

@@ -20,23 +20,11 @@ from srtm.load import runner, table
 from srtm.load.placement import read_placement, settings_of
 from srtm.load.settings import LoadSettings
 from srtm.load.trace import read_trace
+from srtm.options import parsed
 from srtm.slo import SLO
 
-
-def _parsed(parse: Callable[[str], Any]) -> Callable[..., Any]:
-    """A flag that our own parser reads; its ValueError is shown in one line with the flag."""
-
-    def read(_: click.Context, param: click.Parameter, value: str | None) -> Any:
-        try:
-            return None if value is None else parse(value)
-        except ValueError as error:
-            raise UsageError(f"{param.opts[0]}: {error}") from None
-
-    return read
-
-
-_DURATION = _parsed(parse_duration)
-_SLO = _parsed(SLO.parse)
+_DURATION = parsed(parse_duration)
+_SLO = parsed(SLO.parse)
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
