@@ -120,6 +120,19 @@ def test_a_packing_that_no_heuristic_behind_it_finds() -> None:
     assert (packed.count, packed.exact) == (3, True)
 
 
+def test_a_partition_that_needs_no_room_needs_a_bin_all_the_same() -> None:
+    """Its lag is no load where lag has no limit."""
+    items = [Item(0, 3.0, 0.0), Item(1, 3.0, 0.0), Item(2, 11.0, 0.0), Item(3, 0.0, 1.0)]
+    packed = exact(items, consumers(13, 5, new=10))
+    assert (packed.count, packed.oversized) == (2, ())
+
+
+def test_no_partition_is_in_a_bin_that_it_exceeds_without_need() -> None:
+    """Three bins are proved to be the fewest by each heuristic that gives 12 one of 10."""
+    packed = exact(group(2, 2, 4, 12, 6, owners="-4---"), consumers(8, 5, 5, 13))
+    assert (packed.count, packed.oversized, packed.exact) == (3, (), True)
+
+
 def test_consumers_come_before_moves_and_moves_before_balance() -> None:
     # All in c1 would be 12 of 10. Least moved with two bins: 2 goes; evenly: 6 + 2 and 4.
     packed = exact(group(6, 4, 2, owners="111"), consumers(10, 10))

@@ -64,21 +64,24 @@ class _Search:
         return finish(self._given, self._bins, kept, proved=proved)
 
     def fewer(self, best: Packing) -> Packing:
-        """At least one bin less than `best`, or the proof that there is no such packing."""
-        if best.exact:
+        """With fewer bins than `best`, or as many and fewer partitions in a bin that they exceed,
+        or the proof that there is no such packing."""
+        avoidable = len(best.oversized) > len(self._oversized)
+        if best.exact and not avoidable:
             return best
-        new = self._bins.new
+        new, most = self._bins.new, best.count if avoidable else best.count - 1
         other = [b for b in self._bins.existing if (b.rate, b.lag) != (new.rate, new.lag)]
-        rooms = [*other, *([new] * (best.count - 1))]
-        program = Program(self._items, rooms, best.count - 1, self._oversized)
-        program.at_most(program.count(), best.count - 1)
+        rooms = [*other, *([new] * most)]
+        program = Program(self._items, rooms, most, self._oversized)
+        program.at_most(program.count(), most)
         found = program.solve(program.count(1 + 0.5 / len(self._items)), self._seconds)
         filled = self._filled(found, rooms)
         if filled is None:
             # Nothing at all is a proof if HiGHS says so; something that our sums refute is none.
-            proved = found.proved and not found.groups
+            proved = best.exact or (found.proved and not found.groups and not avoidable)
             return self.packing(best.filled, proved)
-        return self.packing(filled, found.proved)
+        packing = self.packing(filled, found.proved)
+        return packing if _rank(packing) <= _rank(best) else best
 
     def less_moved(self, best: Packing) -> Packing:
         if best.moved_rate == 0:

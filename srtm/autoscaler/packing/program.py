@@ -18,6 +18,9 @@ from srtm.autoscaler.packing.problem import fits
 
 _SCALE = 1000.0
 """Rooms are 1,000 in the program: HiGHS lets a row be exceeded by 1e-6."""
+_SMALL = 1e-4
+"""Of a room: what takes less does not show in the room's rows that the bin is used, since HiGHS
+takes 1e-6 for 0."""
 _OPTIMAL, _INFEASIBLE = 0, 2
 
 Cost = dict[int, float]
@@ -146,7 +149,7 @@ class Program:
             if i in oversized:  # with nobody else
                 others = {x[k, j]: 1.0 for k in inside if k != i}
                 self._row(others | {x[i, j]: float(len(inside))}, -inf, float(len(inside)))
-            elif not self._items[i].rate and not self._items[i].lag:
+            elif _share(self._items[i], room) < _SMALL:
                 self._row({x[i, j]: 1.0, y: -1.0}, -inf, 0.0)  # it needs no room, but a bin
 
     def _row(self, coefficients: Cost, low: float, high: float) -> None:
@@ -161,3 +164,8 @@ class Program:
         shape = (len(self._columns), self._t + 1)
         low, high = zip(*self._limits, strict=True)
         return LinearConstraint(csr_array((values, columns, starts), shape=shape), low, high)
+
+
+def _share(item: Item, room: Bin) -> float:
+    """The larger of its parts of the room's rate and lag."""
+    return max(item.rate / room.rate, item.lag / room.lag)
