@@ -154,6 +154,17 @@ def test_who_is_late_even_without_the_wait_for_its_token(
     assert delivered.topic.meter.late_at_broker == late
 
 
+def test_bytes_inside_a_message_of_an_mpub_are_no_message_of_it(delivered: Delivered) -> None:
+    inner = message(b"x")
+    mpub = Run(b"t", [message(b"before" + inner) + message(b"y")], 2, True, None)
+    mpub.stamp = mpub.since = 1 * MS
+    delivered._batch(mpub, 2 * MS, 3 * MS)
+    delivered.probed(b"x", 2 * MS, 11 * MS)
+    delivered.probed(b"y", 2 * MS, 11 * MS)
+    assert delivered.broker_latency() == (1, pytest.approx(10, rel=0.01))
+    assert delivered.topic.meter.unmatched == 1
+
+
 def test_a_consumers_delivery_without_a_match_counts_from_nsqds_time(delivered: Delivered) -> None:
     found = delivered.received(b"old", 30 * MS)
     raw = build_frame(

@@ -5,12 +5,18 @@ writing and the answer of the MPUB that carried the message, and there its body 
 """
 
 import struct
+from collections.abc import Iterator
 
 from srtm.clock import WallClock
 from srtm.gateway.batch import Batch
 from srtm.gateway.run import Part, Run
 from srtm.gateway.topic import Topic
 from srtm.nsq.frames import MESSAGE, Message, parse_message
+
+Times = tuple[int, int]
+"""of a message: when it arrived, and when it had its token"""
+_Places = tuple[bytes, list[Batch]]
+"""a message as it stands in an MPUB, and the batches that it may be in"""
 
 _SIZE = struct.Struct(">I")
 _SLACK_NS = 1_000_000
@@ -49,40 +55,64 @@ class Deliveries:
     def match(self) -> None:
         """Put what has come since the last call into the topics' sketches."""
         probed, self._probed = self._probed, []
-        for topic, message, at in probed:
-            times = self._times(topic, message)
+        consumed, self._consumed = self._consumed, []
+        search = _Search(self._wall)
+        looked_for = [search.add(topic, message) for topic, message, _ in (*probed, *consumed)]
+        search.run()
+        for (topic, _, at), places in zip(probed, looked_for, strict=False):
+            times = search.times(places)
             if times is not None:
                 stamp, since = times
                 topic.meter.broker_latency.add(at - stamp, 1)
                 topic.meter.late_at_broker += at - since > topic.slo_target_ns
             elif at > topic.deferred_until:
                 topic.meter.unmatched += 1
-        consumed, self._consumed = self._consumed, []
-        for topic, message, at in consumed:
-            times = self._times(topic, message)
+        for (topic, message, at), places in zip(consumed, looked_for[len(probed) :], strict=True):
+            times = search.times(places)
             if times is None:
                 if at <= topic.deferred_until:
                     continue
                 # Older than what we remember: the consumers' own backlog outweighs the gateway's
                 # part by far, so nsqd's time of receipt stands for the arrival.
                 times = (self._wall.monotonic_of(message.timestamp_ns), 0)
-            stamp = times[0]
-            topic.meter.consumer_latency.add(max(at - stamp, 0), 1)
+            topic.meter.consumer_latency.add(max(at - times[0], 0), 1)
         self._stride = max(1, self._reads // _READS_SAMPLED_PER_TICK)
         self._reads = 0
 
-    def _times(self, topic: "Topic", message: Message) -> tuple[int, int] | None:
-        """When it arrived, and when it had its token."""
+
+class _Search:
+    """For many messages at once: each batch is gone through once, whoever looks there. In an
+    overload batches hold tens of thousands, and hundreds look: one by one that took seconds."""
+
+    def __init__(self, wall: WallClock) -> None:
+        self._wall = wall
+        self._wanted: dict[Batch, dict[bytes, Times | None]] = {}
+
+    def add(self, topic: Topic, message: Message) -> _Places:
+        """Where it may be."""
         received = self._wall.monotonic_of(message.timestamp_ns)
         element = _SIZE.pack(len(message.body)) + message.body
-        for batch in topic.ring.around(received, _SLACK_NS):
-            times = _times_in(batch, element)
+        batches = list(topic.ring.around(received, _SLACK_NS))
+        for batch in batches:
+            self._wanted.setdefault(batch, {})[element] = None
+        return element, batches
+
+    def run(self) -> None:
+        for batch, wanted in self._wanted.items():
+            _find(batch, wanted)
+
+    def times(self, places: _Places) -> Times | None:
+        element, batches = places
+        for batch in batches:
+            times = self._wanted[batch][element]
             if times is not None:
                 return times
         return None
 
 
-def _times_in(batch: "Batch", element: bytes) -> tuple[int, int] | None:
+def _find(batch: Batch, wanted: dict[bytes, Times | None]) -> None:
+    """Fill in the times of those that are in the batch."""
+    missing = len(wanted)
     for part in batch.parts:
         if type(part) is Part:
             run, since, step_ns = part.run, part.since, part.step_ns
@@ -92,8 +122,18 @@ def _times_in(batch: "Batch", element: bytes) -> tuple[int, int] | None:
             run, since, step_ns, messages = part, part.since, 0.0, part.messages
         if run.defer_ms is not None:
             continue
-        if element in messages:
-            return run.stamp, since + int(step_ns * messages.index(element))
-        if run.atomic and element in messages[0]:
-            return run.stamp, since
-    return None
+        for number, element in enumerate(_elements(messages[0]) if run.atomic else messages):
+            if element in wanted and wanted[element] is None:
+                wanted[element] = (run.stamp, since + int(step_ns * number))
+                missing -= 1
+                if not missing:
+                    return
+
+
+def _elements(data: bytes) -> Iterator[bytes]:
+    """[size][body] each, of an MPUB."""
+    at = 0
+    while at < len(data):
+        end = at + 4 + int.from_bytes(data[at : at + 4], "big")
+        yield data[at:end]
+        at = end
