@@ -5,8 +5,9 @@ All calls may take as long as a disk does and are made from one thread, off the 
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
+from typing import TypeVar
 
 from distributor.store.rows import (
     BrokerRow,
@@ -19,6 +20,8 @@ from distributor.store.rows import (
     TopicRow,
 )
 from distributor.store.statements import Statement, Value
+
+Row = TypeVar("Row")
 
 
 class Store(ABC):
@@ -50,46 +53,37 @@ class Store(ABC):
         epochs = self.query("SELECT value FROM counters WHERE name = 'epoch'")
         return Snapshot(
             epoch=int(epochs[0][0] or 0) if epochs else 0,
-            brokers=tuple(
-                BrokerRow(*row[:4], bool(row[4]))  # type: ignore[arg-type, call-arg]
-                for row in self.query(
-                    "SELECT name, tcp_address, http_address, capacity, draining FROM brokers "
-                    "ORDER BY name"
-                )
+            brokers=self._rows(
+                _broker,
+                "SELECT name, tcp_address, http_address, capacity, draining FROM brokers "
+                "ORDER BY name",
             ),
-            topics=tuple(
-                TopicRow(*row)  # type: ignore[arg-type]
-                for row in self.query("SELECT topic, contract, keys FROM topics ORDER BY topic")
+            topics=self._rows(TopicRow, "SELECT topic, contract, keys FROM topics ORDER BY topic"),
+            publishers=self._rows(
+                PublisherRow,
+                "SELECT topic, id, key, rate, broker FROM publishers ORDER BY topic, id",
             ),
-            publishers=tuple(
-                PublisherRow(*row)  # type: ignore[arg-type]
-                for row in self.query(
-                    "SELECT topic, id, key, rate, broker FROM publishers ORDER BY topic, id"
-                )
+            placements=self._rows(
+                PlacementRow,
+                "SELECT topic, epoch, at, policy, document FROM placements ORDER BY topic, epoch",
             ),
-            placements=tuple(
-                PlacementRow(*row)  # type: ignore[arg-type]
-                for row in self.query(
-                    "SELECT topic, epoch, at, policy, document FROM placements "
-                    "ORDER BY topic, epoch"
-                )
+            grants=self._rows(
+                GrantRow,
+                "SELECT topic, broker, epoch, rate, burst FROM grants "
+                "ORDER BY topic, broker, epoch",
             ),
-            grants=tuple(
-                GrantRow(*row)  # type: ignore[arg-type]
-                for row in self.query(
-                    "SELECT topic, broker, epoch, rate, burst FROM grants "
-                    "ORDER BY topic, broker, epoch"
-                )
-            ),
-            fittings=tuple(
-                FittingRow(*row)  # type: ignore[arg-type]
-                for row in self.query("SELECT topic, document FROM fittings ORDER BY topic")
-            ),
-            model=tuple(
-                ModelRow(*row)  # type: ignore[arg-type]
-                for row in self.query("SELECT broker, document FROM capacity_model ORDER BY broker")
+            fittings=self._rows(FittingRow, "SELECT topic, document FROM fittings ORDER BY topic"),
+            model=self._rows(
+                ModelRow, "SELECT broker, document FROM capacity_model ORDER BY broker"
             ),
         )
+
+    def _rows(self, make: Callable[..., Row], sql: str) -> tuple[Row, ...]:
+        return tuple(make(*values) for values in self.query(sql))
+
+
+def _broker(name: str, tcp: str, http: str, capacity: float, draining: int) -> BrokerRow:
+    return BrokerRow(name, tcp, http, capacity, bool(draining))
 
 
 def migrations(since: int) -> Iterator[tuple[int, list[str]]]:
