@@ -1,8 +1,5 @@
 """`srtm broker capacity`."""
 
-from collections.abc import Callable
-from typing import TypeVar
-
 import click
 
 from distributor.capacity_report import Report, shown
@@ -10,13 +7,12 @@ from distributor.capacity_rounds import Round, Rounds, settings_for
 from distributor.capacity_search import Search, least_rate
 from distributor.placement.words import number, rate
 from distributor.remote import Remote, print_json, remote_options
-from srtm.duration import parse_duration
+from srtm.duration import format_duration, parse_duration
 from srtm.errors import SrtmError, UsageError
 from srtm.load.settings import MAX_MESSAGES, Arrivals
+from srtm.options import parsed
 from srtm.slo import SLO
 from srtm.terminal import show
-
-Value = TypeVar("Value")
 
 _START = 10
 """messages/s of each publisher in the first round, as SRTM's publishers send (section 6)"""
@@ -33,7 +29,13 @@ _START = 10
 @click.option(
     "--nsqd-http-address", "http", metavar="HOST:PORT", help="The same gateway's HTTP address."
 )
-@click.option("--slo", "slo_text", required=True, metavar="P@DURATION", help="Such as 0.99@1ms.")
+@click.option(
+    "--slo",
+    required=True,
+    metavar="P@DURATION",
+    callback=parsed(SLO.parse),
+    help="Such as 0.99@1ms.",
+)
 @click.option("--publishers", default=100, show_default=True, help="Connections that publish.")
 @click.option(
     "--batch", default=1, show_default=True, help="Messages a publisher sends at one instant."
@@ -48,10 +50,11 @@ _START = 10
 )
 @click.option(
     "--round",
-    "round_text",
+    "seconds",
     metavar="DURATION",
     default="10s",
     show_default=True,
+    callback=parsed(parse_duration),
     help="How long a rate is measured each time.",
 )
 @click.option("--most", type=int, metavar="RATE", help="Try no more than so many messages/s.")
@@ -61,12 +64,12 @@ def capacity(
     name: str | None,
     tcp: str | None,
     http: str | None,
-    slo_text: str,
+    slo: SLO,
     publishers: int,
     batch: int,
     message_size: int,
     arrivals: Arrivals,
-    round_text: str,
+    seconds: float,
     most: int | None,
     store: bool,
     remote: Remote,
@@ -86,7 +89,6 @@ def capacity(
     the figure is a lower bound, and so it is where --most ends the search. The traffic of other
     topics goes on: the figure is what is left beside them.
     """
-    slo, seconds = _read("--slo", SLO.parse, slo_text), _read("--round", parse_duration, round_text)
     tcp, http = _addresses(name, tcp, http, store, remote)
     settings = settings_for(
         tcp, seconds, publishers, batch=batch, message_bytes=message_size, arrivals=arrivals
@@ -95,8 +97,8 @@ def capacity(
     most = limit if most is None else most
     if not least <= most <= limit:
         raise UsageError(
-            f"--most {most}: with rounds of {round_text} and {slo} it must be {number(least)} to "
-            f"{rate(limit)}: with less a round has too few late messages to tell"
+            f"--most {most}: with rounds of {format_duration(seconds)} and {slo} it must be "
+            f"{number(least)} to {rate(limit)}: with less a round has too few late messages to tell"
         )
     search = Search(min(max(_START * publishers, least), most), least, most)
     done: list[Round] = []
@@ -124,13 +126,6 @@ def capacity(
         raise SrtmError(report.verdict)
     if not as_json:
         click.echo(report.verdict + ("; stored" if store else ""))
-
-
-def _read(flag: str, parse: Callable[[str], Value], text: str) -> Value:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise UsageError(f"{flag}: {error}") from None
 
 
 def _addresses(

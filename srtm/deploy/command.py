@@ -1,15 +1,14 @@
 """`srtm up` and `srtm topic`."""
 
 import contextlib
-import json
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 
 from distributor.placement.words import counted
+from distributor.remote import print_json
 from distributor.topic_command import register
 from srtm.deploy.deployment import Deployment, find
 from srtm.deploy.file import read_plan
@@ -135,7 +134,7 @@ def set_(
     topics = Topics(found)
     contract = topics.set(name, changes)
     if as_json:
-        _print_json(contract.document())
+        print_json(contract.document())
     else:
         where = f"over {counted(len(found.brokers), 'broker')}"
         if topics.placed(name):
@@ -150,7 +149,7 @@ def delete(name: str, deployment: Path, as_json: bool) -> None:
     """Take the limit of topic NAME away; its messages stay."""
     Topics(find(deployment)).delete(name)
     if as_json:
-        _print_json({"topic": name, "deleted": True})
+        print_json({"topic": name, "deleted": True})
     else:
         click.echo(f"topic {name} has no limit any more")
 
@@ -162,7 +161,7 @@ def list_(deployment: Path, as_json: bool) -> None:
     which splits it evenly."""
     report = Topics(find(deployment)).report()
     if as_json:
-        _print_json(report.document())
+        print_json(report.document())
     else:
         show(topics_table(report))
     _complain(report.silent)
@@ -179,14 +178,10 @@ def describe(name: str, deployment: Path, as_json: bool) -> None:
         _complain(report.silent)
         raise UsageError(f"nobody knows topic {name}; srtm topic list shows those that they know")
     if as_json:
-        _print_json({**status.document(), "silent": report.silent})
+        print_json({**status.document(), "silent": report.silent})
     else:
         show(broker_table(status))
     _complain(report.silent)
-
-
-def _print_json(document: Any) -> None:
-    click.echo(json.dumps(document, indent=2))
 
 
 def _complain(silent: dict[str, str]) -> None:
