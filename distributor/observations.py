@@ -59,23 +59,20 @@ class Observations:
             self.interrupted = broker
         if report.answered is not None:
             self._answered[broker] = report.answered
-        if not any(each.backlog for each in report.topics if each.topic == self._topic):
+        own = [each for each in report.topics if each.topic == self._topic]
+        if not any(each.backlog for each in own):
             self._calm.add(broker)
-        for each in report.topics:
-            if (
-                each.topic == self._topic
-                and not repeated
-                and began_at >= min(self._from.values(), default=float("inf"))
-            ):
+        if repeated:
+            return
+        if began_at >= min(self._from.values(), default=float("inf")):
+            for each in own:
                 self._keep_arrivals(each, now)
-            if (
-                each.topic in self._topics
-                and each.served
-                and began_at < now
-                and not repeated
-                and began_at >= self._from.get(broker, float("inf"))
-            ):
-                self._samples.append(self._sample(broker, each, began_at, now))
+        if self._from.get(broker, float("inf")) <= began_at < now:
+            self._samples += [
+                self._sample(broker, each, began_at, now)
+                for each in report.topics
+                if each.topic in self._topics and each.served
+            ]
 
     def take_samples(self) -> list[Sample]:
         """Those since the last call."""
