@@ -123,6 +123,24 @@ def test_the_probe_leaves_within_seconds_of_a_channel_deleted_behind_the_gateway
     wait_for(lambda: channels(gateway.nsqd, "brief") == [], "the probe leaves", 4)
 
 
+def test_the_probe_asks_anew_when_the_contract_has_changed_by_much(
+    gateway: GatewayProcess,
+) -> None:
+    """It asks for 500 messages a second of what the contract lets through."""
+
+    def sampled() -> list[int]:
+        entry = gateway.nsqd.topic("changed") or {"channels": []}
+        probes = [each for each in entry["channels"] if each["channel_name"] == CHANNEL]
+        return [client["sample_rate"] for probe in probes for client in probe["clients"]]
+
+    gateway.set_limit("changed", rate=1e6, burst=10, slo="0.99@10ms")
+    with V2(gateway.tcp) as consumer:
+        consumer.subscribe("changed", "c")
+        wait_for(lambda: sampled() == [1], "the probe takes 2 percent")
+        gateway.set_limit("changed", rate=1000, burst=10, slo="0.99@10ms")
+        wait_for(lambda: sampled() == [49], "the probe takes half")
+
+
 def test_an_ephemeral_channel_takes_the_probe_with_it(
     gateway: GatewayProcess, publisher: V2
 ) -> None:

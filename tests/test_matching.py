@@ -1,15 +1,21 @@
 """From a delivery back to its arrival, and how many deliveries the probe asks for."""
 
+import socket
+import struct
+from pathlib import Path
+
 import pytest
 
 from srtm.clock import WallClock
-from srtm.contract import MAX_RATE, MIN_RATE
+from srtm.contract import MAX_RATE, MIN_RATE, Limit
 from srtm.gateway.batch import Batch
 from srtm.gateway.matching import Deliveries
 from srtm.gateway.meter import Meter
-from srtm.gateway.probe import sample_rate
+from srtm.gateway.probe import Probe, sample_rate
+from srtm.gateway.reactor import Reactor
 from srtm.gateway.run import Part, Run
 from srtm.gateway.topic import Bounds, Topic
+from srtm.gateway.upstream import NsqdAddress
 from srtm.nsq.commands import message
 from srtm.nsq.frames import MESSAGE, Message, build_frame
 from tests.test_topic_bucket_time import World
@@ -34,6 +40,34 @@ def test_the_probe_samples_five_hundred_a_second(rate: float, sample: int, perce
     assert sample_rate(rate) == sample
     assert (sample + 1 if sample else 100) == percent
     assert rate * percent / 100 >= min(rate, 500), "never fewer than wanted"
+
+
+def test_the_probe_takes_no_more_than_it_wants_of_what_comes(tmp_path: Path) -> None:
+    """Two percent of 100,000 messages a second are four times as many."""
+    path = str(tmp_path / "nsqd.sock")
+    topic = Topic(b"t", World(1.0, 1.0), Bounds(9, 9, 9), Meter())
+    topic.set_limit(Limit(rate=1e5, burst=1e5), 0)
+    deliveries = Deliveries(WallClock())
+    frame = build_frame(MESSAGE, struct.pack(">qH", 1, 1) + b"0123456789abcdef" + b"body")
+    reactor = Reactor()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        probe = Probe(reactor, NsqdAddress(path), topic, deliveries, 1024)
+        nsqd, _ = listener.accept()
+        with nsqd:
+            taken = []
+            for _ in range(3):
+                before = topic.meter.unmatched
+                for _ in range(20):
+                    nsqd.sendall(frame * 100)
+                    reactor.serve(0.0)
+                deliveries.match()
+                taken.append(topic.meter.unmatched - before)
+                probe.tick(1e5)
+            probe.close()
+    reactor.close()
+    assert taken == [2000, 500, 500]
 
 
 class Delivered:

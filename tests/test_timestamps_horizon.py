@@ -52,24 +52,3 @@ def test_what_comes_before_the_horizon_is_read_before_it_is_decided(
             os.close(fd)
     assert came[0] <= horizons[0], "it counts as arrived"
     assert log == ["first message", "second message", "decide"]
-
-
-def test_a_descriptor_is_served_once_in_a_wake_up() -> None:
-    """It is readable at both looks; a second call could meet its successor of the same number."""
-    reactor = Reactor()
-    ends = os.pipe()
-    calls = []
-
-    def handler(mask: int) -> None:
-        calls.append(mask)
-        reactor.let_asyncio_run()
-
-    try:
-        reactor.watch(ends[0], handler)
-        os.write(ends[1], b"message")
-        reactor.serve(None)
-    finally:
-        reactor.close()
-        for fd in ends:
-            os.close(fd)
-    assert calls == [module.READABLE]

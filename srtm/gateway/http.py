@@ -176,9 +176,7 @@ class _Publish(_Handler):
         run.owner = owner
         run.stamp = stamp
         gateway.topics.offer(run)
-        now = monotonic_ns()
-        if gateway.topics.decide(now, now):
-            gateway.reactor.soon()
+        gateway.reactor.soon()
         await owner.done
 
 

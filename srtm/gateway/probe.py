@@ -26,8 +26,13 @@ _READ_BYTES = 256 * 1024
 def sample_rate(rate: float) -> int:
     """nsqd's sample_rate for a topic of `rate` msg/s; 0 takes all. nsqd lets a message pass where
     rand(100) <= sample_rate, so that s gives s + 1 percent."""
-    percent = math.ceil(100 * _SAMPLES_PER_SECOND / rate)
-    return 0 if percent >= 100 else max(1, percent - 1)
+    wanted = math.ceil(100 * _SAMPLES_PER_SECOND / rate)
+    return 0 if wanted >= 100 else max(1, wanted - 1)
+
+
+def percent(sample_rate: int) -> int:
+    """That nsqd lets pass."""
+    return sample_rate + 1 if sample_rate else 100
 
 
 class Probe:
@@ -41,11 +46,14 @@ class Probe:
         deliveries: "Deliveries",
         max_msg_size: int,
     ) -> None:
-        assert topic.limit is not None
         self._reactor = reactor
         self._topic = topic
         self._deliveries = deliveries
         self._frames = FrameReader(max_msg_size + 64)
+        assert topic.limit is not None
+        self._sample_rate = sample_rate(topic.limit.rate)
+        self._seen = 0
+        self._stride = 1  # of what nsqd samples, every how many-th is taken
         self._out = bytearray(
             MAGIC_V2
             + identify(
@@ -56,7 +64,7 @@ class Probe:
                         "user_agent": "srtm/probe",
                         "feature_negotiation": True,
                         "output_buffer_size": -1,
-                        "sample_rate": sample_rate(topic.limit.rate),
+                        "sample_rate": self._sample_rate,
                     }
                 ).encode()
             )
@@ -101,13 +109,23 @@ class Probe:
             if raw[start + 7] == MESSAGE:
                 message = parse_message(raw[start + 8 : end])
                 answers.append(fin(message.id))
-                if message.attempts == 1:
+                self._seen += 1
+                if message.attempts == 1 and self._seen % self._stride == 0:
                     self._deliveries.probed(self._topic, message, now)
             elif raw[start:end] == HEARTBEAT_FRAME:
                 answers.append(NOP)
             start = end
         if answers or self._out:
             self._write(b"".join(answers))
+
+    def tick(self, rate: float) -> None:
+        """Once a second: take no more than is wanted of what comes. Where the contract is for
+        `rate` messages/s by now, and nsqd was asked for less than half of what that would need,
+        or for more than twice as much, leave: the next probe asks anew."""
+        self._stride = max(1, self._seen // _SAMPLES_PER_SECOND)
+        self._seen = 0
+        if not 0.5 <= percent(self._sample_rate) / percent(sample_rate(rate)) <= 2:
+            self.leave()
 
     def leave(self, then: Callable[[], None] | None = None) -> None:
         """Stop receiving; nsqd closes its side once the channel has let go of us, and then

@@ -66,6 +66,9 @@ class Probes:
             for found in stats.get("topics") or []
             if any(channel["channel_name"] != CHANNEL for channel in found["channels"] or [])
         }
+        for topic, probe in self._probes.items():
+            if topic.limit is not None:
+                probe.tick(topic.limit.rate)
         wanted = {topic for topic in measured if topic.name in others}
         for topic in wanted - self._probes.keys():
             with contextlib.suppress(OSError):

@@ -127,7 +127,11 @@ class Reactor:
         alarms = self._alarms
         now = monotonic_ns()
         while alarms and alarms[0][0] <= now:
-            heapq.heappop(alarms)[2](now)
+            alarm = heapq.heappop(alarms)[2]
+            try:
+                alarm(now)
+            except Exception:
+                log.exception("an alarm failed")  # the others still ring
         if alarms:
             self._timer.arm(alarms[0][0])
 
