@@ -19,7 +19,7 @@ from benchmarks.session import Session
 OURS = "srtm"
 OURS_POINTS = 0.1
 """SLA points by which ours may be below a policy that it is compared with."""
-ASKED_LOW, ASKED_HIGH = 0.80, 0.9995
+ASKED_LOW, ASKED_HIGH = 0.50, 0.9995
 """Bounds of the percentile that ours is asked for: nobody asks for less, and more is no SLO."""
 
 

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -169,8 +171,23 @@ def test_a_scale_down_waits_until_the_budget_pays_for_it_and_for_the_way_back() 
     assert change.action is Action.DOWN
     assert "makes 48 late" in change.reason
     assert decisions.index(change) + 1 == 2 * 48 / 1.2
-    at_once = group(HALVES, rebalance=0.05).watch([30.0] * 4, 5)
+    at_once = group(HALVES, rebalance=0.05).watch([30.0] * 4, 6)
     assert first_change(at_once).action is Action.DOWN
+
+
+def test_where_the_rate_jumps_about_fewer_consumers_are_wanted_for_long_first() -> None:
+    """For six decisions at most: five seconds of start-up and a rebalance. Nobody obeys here."""
+    random = Random(1)
+
+    def downs(rates: list[float]) -> list[int]:
+        asked = group({"a": (0, 1), "b": (2,), "c": (3,)})
+        decisions = [asked.decide([rate] * 4) for rate in rates]
+        return [n for n, each in enumerate(decisions) if each.action is Action.DOWN and n > 20]
+
+    noisy = downs([random.uniform(1, 20) for _ in range(60)])
+    assert min(later - earlier for earlier, later in pairwise(noisy)) > 3
+    assert max(later - earlier for earlier, later in pairwise(noisy)) == 6 + 1
+    assert downs([10.0] * 60) == list(range(21, 60))
 
 
 def test_the_slow_consumer_goes_first() -> None:

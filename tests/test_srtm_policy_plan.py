@@ -134,11 +134,13 @@ def of_future(of: Stages, number: int) -> Stages:
     return replace(of, late=of.late[one], left=of.left[one], rates=of.rates[one])
 
 
-def late_in_backlog(of: Stages, old: int, new: int, when: int) -> float:
+def backlog(of: Stages, price: float, old: int, new: int, when: int) -> float:
+    """Replica-seconds: late events, and the work that has still to be done."""
     left, room = float(of.left[0, old, when]), float(of.room[new])
     spare = max(float(of.mu[new] - of.rates[0, when]), 0.05 * float(of.mu[new]))
     waiting = left * min(1.0, left / room)
-    return waiting + max(0.0, left - room) / spare * float(of.rates[0, when])
+    late = waiting + max(0.0, left - room) / spare * float(of.rates[0, when])
+    return price * late + max(0.0, left - room) * float(of.sizes[new] / of.mu[new])
 
 
 def cost_of(
@@ -168,17 +170,18 @@ def cost_of(
             continue
         land = min(horizon, at + lead)
         total += cost[group, at:land].sum() + more * (land - at) * seconds
-        total += price * late_in_backlog(of, group, new, min(land, horizon - 1))
+        total += backlog(of, price, group, new, min(land, horizon - 1))
         group, at = new, land
     last = path[horizon]
     if last is not None:
         more = max(0.0, float(of.sizes[last] - of.sizes[group]))
         total += takes(last) + more * lead * seconds
         if more:
-            total += price * late_in_backlog(of, group, last, horizon - 1)
+            total += backlog(of, price, group, last, horizon - 1)
         group = last
     behind = max(0.0, float(of.left[0, group, -1] - of.room[group]))
-    return total + float(cost[group, -1]) * persist + price * behind
+    serving = float(of.sizes[group] / of.mu[group])
+    return total + float(cost[group, -1]) * persist + (price + serving) * behind
 
 
 def cheapest(

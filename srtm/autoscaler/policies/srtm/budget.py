@@ -23,6 +23,11 @@ _CHEAPEST, _DEAREST = -1.5, 4.0
 """The price is _PRICE * exp(steepness * deficit), the exponent within these. Unused budget makes
 late events little cheaper (near μ the queue's cliff is steep), a deficit makes them much dearer."""
 
+_LEAST = 1.2
+"""The price is at least so many times the serving of an event: for less, the programme would put
+off work that has to be done anyhow, and stay behind with as many consumers as it takes to keep up.
+An SLO that allows most events to be late is kept by more than it asks, at the same cost."""
+
 _SMALL_SECONDS = 10.0
 """A hand-over that costs less than the budget of so long is always affordable."""
 
@@ -48,7 +53,8 @@ class Budget:
         # A hand-over's late events come at once: one or two of them are no trend.
         scale = _AIM * self._per_second * window + 2 * self._hand_over + 1
         exponent = min(_DEAREST, max(_CHEAPEST, _STEEPNESS * deficit / scale))
-        self.price = _PRICE * 0.01 / self._allowed / seen.new_mu * math.exp(exponent)
+        price = _PRICE * 0.01 / self._allowed * math.exp(exponent)
+        self.price = max(_LEAST, price) / seen.new_mu
 
     @property
     def _per_second(self) -> float:

@@ -53,13 +53,14 @@ def first_step(
     up = np.maximum(sizes[None, :] - sizes[:, None], 0.0)
     launch = up * lead * interval_seconds
 
-    # Each event that waits too long at the end holds up at least one that comes after it: where as
-    # many are late whatever is done, the group that falls behind less is still the better one.
+    # Each event that waits too long at the end has still to be served, and holds up at least one
+    # that comes after it: where as many are late whatever is done, the group that falls behind
+    # less is still the better one.
     behind = np.maximum(0.0, stages.left[..., -1] - stages.room)
-    lasting = cost[..., -1] * persist + price * behind
+    lasting = cost[..., -1] * persist + (price + sizes / stages.mu) * behind
     value = np.zeros((horizon + 1, futures, groups))
     # Without its backlog a launch at the end would be the cheapest, and always put off to there.
-    backlog = np.where(up > 0, price * _late_in_backlog(stages, horizon - 1), 0.0)
+    backlog = np.where(up > 0, _backlog(stages, price, horizon - 1), 0.0)
     change = lasting[:, None, :] + move + launch + backlog
     value[horizon] = np.minimum(lasting, change.min(axis=2))
     summed = np.concatenate((np.zeros((futures, groups, 1)), np.cumsum(cost, axis=2)), axis=2)
@@ -72,7 +73,7 @@ def first_step(
             land = min(horizon, at + lead)
             wait = (summed[..., land] - summed[..., at])[..., None]
             wait = wait + up * (land - at) * interval_seconds
-            backlog = price * _late_in_backlog(stages, min(land, horizon - 1))
+            backlog = _backlog(stages, price, min(land, horizon - 1))
             change = np.where(up > 0, wait + move + backlog + value[land][:, None, :], fall)
             value[at] = np.minimum(stay, change.min(axis=2))
         before = summed[:, 0, at]
@@ -88,12 +89,14 @@ def first_step(
     return 0, 0.0
 
 
-def _late_in_backlog(stages: Stages, at: int) -> Floats:
-    """Late events while a group that takes over, column, serves what the one before it, row, has
-    left behind: what waits, and what comes until the queue is back within the target. By future."""
+def _backlog(stages: Stages, price: float, at: int) -> Floats:
+    """Replica-seconds, while a group that takes over, column, serves what the one before it, row,
+    has left behind: of that work, and of late events, those that wait and those that come until
+    the queue is back within the target. By future."""
     behind = stages.left[..., at][..., None]
     rates = stages.rates[:, at][:, None, None]
     spare = np.maximum(stages.mu - rates, 0.05 * stages.mu)
     over = np.maximum(0.0, behind - stages.room)
-    late: Floats = behind * np.minimum(1.0, behind / stages.room) + over / spare * rates
-    return late
+    late = behind * np.minimum(1.0, behind / stages.room) + over / spare * rates
+    cost: Floats = price * late + over * stages.sizes / stages.mu
+    return cost

@@ -51,6 +51,11 @@ _LOST_SHARE = 0.99
 """Of the events of the horizon: when more than these will be late with the group as it is, the
 programme would rather save consumers, and the queue grow. It is not asked then."""
 
+_NOISY = 0.25
+"""Relative error of the forecast with which a scale-down has to be worth it for a whole lead, as
+long as undoing it takes; for less, where the error is smaller. Of a rate that jumps about, one
+second wants a smaller group and the next one the bigger again."""
+
 _THERE_AND_BACK = 2.0
 """A scale-down is charged with the hand-over that will undo it: rates come in waves."""
 
@@ -80,6 +85,7 @@ class Srtm:
         self._shape = Shape(self._horizon, _PATHS, self._seconds)
         self._forecast: Forecast | None = None
         self._observations = 0
+        self._smaller = 0  # decisions in a row that would scale down
 
     def decide(self, seen: Observation) -> Decision:
         notes = self._look(seen)
@@ -159,6 +165,7 @@ class Srtm:
         lead, persist = self._lead(seen), round(_PERSIST_SECONDS / self._seconds)
         price = self._budget.price
         best, _ = first_step(stages, price, self._seconds, lead, persist)
+        self._smaller = self._smaller + 1 if len(groups[best]) < len(now) else 0
         if not best:  # not even if hand-overs were free
             return Decision(Action.NONE, reason="the group as it is costs least", notes=notes)
         hand_overs = [self._hand_over(outlook, now, group) for group in groups]
@@ -169,8 +176,12 @@ class Srtm:
         best, saved = first_step(stages, price, self._seconds, lead, persist)
         if not best:
             return Decision(Action.NONE, reason="no change is worth its hand-over", notes=notes)
+        action, patience = _action(now, groups[best]), self._patience(outlook)
+        if action is Action.DOWN and self._smaller <= patience:
+            reason = f"{self._smaller} decisions in a row want fewer consumers, not yet {patience}"
+            return Decision(Action.NONE, reason=reason, notes=notes)
+        self._smaller = 0
         cost, kind = hand_overs[best]
-        action = _action(now, groups[best])
         self._budget.expect(cost)
         self._stops.begin((kind, action), seen.at, self._budget.late, cost)
         reason = (
@@ -181,6 +192,11 @@ class Srtm:
         )
         return _decision(action, groups[best], reason, notes, kind)
 
+    def _patience(self, outlook: Outlook) -> int:
+        """Decisions before it that a scale-down asks for."""
+        error = float(outlook.errors[0]) / max(float(outlook.rates[0]), 1e-9)
+        return round(self._lead(outlook.seen) * min(1.0, error / _NOISY))
+
     def _catch_up(
         self, outlook: Outlook, groups: list[Group], stages: Stages, notes: tuple[str, ...]
     ) -> Decision:
@@ -188,6 +204,7 @@ class Srtm:
         left = WEIGHTS @ stages.left[..., -1]
         enough = np.flatnonzero(left <= stages.room)
         best = int(enough[stages.sizes[enough].argmin()] if len(enough) else left.argmin())
+        self._smaller = 0
         behind = f"{outlook.seen.lag:.0f} events wait and all that comes will be late"
         if left[best] > left[0] - stages.room[0]:
             return Decision(Action.NONE, reason=f"{behind}, with any group", notes=notes)
