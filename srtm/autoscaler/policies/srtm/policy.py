@@ -85,7 +85,7 @@ class Srtm:
         self._shape = Shape(self._horizon, _PATHS, self._seconds)
         self._forecast: Forecast | None = None
         self._observations = 0
-        self._smaller = 0  # decisions in a row that would scale down
+        self._smaller = 0  # decisions in a row that want fewer consumers
 
     def decide(self, seen: Observation) -> Decision:
         notes = self._look(seen)
@@ -178,7 +178,7 @@ class Srtm:
             return Decision(Action.NONE, reason="no change is worth its hand-over", notes=notes)
         action, patience = _action(now, groups[best]), self._patience(outlook)
         if action is Action.DOWN and self._smaller <= patience:
-            reason = f"{self._smaller} decisions in a row want fewer consumers, not yet {patience}"
+            reason = f"fewer consumers are wanted for {self._smaller} of {patience + 1} decisions"
             return Decision(Action.NONE, reason=reason, notes=notes)
         self._smaller = 0
         cost, kind = hand_overs[best]
