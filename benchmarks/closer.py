@@ -7,7 +7,7 @@ time (2 s here). Seeds are the moments at which members' heartbeats come: the pa
 
 All policies are then compared on both workloads, batches and Poisson. Ours keeps an SLO, and no
 single one lies below all that the others attain: it is run once for each rival, with the SLO's
-percentile set to what that rival attained (0.80 to 0.9995), target and all else the same. It has to
+percentile set to what that rival attained (0.50 to 0.9995), target and all else the same. It has to
 come within 0.1 points of the rival's share at no more replica-minutes.
 """
 

@@ -4,13 +4,12 @@ nsqd stamps each message when it receives it, on this host's clock. That time fa
 writing and the answer of the MPUB that carried the message, and there its body is looked up.
 """
 
-import struct
-from collections.abc import Iterator
-
 from srtm.clock import WallClock
 from srtm.gateway.batch import Batch
 from srtm.gateway.run import Part, Run
 from srtm.gateway.topic import Topic
+from srtm.nsq.commands import elements
+from srtm.nsq.commands import message as element_of
 from srtm.nsq.frames import MESSAGE, Message, parse_message
 
 Times = tuple[int, int]
@@ -18,7 +17,6 @@ Times = tuple[int, int]
 _Places = tuple[bytes, list[Batch]]
 """a message as it stands in an MPUB, and the batches that it may be in"""
 
-_SIZE = struct.Struct(">I")
 _SLACK_NS = 1_000_000
 """Between nsqd's reading of the clock and ours, converted with an offset read once a second."""
 _MAX_PENDING = 20_000
@@ -91,7 +89,7 @@ class _Search:
     def add(self, topic: Topic, message: Message) -> _Places:
         """Where it may be."""
         received = self._wall.monotonic_of(message.timestamp_ns)
-        element = _SIZE.pack(len(message.body)) + message.body
+        element = element_of(message.body)
         batches = list(topic.ring.around(received, _SLACK_NS))
         for batch in batches:
             self._wanted.setdefault(batch, {})[element] = None
@@ -122,18 +120,9 @@ def _find(batch: Batch, wanted: dict[bytes, Times | None]) -> None:
             run, since, step_ns, messages = part, part.since, 0.0, part.messages
         if run.defer_ms is not None:
             continue
-        for number, element in enumerate(_elements(messages[0]) if run.atomic else messages):
+        for number, element in enumerate(elements(messages[0]) if run.atomic else messages):
             if element in wanted and wanted[element] is None:
                 wanted[element] = (run.stamp, since + int(step_ns * number))
                 missing -= 1
                 if not missing:
                     return
-
-
-def _elements(data: bytes) -> Iterator[bytes]:
-    """[size][body] each, of an MPUB."""
-    at = 0
-    while at < len(data):
-        end = at + 4 + int.from_bytes(data[at : at + 4], "big")
-        yield data[at:end]
-        at = end

@@ -6,7 +6,7 @@ Reading is batch-minded. PUBs to one topic that stand in one read become one `Pu
 
 import re
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from srtm.nsq.errors import ProtocolError
@@ -388,13 +388,16 @@ def check_mpub(data: bytes, start: int, end: int, limits: Limits) -> int:
 
 def split_messages(chunk: bytes) -> list[bytes]:
     """The bodies of a chunk of [size][body]..."""
-    bodies = []
+    return [element[4:] for element in elements(chunk)]
+
+
+def elements(chunk: bytes) -> Iterator[bytes]:
+    """[size][body] each, of a chunk of them."""
     position = 0
     while position < len(chunk):
-        size = _SIZE.unpack_from(chunk, position)[0]
-        bodies.append(chunk[position + 4 : position + 4 + size])
-        position += 4 + size
-    return bodies
+        end = position + 4 + _SIZE.unpack_from(chunk, position)[0]
+        yield chunk[position:end]
+        position = end
 
 
 # --- building ---------------------------------------------------------------------------------
