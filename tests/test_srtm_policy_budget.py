@@ -52,9 +52,9 @@ def test_the_price_has_limits(late: int, exponent: float) -> None:
     assert spent(0, 10_000).price == pytest.approx(28 / 200 * math.exp(-1.5))
 
 
-def test_a_late_event_is_worth_more_than_serving_it_however_many_may_be() -> None:
+def test_a_late_event_is_worth_half_its_serving_however_many_may_be() -> None:
     """30 in a hundred: 28 / 30 at the start, and less while none of them is used."""
-    assert spent(0, percentile=0.7).price == pytest.approx(1.2 / 200)
+    assert spent(0, percentile=0.7).price == pytest.approx(0.5 / 200)
 
 
 def test_where_many_may_be_late_more_of_them_are_spent() -> None:

@@ -11,8 +11,8 @@ from srtm.autoscaler.policies.srtm.shape import Shape
 AHEAD = 6
 
 
-def fed(rates: list[float], ahead: int = AHEAD) -> Forecast:
-    forecast = Forecast(ahead)
+def fed(rates: list[float], ahead: int = AHEAD, beside: int = 0) -> Forecast:
+    forecast = Forecast(ahead, beside)
     for rate in rates:
         forecast.see(rate)
     return forecast
@@ -57,6 +57,21 @@ def test_noise_is_averaged_and_its_size_is_known() -> None:
     assert np.sqrt(np.mean([error**2 for error, _ in found])) < 12.5
     assert np.mean([bound for _, bound in found]) == pytest.approx(11, abs=2.5)
     assert np.mean([error <= 2 * bound for error, bound in found]) > 0.9
+
+
+def test_the_noise_of_single_intervals_is_no_error_of_a_level() -> None:
+    noise = np.random.default_rng(3).normal(0, 40, 300)
+    rates = [float(rate) for rate in 200 + noise]
+    single, level = fed(rates), fed(rates, beside=2)
+    assert single.errors(AHEAD)[-1] == pytest.approx(40, rel=0.3)
+    assert level.errors(AHEAD)[-1] == pytest.approx(40 / 5**0.5, rel=0.3)
+    assert level.rates(AHEAD) == pytest.approx([200.0] * AHEAD, rel=0.1)
+
+
+@pytest.mark.parametrize("beside", [1, 2])
+def test_a_level_is_held_against_the_forecast_of_its_middle(beside: int) -> None:
+    ramp = fed([10.0 + 3 * t for t in range(60)], beside=beside)
+    assert max(ramp.errors(AHEAD)) < 2  # 3 to the next interval
 
 
 def test_the_bound_covers_waves() -> None:

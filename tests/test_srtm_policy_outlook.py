@@ -48,7 +48,7 @@ LAUNCHED: Group = (("a", (0,)), (None, (1,)))
 def test_a_steady_rate_below_mu_is_served_in_time() -> None:
     late, left = outlook(150.0).late(ONE)
     assert late.tolist() == [[0] * INTERVALS] * FUTURES
-    assert left.ravel().tolist() == pytest.approx([0] * INTERVALS * FUTURES)
+    assert left.tolist() == [pytest.approx([0] * (INTERVALS + 1))] * FUTURES
 
 
 def test_a_burst_is_late_beyond_what_is_served_within_the_target() -> None:
@@ -61,9 +61,17 @@ def test_a_burst_is_late_beyond_what_is_served_within_the_target() -> None:
 
 def test_overload_leaves_work_and_lag_comes_first() -> None:
     _, left = outlook(260.0).late(ONE)
-    assert left[1].tolist() == pytest.approx([60 * second for second in range(1, INTERVALS + 1)])
+    assert left[1].tolist() == pytest.approx([60 * second for second in range(INTERVALS + 1)])
     _, left = outlook(260.0, lag=20.0).late(ONE)
-    assert left[:, 0].tolist() == pytest.approx([60 + 2 * 20] * FUTURES)
+    assert left[:, :2].tolist() == [pytest.approx([2 * 20, 60 + 2 * 20])] * FUTURES
+
+
+def test_without_the_queue_it_begins_with_no_more_than_is_served_within_the_target() -> None:
+    # 300 wait for each partition; a consumer serves 100 in 0.5 s.
+    waiting = outlook(0.0, lag=300.0)
+    assert waiting.late(ONE, queue=True)[1][0].tolist() == pytest.approx([600, 400, 200, 0, 0, 0])
+    assert waiting.late(TWO)[1][:, 0].tolist() == pytest.approx([200] * FUTURES)
+    assert outlook(0.0, lag=30.0).late(TWO)[1][:, 0].tolist() == pytest.approx([60] * FUTURES)
 
 
 def test_an_unsure_rate_has_late_events_that_a_sure_one_has_not() -> None:
@@ -72,7 +80,7 @@ def test_an_unsure_rate_has_late_events_that_a_sure_one_has_not() -> None:
     assert sure.late(ONE)[0].sum() == pytest.approx(0)
     late, left = unsure.late(ONE)
     assert late.sum(axis=1).tolist() == pytest.approx([0, 0, late.sum()])
-    assert left[2].tolist() == pytest.approx(np.arange(1, INTERVALS + 1) * (20 * 3**0.5 - 10))
+    assert left[2].tolist() == pytest.approx(np.arange(INTERVALS + 1) * (20 * 3**0.5 - 10))
     assert late.sum() > 0
 
 

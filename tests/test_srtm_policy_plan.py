@@ -1,6 +1,7 @@
 """The first step of the cheapest path, against every path there is."""
 
 import itertools
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from srtm.autoscaler.policies.srtm.plan import Stages, first_step
 
-ROOM, MU = 50.0, 100.0  # of one consumer: events within the target, events/s
+MU, TARGET = 100.0, 0.5  # of one consumer, events/s; seconds
 
 
 Rows = list[list[float]]
@@ -29,19 +30,21 @@ def together(
     sizes: list[int],
     hand: list[float] | None = None,
 ) -> Stages:
-    """futures: weight, late, left, rate of each."""
-    count = np.array(sizes, dtype=np.float64)
-    none = [[0.0] * len(row) for row in futures[0][1]]
+    """futures: weight, late, left (one more than late: at the start too), rate of each. Without its
+    queue the group as it is has no late events where there is one."""
+    count = np.array([*sizes, sizes[0]], dtype=np.float64)
+    none = [[0.0] * (len(row) + 1) for row in futures[0][1]]
+    served = [[late[0] if left is None else [0.0] * len(late[0])] for _, late, left, _ in futures]
     weights = np.array([weight for weight, _, _, _ in futures])
     return Stages(
         weights=weights / weights.sum(),
         sizes=count,
-        late=np.array([late for _, late, _, _ in futures], dtype=np.float64),
-        left=np.array([left or none for _, _, left, _ in futures], dtype=np.float64),
-        hand=np.array(hand or [0.0] * len(sizes), dtype=np.float64),
-        rates=np.array([[rate] * len(none[0]) for _, _, _, rate in futures]),
-        room=ROOM * count,
+        late=np.array([f[1] + calm for f, calm in zip(futures, served, strict=True)]),
+        left=np.array([(left or none) + none[:1] for _, _, left, _ in futures], dtype=np.float64),
+        hand=np.array([*(hand or [0.0] * len(sizes)), 0.0]),
+        rates=np.array([[rate] * len(futures[0][1][0]) for _, _, _, rate in futures]),
         mu=MU * count,
+        target_seconds=TARGET,
     )
 
 
@@ -86,23 +89,38 @@ def test_a_balanced_group_of_the_same_size_is_there_at_once() -> None:
 
 
 def test_what_was_left_behind_makes_a_launch_worth_less() -> None:
-    # 150 events wait and room is 100, so all of them are late; the 50 above it are served at
-    # 200 - 50 a second while 50 more come a second: 150 + 50 / 3 late events.
-    left = [[150.0] * 4, [0.0] * 4]
-    # Staying: 1 + x for each of 14 s and 100; going: 1 + 1 + x, 166.7, and 2 for each of 13 s.
-    assert first_step(stages([1, 2], [[6.0] * 4, [0.0] * 4], left), 1.0, 1.0, 1, 10)[0] == 0
-    assert first_step(stages([1, 2], [[7.0] * 4, [0.0] * 4], left), 1.0, 1.0, 1, 10)[0] == 1
-    assert first_step(stages([1, 2], [[6.0] * 4, [0.0] * 4]), 1.0, 1.0, 1, 10)[0] == 1
+    # 150 events wait, 25 have come within the target: 125 and what comes while 200 - 50 a second
+    # of them are served are late, 125 + 50 * 125 / 150 events; 125 + 50 * 125 / 50 at the end.
+    left = [[150.0] * 5, [0.0] * 5]
+    # Staying: 1 + x / 10 for each of 4 s, 10 s more, and 250 / 10.
+    # Going: 1 + x / 10, the launch, 3 s and 10 of two consumers, and 166.7 / 10.
+    assert first_step(stages([1, 2], [[18.0] * 4, [0.0] * 4], left), 0.1, 1.0, 1, 10)[0] == 0
+    assert first_step(stages([1, 2], [[20.0] * 4, [0.0] * 4], left), 0.1, 1.0, 1, 10)[0] == 1
+    assert first_step(stages([1, 2], [[18.0] * 4, [0.0] * 4]), 0.1, 1.0, 1, 10)[0] == 1
+
+
+def test_a_queue_that_an_interval_clears_is_not_left_behind() -> None:
+    # 100 wait at each start, and none at the end but for these: a second's events at once.
+    at_once = stages([2, 1], [[0.0] * 4] * 2, [[100.0, 0, 0, 0, 0], [0.0] * 5])
+    assert first_step(at_once, 9.0, 1.0, 1, 10)[0] == 1
+    queue = stages([2, 1], [[0.0] * 4] * 2, [[100.0] * 5, [0.0] * 5])
+    assert first_step(queue, 9.0, 1.0, 1, 10)[0] == 0
 
 
 def test_where_all_are_late_the_group_that_falls_behind_less_is_kept() -> None:
-    lost = stages([2, 1], [[50.0] * 4] * 2, [[200.0, 190, 180, 170], [250.0, 300, 350, 400]])
-    assert first_step(lost, 1.0, 1.0, 1, 10) == (0, 0.0)
+    left = [[900.0, 1000, 1100, 1200, 1300], [50.0, 250, 450, 650, 850]]
+    assert first_step(stages([2, 1], [[300.0] * 4] * 2, left, rate=300.0), 1.0, 1.0, 1, 10)[0] == 0
+
+
+def test_where_all_are_late_the_group_that_catches_up_is_launched() -> None:
+    left = [[900.0, 1000, 1100, 1200, 1300], [0.0] * 5]
+    late = [[200.0] * 4, [0.0] * 4]
+    assert first_step(stages([1, 4], late, left, rate=200.0), 1.0, 1.0, 1, 10)[0] == 1
 
 
 def test_a_launch_is_not_put_off_to_where_nothing_is_seen_of_its_backlog() -> None:
     # The queue grows: now is the best time, whatever the end of the horizon promises.
-    grows = stages([1, 2], [[50.0] * 4, [0.0] * 4], [[50.0, 100, 150, 200], [0.0] * 4])
+    grows = stages([1, 2], [[50.0] * 4, [0.0] * 4], [[50.0, 100, 150, 200, 250], [0.0] * 5])
     assert first_step(grows, 1.0, 1.0, 1, 10)[0] == 1
 
 
@@ -134,13 +152,35 @@ def of_future(of: Stages, number: int) -> Stages:
     return replace(of, late=of.late[one], left=of.left[one], rates=of.rates[one])
 
 
-def backlog(of: Stages, price: float, old: int, new: int, when: int) -> float:
-    """Replica-seconds: late events, and the work that has still to be done."""
-    left, room = float(of.left[0, old, when]), float(of.room[new])
-    spare = max(float(of.mu[new] - of.rates[0, when]), 0.05 * float(of.mu[new]))
-    waiting = left * min(1.0, left / room)
-    late = waiting + max(0.0, left - room) / spare * float(of.rates[0, when])
-    return price * late + max(0.0, left - room) * float(of.sizes[new] / of.mu[new])
+def lasting(of: Stages, price: float, seconds: float, persist: int, group: int) -> float:
+    """Replica-seconds of the time after the horizon."""
+    after, last = persist * seconds, len(of.sizes) - 1
+    if group == 0:
+        found, _ = taking_over(of, price, seconds, persist, 0, last, of.late.shape[2])
+        return found + lasting(of, price, seconds, persist, last)
+    size, mu, rate = float(of.sizes[group]), float(of.mu[group]), float(of.rates[0, -1])
+    over = max(0.0, float(of.left[0, group, -1]) - mu * TARGET)
+    behind = max(0.0, over + (rate - mu) * after) if over else 0.0
+    late = float(of.late[0, group, -1]) / seconds * after
+    return size * after + price * late + (price + size / mu) * behind
+
+
+def taking_over(
+    of: Stages, price: float, seconds: float, persist: int, old: int, new: int, at: int
+) -> tuple[float, int]:
+    """Replica-seconds of what the new group finds, and until when it is kept for that."""
+    horizon = of.late.shape[2]
+    mu, rate = float(of.mu[new]), float(of.rates[0, 0])
+    found, own = min(of.left[0, old, at : at + 2]), max(of.left[0, new, at : at + 2])
+    over = max(0.0, float(found) - max(rate * TARGET, float(own)))
+    spare, inside = max(mu - rate, 1e-9), (horizon - at) * seconds
+    busy = min(over / spare, inside + persist * seconds)
+    until = min(horizon, at + max(1, math.ceil(busy / seconds)))
+    anyhow = float(of.late[0, new, at:until].sum())
+    anyhow += float(of.late[0, new, -1]) / seconds * max(0.0, busy - inside)
+    late = over + max(0.0, rate * busy - anyhow)
+    behind = over - spare * busy
+    return price * late + (price + float(of.sizes[new]) / mu) * behind, until
 
 
 def cost_of(
@@ -151,10 +191,6 @@ def cost_of(
     horizon = of.late.shape[2]
     total, group, at = 0.0, 0, 0
     cost = of.sizes[:, None] * seconds + price * of.late[0]
-
-    def takes(new: int) -> float:
-        return price * float(of.hand[new])
-
     while at < horizon:
         new = path[at]
         if new is None:
@@ -162,26 +198,19 @@ def cost_of(
             at += 1
             continue
         more = float(of.sizes[new] - of.sizes[group])
-        total += takes(new)
-        if more <= 0:
-            group = new
-            total += cost[group, at]
-            at += 1
-            continue
-        land = min(horizon, at + lead)
-        total += cost[group, at:land].sum() + more * (land - at) * seconds
-        total += backlog(of, price, group, new, min(land, horizon - 1))
-        group, at = new, land
+        land = min(horizon, at + lead) if more > 0 else at
+        total += price * float(of.hand[new])
+        total += cost[group, at:land].sum() + max(0.0, more) * (land - at) * seconds
+        found, until = taking_over(of, price, seconds, persist, group, new, land)
+        total += found + cost[new, land:until].sum()
+        group, at = new, until
     last = path[horizon]
     if last is not None:
         more = max(0.0, float(of.sizes[last] - of.sizes[group]))
-        total += takes(last) + more * lead * seconds
-        if more:
-            total += backlog(of, price, group, last, horizon - 1)
+        total += price * float(of.hand[last]) + more * lead * seconds
+        total += taking_over(of, price, seconds, persist, group, last, horizon)[0]
         group = last
-    behind = max(0.0, float(of.left[0, group, -1] - of.room[group]))
-    serving = float(of.sizes[group] / of.mu[group])
-    return total + float(cost[group, -1]) * persist + (price + serving) * behind
+    return total + lasting(of, price, seconds, persist, group)
 
 
 def cheapest(
@@ -194,7 +223,7 @@ def cheapest(
     best: list[dict[tuple[int, int], float]] = []  # by when it first goes over, and to which group
     for number in range(futures):
         found: dict[tuple[int, int], float] = {}
-        for path in itertools.product([None, *range(1, groups)], repeat=horizon + 1):
+        for path in itertools.product([None, *range(1, groups - 1)], repeat=horizon + 1):
             cost = cost_of(path, of_future(of, number), price, seconds, lead, persist)
             at = next((at for at, group in enumerate(path) if group is not None), horizon)
             first = (at, path[at] or 0) if at < known else (known, 0)
@@ -222,8 +251,8 @@ tiny = st.tuples(st.integers(2, 3), st.integers(1, 4)).flatmap(
         futures=st.lists(
             st.tuples(
                 st.sampled_from([1.0, 4.0]),
-                rows(*shape),
-                rows(*shape),
+                rows(shape[0], shape[1]),
+                rows(shape[0], shape[1] + 1),
                 st.sampled_from([20.0, 150.0, 900.0]),
             ),
             min_size=1,

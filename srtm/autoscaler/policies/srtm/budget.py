@@ -24,10 +24,9 @@ _CHEAPEST, _DEAREST = -1.5, 4.0
 """The price is _PRICE * exp(steepness * deficit), the exponent within these. Unused budget makes
 late events little cheaper (near μ the queue's cliff is steep), a deficit makes them much dearer."""
 
-_LEAST = 1.2
-"""The price is at least so many times the serving of an event: for less, the programme would put
-off work that has to be done anyhow, and stay behind with as many consumers as it takes to keep up.
-An SLO that allows most events to be late is kept by more than it asks, at the same cost."""
+_LEAST = 0.5
+"""The price is at least so many times the serving of an event. For less, the programme would fall
+behind for minutes while there is budget, and catch up when there is none and the price is high."""
 
 _SMALL_SECONDS = 10.0
 """A hand-over that costs less than the budget of so long is always affordable."""

@@ -2,7 +2,9 @@
 
 Several simple forecasters (straight lines through the last seconds, damped or not) run side by
 side; each is weighed by the squared error of what it said `ahead` intervals ago. So a smooth ramp
-is followed within a few seconds, and a noisy rate is averaged, without a setting for either.
+is followed within a few seconds, and a noisy rate is averaged, without a setting for either. What
+they are held against is a mean over a few intervals: one interval's own noise is no error of a
+forecast, it belongs to the shape of what comes.
 """
 
 from collections import deque
@@ -23,25 +25,30 @@ _MEMORY = 0.95
 
 
 class Forecast:
-    """Rates seen once an interval; the forecast is of whole intervals from the next one on."""
+    """Rates seen once an interval; the forecast is of whole intervals from the next one on.
 
-    def __init__(self, ahead: int) -> None:
+    beside: intervals to either side of one whose mean a forecast of it is held against
+    """
+
+    def __init__(self, ahead: int, beside: int = 0) -> None:
         self.ahead = ahead
+        self._beside = beside
         self._seen: deque[float] = deque(maxlen=max(_WINDOWS))
         experts = len(_WINDOWS) * len(_DAMPINGS)
         self._errors = np.zeros(experts)
         self._weight = 0.0
-        self._said: deque[Floats] = deque(maxlen=ahead)
+        self._said: deque[Floats] = deque(maxlen=ahead + beside)
         self._levels = np.zeros(experts)
         self._slopes = np.zeros(experts)
         self._dampings = np.tile(_DAMPINGS, len(_WINDOWS))
 
     def see(self, rate: float) -> None:
         """The rate of the interval that has just ended, events/s."""
-        if len(self._said) == self.ahead:
-            self._errors = _MEMORY * self._errors + (self._said[0] - rate) ** 2
-            self._weight = _MEMORY * self._weight + 1.0
         self._seen.append(rate)
+        if len(self._said) == self._said.maxlen:
+            level = np.array(self._seen)[-2 * self._beside - 1 :].mean()
+            self._errors = _MEMORY * self._errors + (self._said[0] - level) ** 2
+            self._weight = _MEMORY * self._weight + 1.0
         self._fit()
         self._said.append(self._at(np.array([float(self.ahead)]))[:, 0])
 

@@ -60,18 +60,27 @@ class Outlook:
         new = self.seen.new_mu
         return np.array([new if c is None else known[c] for c, _ in group])
 
-    def late(self, group: Group) -> tuple[Floats, Floats]:
-        """Late events and work left in each interval of each future, shape (futures, intervals)
-        each: means over the paths."""
+    def late(self, group: Group, queue: bool = False) -> tuple[Floats, Floats]:
+        """Late events in each interval of each future, shape (futures, intervals), and the work
+        left at the start of each and at the end of the last one: means over the paths.
+
+        queue: with all that waits; or with no more than is served within the target, as what a
+               group finds depends on when it takes over
+        """
+        mu = self.mu(group)
         lags = {p.id: p.lag for p in self.seen.partitions}
         waiting = np.array([math.fsum(lags.get(p, 0.0) for p in ps) for _, ps in group])
+        if not queue:
+            waiting = np.minimum(waiting, mu * self.target_seconds)
         late, left = late_events(
-            self._arrivals(group), self.mu(group), self._slot_seconds, self.target_seconds, waiting
+            self._arrivals(group), mu, self._slot_seconds, self.target_seconds, waiting
         )
         shape = (len(WEIGHTS), len(self.rates), self._slots)
+        ends = left.sum(axis=-1).mean(axis=1).reshape(shape)[..., -1]
+        start = np.full((len(WEIGHTS), 1), waiting.sum())
         return (
             late.sum(axis=-1).mean(axis=1).reshape(shape).sum(axis=-1),
-            left.sum(axis=-1).mean(axis=1).reshape(shape)[..., -1],
+            np.concatenate((start, ends), axis=1),
         )
 
     def hand_over(self, old: Group, new: Group, kind: Handover, stop_seconds: float) -> float:

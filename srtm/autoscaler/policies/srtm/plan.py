@@ -10,26 +10,30 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """What each group would cost in each of several futures. Group 0 is the group as it is.
+    """What each group would cost in each of several futures. Group 0 is the group as it is, with
+    the queue that there is; the others begin with no more of it than they serve within the target.
+    The last one is the group as it is too, without the queue: what it will be like once that is
+    served. Nothing goes over to these two.
 
     weights: of the futures, shape (futures,); they sum to 1
     sizes:   consumers, shape (groups,)
+    mu:      events/s that the group serves, shape (groups,)
     late:    late events of each interval, shape (futures, groups, intervals)
-    left:    work left at the end of it, the same shape
+    left:    work left at the start of each interval and at the end of the last one, shape
+             (futures, groups, intervals + 1)
     hand:    late events of going over to the group, shape (groups,)
     rates:   events/s, shape (futures, intervals)
-    room:    events that the group serves within the SLO's target, shape (groups,)
-    mu:      events/s that the group serves, shape (groups,)
+    target_seconds: of the SLO
     """
 
     weights: Floats
     sizes: Floats
+    mu: Floats
     late: Floats
     left: Floats
     hand: Floats
     rates: Floats
-    room: Floats
-    mu: Floats
+    target_seconds: float
 
 
 def first_step(
@@ -46,39 +50,22 @@ def first_step(
     persist: intervals for which the end of the horizon is taken to last
     """
     sizes = stages.sizes
-    cost = sizes[:, None] * interval_seconds + price * stages.late
-    futures, groups, horizon = cost.shape
+    paths = _Paths(stages, price, interval_seconds, persist)
+    horizon, known = paths.horizon, min(lead, paths.horizon)
     move = price * np.maximum(stages.hand, 0.0)
-    move[0] = np.inf  # the group as it is now cannot be gone back to
+    move[[0, -1]] = np.inf
     up = np.maximum(sizes[None, :] - sizes[:, None], 0.0)
-    launch = up * lead * interval_seconds
-
-    # Each event that waits too long at the end has still to be served, and holds up at least one
-    # that comes after it: where as many are late whatever is done, the group that falls behind
-    # less is still the better one.
-    behind = np.maximum(0.0, stages.left[..., -1] - stages.room)
-    lasting = cost[..., -1] * persist + (price + sizes / stages.mu) * behind
-    value = np.zeros((horizon + 1, futures, groups))
-    # Without its backlog a launch at the end would be the cheapest, and always put off to there.
-    backlog = np.where(up > 0, _backlog(stages, price, horizon - 1), 0.0)
-    change = lasting[:, None, :] + move + launch + backlog
-    value[horizon] = np.minimum(lasting, change.min(axis=2))
-    summed = np.concatenate((np.zeros((futures, groups, 1)), np.cumsum(cost, axis=2)), axis=2)
-    known = min(lead, horizon)
     same = []  # what it comes to where all futures go the same way until `known`
     for at in range(horizon, -1, -1):
-        if at < horizon:
-            stay = cost[..., at] + value[at + 1]
-            fall = stay[:, None, :] + move
-            land = min(horizon, at + lead)
-            wait = (summed[..., land] - summed[..., at])[..., None]
-            wait = wait + up * (land - at) * interval_seconds
-            backlog = _backlog(stages, price, min(land, horizon - 1))
-            change = np.where(up > 0, wait + move + backlog + value[land][:, None, :], fall)
-            value[at] = np.minimum(stay, change.min(axis=2))
-        before = summed[:, 0, at]
+        land = min(horizon, at + lead)
+        # At the end a launch costs what it always does, or it would be put off to there.
+        billed = up * (land - at if at < horizon else lead) * interval_seconds
+        launch = billed + paths.cost(at, land)[..., None] + paths.taking_over(land)
+        change = move + np.where(up > 0, launch, paths.taking_over(at))
+        paths.set(at, change.min(axis=2))
+        before = paths.cost(0, at)[:, 0]
         if at == known:
-            same.append(float(stages.weights @ (before + value[at, :, 0])))
+            same.append(float(stages.weights @ (before + paths.value[:, 0, at])))
         elif 0 < at < known:
             same.append(float((stages.weights @ (before[:, None] + change[:, 0])).min()))
     waiting = min(same)
@@ -89,14 +76,82 @@ def first_step(
     return 0, 0.0
 
 
-def _backlog(stages: Stages, price: float, at: int) -> Floats:
-    """Replica-seconds, while a group that takes over, column, serves what the one before it, row,
-    has left behind: of that work, and of late events, those that wait and those that come until
-    the queue is back within the target. By future."""
-    behind = stages.left[..., at][..., None]
-    rates = stages.rates[:, at][:, None, None]
-    spare = np.maximum(stages.mu - rates, 0.05 * stages.mu)
-    over = np.maximum(0.0, behind - stages.room)
-    late = behind * np.minimum(1.0, behind / stages.room) + over / spare * rates
-    cost: Floats = price * late + over * stages.sizes / stages.mu
-    return cost
+class _Paths:
+    """Replica-seconds of each group in each future, filled in from the end of the horizon.
+
+    value: of the cheapest path from the start of an interval on, shape (futures, groups,
+           intervals + 1)
+    """
+
+    def __init__(self, stages: Stages, price: float, interval_seconds: float, persist: int) -> None:
+        self._stages = stages
+        self._price = price
+        self._seconds = interval_seconds
+        self._persist = persist * interval_seconds
+        cost = stages.sizes[:, None] * interval_seconds + price * stages.late
+        futures, groups, self.horizon = cost.shape
+        self._summed = np.zeros((futures, groups, self.horizon + 1))
+        self._summed[..., 1:] = np.cumsum(cost, axis=2)
+        self._late = np.zeros_like(self._summed)
+        self._late[..., 1:] = np.cumsum(stages.late, axis=2)
+        self.value = np.zeros_like(self._summed)
+        self._late_after = stages.late[..., -1] / interval_seconds * self._persist
+        self.value[..., -1] = self._lasting()
+        self.value[:, 0, -1] = self.taking_over(self.horizon)[:, 0, -1]
+
+    def cost(self, start: int, end: int) -> Floats:
+        """Of keeping the group from one interval to another, shape (futures, groups)."""
+        kept: Floats = self._summed[..., end] - self._summed[..., start]
+        return kept
+
+    def set(self, at: int, change: Floats) -> None:
+        """change: of the cheapest path that leaves the group at `at`"""
+        stay = self.value[..., at]
+        if at < self.horizon:
+            stay = self.cost(at, at + 1) + self.value[..., at + 1]
+        self.value[..., at] = np.minimum(stay, change)
+
+    def taking_over(self, at: int) -> Floats:
+        """From `at` on, of a group, column, and what it finds of the queue of the one before it,
+        row: that is served first, and the group is kept until then. Shape (futures, groups,
+        groups).
+
+        A queue of Q events that come at λ has waited for up to Q / λ. Those that have waited, and
+        will, for longer than the target T are (Q - λT) μ / (μ - λ), which are Q - λT and all that
+        come until it is served. Of Q counts what is more than the group's own queue would be.
+        """
+        stages = self._stages
+        left = stages.left[..., at : at + 2]  # it goes up and down within an interval
+        rates = stages.rates[:, min(at, self.horizon - 1)][:, None, None]
+        own = np.maximum(rates * stages.target_seconds, left.max(axis=2)[:, None, :])
+        over = np.maximum(0.0, left.min(axis=2)[..., None] - own)
+        spare = np.maximum(stages.mu - rates, 1e-9)
+        end = (self.horizon - at) * self._seconds + self._persist
+        busy = np.minimum(over / spare, end)
+        until = at + np.maximum(1, np.ceil(busy / self._seconds)).astype(int)
+        until = np.minimum(self.horizon, until)
+        future, group = np.ogrid[: len(left), : len(stages.sizes)]
+        column = (future[..., None], group[:, None, :])
+        beyond = np.maximum(0.0, busy - (self.horizon - at) * self._seconds) / self._persist
+        anyhow = self._late[(*column, until)] - self._late[..., at][:, None, :]
+        anyhow += beyond * self._late_after[:, None, :]
+        late = over + np.maximum(0.0, rates * busy - anyhow)
+        path = (self._summed + self.value)[(*column, until)] - self._summed[..., at][:, None, :]
+        cost: Floats = path + self._price * late + self._behind(over - spare * busy)
+        return cost
+
+    def _lasting(self) -> Floats:
+        """Of a group that is kept on and on as in the horizon's last interval, shape (futures,
+        groups), and of the queue that grows."""
+        stages = self._stages
+        over = np.maximum(0.0, stages.left[..., -1] - stages.mu * stages.target_seconds)
+        grown = over + (stages.rates[:, -1:] - stages.mu) * self._persist
+        behind = np.where(over > 0, np.maximum(0.0, grown), 0.0)
+        cost: Floats = stages.sizes * self._persist + self._price * self._late_after
+        return cost + self._behind(behind)
+
+    def _behind(self, events: Floats) -> Floats:
+        """Of events that wait when all is over: they have still to be served, and each holds up at
+        least one that comes after it."""
+        work: Floats = (self._price + self._stages.sizes / self._stages.mu) * events
+        return work

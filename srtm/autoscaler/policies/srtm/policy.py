@@ -26,7 +26,7 @@ from srtm.autoscaler.policies.srtm.forecast import Forecast
 from srtm.autoscaler.policies.srtm.groups import Group, balanced, group_of
 from srtm.autoscaler.policies.srtm.outlook import WEIGHTS, Outlook
 from srtm.autoscaler.policies.srtm.plan import Stages, first_step
-from srtm.autoscaler.policies.srtm.shape import Shape
+from srtm.autoscaler.policies.srtm.shape import Shape, beside
 from srtm.autoscaler.policies.srtm.stops import Stops
 from srtm.autoscaler.policies.timeline import Timeline
 from srtm.slo import SLO
@@ -46,10 +46,6 @@ _FIRST_SECONDS, _FIRST_INTERVALS = 4.0, 2
 
 _WIDER = 5
 """How many consumers more, or fewer, one step may ask for, but for twice and half as many."""
-
-_LOST_SHARE = 0.99
-"""Of the events of the horizon: when more than these will be late with the group as it is, the
-programme would rather save consumers, and the queue grow. It is not asked then."""
 
 _NOISY = 0.25
 """Relative error of the forecast with which a scale-down has to be worth it for a whole lead, as
@@ -112,7 +108,7 @@ class Srtm:
         if odd:
             self._begin_anew()
         if self._forecast is None:
-            self._forecast = Forecast(self._lead(seen) + 1)
+            self._forecast = Forecast(self._lead(seen) + 1, beside(self._seconds))
         self._observations += 1
         if self._observations > 1:  # the first one is of a time that nobody knows
             self._forecast.see(seen.rate)
@@ -146,22 +142,19 @@ class Srtm:
         share = outlook.shape.sum(axis=(0, 1))
         loads = {p.id: max(float(s), 1e-9) for p, s in zip(seen.partitions, share, strict=True)}
         others = [balanced(loads, seen, n) for n in _sizes(len(now), len(loads))]
-        groups = [now, *(group for group in others if set(group) != set(now))]
-        late, left = zip(*(outlook.late(group) for group in groups), strict=True)
-        mu = np.array([outlook.mu(group).sum() for group in groups])
+        groups = [now, *(group for group in others if set(group) != set(now)), now]
+        waits = [True] + [False] * (len(groups) - 1)
+        late, left = zip(*map(outlook.late, groups, waits), strict=True)
         stages = Stages(
             weights=WEIGHTS,
             sizes=np.array([float(len(group)) for group in groups]),
+            mu=np.array([outlook.mu(group).sum() for group in groups]),
             late=np.stack(late, axis=1),
             left=np.stack(left, axis=1),
             hand=np.zeros(len(groups)),
             rates=outlook.futures,
-            room=mu * self._slo.target_seconds,
-            mu=mu,
+            target_seconds=self._slo.target_seconds,
         )
-        lost = WEIGHTS @ stages.late[:, 0].sum(axis=1)
-        if lost >= _LOST_SHARE * outlook.rates.sum() * self._seconds:
-            return self._catch_up(outlook, groups, stages, notes)
         lead, persist = self._lead(seen), round(_PERSIST_SECONDS / self._seconds)
         price = self._budget.price
         best, _ = first_step(stages, price, self._seconds, lead, persist)
@@ -196,23 +189,6 @@ class Srtm:
         """Decisions before it that a scale-down asks for."""
         error = float(outlook.errors[0]) / max(float(outlook.rates[0]), 1e-9)
         return round(self._lead(outlook.seen) * min(1.0, error / _NOISY))
-
-    def _catch_up(
-        self, outlook: Outlook, groups: list[Group], stages: Stages, notes: tuple[str, ...]
-    ) -> Decision:
-        """The smallest group that gets through the queue within the horizon, or the fastest one."""
-        left = WEIGHTS @ stages.left[..., -1]
-        enough = np.flatnonzero(left <= stages.room)
-        best = int(enough[stages.sizes[enough].argmin()] if len(enough) else left.argmin())
-        self._smaller = 0
-        behind = f"{outlook.seen.lag:.0f} events wait and all that comes will be late"
-        if left[best] > left[0] - stages.room[0]:
-            return Decision(Action.NONE, reason=f"{behind}, with any group", notes=notes)
-        now, group = outlook.seen, groups[best]
-        cost, kind = self._hand_over(outlook, groups[0], group)
-        self._stops.begin((kind, _action(groups[0], group)), now.at, self._budget.late, cost)
-        reason = f"{len(groups[0])} -> {len(group)} consumers: {behind} as it is"
-        return _decision(_action(groups[0], group), group, reason, notes, kind)
 
     def _hand_over(self, outlook: Outlook, old: Group, new: Group) -> tuple[float, Handover]:
         """Late events of the hand-over that causes fewest, and its kind."""

@@ -12,13 +12,18 @@ _LEVEL_SECONDS = 5.0
 the shape, a ramp does not."""
 
 
+def beside(interval_seconds: float) -> int:
+    """Intervals to either side of one over which its level is averaged."""
+    return max(0, round((_LEVEL_SECONDS / interval_seconds - 1) / 2))
+
+
 class Shape:
     """The slots of the last intervals, each divided by the rate of its time."""
 
     def __init__(self, horizon: int, paths: int, interval_seconds: float) -> None:
         self._horizon = horizon
         self._seen: deque[Floats] = deque(maxlen=horizon * paths)
-        self._beside = max(0, round((_LEVEL_SECONDS / interval_seconds - 1) / 2))
+        self._beside = beside(interval_seconds)
 
     def see(self, slots: Floats) -> None:
         """slots: events of the interval that has just ended, shape (slots, partitions)."""
