@@ -348,6 +348,7 @@ def test_a_publisher_that_the_distributor_has_forgotten_registers_again() -> Non
                 fake.places.clear()
                 fake.place()
                 await until(lambda: len(fake.registered) == 2)
+                fake.place(p=far.address)  # who registers anew is placed nowhere, and held
                 await publisher.publish(b"y")
             assert far.bodies == [b"x", b"y"]
 
