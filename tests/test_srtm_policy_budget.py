@@ -13,8 +13,8 @@ from srtm.autoscaler.policies.srtm.stops import Stops
 from srtm.slo import SLO
 
 
-def seen(served: int, late: int, mu: float = 200.0) -> Observation:
-    partition = PartitionSeen(0, 100.0, 0.0)
+def seen(served: int, late: int, mu: float = 200.0, rate: float = 100.0) -> Observation:
+    partition = PartitionSeen(0, rate, 0.0)
     return Observation(at=0.0, partitions=(partition,), consumers=(), new_mu=mu, served=served,
                        late=late)  # fmt: skip
 
@@ -52,14 +52,27 @@ def test_the_price_has_limits(late: int, exponent: float) -> None:
     assert spent(0, 10_000).price == pytest.approx(28 / 200 * math.exp(-1.5))
 
 
-def test_a_late_event_is_worth_half_its_serving_however_many_may_be() -> None:
-    """30 in a hundred: 28 / 30 at the start, and less while none of them is used."""
-    assert spent(0, percentile=0.7).price == pytest.approx(0.5 / 200)
+@pytest.mark.parametrize(
+    ("rate", "replica_seconds"),
+    [
+        pytest.param(0.0, 1.2 / 200, id="none"),
+        pytest.param(100.0, 1.2 / 200, id="of-half-a-consumer"),
+        pytest.param(200.0, 1.2 / 200, id="of-one-consumer"),
+        pytest.param(800.0, 1.2 / 800, id="of-four"),
+    ],
+)
+def test_falling_behind_does_not_pay(rate: float, replica_seconds: float) -> None:
+    """90 in a hundred may be late and none has been, so the price would be 0.07 of a serving: all
+    that comes in a second is worth more than the consumer that is saved by making it late."""
+    budget = Budget(SLO(0.1, 0.5))
+    for _ in range(600):
+        budget.see(seen(int(rate), 0, rate=rate), 1.0)
+    assert budget.price == pytest.approx(replica_seconds)
 
 
 def test_where_many_may_be_late_more_of_them_are_spent() -> None:
-    # 0.9 - 0.1 / 5 of five per cent of 6,000 events.
-    assert spent(264, percentile=0.95).price == pytest.approx(28 / 5 / 200)
+    # 0.9 of the 16 per cent of 6,000 events: what is left is half of what it is at one per cent.
+    assert spent(864, percentile=0.84).price == pytest.approx(28 / 16 / 200)
 
 
 @given(st.integers(0, 2000), st.integers(1, 500))

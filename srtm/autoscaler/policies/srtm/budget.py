@@ -10,9 +10,10 @@ _PRICE = 28.0
 and the budget is as planned; where twice as many may be, each is worth half. Where hand-overs are
 free, half of it uses up the budget of smooth waves; where they cost, half as much again does."""
 
-_AIM, _AIM_MANY = 0.8, 0.9
-"""Of the allowed late share: what comes last cannot be made good. The second where many may be
-late; at one in a hundred, a hand-over or two at the end is a good part of them all."""
+_AIM, _AIM_ROOT = 0.8, 0.25
+"""Of the allowed late share: what comes last cannot be made good. The first where one in a hundred
+may be late, as a hand-over or two at the end is a good part of them all; what is left to that is
+less where more may be late, by this power of their share."""
 
 _HALVING_SECONDS = 120.0
 _HALVING_SHARE = 0.25
@@ -24,9 +25,10 @@ _CHEAPEST, _DEAREST = -1.5, 4.0
 """The price is _PRICE * exp(steepness * deficit), the exponent within these. Unused budget makes
 late events little cheaper (near μ the queue's cliff is steep), a deficit makes them much dearer."""
 
-_LEAST = 0.5
-"""The price is at least so many times the serving of an event. For less, the programme would fall
-behind for minutes while there is budget, and catch up when there is none and the price is high."""
+_LEAST = 1.2
+"""What comes in a second is worth at least so many replica-seconds. With less than one, a group is
+let fall behind: all is late, one consumer is saved, and what is spent so has to be made good later,
+at a high price."""
 
 _SMALL_SECONDS = 10.0
 """A hand-over that costs less than the budget of so long is always affordable."""
@@ -37,7 +39,7 @@ class Budget:
 
     def __init__(self, slo: SLO) -> None:
         self._allowed = slo.allowed_late_share
-        self._aim = _AIM_MANY - (_AIM_MANY - _AIM) * min(1.0, 0.01 / self._allowed)
+        self._aim = 1.0 - (1.0 - _AIM) * min(1.0, 0.01 / self._allowed) ** _AIM_ROOT
         self._served = 0
         self._seconds = 0.0
         self._hand_over = 0.0
@@ -55,7 +57,8 @@ class Budget:
         scale = self._aim * self._per_second * window + 2 * self._hand_over + 1
         exponent = min(_DEAREST, max(_CHEAPEST, _STEEPNESS * deficit / scale))
         price = _PRICE * 0.01 / self._allowed * math.exp(exponent)
-        self.price = max(_LEAST, price) / seen.new_mu
+        least = _LEAST / max(seen.new_mu, seen.rate)
+        self.price = max(least, price / seen.new_mu)
 
     @property
     def _per_second(self) -> float:
