@@ -84,9 +84,20 @@ def test_a_late_event_is_worth_so_many_served_ones_whatever_mu_is() -> None:
     assert spent(68, mu=50.0).price == pytest.approx(4 * spent(68).price)
 
 
+def left(seconds: int) -> float:
+    """Of one in a hundred, what is kept for the end of a run of so long."""
+    return 0.2 * (120 / max(120, seconds / 4)) ** 0.08
+
+
+@pytest.mark.parametrize("seconds", [60, 600, 7200])
+def test_the_longer_a_run_the_less_is_kept_for_its_end(seconds: int) -> None:
+    as_planned = round((1 - left(seconds)) * seconds)
+    assert spent(as_planned, seconds).price == pytest.approx(28 / 200, rel=0.01)
+
+
 def test_a_long_run_settles() -> None:
     # The same deficit, ten minutes and two hours after the start.
-    late = {600: 480 + 50, 7200: 5760 + 50}
+    late = {seconds: round((1 - left(seconds)) * seconds) + 50 for seconds in (600, 7200)}
     early, settled = (spent(late[seconds], seconds).price for seconds in (600, 7200))
     assert early > settled > 28 / 200
 

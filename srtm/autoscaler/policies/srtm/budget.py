@@ -17,8 +17,10 @@ less where more may be late, by this power of their share."""
 
 _HALVING_SECONDS = 120.0
 _HALVING_SHARE = 0.25
+_SETTLING = 0.08
 """A surplus or deficit counts against the budget of this long: of two minutes at first, of a
-quarter of the time since the start later, so that a long run settles."""
+quarter of the time since the start later, so that a long run settles. What is left of the allowed
+share shrinks by this power of that: after two hours its end is surer than after ten minutes."""
 
 _STEEPNESS = 2.0
 _CHEAPEST, _DEAREST = -1.5, 4.0
@@ -39,7 +41,7 @@ class Budget:
 
     def __init__(self, slo: SLO) -> None:
         self._allowed = slo.allowed_late_share
-        self._aim = 1.0 - (1.0 - _AIM) * min(1.0, 0.01 / self._allowed) ** _AIM_ROOT
+        self._left = (1.0 - _AIM) * min(1.0, 0.01 / self._allowed) ** _AIM_ROOT
         self._served = 0
         self._seconds = 0.0
         self._hand_over = 0.0
@@ -51,10 +53,11 @@ class Budget:
         self._served += seen.served
         self.late += seen.late
         self._seconds += interval_seconds
-        deficit = self.late - self._aim * self._allowed * self._served
         window = max(_HALVING_SECONDS, _HALVING_SHARE * self._seconds)
+        aim = 1.0 - self._left * (_HALVING_SECONDS / window) ** _SETTLING
+        deficit = self.late - aim * self._allowed * self._served
         # A hand-over's late events come at once: one or two of them are no trend.
-        scale = self._aim * self._per_second * window + 2 * self._hand_over + 1
+        scale = aim * self._per_second * window + 2 * self._hand_over + 1
         exponent = min(_DEAREST, max(_CHEAPEST, _STEEPNESS * deficit / scale))
         price = _PRICE * 0.01 / self._allowed * math.exp(exponent)
         least = _LEAST / max(seen.new_mu, seen.rate)
