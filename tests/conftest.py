@@ -1,3 +1,4 @@
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,9 @@ from tests.servers import STARTED, Servers, servers_in
 
 settings.register_profile("srtm", deadline=None, print_blob=True)
 settings.load_profile("srtm")
+
+# A shell starts what runs in its background with SIGINT ignored, and all its children inherit it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -43,9 +43,8 @@ def test_an_alarm_that_fails_silences_no_other() -> None:
     try:
         for at, alarm in ((soon, fail), (soon, ring), (soon + 1_000_000, ring)):
             reactor.call_at(at, alarm)
-        reactor.serve(None)
-        reactor.serve(None)
+        while len(rung) < 2:  # a slow machine rings both at once
+            reactor.serve(None)
     finally:
         reactor.close()
-    assert len(rung) == 2
     assert rung[1] >= soon + 1_000_000
