@@ -47,4 +47,5 @@ def test_an_alarm_that_fails_silences_no_other() -> None:
             reactor.serve(None)
     finally:
         reactor.close()
+    assert len(rung) == 2
     assert rung[1] >= soon + 1_000_000

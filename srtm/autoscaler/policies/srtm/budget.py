@@ -10,17 +10,19 @@ _PRICE = 28.0
 and the budget is as planned; where twice as many may be, each is worth half. Where hand-overs are
 free, half of it uses up the budget of smooth waves; where they cost, half as much again does."""
 
-_AIM, _AIM_ROOT = 0.8, 0.25
-"""Of the allowed late share: what comes last cannot be made good. The first where one in a hundred
-may be late, as a hand-over or two at the end is a good part of them all; what is left to that is
-less where more may be late, by this power of their share."""
+_RESERVE, _RESERVE_ROOT = 0.2, 0.25
+"""Of the allowed late share, kept back: what comes last cannot be made good. The first where one in
+a hundred may be late, as a hand-over or two at the end is a good part of them all; less where more
+may be late, by this power of their share."""
 
 _HALVING_SECONDS = 120.0
 _HALVING_SHARE = 0.25
-_SETTLING = 0.08
 """A surplus or deficit counts against the budget of this long: of two minutes at first, of a
-quarter of the time since the start later, so that a long run settles. What is left of the allowed
-share shrinks by this power of that: after two hours its end is surer than after ten minutes."""
+quarter of the time since the start later, so that a long run settles."""
+
+_SETTLING = 0.08
+"""The reserve shrinks by this power as that grows: the end of two hours is surer than of ten
+minutes."""
 
 _STEEPNESS = 2.0
 _CHEAPEST, _DEAREST = -1.5, 4.0
@@ -41,7 +43,7 @@ class Budget:
 
     def __init__(self, slo: SLO) -> None:
         self._allowed = slo.allowed_late_share
-        self._left = (1.0 - _AIM) * min(1.0, 0.01 / self._allowed) ** _AIM_ROOT
+        self._reserve = _RESERVE * min(1.0, 0.01 / self._allowed) ** _RESERVE_ROOT
         self._served = 0
         self._seconds = 0.0
         self._hand_over = 0.0
@@ -54,7 +56,7 @@ class Budget:
         self.late += seen.late
         self._seconds += interval_seconds
         window = max(_HALVING_SECONDS, _HALVING_SHARE * self._seconds)
-        aim = 1.0 - self._left * (_HALVING_SECONDS / window) ** _SETTLING
+        aim = 1.0 - self._reserve * (_HALVING_SECONDS / window) ** _SETTLING
         deficit = self.late - aim * self._allowed * self._served
         # A hand-over's late events come at once: one or two of them are no trend.
         scale = aim * self._per_second * window + 2 * self._hand_over + 1
