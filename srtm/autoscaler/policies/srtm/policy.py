@@ -34,9 +34,9 @@ from srtm.slo import SLO
 Floats = NDArray[np.float64]
 
 _HORIZON_SECONDS = 20.0
-_PERSIST_SECONDS = 40.0
+_PERSIST_SECONDS = 20.0
 """How far the programme looks, and for how long the end of it is taken to last. Further than a few
-start-ups a forecast knows little; a minute is what a change must pay for itself in."""
+start-ups a forecast knows little; both together are what a change must pay for itself in."""
 
 _PATHS = 3
 """Pieces of the last minute that stand for the next seconds."""
