@@ -19,6 +19,8 @@ def refuses_connections(gateway: GatewayProcess) -> bool:
             return False
     except ConnectionRefusedError:
         return True
+    except ConnectionResetError:  # its listener was just closing: it refuses the next one
+        return False
 
 
 def wait_away(gateway: GatewayProcess, seconds: float = 10) -> None:
