@@ -1,9 +1,12 @@
 # Two commands: `make demo` shows the product, `make test` checks it. Both do all set-up in .venv.
+# `make test PART=gateway` runs tests/test_gateway*.py.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := .setup
+# Most tests wait for servers: there are more workers than cores.
+WORKERS ?= 4
 NSQ_PROGRAMS := nsqd nsqlookupd nsqadmin nsq_stat nsq_tail nsq_to_file to_nsq
 NSQ_MODULE := srtm/deploy/binaries
 CLANG := $(shell sed -n 's/^CLANG = "\(.*\)"$$/\1/p' setup.py)
@@ -15,7 +18,7 @@ demo: setup
 	@$(BIN)/srtm demo
 
 test: setup lint
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PART:%=tests/test_%*.py)
 
 lint: setup
 	@$(BIN)/ruff check .

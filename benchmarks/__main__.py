@@ -33,6 +33,7 @@ def list_them() -> None:
 @click.option(
     "--full", is_flag=True, help="What is modelled is run live too (convergence: half an hour)."
 )
+@click.option("--minutes", type=click.FloatRange(1, 10_000), help="How long soak lasts.")
 @click.option("--strict", is_flag=True, help="Exit with 1 when a bar is missed.")
 @click.option(
     "--out",
@@ -41,7 +42,7 @@ def list_them() -> None:
     show_default=True,
     help="Folder for NAME.json and NAME.png.",
 )
-def run(name: str, quick: bool, full: bool, strict: bool, out: Path) -> None:
+def run(name: str, quick: bool, full: bool, minutes: float | None, strict: bool, out: Path) -> None:
     """Run one benchmark: a table here, NAME.json and a plot under --out."""
     console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
     entry = BENCHMARKS[name]
@@ -51,7 +52,13 @@ def run(name: str, quick: bool, full: bool, strict: bool, out: Path) -> None:
             if quick
             else f"--full: {name} is run live anyway; leave it out"
         )
-    with session(quick, full) as running:
+    if minutes is not None and (quick or not entry.lasts):
+        raise UsageError(
+            "--minutes and --quick do not go together"
+            if quick
+            else f"--minutes: {name} ends by itself; leave it out"
+        )
+    with session(quick, full, minutes) as running:
         report = entry.load()(running)
         document = running.document(name, report)
     console.print(render(report))

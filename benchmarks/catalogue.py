@@ -10,11 +10,13 @@ from benchmarks.session import Session
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`module` of this package has `run(session) -> Report`. models: it can be run live too."""
+    """`module` of this package has `run(session) -> Report`. models: it can be run live too;
+    lasts: for as many minutes as one likes."""
 
     module: str
     shows: str
     models: bool = False
+    lasts: bool = False
 
     def load(self) -> Callable[[Session], Report]:
         run: Callable[[Session], Report] = importlib.import_module(f"benchmarks.{self.module}").run
@@ -34,4 +36,5 @@ BENCHMARKS = {
     "li-ku": Entry("li_ku", "autoscalers on a bursty load (Li and Ku's Tables 2 and 3)"),
     "clairvoyant": Entry("clairvoyant", "ours against a schedule that knows every arrival"),
     "timestamps": Entry("timestamps", "whom a late gateway delays, by source of arrival times"),
+    "soak": Entry("soak", "faults at random: what is lost, let in too much, or grows", lasts=True),
 }

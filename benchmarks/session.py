@@ -20,11 +20,17 @@ QUICK_SECONDS = 45.0
 
 class Session:
     """quick: the short form; live: real servers too, where a benchmark models them; folder: a
-    temporary one, gone with the run."""
+    temporary one, gone with the run; minutes: how long it is to last, where one says so."""
 
     def __init__(
-        self, quick: bool, folder: Path, progress: Progress | None = None, live: bool = False
+        self,
+        quick: bool,
+        folder: Path,
+        progress: Progress | None = None,
+        live: bool = False,
+        minutes: float | None = None,
     ) -> None:
+        self.minutes = minutes
         self.quick = quick
         self.live = live
         self.folder = folder
@@ -70,13 +76,13 @@ class Session:
 
 
 @contextmanager
-def session(quick: bool, live: bool = False) -> Iterator[Session]:
+def session(quick: bool, live: bool = False, minutes: float | None = None) -> Iterator[Session]:
     """With a progress bar on a terminal; it is drawn on each step only, by no thread."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with tempfile.TemporaryDirectory(prefix="srtm-bench-") as folder:
         if not console.is_terminal:
-            yield Session(quick, Path(folder), live=live)
+            yield Session(quick, Path(folder), live=live, minutes=minutes)
             return
         with Progress(*columns, console=console, auto_refresh=False, transient=True) as progress:
-            yield Session(quick, Path(folder), progress, live)
+            yield Session(quick, Path(folder), progress, live, minutes)

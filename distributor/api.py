@@ -3,7 +3,7 @@ documentation. Rates are messages/s, bursts messages."""
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from srtm.contract import MAX_BURST, MAX_RATE, MIN_RATE, Mode
 
@@ -12,14 +12,22 @@ MAX_PUBLISHERS = 20_000
 MAX_KEYS = 100_000
 MAX_TOPICS = 10_000
 MAX_WATCHED = 100_000
-MAX_ARRIVALS = 10_000
+MAX_ARRIVALS = 5_000
+"""of one topic: a gateway keeps no more until it reports them"""
+MAX_COUNT = float(2**53)
+"""Whole numbers up to it are exact. It keeps every sum finite."""
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:\[\]-]{1,128}$")]
 Id = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Rate = Annotated[float, Field(ge=MIN_RATE, le=MAX_RATE, allow_inf_nan=False)]
-Count = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Epoch = Annotated[int, Field(ge=0, le=2**52)]
+Count = Annotated[float, Field(ge=0, le=MAX_COUNT, allow_inf_nan=False)]
+Flow = Annotated[float, Field(ge=0, le=MAX_RATE, allow_inf_nan=False)]
+Epoch = Annotated[int, Field(ge=0, le=2**62)]
+Token = Annotated[str, Field(max_length=64)]
+"""an id or a proof, in hexadecimal digits"""
+TopicName = Annotated[str, Field(max_length=64)]
 Policy = Literal["srtm", "max-min", "conc", "lb", "single"]
+Unplaced = Literal["reject", "floor", "pass"]
 FittingMode = Literal["sequential", "paper"]
 Meanwhile = Literal["hold", "elsewhere"]
 FittingState = Literal["running", "stopped", "met", "best", "contract too small", "out of brokers"]
@@ -45,7 +53,22 @@ class ErrorAnswer(Answer):
     error: str = Field(description="what is wrong, where, and how to mend it, in one line")
 
 
+class HeldTopic(Told):
+    """What a gateway holds of a topic, and what it was told of the whole contract."""
+
+    topic: TopicName
+    rate: Rate = Field(description="r_l")
+    burst: float = Field(ge=1, le=MAX_BURST, allow_inf_nan=False, description="b_l")
+    topic_rate: Rate = Field(description="r")
+    topic_burst: float = Field(ge=1, le=MAX_BURST, allow_inf_nan=False, description="b")
+    mode: Mode = Mode.DELAY
+    max_wait: str | None = None
+    slo: str | None = None
+
+
 class BrokerAsked(Told):
+    """A gateway says who it is and all that it knows: the distributor may know less."""
+
     name: Name
     tcp_address: str = Field(min_length=1, max_length=300, description="HOST:PORT of the gateway")
     http_address: str = Field(min_length=1, max_length=300, description="HOST:PORT of the gateway")
@@ -56,11 +79,23 @@ class BrokerAsked(Told):
         allow_inf_nan=False,
         description="messages/s within the SLO; without it what is stored stays, 0 at first",
     )
+    instance: Token = Field("", description="of its state file: no two gateways have the same")
+    process: Token = Field("", description="another one after each start")
+    store: Token = Field("", description="of the answers that it had; empty: it had none")
+    applied_epoch: Epoch = Field(0, description="of the desired state that it has")
+    newest: Epoch = Field(0, description="the largest epoch that it was shown")
+    proof: Token = Field("", description="that it was shown it")
+    lease_seconds: float = Field(0.0, ge=0, le=86_400, description="of the last answer")
+    held: list[HeldTopic] = Field(default=[], max_length=MAX_TOPICS)
+    names: list[TopicName] = Field(
+        default=[], max_length=MAX_TOPICS, description="topics that have a contract somewhere"
+    )
 
 
 class BrokerAnswer(Answer):
     name: str
     epoch: int
+    store: str = Field(description="id of the store that the distributor leads by")
     lease_seconds: float = Field(
         description="counted from when the gateway sent the report that was answered"
     )
@@ -68,8 +103,8 @@ class BrokerAnswer(Answer):
 
 class TopicReport(Told):
     topic: str = Field(max_length=64)
-    offered: Count = Field(0.0, description="messages/s that came since the last report")
-    admitted: Count = Field(0.0, description="messages/s that got a token since the last report")
+    offered: Flow = Field(0.0, description="messages/s that came since the last report")
+    admitted: Flow = Field(0.0, description="messages/s that got a token since the last report")
     backlog: Count = Field(0.0, description="messages that wait now")
     served: Count = Field(0.0, description="deliveries measured since the last report")
     near: Count = Field(0.0, description="those that took longer than 0.8 of the SLO's target")
@@ -80,21 +115,35 @@ class TopicReport(Told):
     arrivals: list[tuple[Count, Count]] = Field(
         default=[],
         max_length=MAX_ARRIVALS,
+        fail_fast=True,
         description="(milliseconds ago, messages); where the desired state asks for them",
     )
+
+    @model_validator(mode="after")
+    def _of_the_served(self) -> "TopicReport":
+        # late_at_broker is counted on its own, and may be of an SLO that is gone.
+        for name, count in (("near", self.near), ("late", self.late)):
+            if count > self.served:
+                raise ValueError(f"{name} is {count:g} of {self.served:g} that were served")
+        return self
 
 
 class Report(Told):
     applied_epoch: Epoch = Field(
         description="of the desired state that the gateway has; 0: none since it started"
     )
+    process: Token = Field("", description="as it registered")
+    store: Token | None = Field(
+        None, description="that the epoch is of; null: the one that the answers come from"
+    )
+    names_version: Token = Field("", description="of the names that it has")
     seconds: Count = Field(0.0, description="that the counts are of: since the last report")
     answered: Epoch | None = Field(
         None,
         description="reports of this gateway that were answered before; the same again: the "
         "last one is made again, with what has come since",
     )
-    topics: list[TopicReport] = Field(default=[], max_length=MAX_TOPICS)
+    topics: list[TopicReport] = Field(default=[], max_length=MAX_TOPICS, fail_fast=True)
 
 
 class DesiredTopic(Answer):
@@ -108,6 +157,8 @@ class DesiredTopic(Answer):
     safe_burst: float = Field(description="what is left of b_l then: one message")
     arrivals: bool = Field(False, description="report when its messages came: it is being fitted")
     emptied: int = Field(0, description="an epoch; a larger one than before empties the bucket")
+    topic_rate: float = Field(description="r of the whole contract")
+    topic_burst: float = Field(description="b of the whole contract")
 
 
 class Desired(Answer):
@@ -119,6 +170,17 @@ class Desired(Answer):
     topics: list[DesiredTopic] = Field(description="all of them; the gateway has no others")
     report_seconds: float = Field(
         1.0, description="until the next report: less while shares change or a topic is fitted"
+    )
+    store: str = Field(description="id of the store that the epochs are of")
+    newest: int = Field(description="the largest epoch given out, to any gateway")
+    proof: str = Field(description="of it: to be shown when the gateway registers again")
+    unplaced: Unplaced = Field(
+        description="what a gateway does with a topic of `names` that it has no share of: refuse "
+        "it, hold it until there is a floor for it, or let it pass"
+    )
+    names_version: str = Field(description="of `names`")
+    names: list[str] | None = Field(
+        None, description="all topics that have a contract; null: those that it has stay"
     )
 
 
@@ -138,6 +200,9 @@ class BrokerShown(Answer):
 
 class Brokers(Answer):
     brokers: list[BrokerShown]
+    warnings: list[str] = Field(
+        default=[], description="what somebody should mend: a store that was lost or is old"
+    )
 
 
 class DrainAsked(Asked):
@@ -153,6 +218,7 @@ class TopicAsked(Asked):
     keys: list[Id] | None = Field(
         None,
         max_length=MAX_KEYS,
+        fail_fast=True,
         description="correlation keys that its publishers may have; without it, any",
     )
 
@@ -187,7 +253,9 @@ class PublisherAsked(Asked):
 
 
 class PublishersAsked(Asked):
-    publishers: list[PublisherAsked] = Field(min_length=1, max_length=MAX_PUBLISHERS)
+    publishers: list[PublisherAsked] = Field(
+        min_length=1, max_length=MAX_PUBLISHERS, fail_fast=True
+    )
 
 
 class Registered(Answer):
@@ -204,7 +272,7 @@ class Place(Answer):
 
 
 class WatchAsked(Asked):
-    ids: list[Id] = Field(min_length=1, max_length=MAX_WATCHED)
+    ids: list[Id] = Field(min_length=1, max_length=MAX_WATCHED, fail_fast=True)
 
 
 class PlacementAsked(Asked):
@@ -258,7 +326,7 @@ class FittingAsked(Asked):
     meanwhile: Meanwhile = Field(
         "hold",
         description="what publishers do that a violated broker has shed: stay connected and wait, "
-        "or send through brokers that are not judged",
+        "or send through brokers that are not judged and have room",
     )
     batch: float = Field(
         1.0, ge=1, le=MAX_BURST, allow_inf_nan=False, description="messages sent at one instant"
@@ -282,6 +350,7 @@ class FittingShown(Answer):
 class Health(Answer):
     leading: bool
     detail: str
+    warnings: list[str] = Field(default=[], description="as with the brokers")
 
 
 class Done(Answer):

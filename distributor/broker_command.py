@@ -23,6 +23,8 @@ broker.add_command(capacity)
 def list_(remote: Remote, as_json: bool) -> None:
     """Every broker: capacity, what is placed there, and whether it is in contact."""
     answer = remote.call("GET", "brokers")
+    for warning in answer["warnings"]:
+        click.echo(f"warning: {warning}", err=True)
     if as_json:
         print_json(answer)
         return

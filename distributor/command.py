@@ -102,7 +102,8 @@ def apply(topic: str, policy: str, keep: bool, remote: Remote, as_json: bool) ->
     type=click.Choice(get_args(Meanwhile)),
     default="hold",
     show_default=True,
-    help="Publishers that a violated broker has shed wait, or send through other brokers.",
+    help="Publishers that a violated broker has shed wait, or send through other brokers "
+    "that have room.",
 )
 @click.option(
     "--batch",

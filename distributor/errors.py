@@ -22,10 +22,15 @@ class TooMany(UnavailableError):
     """A bound on memory is reached; another time or another distributor may do."""
 
 
+class TooLong(SrtmError):
+    """The body of a request is longer than it may be."""
+
+
 STATUSES: tuple[tuple[type[Exception], HTTPStatus], ...] = (
     (UsageError, HTTPStatus.BAD_REQUEST),
     (NotFound, HTTPStatus.NOT_FOUND),
     (Conflict, HTTPStatus.CONFLICT),
+    (TooLong, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
     (StoreError, HTTPStatus.SERVICE_UNAVAILABLE),
     (UnavailableError, HTTPStatus.SERVICE_UNAVAILABLE),
 )

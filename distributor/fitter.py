@@ -174,7 +174,7 @@ class Fitter:
             if what.warm_up.empty_first:
                 self._trials.empty()
             what = fitting.settled(now() + _CATCH_UP_SECONDS)
-            self._seen.begin(what.epoch, what.settled_at, what.judged)
+            self._seen.begin(what.epoch, what.settled_at, what.judged, what.helping)
             after = await self._measured(fitting, what)
             if after is not None:
                 return after

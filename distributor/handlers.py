@@ -5,68 +5,185 @@ import json
 import logging
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from tornado.iostream import StreamClosedError
-from tornado.web import Application, RequestHandler, stream_request_body
+from tornado.web import Application, HTTPError, RequestHandler, stream_request_body
 
 from distributor import api
 from distributor.access import allowed
-from distributor.errors import NotLeading, status_of
+from distributor.bodies import HELD_BYTES, SMALL_BYTES, Body, Held, Turns
+from distributor.connections import UNREAD_SECONDS, Connections
+from distributor.errors import NotFound, NotLeading, TooMany, status_of
 from distributor.metrics import exposition
 from distributor.openapi import document
 from distributor.routes import PREFIX, ROUTES, WATCH, Call, Route
 from distributor.service import Distributor
-from srtm.errors import SrtmError, UsageError, one_line
+from distributor.watches import Watch
+from srtm.errors import SrtmError, one_line
 
 log = logging.getLogger("srtm.distributor")
 
-MAX_BODY_BYTES = 16 * 1024 * 1024
 SWALLOWED_BYTES = 64 * 1024 * 1024
-"""of a body that is too long: read and dropped, so that its sender sees the answer and no reset"""
+"""of a body that is refused: read and dropped, so that its sender sees the answer and no reset"""
+_STRANGERS_BYTES = 1024 * 1024
+"""The same of one without the token."""
+_REPORT_SECONDS = 5.0
+"""for a report's body; its gateway has given up after 2 s"""
 BEAT_SECONDS = 10.0
-_STALLED_SECONDS = 30.0
-"""a watcher that reads nothing for so long is left; it can come back"""
 _LINES = 500
 """of a watch in one write"""
 _SHOWN = 500
-"""characters of a fault in a body"""
+"""characters of a fault in an answer: it quotes what was given, which may be many MiB"""
 
-Body = TypeVar("Body", bound=BaseModel)
 Leading = Callable[[], Distributor]
 """The service where this process leads. Raises NotLeading."""
 
 
+class Shared:
+    """What all requests share: bounds on how many there are and on what they hold."""
+
+    def __init__(self, connections: Connections) -> None:
+        self.connections = connections
+        self.held = Held()
+        self.answers = Held()
+        self.turns = Turns()
+
+
 @stream_request_body
 class _Handler(RequestHandler):
-    def initialize(self, leading: Leading, token: str | None, **_: Any) -> None:
+    """Refuses as early as it can: before the body, or as soon as that is too much. `answer` is for
+    requests that came whole."""
+
+    takes: tuple[str, ...] = ("GET",)
+    needs_token = True
+
+    def initialize(self, leading: Leading, token: str | None, shared: Shared) -> None:
         self.leading = leading
         self.token = token
-        self._chunks: list[bytes] = []
-        self._size = 0
+        self.shared = shared
+        self.body = Body(None, shared.held)
+        self.has_left = False
+        self._refused = False
+        self._dropped = 0
+        self._dropped_most = SWALLOWED_BYTES
 
     def set_default_headers(self) -> None:
         self.set_header("Server", "srtm")
         self.set_header("Content-Type", "application/json; charset=UTF-8")
 
+    # --- before the body ----------------------------------------------------------------------
+
     def prepare(self) -> None:
-        if not allowed(self.request.headers.get("Authorization"), self.token):
+        if self.needs_token and not allowed(self.request.headers.get("Authorization"), self.token):
             self.set_header("WWW-Authenticate", "Bearer")
+            self._dropped_most = _STRANGERS_BYTES
             self.refuse(HTTPStatus.UNAUTHORIZED, "give the token of --token-file as Bearer token")
+            return
+        method = self.request.method or ""
+        if method not in self.takes and not (method == "HEAD" and "GET" in self.takes):
+            self.set_header("Allow", ", ".join(self.takes))
+            words = f"no such method for this path: it takes {', '.join(self.takes)}"
+            self.refuse(HTTPStatus.METHOD_NOT_ALLOWED, words)
+            return
+        try:
+            self.expect()
+            length = self.request.headers.get("Content-Length", "")
+            if length.isascii() and length.isdigit():
+                self.body.check(int(length[:18]))  # of thousands of digits Python makes no number
+        except Exception as error:
+            self.fail(error)
+
+    def expect(self) -> None:
+        """Set `body`. Raises what can be said before it comes."""
+
+    # --- the body -----------------------------------------------------------------------------
 
     def data_received(self, chunk: bytes) -> None:
-        self._size += len(chunk)
-        if self._size <= MAX_BODY_BYTES:
-            self._chunks.append(chunk)
+        if self._refused:
+            self._dropped += len(chunk)
+            if self._dropped > self._dropped_most:
+                self.finish()  # which closes the connection: there is no other way to read no more
+            return
+        try:
+            self.body.add(chunk)
+        except SrtmError as error:
+            self.fail(error)
+
+    def on_connection_close(self) -> None:
+        super().on_connection_close()  # ends the wait for the body
+        self.has_left = True
+        self.body.free()
+
+    # --- the answer ---------------------------------------------------------------------------
+
+    async def _serve(self, *names: str) -> None:
+        if self._refused:
+            self.finish()
         else:
-            self._chunks.clear()
+            await self.answer(*names)
+
+    get = post = put = delete = head = patch = options = _serve
+
+    async def answer(self, *names: str) -> None:
+        raise NotImplementedError
+
+    def on_finish(self) -> None:
+        self.body.free()
+        stream = self.request.connection.stream  # type: ignore[union-attr]
+        self.shared.connections.wait(stream, asyncio.get_running_loop().time())
+
+    async def send(self, text: str) -> None:
+        """Answer with what may be long, and count it until it is read."""
+        content, answers = text.encode(), self.shared.answers
+        if len(content) <= SMALL_BYTES:
+            self.finish(content)
+            return
+        if answers.bytes + len(content) > HELD_BYTES:
+            self.fail(
+                TooMany(
+                    f"answers that nobody has read yet hold {answers.bytes:,} bytes; what was "
+                    "asked for is done, ask again what came of it"
+                )
+            )
+            return
+        answers.bytes += len(content)
+        try:
+            await asyncio.wait_for(self.finish(content), UNREAD_SECONDS)
+        except (StreamClosedError, TimeoutError):
+            self.leave()
+        finally:
+            answers.bytes -= len(content)
+
+    def leave(self) -> None:
+        """Cut the connection."""
+        self.request.connection.stream.close()  # type: ignore[union-attr]
 
     def refuse(self, status: int, message: str) -> None:
+        """Answer at once. What is still to come of the body is dropped."""
+        self.body.free()
+        line = " ".join(message.split())
+        line = line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."
+        content = json.dumps({"error": line}).encode()
         self.set_status(status)
-        self.finish(json.dumps({"error": message}))
+        headers = self.request.headers
+        has_body = "Transfer-Encoding" in headers or headers.get("Content-Length", "0") != "0"
+        if self.came_whole or not has_body or "Expect" in headers:
+            self.finish(content)
+        else:
+            self._refused = True
+            self.set_header("Content-Length", len(content))
+            self.write(content)
+            self.flush()
+
+    @property
+    def came_whole(self) -> bool:
+        return self.request._body_future.done()
 
     def fail(self, error: Exception) -> None:
+        if isinstance(error, HTTPError):
+            raise error  # write_error tells it
         status = status_of(error)
         if status == HTTPStatus.INTERNAL_SERVER_ERROR:
             log.error("%s %s", self.request.method, self.request.path, exc_info=error)
@@ -76,155 +193,170 @@ class _Handler(RequestHandler):
                 self.set_header("Retry-After", "1")
             self.refuse(status, str(error))
 
-    def write_error(self, status_code: int, **kwargs: Any) -> None:
-        words = {405: "no such method for this path"}
-        self.finish(json.dumps({"error": words.get(status_code, "a fault of the distributor")}))
+    # --- what tornado refuses itself ----------------------------------------------------------
 
-    def read(self, model: type[Body]) -> Body:
-        """The body. Raises UsageError that names the field."""
-        where = f"{self.request.method} {self.request.path}"
-        body = b"".join(self._chunks)
-        self._chunks.clear()
+    def decode_argument(self, value: bytes, name: str | None = None) -> str:
         try:
-            return model.model_validate_json(body)
-        except ValidationError as error:
-            raise _short(one_line(error, where)) from None
+            return value.decode()
+        except UnicodeDecodeError:
+            where = name or "the path"
+            raise HTTPError(400, f"{where}: {value[:40]!r} is no UTF-8") from None
 
-    def too_long(self) -> bool:
-        if self._size > MAX_BODY_BYTES:
-            self.refuse(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"the body is longer than {MAX_BODY_BYTES:,} bytes; send it in parts",
-            )
-        return self._size > MAX_BODY_BYTES
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        error = kwargs.get("exc_info", (None, None))[1]
+        words = {405: "no such method"}.get(status_code, "a fault of the distributor")
+        if isinstance(error, HTTPError) and error.log_message:
+            words = error.log_message
+        self.finish(json.dumps({"error": words}))
+
+    def log_exception(self, kind: Any, error: Any, trace: Any) -> None:
+        if not isinstance(error, HTTPError):  # one of those is the caller's, and is in the answer
+            super().log_exception(kind, error, trace)
 
 
 class _Json(_Handler):
     """All methods of one path."""
 
     def initialize(  # type: ignore[override]
-        self, leading: Leading, token: str | None, routes: dict[str, Route]
+        self, leading: Leading, token: str | None, shared: Shared, routes: dict[str, Route]
     ) -> None:
-        super().initialize(leading, token)
+        super().initialize(leading, token, shared)
+        self.takes = tuple(sorted(routes))
         self._routes = routes
 
-    async def _answer(self, *names: str) -> None:
+    def expect(self) -> None:
+        self.leading()
         method = self.request.method or ""
-        route = self._routes.get("GET" if method == "HEAD" else method)
-        if route is None:
-            self.set_header("Allow", ", ".join(sorted(self._routes)))
-            self.refuse(
-                HTTPStatus.METHOD_NOT_ALLOWED, f"this path takes {', '.join(sorted(self._routes))}"
-            )
+        self._route = self._routes["GET" if method == "HEAD" else method]
+        self.body = Body(self._route.body, self.shared.held)
+        if self.body.is_report:
+            self.request.connection.set_body_timeout(_REPORT_SECONDS)  # type: ignore[union-attr]
+
+    async def answer(self, *names: str) -> None:
+        if self.body.size <= SMALL_BYTES:
+            await self._call(names)
             return
-        if self.too_long():
-            return
+        async with self.shared.turns.take(self.body.is_report):
+            if not self.has_left:
+                await self._call(names)
+
+    async def _call(self, names: tuple[str, ...]) -> None:
         try:
             service = self.leading()
-            body = None if route.body is None else self.read(route.body)
-            answer = await route.call(service, Call(names, body))
+            body = self.body.read(f"{self.request.method} {self.request.path}")
+            answer = await self._route.call(service, Call(names, body))
         except Exception as error:
             self.fail(error)
         else:
-            self.finish(answer.model_dump_json())
-
-    get = post = put = delete = head = _answer
+            await self.send(answer.model_dump_json())
 
 
 class _Watch(_Handler):
-    async def get(self, topic: str) -> None:
-        ids = self.get_query_arguments("id", strip=False)
-        await self._stream(topic, lambda: api.WatchAsked.model_validate({"ids": ids}))
+    takes = ("GET", "POST")
+    service: Distributor
+    watch: Watch | None = None
 
-    async def post(self, topic: str) -> None:
-        if not self.too_long():
-            await self._stream(topic, lambda: self.read(api.WatchAsked))
+    def expect(self) -> None:
+        self.leading()
+        if not self.shared.connections.has_room_to_watch:
+            raise TooMany("so many watches are open that reports have just room; watch later")
+        if self.request.method == "POST":
+            self.body = Body(api.WatchAsked, self.shared.held)
 
-    async def _stream(self, topic: str, asked: Callable[[], api.WatchAsked]) -> None:
+    async def answer(self, topic: str) -> None:  # type: ignore[override]
         try:
-            service = self.leading()
-            ids = asked().ids
-            service.topic(topic)
-            watch = service.watches.add(topic, ids)
-        except ValidationError as error:
-            self.fail(_short(one_line(error, f"GET {self.request.path}")))
-            return
+            if self.body.size <= SMALL_BYTES:
+                watch = self._begin(topic)
+            else:
+                async with self.shared.turns.take(is_report=False):
+                    watch = self._begin(topic)
         except Exception as error:
             self.fail(error)
-            return
-        self.watch, self.service = watch, service
+        else:
+            await self._stream(topic, watch)
+
+    def _begin(self, topic: str) -> Watch:
+        """Raises what `fail` tells."""
+        service = self.leading()
+        service.topic(topic)
+        where = f"{self.request.method} {self.request.path}"
+        if self.request.method == "POST":
+            asked = self.body.read(where)
+            self.body.free()
+        else:
+            try:
+                ids = self.get_query_arguments("id", strip=False)
+                asked = api.WatchAsked.model_validate({"ids": ids})
+            except ValidationError as error:
+                raise one_line(error, where) from None
+        assert isinstance(asked, api.WatchAsked)
+        watch = service.watches.add(topic, asked.ids)
+        self.service, self.watch = service, watch
+        return watch
+
+    async def _stream(self, topic: str, watch: Watch) -> None:
+        service = self.service
         self.set_header("Content-Type", "application/x-ndjson")
         try:
-            while not watch.ended:
+            while not watch.ended and not self.has_left:
                 if await watch.wait(BEAT_SECONDS):
                     for each in watch.take(_LINES):
                         self.write(service.place_of(topic, each).model_dump_json() + "\n")
                 else:
                     self.write('{"beat": true}\n')
                 if self._write_buffer:
-                    await asyncio.wait_for(self.flush(), _STALLED_SECONDS)
+                    await asyncio.wait_for(self.flush(), UNREAD_SECONDS)
         except (StreamClosedError, TimeoutError):
             pass
         finally:
             service.watches.remove(watch)
             if not self._finished:
-                self._leave()
-
-    def _leave(self) -> None:
-        """Not the end of the stream, as clients must come back: cut off."""
-        self.request.connection.stream.close()  # type: ignore[union-attr]
+                self.leave()  # not the end of the stream, as clients must come back
 
     def on_connection_close(self) -> None:
-        if hasattr(self, "watch"):
+        super().on_connection_close()
+        if self.watch is not None:
             self.watch.end()
             self.service.watches.remove(self.watch)
 
 
 class _Health(_Handler):
-    def prepare(self) -> None:
-        """Whoever watches over the process needs no token."""
+    needs_token = False  # whoever watches over the process has none
 
-    async def get(self) -> None:
+    async def answer(self) -> None:  # type: ignore[override]
         try:
-            self.leading()
+            service = self.leading()
         except SrtmError as error:
             answer = api.Health(leading=False, detail=str(error))
         else:
-            answer = api.Health(leading=True, detail="leads")
+            answer = api.Health(leading=True, detail="leads", warnings=service.warnings())
         self.finish(answer.model_dump_json())
 
 
 class _Metrics(_Handler):
-    async def get(self) -> None:
+    async def answer(self) -> None:  # type: ignore[override]
         try:
             service = self.leading()
         except NotLeading:
             service = None
         self.set_header("Content-Type", "text/plain; version=0.0.4; charset=UTF-8")
-        self.finish(exposition(service))
+        await self.send(exposition(service))
 
 
 class _OpenApi(_Handler):
-    async def get(self) -> None:
-        self.finish(json.dumps(document(), indent=1))
+    async def answer(self) -> None:  # type: ignore[override]
+        await self.send(json.dumps(document(), indent=1))
 
 
 class _Missing(_Handler):
-    async def _answer(self) -> None:
-        path = self.request.path
-        self.refuse(HTTPStatus.NOT_FOUND, f"no such path: {path}; see {PREFIX}/openapi.json")
+    takes = RequestHandler.SUPPORTED_METHODS
 
-    get = post = put = delete = head = _answer
-
-
-def _short(error: UsageError) -> UsageError:
-    """It quotes what was given, which may be a body of many MiB."""
-    text = str(error)
-    return error if len(text) <= _SHOWN else UsageError(f"{text[:_SHOWN]}...")
+    def expect(self) -> None:
+        raise NotFound(f"no such path: {self.request.path}; see {PREFIX}/openapi.json")
 
 
-def application(leading: Leading, token: str | None) -> Application:
-    shared = {"leading": leading, "token": token}
+def application(leading: Leading, token: str | None, connections: Connections) -> Application:
+    shared = {"leading": leading, "token": token, "shared": Shared(connections)}
     by_pattern: dict[str, dict[str, Route]] = {}
     for route in ROUTES:
         by_pattern.setdefault(route.pattern, {})[route.method] = route

@@ -50,7 +50,8 @@ class Holder:
     """One broker's part of one topic.
 
     granted: (epoch, share): the one that it acknowledged last, and those that it was told of since
-    lease_ends_at: seconds; no broker holds more than a floor after it
+    lease_ends_at: seconds; no broker holds more than a floor after it. Infinite where the share is
+        not of one broker, but all that may be held by brokers that nobody knows
     """
 
     granted: tuple[tuple[int, Share], ...] = ((0, NOTHING),)
@@ -60,6 +61,12 @@ class Holder:
     def last(self) -> Share:
         """What it was told last."""
         return self.granted[-1][1]
+
+    def sure(self, now: float) -> Share:
+        """What it can be told again without harm: what it was told last, or the floor of that. It
+        may hold more that it was told before; others may have that since, and a restart of the
+        distributor forgets which."""
+        return self.last if now < self.lease_ends_at else self.last.floor
 
     @property
     def acknowledged(self) -> Share:
@@ -86,8 +93,7 @@ class Holder:
         before. A smaller one than it reported before changes nothing."""
         if now >= self.lease_ends_at:
             # Whatever it was told, it is at a floor: it gets its share back by a new grant only.
-            newest = self.granted[-1][0]
-            return replace(self, granted=((newest, self.most(now)),))
+            return replace(self, granted=tuple((each, share.floor) for each, share in self.granted))
         first = 0
         for number, (epoch, _) in enumerate(self.granted):
             if epoch <= applied_epoch:
@@ -113,22 +119,47 @@ class TopicLeases:
     total:   the contract (r, b)
     targets: broker -> share of the placement in force; their sum is at most `total`
     holders: broker -> what it may hold; a former broker stays here until it holds nothing
+    claims:  brokers without a share to which messages come all the same
     """
 
     total: Share = NOTHING
     targets: Mapping[str, Share] = field(default_factory=dict)
     holders: dict[str, Holder] = field(default_factory=dict)
+    claims: set[str] = field(default_factory=set)
 
-    def formers(self) -> list[str]:
-        """Brokers that may hold something and are to have nothing."""
-        return [name for name in self.holders if name not in self.targets]
+    def outsiders(self) -> list[str]:
+        """Brokers that are to have nothing, and may hold something or claim a floor."""
+        return [name for name in self.holders.keys() | self.claims if name not in self.targets]
+
+    def place(self, targets: Mapping[str, Share]) -> None:
+        """Another placement. Whoever is left by its publishers claims a floor before all others."""
+        formers = self.targets.keys() - targets.keys()
+        self.targets = targets
+        self.claims = (self.claims | formers) - targets.keys()
+        if not self.fits(len(targets), len(self.claims)):
+            self.claims = set(formers)
+
+    def claim(self, broker: str) -> None:
+        """Messages come to a broker without a share of the placement: it is to have a floor, where
+        b has room for one more whole message."""
+        self.claims.discard(broker)
+        if broker not in self.targets and self.fits(len(self.targets), len(self.claims) + 1):
+            self.claims.add(broker)
+
+    def left_to(self, broker: str, now: float) -> Share:
+        """The floor of one that is to have nothing: of what it holds, or of the whole contract."""
+        holder = self.holders.get(broker, Holder())
+        own = holder.most(now)
+        if holder.lease_ends_at < inf:
+            own = own.floor
+        return self.total.floor if own == NOTHING and broker in self.claims else own
 
     def target(self, broker: str, now: float) -> Share:
-        """What `broker` is to have while former brokers still hold their floors: its share of the
+        """What `broker` is to have while others still hold or claim floors: its share of the
         placement, less its part of these."""
         wanted = self.targets.get(broker, NOTHING)
-        floors = [self.holders[name].most(now).floor for name in self.formers()]
-        if wanted == NOTHING or not floors:
+        floors = [self.left_to(name, now) for name in self.outsiders()]
+        if wanted == NOTHING or not any(floor.burst for floor in floors):
             return wanted
         rates = fsum(share.rate for share in self.targets.values())
         bursts = fsum(share.burst for share in self.targets.values())
@@ -143,15 +174,17 @@ class TopicLeases:
 
     def share(self, broker: str, now: float, keep_floor: bool) -> Share:
         """What `broker` may be told now: its target, as far as the others leave room; never less
-        than what it has of it. NOTHING where there is no room for a floor yet.
+        than what it was told of it. NOTHING where there is no room for a floor yet.
 
-        keep_floor: a former broker's publishers are still there, so it keeps a floor
+        keep_floor: messages still come to a broker that is to have nothing, so it has a floor
         """
-        own = self.holders.get(broker, Holder()).most(now)
-        if broker not in self.targets:
-            return own.floor if keep_floor and self.total != NOTHING else NOTHING
-        target = self.target(broker, now)
+        own = self.holders.get(broker, Holder()).sure(now)
         others = [holder.most(now) for name, holder in self.holders.items() if name != broker]
+        if broker not in self.targets:
+            if not keep_floor or self.total == NOTHING:
+                return NOTHING
+            return own.floor if own != NOTHING else self._floor(broker, now, others)
+        target = self.target(broker, now)
         rate = _room(self.total.rate, target.rate, [each.rate for each in others])
         burst = _room(self.total.burst, target.burst, [each.burst for each in others])
         found = Share(
@@ -163,9 +196,17 @@ class TopicLeases:
             return NOTHING  # a start with next to no rate would only hold messages
         return found
 
-    def fits(self, brokers: int, formers: int) -> bool:
-        """Is there a whole message of b for each, also while publishers move?"""
-        return brokers + formers <= self.total.burst
+    def _floor(self, broker: str, now: float, others: list[Share]) -> Share:
+        """Of one that claims it, once the others have made room."""
+        wanted = self.left_to(broker, now)
+        rate = _room(self.total.rate, wanted.rate, [each.rate for each in others])
+        burst = _room(self.total.burst, wanted.burst, [each.burst for each in others])
+        enough = burst >= 1 and rate >= max(MIN_RATE, wanted.rate * 0.5)
+        return Share(rate, 1.0) if enough else NOTHING
+
+    def fits(self, brokers: int, outsiders: int) -> bool:
+        """Is there a whole message of b for each?"""
+        return brokers + outsiders <= self.total.burst
 
 
 def _room(total: float, wanted: float, others: list[float]) -> float:

@@ -22,6 +22,7 @@ class Observations:
         self._topics = {topic, *others}
         self._epoch = 0
         self._from: dict[str, float] = {}
+        self._judged: frozenset[str] = frozenset()
         self._calm: set[str] = set()
         self.interrupted: str | None = None
         """a judged broker that had another share than its own for a part of the round: its lease
@@ -33,6 +34,7 @@ class Observations:
     def move(self) -> None:
         """Publishers begin to move."""
         self._from = {}
+        self._judged = frozenset()
         self.interrupted = None
         self._calm = set()
 
@@ -40,11 +42,15 @@ class Observations:
         """Has each of them been without backlog since the move?"""
         return self._calm.issuperset(brokers)
 
-    def begin(self, epoch: int, at: float, brokers: Iterable[str]) -> None:
-        """A round in which `brokers` are judged, measured from `at` on. What came before came as
-        the moves let it, so it tells nothing of the topic's own arrivals."""
+    def begin(
+        self, epoch: int, at: float, judged: Iterable[str], helping: Iterable[str] = ()
+    ) -> None:
+        """A round measured from `at` on, in which `judged` are judged and those outside the trial
+        send through `helping`. What came before came as the moves let it, so it tells nothing of
+        the topic's own arrivals."""
         self._epoch = epoch
-        self._from = dict.fromkeys(brokers, at)
+        self._judged = frozenset(judged)
+        self._from = dict.fromkeys([*self._judged, *helping], at)
         self._samples = []
         self._arrivals.clear()
 
@@ -55,8 +61,8 @@ class Observations:
         # A report whose answer was lost is made again, with what has come since.
         repeated = report.answered is not None and report.answered == before
         restarted = report.answered is not None and before is not None and report.answered < before
-        if broker in self._from and (lapsed or restarted):
-            self.interrupted = broker
+        if lapsed or restarted:
+            self._interrupt(broker)
         if report.answered is not None:
             self._answered[broker] = report.answered
         own = [each for each in report.topics if each.topic == self._topic]
@@ -73,6 +79,13 @@ class Observations:
                 for each in report.topics
                 if each.topic in self._topics and each.served
             ]
+
+    def _interrupt(self, broker: str) -> None:
+        """The round has to be measured again; of a broker that only helps it tells nothing more."""
+        if broker in self._judged:
+            self.interrupted = broker
+        else:
+            self._from.pop(broker, None)
 
     def take_samples(self) -> list[Sample]:
         """Those since the last call."""

@@ -16,9 +16,9 @@ _WORDS = {
     401: "The bearer token is missing or wrong.",
     404: "No such broker, topic, publisher or placement.",
     409: "The state of things does not allow it.",
-    413: "The body is longer than 16 MiB.",
+    413: "The body is too long: a report has 4 MiB at most, lists 16 MiB, any other 64 KiB.",
     500: "A fault of the distributor.",
-    503: "Another distributor leads, or the store takes nothing: nothing was changed.",
+    503: "Another distributor leads, the store takes nothing, or too many requests are under way.",
 }
 
 

@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from distributor.api import Unplaced
 from srtm.address import Address, ListenAddress
 from srtm.duration import Duration
 
@@ -28,6 +29,17 @@ class DistributorOptions(BaseModel):
         le=3600,
         description="how long a broker keeps its share without contact; a share that moves away "
         "from a lost broker is free after it",
+    )
+    unplaced: Unplaced = Field(
+        "floor",
+        description="what gateways do with messages of a topic that the placement has not put on "
+        "their broker: floor: hold them until the others have made room for one message of burst "
+        "with its part of the rate; reject: refuse them; pass: let them through without a limit",
+    )
+    forget: bool = Field(
+        False,
+        description="start although gateways know topics and shares of a store that was lost: "
+        "these count for nothing, and limits that only gateways know end",
     )
     token_file: str = Field("", description="file of mode 0600 with the token that callers give")
     log_level: Literal["debug", "info", "warn", "error"] = Field(

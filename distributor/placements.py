@@ -64,7 +64,7 @@ async def apply(
     await service.commit(written)
     topic.history.append(applied)
     del topic.history[:-HISTORY]
-    leases.targets = applied.targets
+    leases.place(applied.targets)
     for each in leases.targets:
         service.state.gateways[each].topics.add(name)
     service.watches.notify(name, topic.place(moved, applied.epoch))

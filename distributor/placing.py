@@ -151,12 +151,14 @@ def _assignments(pairs: Iterable[tuple[str, str]]) -> list[Assignment]:
 def require_room(
     leases: TopicLeases, names: Sequence[str], total: Share, topic: str, now: float
 ) -> None:
-    """While publishers leave a former broker it keeps one message of b. Raises Conflict where b is
-    too small for that."""
+    """While publishers leave a former broker it keeps one message of b; one that has a floor only
+    because messages come to it gives way. Raises Conflict where b is too small for that."""
     formers = [
         each
         for each, holder in leases.holders.items()
-        if each not in names and holder.most(now) != NOTHING
+        if each not in names
+        and (each in leases.targets or each not in leases.claims)
+        and holder.most(now) != NOTHING
     ]
     if len(names) + len(formers) > total.burst:
         leaving = f", and on {some(sorted(formers))} while publishers leave" if formers else ""

@@ -44,7 +44,10 @@ class Route:
 
 
 async def _brokers(service: Distributor, _: Call) -> BaseModel:
-    return api.Brokers(brokers=[service.broker(each) for each in sorted(service.state.gateways)])
+    return api.Brokers(
+        brokers=[service.broker(each) for each in sorted(service.state.gateways)],
+        warnings=service.warnings(),
+    )
 
 
 async def _register_broker(service: Distributor, call: Call) -> BaseModel:
@@ -126,8 +129,9 @@ async def _current(service: Distributor, call: Call) -> BaseModel:
 
 ROUTES = (
     Route("GET", "/brokers", "All brokers.", None, api.Brokers, (), _brokers),
-    Route("POST", "/brokers", "Register a broker; again is no fault.",
-          api.BrokerAsked, api.BrokerAnswer, (400,), _register_broker),
+    Route("POST", "/brokers",
+          "Register a broker, and tell what it holds; each gateway does so with each leader.",
+          api.BrokerAsked, api.BrokerAnswer, (400, 409), _register_broker),
     Route("DELETE", "/brokers/{name}",
           "Say that a lost broker never comes back: its share of every topic is free.",
           None, api.Done, (404, 409), _forget_broker),

@@ -35,6 +35,7 @@ def distributor(context: click.Context, /, **_: object) -> None:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     logging.getLogger("asyncio").setLevel("WARNING")
+    logging.getLogger("tornado").setLevel("WARNING")  # it tells of each malformed request
     asyncio.run(_serve(options))
 
 

@@ -3,23 +3,24 @@
 import asyncio
 import gc
 import logging
-import resource
 import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 
 from distributor import fittings
 from distributor.committer import Committer
+from distributor.connections import Connections, room_for_connections
+from distributor.door import Door
 from distributor.errors import NotLeading
-from distributor.handlers import SWALLOWED_BYTES, application
+from distributor.handlers import application
 from distributor.options import DistributorOptions
 from distributor.service import Distributor
 from distributor.state import State
 from distributor.store import Store, StoreError, open_store
+from distributor.store.statements import put_lineage
 from srtm.bearer import read_token
 from srtm.clock import NS, WallClock, monotonic_ns
 from srtm.errors import SrtmError, UnavailableError
@@ -57,7 +58,7 @@ class Server:
 
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT. Raises UnavailableError where it cannot listen."""
-        _allow_connections()
+        connections = Connections(room_for_connections())
         gc.set_threshold(100_000, 20, 50)  # publishers are values without cycles, in great number
         options, loop = self._options, asyncio.get_running_loop()
         address = options.http_address
@@ -68,12 +69,7 @@ class Server:
                 f"--http-address {address}: {error.strerror}; name another, or end what listens "
                 "there"
             ) from None
-        server = HTTPServer(
-            application(self._leading, self._token),
-            max_body_size=SWALLOWED_BYTES,
-            max_header_size=256 * 1024,  # a watch may name many ids in its query
-            idle_connection_timeout=600,
-        )
+        server = Door(application(self._leading, self._token, connections), connections)
         server.add_sockets(sockets)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopped.set)
@@ -107,6 +103,7 @@ class Server:
                     asked_at = now_seconds()
                     await self._off(self._sure().confirm)
                     self._service.confirmed_at = asked_at
+                    await self._service.settle()
             except SrtmError as error:
                 self._step_down(str(error))
             except Exception as error:
@@ -118,13 +115,15 @@ class Server:
         if self._store is None:
             self._store = await self._off(open_store, self._options.store)
         if not await self._off(self._sure().lead):
-            self._why_not = "another one has the store"
+            self._why_not = f"{await self._off(self._leader)} has the store"
             return
         lease = self._options.lease_duration
         kept = await self._off(self._sure().snapshot)
         # Whoever led before gave leases until it noticed that it does not: a third of one.
         state = State.of(kept, now_seconds() + lease * 4 / 3)
         store = self._sure()
+        if kept.lineage is None:
+            await self._off(store.write, put_lineage(state.lineage_row()))
 
         def lost(error: StoreError) -> None:
             """The outcome of a write is unknown: forget what is in memory, and read it again."""
@@ -132,8 +131,18 @@ class Server:
                 self._step_down(str(error))
 
         committer = Committer(store, self._thread, lost)
-        self._service = Distributor(state, committer, lease, now_seconds, wall_seconds)
+        self._service = Distributor(
+            state,
+            committer,
+            lease,
+            now_seconds,
+            wall_seconds,
+            self._options.unplaced,
+            self._options.forget,
+        )
         fittings.resume(self._service)
+        if self._options.forget:
+            log.warning("--forget: what gateways know by another store counts for nothing")
         log.info(
             "leads: %d brokers, %d topics, epoch %d",
             len(state.gateways),
@@ -153,6 +162,12 @@ class Server:
         if store is not None:
             self._thread.submit(store.close)
 
+    def _leader(self) -> str:
+        try:
+            return self._sure().leader()
+        except StoreError:  # it makes the tables at this moment
+            return "another one"
+
     def _sure(self) -> Store:
         if self._store is None:
             raise NotLeading("the store is closed")
@@ -161,8 +176,3 @@ class Server:
     async def _off(self, call: Callable[..., Result], *arguments: object) -> Result:
         """The store's calls, in its thread."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, call, *arguments)
-
-
-def _allow_connections() -> None:
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

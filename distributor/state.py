@@ -14,10 +14,25 @@ from distributor.api import DesiredTopic, FittingShown, ShareShown
 from distributor.errors import NotFound
 from distributor.fitting import CapacityModel
 from distributor.leases import NOTHING, Holder, Share, TopicLeases
-from distributor.store import BrokerRow, GrantRow, PlacementRow, PublisherRow, Snapshot, TopicRow
+from distributor.lineage import Lineage
+from distributor.store import (
+    BrokerRow,
+    GrantRow,
+    LineageRow,
+    PlacementRow,
+    PublisherRow,
+    Snapshot,
+    TopicRow,
+)
 from srtm.contract import Contract
 
 log = logging.getLogger("srtm.distributor")
+
+
+FORMER = "~"
+"""in the name of a broker whose name another gateway has taken over; no gateway's own has it"""
+UNHEARD = FORMER + "unheard"
+"""holds what gateways that were not heard after a store was lost may hold"""
 
 
 @dataclass(slots=True)
@@ -27,6 +42,10 @@ class Gateway:
     epoch:    of `document`, the desired state that it was told last
     applied:  the largest epoch that it reported to have
     busy_at:  topic -> when it last reported messages of it
+    process:  that registered with this leader; None: none has yet
+    replaced: processes that others with the same state file have replaced
+    has:      topic -> share that it said to hold, or was told since
+    named_until: the name is its instance's, as one before this leader may have heard it
     """
 
     row: BrokerRow
@@ -38,6 +57,10 @@ class Gateway:
     lease_ends_at: float = -inf
     topics: set[str] = field(default_factory=set)
     busy_at: dict[str, float] = field(default_factory=dict)
+    process: str | None = None
+    replaced: set[str] = field(default_factory=set)
+    has: dict[str, Share] = field(default_factory=dict)
+    named_until: float = -inf
 
     def state(self, now: float, lease_seconds: float) -> str:
         if now >= self.contact_at + lease_seconds:
@@ -180,22 +203,51 @@ class Topic:
 
 @dataclass(slots=True)
 class State:
-    """epoch: the largest handed out; leases: also of deleted topics, until brokers let go; model:
-    what online fittings have taught."""
+    """What is known, and how well.
+
+    epoch:   the largest handed out
+    leases:  also of deleted topics, until brokers let go
+    model:   what online fittings have taught
+    lineage: which store this is
+    unsure:  gateways know more than the store, and not all of them have been heard
+    opened:  epoch of the store as it was read
+    former:  which store this was before gateways showed that it is an older copy
+    sure_at: when all that were led by another store have been heard, or their leases have ended
+    lost:    topics of a store before this one, of which only the name is known
+    since:   epoch at which it became unsure; placements after it are meant
+    learnt:  topic -> store and epoch of the gateway from which its contract is
+    refused_epochs:  how often somebody showed an epoch that nobody gave out
+    """
 
     epoch: int = 0
     gateways: dict[str, Gateway] = field(default_factory=dict)
     topics: dict[str, Topic] = field(default_factory=dict)
     leases: dict[str, TopicLeases] = field(default_factory=dict)
     model: CapacityModel = field(default_factory=CapacityModel)
+    lineage: Lineage = field(default_factory=Lineage.new)
+    opened: int = 0
+    former: Lineage | None = None
+    unsure: bool = False
+    unheard: set[str] = field(default_factory=set)
+    sure_at: float = -inf
+    lost: set[str] = field(default_factory=set)
+    since: int = 0
+    learnt: dict[str, tuple[str, int]] = field(default_factory=dict)
+    refused_epochs: int = 0
 
     @classmethod
     def of(cls, kept: Snapshot, assumed_until: float) -> "State":
         """As it was stored. assumed_until: when the last lease that anybody before may have given
-        ends, in monotonic seconds."""
-        state = cls(epoch=kept.epoch)
+        ends, in monotonic seconds. A new store's lineage has to be written yet."""
+        state = cls(epoch=kept.epoch, sure_at=assumed_until, lost=set(kept.lost))
+        if kept.lineage is not None:
+            state.lineage = Lineage(kept.lineage.id, kept.lineage.secret)
+            state.unsure = kept.lineage.unsure
+            state.opened = kept.epoch
         for broker in kept.brokers:
-            state.gateways[broker.name] = Gateway(broker)
+            state.gateways[broker.name] = Gateway(broker, named_until=assumed_until)
+            if FORMER not in broker.name:
+                state.unheard.add(broker.name)
         for row in kept.topics:
             contract = Contract.model_validate_json(row.contract)
             keys = None if row.keys is None else frozenset(json.loads(row.keys))
@@ -206,7 +258,8 @@ class State:
             leases = state.leases.setdefault(grant.topic, TopicLeases())
             before = leases.holders.get(grant.broker)
             granted = (*before.granted, _grant(grant)) if before else (_grant(grant),)
-            leases.holders[grant.broker] = Holder(granted, assumed_until)
+            lease_ends_at = inf if grant.broker == UNHEARD else assumed_until
+            leases.holders[grant.broker] = Holder(granted, lease_ends_at)
             state.gateways[grant.broker].topics.add(grant.topic)
         for name, topic in state.topics.items():
             leases = state.leases.setdefault(name, TopicLeases())
@@ -215,6 +268,11 @@ class State:
                 leases.targets = topic.in_force.targets
                 for broker_name in leases.targets:
                     state.gateways[broker_name].topics.add(name)
+            leases.claims = {
+                each
+                for each, held in leases.holders.items()
+                if each not in leases.targets and held.last != NOTHING
+            }
             # A share that was on its way when the last leader ended was acknowledged, or will be
             # with the first report: clients are not sent away for that second.
             topic.ready = {each for each, held in leases.holders.items() if held.last != NOTHING}
@@ -240,6 +298,14 @@ class State:
         if found is None:
             raise NotFound(f"topic {name} is not registered; srtm topic register FILE does it")
         return found
+
+    def listens(self, now: float) -> bool:
+        """Does each gateway keep what it has, while others may know more than the store? Each of
+        them tells, as it registers."""
+        return self.unsure or (bool(self.unheard) and now < self.sure_at)
+
+    def lineage_row(self) -> LineageRow:
+        return LineageRow(self.lineage.id, self.lineage.secret, self.unsure)
 
     def next_epoch(self) -> int:
         self.epoch += 1

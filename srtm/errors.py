@@ -38,6 +38,7 @@ def one_line(error: ValidationError, where: str, named: int = 0) -> UsageError:
     fault = error.errors(include_url=False, include_context=False)[0]
     field = ".".join(str(part) for part in fault["loc"][named:])
     message = fault["msg"].removeprefix("Value error, ")
-    given = "" if fault["type"] in ("missing", "value_error") else f" (got {fault['input']!r})"
+    unquoted = ("missing", "value_error", "json_invalid")  # the last one would quote the whole text
+    given = "" if fault["type"] in unquoted else f" (got {fault['input']!r})"
     more = f"; {error.error_count() - 1} more" if error.error_count() > 1 else ""
     return UsageError(f"{where}: {field + ': ' if field else ''}{message}{given}{more}")

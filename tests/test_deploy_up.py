@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,36 @@ def test_nsqd_and_gateway_come_back_with_what_they_kept(tmp_path: Path, spec: Sp
     assert [line.partition(" (log")[0] for line in said if "ended" in line][-1].startswith(
         "broker-1-gateway was ended by SIGKILL"
     )
+
+
+@pytest.mark.parametrize(
+    "victim", ["broker-1-gateway", "broker-1-nsqd", "nsqlookupd", "distributor"]
+)
+def test_a_child_that_keeps_dying_takes_nobody_with_it(
+    spec: Spec, victim: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("srtm.deploy.restarts.DELAY_FACTOR", 1.0)  # 0.1 s each time
+    tcp, http, lookupd_tcp, lookupd_http, distributor = free_addresses(5)
+    spec["broker"].append({"tcp-address": str(tcp), "http-address": str(http)})
+    spec["lookupd"] = {"tcp-address": str(lookupd_tcp), "http-address": str(lookupd_http)}
+    spec["distributor"] = {"http-address": str(distributor)}
+    said: list[str] = []
+    with running(spec, say=said.append) as deployment:
+        others = {name: pid for name, pid in deployment.pids.items() if name != victim}
+        killed: list[int] = []
+        for _ in range(6):
+            wait_for(lambda: deployment.pids.get(victim) not in (None, *killed))
+            killed.append(deployment.pids[victim])
+            os.kill(killed[-1], signal.SIGKILL)
+            answer = request(str(http), "POST", "/pub?topic=sensors", document=1)
+            assert answer.status == 200
+        wait_for(lambda: f"{victim} is back (restart 6)" in said)
+        assert {name: pid for name, pid in deployment.pids.items() if name != victim} == others
+        for broker in deployment.brokers:
+            wait_for(partial(listens, broker.tcp_address))  # the one that is back lets them in
+            pub = request(str(broker.http_address), "POST", "/pub?topic=sensors", document=1)
+            assert pub.status == 200
+    assert len([line for line in said if "keeps dying" in line]) == 1
 
 
 def test_topics_of_run_time_are_kept_over_a_restart(tmp_path: Path, spec: Spec) -> None:

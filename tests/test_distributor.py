@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.distributors import DistributorProcess, distributors_in, settle
+from tests.servers import http
 
 
 def test_from_a_registration_to_a_place(distributor: DistributorProcess) -> None:
@@ -24,6 +25,9 @@ def test_from_a_registration_to_a_place(distributor: DistributorProcess) -> None
     assert len(plan["assignments"]) == 12
     assert distributor.where("p0")["broker"] is None  # its broker has no share of the topic yet
     desired = brokers[0].report()
+    assert (desired.pop("names"), desired["newest"]) == (["t"], 2)
+    for of_the_store in ("store", "newest", "proof", "names_version"):
+        assert desired.pop(of_the_store)
     assert desired == {
         "epoch": 2,
         "lease_seconds": 30.0,
@@ -31,10 +35,11 @@ def test_from_a_registration_to_a_place(distributor: DistributorProcess) -> None
             {
                 "topic": "t", "rate": 75.0, "burst": 10.0, "mode": "delay", "max_wait": "2s",
                 "slo": "0.99@1ms", "safe_rate": 7.5, "safe_burst": 1.0,
-                "arrivals": False, "emptied": 0,
+                "arrivals": False, "emptied": 0, "topic_rate": 150.0, "topic_burst": 20.0,
             }
         ],
         "report_seconds": 1.0,
+        "unplaced": "floor",
     }  # fmt: skip
     settle(*brokers)
     placed = {each["publisher"]: each["broker"] for each in plan["assignments"]}
@@ -42,7 +47,8 @@ def test_from_a_registration_to_a_place(distributor: DistributorProcess) -> None
         place = distributor.where(publisher)
         assert (place["broker"], place["tcp_address"]) == (broker, f"{broker}:4150")
         assert place["epoch"] == 1
-    assert distributor.ok("GET", "/brokers/b1/desired") == brokers[0].report()
+    shown = distributor.ok("GET", "/brokers/b1/desired")
+    assert shown["topics"] == brokers[0].report()["topics"]
 
 
 def test_a_dry_run_changes_nothing(distributor: DistributorProcess) -> None:
@@ -151,13 +157,27 @@ def test_an_older_epoch_decides_nothing_but_is_answered(distributor: Distributor
     assert "t" in b2.shares
 
 
-def test_an_epoch_from_before_a_lost_store_is_left_behind(distributor: DistributorProcess) -> None:
-    broker = distributor.broker("b1")
+@pytest.mark.parametrize("epoch", [9, 5000, 2**52, 2**61])
+def test_an_epoch_that_was_never_given_out_is_refused_and_harms_nobody(
+    distributor: DistributorProcess, epoch: int
+) -> None:
+    broker, liar = distributor.broker("b1"), distributor.broker("b2")
     distributor.topic()
     distributor.publishers(1)
     distributor.place()
-    broker.epoch = 5000
-    assert broker.report()["epoch"] > 5000
+    settle(broker, liar)
+    before, largest = broker.epoch, max(broker.epoch, liar.epoch)
+    lie = {"applied_epoch": epoch, "store": liar.store}
+    status, refused = distributor.call("POST", "/brokers/b2/report", lie)
+    assert status == 400
+    assert f"shows epoch {epoch}, and {largest} is the largest" in refused["error"]
+    liar.epoch = epoch
+    status, refused = distributor.call("POST", "/brokers", liar.description())
+    assert status == 400
+    assert "no distributor has given out" in refused["error"]
+    assert "srtm_distributor_refused_epochs_total 2\n" in http(distributor.address, "/metrics")[1]
+    assert broker.report()["epoch"] == before
+    assert distributor.ok("GET", "/health")["warnings"] == []
 
 
 def test_a_deleted_topic_is_taken_from_its_brokers(distributor: DistributorProcess) -> None:

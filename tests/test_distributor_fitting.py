@@ -50,7 +50,8 @@ def reporting(
         while not over.wait(0.1):
             for broker in list(brokers.values()):
                 try:
-                    broker.report("t", seconds=0.1, **counts(broker))
+                    busy = ["t"] if broker.shares else []
+                    broker.report(*busy, seconds=0.1, **counts(broker))
                 except (OSError, AssertionError):  # the distributor is away, or starts
                     continue
 
@@ -168,6 +169,36 @@ def test_a_distributor_killed_in_a_round_goes_on_with_it(start: Start) -> None:
         assert fitting(again)["asked"]["batch"] == 2
         done = ended(again)
         assert done["state"] == "met", done["reasons"]
+
+
+def test_elsewhere_goes_to_no_broker_that_an_earlier_round_found_full(
+    distributor: DistributorProcess,
+) -> None:
+    """Brokers hold 10, 4, 6 and 20 of 30 publishers, and all declare room for every one of them.
+    With an even split b2 and b3 are late, and shed; b1 was late with half of the topic."""
+    limits = {"b1": 100.0, "b2": 40.0, "b3": 60.0, "b4": 200.0}
+
+    def counts(broker: FakeBroker) -> Counts:
+        share = broker.shares.get("t")
+        late = share and share["rate"] / 1.1 > limits[broker.name] + 0.01
+        return (LATE if late else ON_TIME) | {"served": 5_000}  # a round is sure soon
+
+    def shedding() -> bool:
+        return any(" hold: " in why for why in fitting(distributor)["reasons"])
+
+    distributor.topic(rate=330.0)
+    distributor.publishers(30)
+    with reporting(distributor, counts, *limits):
+        distributor.ok("POST", "/topics/t/fitting", {"meanwhile": "elsewhere"})
+        wait_for(shedding, "violated brokers shed", 60)
+        shown = fitting(distributor)
+        plan = distributor.ok("GET", "/topics/t/placements/current")
+        distributor.ok("DELETE", "/topics/t/fitting")
+    assert shown["brokers"] == ["b2", "b3"]
+    there = {each["name"]: each for each in plan["brokers"]}
+    assert 0 < there["b1"]["rate"] <= limits["b1"]
+    assert shown["held"] == len(plan["unplaced"])
+    assert shown["held"] + sum(each["publishers"] for each in there.values()) == 30
 
 
 def test_stopped_and_whom_it_held_is_placed(distributor: DistributorProcess) -> None:

@@ -79,6 +79,16 @@ def test_who_is_interrupted_in_a_round(
     assert seen.interrupted is None
 
 
+def test_a_broker_that_helps_is_measured_until_it_is_interrupted(seen: Observations) -> None:
+    seen.begin(4, 10.0, ["b1"], ["b2"])
+    seen.hear("b2", report(0.5, 7), 11.0)
+    assert {each.broker for each in seen.take_samples()} == {"b2"}
+    seen.hear("b2", report(0.5, 8), 11.5, lapsed=True)
+    seen.hear("b2", report(0.5, 9), 12.0)
+    assert seen.take_samples() == []
+    assert seen.interrupted is None
+
+
 def test_counts_of_a_sketch_that_do_not_fit_are_cut(seen: Observations) -> None:
     seen.hear("b1", report(near=1, late=2, late_at_broker=9), 11.0)
     one = seen.take_samples()[0]

@@ -9,11 +9,12 @@ from typing import Any
 
 import psutil
 import pytest
-from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 
 from distributor import handlers, watches
 from distributor.committer import Committer
+from distributor.connections import Connections
+from distributor.door import Door
 from distributor.errors import TooMany
 from distributor.service import Distributor
 from distributor.state import State, Topic
@@ -102,7 +103,8 @@ def test_a_beat_comes_when_nothing_else_does(
         state = State(topics={"t": Topic(Contract(topic="t", rate=1, burst=1), None)})
         committer = Committer(None, None, lambda _: None)  # type: ignore[arg-type]
         service = Distributor(state, committer, 30.0, lambda: 0.0, lambda: 0.0)
-        server = HTTPServer(handlers.application(lambda: service, None))
+        connections = Connections(100)
+        server = Door(handlers.application(lambda: service, None, connections), connections)
         (door,) = bind_sockets(0, "127.0.0.1")
         server.add_sockets([door])
         here = replace(distributor, address=f"127.0.0.1:{door.getsockname()[1]}")

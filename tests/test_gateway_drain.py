@@ -266,17 +266,33 @@ def test_a_start_that_fails_leaves_the_kept_levels_as_they_are(servers: Servers)
     assert again.ours("t")["tokens"] == pytest.approx(6, abs=0.1)
 
 
-def test_after_a_crash_a_known_contract_starts_empty_and_a_new_one_full(
-    servers: Servers,
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_contract_that_the_state_file_does_not_know_is_new_only_after_a_clean_stop(
+    servers: Servers, is_clean: bool
 ) -> None:
     state = servers.folder / "state.json"
     known, new = "--topic=known,rate=0.001,burst=10", "--topic=new,rate=0.001,burst=10"
     gateway = servers.gateway(known, f"--state-file={state}")
     assert gateway.ours("known")["tokens"] == 10
-    gateway.process.kill()
+    if is_clean:
+        gateway.process.stop()
+    else:
+        gateway.process.kill()
     again = servers.gateway(known, new, f"--state-file={state}", nsqd=gateway.nsqd)
-    assert again.ours("known")["tokens"] == pytest.approx(0, abs=0.1)
-    assert again.ours("new")["tokens"] == 10
+    expected = 10 if is_clean else 0
+    assert again.ours("known")["tokens"] == pytest.approx(expected, abs=0.1)
+    assert again.ours("new")["tokens"] == pytest.approx(expected, abs=0.1)
+
+
+def test_a_crash_does_not_forget_the_debt_of_a_batch(servers: Servers) -> None:
+    flags = ("--topic=t,rate=0.001,burst=10", f"--state-file={servers.folder / 'state.json'}")
+    gateway = servers.gateway(*flags)
+    assert http(gateway.http, "/mpub?topic=t", b"x\n" * 50)[0] == 200
+    assert gateway.ours("t")["tokens"] == pytest.approx(-40, abs=0.1)
+    for _ in range(2):
+        gateway.process.kill()
+        gateway = servers.gateway(*flags, nsqd=gateway.nsqd)
+        assert gateway.ours("t")["tokens"] == pytest.approx(-50, abs=0.1), "1.25 times the debt"
 
 
 BAD_STATES = {

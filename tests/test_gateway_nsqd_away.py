@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from srtm.gateway.disk_trial import MOST_MESSAGES
 from srtm.nsq.commands import dpub, message, mpub, pub
 from tests.servers import GatewayProcess, Servers, http, wait_for
 from tests.v2 import V2
@@ -178,14 +179,16 @@ def test_a_frozen_nsqd_is_given_up_and_taken_again_when_it_thaws(servers: Server
     assert "Traceback" not in gateway.process.text()
 
 
-def test_an_nsqd_that_cannot_write_to_its_disk_gets_nothing_more_until_it_can(
+def test_with_a_memory_queue_too_big_for_a_trial_the_oldest_that_waits_is_the_trial(
     servers: Servers,
 ) -> None:
-    nsqd = servers.nsqd("--mem-queue-size=0")
+    """The other cases are in test_gateway_full_disk.py."""
+    nsqd = servers.nsqd(f"--mem-queue-size={MOST_MESSAGES}")
     gateway = servers.gateway("--topic=limited,rate=1000,burst=10", nsqd=nsqd)
     # A folder in the place of its file: nsqd's write fails, as on a full disk.
     blocked = nsqd.data_path / "t.diskqueue.000000.dat"
     blocked.mkdir()
+    assert http(nsqd.http, "/mpub?topic=t", b"x\n" * MOST_MESSAGES)[0] == 200
     with V2(gateway.tcp) as first:
         first.send(pub(b"t", b"x"))
         reply = first.reply()
@@ -196,13 +199,12 @@ def test_an_nsqd_that_cannot_write_to_its_disk_gets_nothing_more_until_it_can(
             status, text, _ = http(gateway.http, "/ping")
             assert status == 500
             assert text.startswith("NOK - nsqd is ill")
-            # One message after the other is a trial; the blocked topic's own would fail.
             blocked.rmdir()
             waiting.send(pub(b"t", b"a") + pub(b"t", b"b"))
             limited.send(pub(b"limited", b"c"))
             assert [waiting.reply(), waiting.reply(), limited.reply()] == [b"OK"] * 3
     wait_back(gateway)
-    assert nsqd.message_count("t") == 2
+    assert nsqd.message_count("t") == MOST_MESSAGES + 2
     assert gateway.ours("t")["failed"] == 1
 
 
@@ -211,26 +213,25 @@ def test_an_nsqd_whose_queues_have_room_again_is_used_though_it_still_says_nok(
 ) -> None:
     """nsqd takes its NOK back at its next write to disk, which may never come."""
     nsqd = servers.nsqd("--mem-queue-size=20")
-    blocked = nsqd.data_path / "t.diskqueue.000000.dat"
-    blocked.mkdir()
-    for _ in range(21):
-        status = http(nsqd.http, "/pub?topic=t", b"x")[0]
-    assert status == 503
-    assert http(nsqd.http, "/ping")[0] == 500
-    gateway = servers.gateway(nsqd=nsqd, wait=False)
-    wait_for(lambda: "is ill" in gateway.process.text(), "the gateway notices at start")
-    wait_away(gateway)
-    with V2(nsqd.tcp) as consumer:
-        consumer.subscribe("t", "c")
-        for _ in range(20):
-            consumer.message()
-        wait_back(gateway)
-        with V2(gateway.tcp) as client:
-            client.send(pub(b"t", b"one") + pub(b"t", b"two"))
-            assert [client.reply(), client.reply()] == [b"OK"] * 2
-            assert {consumer.message().body for _ in range(2)} == {b"one", b"two"}
-    assert http(nsqd.http, "/ping")[0] == 500, "nsqd has written nothing since"
-    assert http(gateway.http, "/ping")[0] == 200
+    with nsqd.full_disk():
+        for _ in range(21):
+            status = http(nsqd.http, "/pub?topic=t", b"x")[0]
+        assert status == 503
+        assert http(nsqd.http, "/ping")[0] == 500
+        gateway = servers.gateway(nsqd=nsqd, wait=False)
+        wait_for(lambda: "is ill" in gateway.process.text(), "the gateway notices at start")
+        wait_away(gateway)
+        with V2(nsqd.tcp) as consumer:
+            consumer.subscribe("t", "c")
+            for _ in range(20):
+                consumer.message()
+            wait_back(gateway)
+            with V2(gateway.tcp) as client:
+                client.send(pub(b"t", b"one") + pub(b"t", b"two"))
+                assert [client.reply(), client.reply()] == [b"OK"] * 2
+                assert {consumer.message().body for _ in range(2)} == {b"one", b"two"}
+        assert http(nsqd.http, "/ping")[0] == 500, "nsqd has written nothing since"
+        assert http(gateway.http, "/ping")[0] == 200
 
 
 def test_a_gateway_whose_port_was_taken_meanwhile_listens_once_it_is_free(

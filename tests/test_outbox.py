@@ -9,6 +9,7 @@ import pytest
 
 from kernel.clock_stamps import ClockStamps
 from srtm.gateway.client import MAX_UNREAD_BYTES, Client, ConnectionBounds
+from srtm.gateway.heartbeats import Heartbeats
 from srtm.gateway.outbox import Outbox
 from srtm.gateway.reactor import Reactor
 from srtm.nsq.commands import MAGIC_V2, Limits, pub
@@ -34,6 +35,7 @@ class Publisher:
             connection_bounds=ConnectionBounds(100, 100_000),
             reactor=self.reactor,
             outbox=self.outbox,
+            heartbeats=Heartbeats(),
             clients=set(),
         )
         self.client = Client(host, ours, "127.0.0.1:1")

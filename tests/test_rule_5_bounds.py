@@ -264,6 +264,7 @@ def test_half_bodies_of_http_count_as_well(servers: Servers) -> None:
         for upload in uploads:
             with contextlib.suppress(OSError):
                 upload.send(b"x" * 4 * MIB)
-        wait_for(lambda: sum(map(closed, uploads)) == 18, "80 MB are more than 10 MB")
+        # 13 of them fill the topic's 64 MiB, and the others are not kept: of 52 MB, 8 may stay.
+        wait_for(lambda: sum(map(closed, uploads)) >= 11, "52 MB are more than 10 MB")
         assert memory().rss - before < 150 * MIB
     assert http(gateway.http, "/mpub?topic=t", b"a\nb")[0] == 200

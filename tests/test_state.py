@@ -53,7 +53,8 @@ def test_a_known_topic_begins_with_what_was_left(
 ) -> None:
     state = kept_as(file, tokens, clean)
     assert state.first_tokens("t") == first
-    assert state.first_tokens("new") is None, "new in the configuration: it begins full"
+    begins = None if clean else 0.0
+    assert state.first_tokens("new") == begins, "it may have come after the last write"
 
 
 def test_the_limit_comes_back_to_the_last_digit(file: Path) -> None:

@@ -1,8 +1,11 @@
 """One suite for both stores, and what is each one's own."""
 
+import os
+import socket
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +15,7 @@ from distributor.store import (
     BrokerRow,
     FittingRow,
     GrantRow,
+    LineageRow,
     ModelRow,
     PlacementRow,
     PublisherRow,
@@ -25,13 +29,18 @@ from distributor.store import (
 )
 from distributor.store.statements import (
     HISTORY,
+    Value,
     delete_broker,
+    delete_lost,
     delete_publisher,
     delete_topic,
     put_broker,
     put_epoch,
     put_fitting,
     put_grants,
+    put_leader,
+    put_lineage,
+    put_lost,
     put_model,
     put_placement,
     put_publishers,
@@ -262,7 +271,9 @@ def _newer(path: Path) -> None:
     [
         pytest.param(lambda p: p.write_bytes(b"no database" * 99), "is corrupted (", id="garbage"),
         pytest.param(_corrupted, "is corrupted (", id="pages-overwritten"),
-        pytest.param(_newer, "has schema 99 and this program knows 2", id="of-a-newer-program"),
+        pytest.param(
+            _newer, f"has schema 99 and this program knows {latest()}", id="of-a-newer-program"
+        ),
         pytest.param(lambda p: p.mkdir(), "Is a directory", id="a-folder"),
     ],
 )
@@ -340,3 +351,132 @@ def test_a_store_that_cannot_be_opened_is_one_clear_line(
     with pytest.raises(kind, match=said) as refused:
         open_store(where)
     assert "\n" not in str(refused.value)
+
+
+# --- one leader, and the file that it opened -----------------------------------------------------
+
+
+def test_who_is_second_is_told_which_process_leads(opener: Opener) -> None:
+    first, second = opener(), opener()
+    first.lead()
+    assert not second.lead()
+    assert f"process {os.getpid()} on {socket.gethostname()}" in second.leader()
+
+
+def test_a_leader_that_another_has_replaced_in_the_store_writes_no_more(opener: Opener) -> None:
+    """Whatever let both in (a lock that a network's file system forgot): the row decides."""
+    first = opener()
+    first.lead()
+    first.write([put_epoch(1)])
+    first.write([put_leader("another", "process 1 on elsewhere")])
+    with pytest.raises(StoreLost, match="process 1 on elsewhere leads now"):
+        first.write([put_epoch(2)])
+    with pytest.raises(StoreLost):
+        first.confirm()
+    assert first.snapshot().epoch == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(lambda p: p.with_name("link.db").symlink_to(p), id="through-a-symlink"),
+        pytest.param(lambda p: p.with_name("s.db.lock").unlink(missing_ok=True), id="lock-removed"),
+        pytest.param(lambda p: p.with_name("folder").symlink_to(p.parent), id="linked-folder"),
+    ],
+)
+def test_one_leads_whatever_the_file_is_called(
+    tmp_path: Path, other: Callable[[Path], object]
+) -> None:
+    path = tmp_path / "s.db"
+    first = open_store(str(path))
+    first.lead()
+    other(path)
+    names = [tmp_path / "link.db", tmp_path / "folder" / "s.db", path]
+    second = open_store(str(next(each for each in names if each.exists())))
+    assert not second.lead()
+    first.close()
+    assert second.lead()
+    second.close()
+
+
+def test_a_file_with_a_second_hard_link_is_refused(tmp_path: Path) -> None:
+    """SQLite names its log after the path, so two names would have two logs."""
+    path = tmp_path / "s.db"
+    open_store(str(path)).close()
+    path.with_name("other.db").hardlink_to(path)
+    with pytest.raises(UnavailableError, match="has 2 names"):
+        open_store(str(path))
+
+
+@pytest.mark.parametrize("name", ["s.db", "s.db-wal"])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_nothing_is_acknowledged_once_the_file_is_gone(
+    tmp_path: Path, name: str, replaced: bool
+) -> None:
+    path = tmp_path / "s.db"
+    store = open_store(str(path))
+    store.lead()
+    store.write([put_epoch(1)])
+    store.confirm()
+    (tmp_path / name).unlink()
+    if replaced:
+        (tmp_path / name).touch()
+    with pytest.raises(StoreLost, match=f"{name} is not the file that was opened"):
+        store.write([put_epoch(2)])
+    with pytest.raises(StoreLost):
+        store.confirm()
+    store.close()
+
+
+def test_a_file_that_goes_while_it_is_written_is_not_acknowledged(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    store = open_store(str(path))
+    store.lead()
+
+    def unlinking() -> Iterator[tuple[Value, ...]]:
+        path.unlink()
+        yield (5,)
+
+    with pytest.raises(StoreLost, match="is not the file"):
+        store.write([Statement(put_epoch(5).sql, unlinking())])  # type: ignore[arg-type]
+    store.close()
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def overwrite(path: Path) -> None:
+    content = path.read_bytes()
+    with path.open("r+b") as file:
+        file.write(content[:32] + bytes(len(content) - 32))
+
+
+@pytest.mark.parametrize("change", [cut, overwrite])
+@pytest.mark.parametrize("name", ["s.db", "s.db-wal"])
+def test_another_content_in_the_same_file_is_noticed(
+    tmp_path: Path, name: str, change: Callable[[Path], None]
+) -> None:
+    store = open_store(str(tmp_path / "s.db"))
+    store.lead()
+    for epoch in range(5):
+        store.write([put_epoch(epoch)])
+        store.confirm()
+    time.sleep(0.02)  # the kernel's stamps of files are some milliseconds apart
+    change(tmp_path / name)
+    with pytest.raises(StoreLost, match=f"somebody else has written into {name}"):
+        store.write([put_epoch(9)])
+    with pytest.raises(StoreLost):
+        store.confirm()
+    store.close()
+
+
+def test_what_a_store_is_and_what_it_has_lost_is_kept(opener: Opener) -> None:
+    store = opener()
+    store.lead()
+    store.write([*put_lineage(LineageRow("a1", "s", False)), put_lost(["t", "u"]), put_lost(["u"])])
+    changed = LineageRow("a2", "s2", True)
+    store.write([*put_lineage(changed), delete_lost("t")])
+    assert (store.snapshot().lineage, store.snapshot().lost) == (changed, ("u",))
+    store.write(delete_topic("u"))
+    assert store.snapshot().lost == ()

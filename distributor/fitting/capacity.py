@@ -60,7 +60,8 @@ _NOTHING = _Sums(0, np.zeros((_TERMS, _TERMS)), np.zeros(_TERMS))
 class CapacityModel:
     """A value: `learnt` gives the next one. Least squares of the late share's log odds on the
     logarithms of rate, burst and connections, for each broker; a broker without rounds of its own
-    is taken to be like all others together. It is a place to start from and decides nothing."""
+    is taken to be like all others together. It says where to start, and through whom publishers may
+    send that are outside a trial; it decides no verdict."""
 
     _sums: Mapping[str, _Sums] = field(default_factory=dict)
 

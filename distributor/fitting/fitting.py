@@ -8,8 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from distributor.fitting.capacity import CapacityModel
+from distributor.fitting.elsewhere import elsewhere
 from distributor.fitting.judge import Judge
 from distributor.fitting.late_share import MOST_ALLOWED
+from distributor.fitting.rooms import Rooms
 from distributor.fitting.round import Done, Result, Round
 from distributor.fitting.samples import Sample
 from distributor.fitting.settings import PAPER_SECONDS, Meanwhile, Mode, Settings, next_look
@@ -21,8 +23,8 @@ from distributor.fitting.trial import End, Path, Trial
 from distributor.fitting.verdict import Answer, Verdict
 from distributor.fitting.warm_up import warm_up
 from distributor.model import Broker, Publisher
-from distributor.placement import SubBucket, extend, sub_buckets
-from distributor.placement.words import some
+from distributor.placement import SubBucket, sub_buckets
+from distributor.placement.words import counted, some
 from srtm.contract import Contract
 
 _SEARCHED = 0.1
@@ -68,6 +70,7 @@ class Fitting:
         self._epoch = 0
         self._started_at = 0.0
         self._judge: Judge | None = None
+        self._rooms = Rooms()
         self._best: tuple[float, Mapping[str, str]] | None = None
         self._done: Done | None = None
 
@@ -95,6 +98,8 @@ class Fitting:
             self._round = replace(current, look_again_at=look)
             return self._round
         self._learn(current, verdicts)
+        measured = {**judge.helping(now), **verdicts}
+        self._rooms = self._rooms.judged(self._topic.rates(current.assignment), measured)
         if violated:
             small = too_small(self._topic.contract, self._topic.slo, self._topic.offered, arrivals)
             if small is not None:
@@ -181,28 +186,32 @@ class Fitting:
     def _measure(self, trial: Trial, now: float, said: tuple[str, ...]) -> Round:
         topic, settings = self._topic, self._settings
         assignment = trial.assignment
-        elsewhere: tuple[str, ...] = ()
         waiting = [p.id for p in topic.publishers if p.id not in assignment]
         if waiting and settings.meanwhile is Meanwhile.ELSEWHERE:
-            full = {n: each for n, each in self._shares(assignment).items() if n in trial.judged}
-            meanwhile = extend(topic.contract, topic.brokers, topic.publishers, assignment, full)
-            elsewhere = tuple(each for each in waiting if each in meanwhile.assignment)
-            assignment = meanwhile.assignment
+            assignment = elsewhere(topic, trial, self._rooms, self._model)
+        sent = tuple(each for each in waiting if each in assignment)
+        held = tuple(each for each in waiting if each not in assignment)
+        reasons = said + trial.reasons
+        if held and settings.meanwhile is Meanwhile.ELSEWHERE:
+            reasons += (
+                f"{counted(len(held), 'publisher')} held: no broker outside the trial is known to "
+                "have room",
+            )
         warm = warm_up(topic.contract, topic.offered)
         self._epoch += 1
         settled_at = now + settings.settle_seconds
         self._round = Round(
             epoch=self._epoch,
             assignment=assignment,
-            held=tuple(each for each in waiting if each not in elsewhere),
-            elsewhere=elsewhere,
+            held=held,
+            elsewhere=sent,
             shares=self._shares(assignment),
             judged=trial.judged,
             began_at=now,
             settled_at=settled_at,
             look_again_at=next_look(settings, now, settled_at, now),
             warm_up=warm,
-            reasons=said + trial.reasons,
+            reasons=reasons,
         )
         self._judge = Judge(topic, settings, self._round)
         return self._round

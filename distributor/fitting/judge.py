@@ -32,6 +32,11 @@ class Judge:
         """By name of each broker that is judged."""
         return {name: self._of_broker(name, now) for name in sorted(self._round.judged)}
 
+    def helping(self, now: float) -> dict[str, Verdict]:
+        """Of those that publishers outside the trial send through, where anything was measured."""
+        found = {name: self._of_broker(name, now) for name in sorted(self._round.helping)}
+        return {name: each for name, each in found.items() if each.messages}
+
     def _of_broker(self, broker: str, now: float) -> Verdict:
         """The worst of all topics there; the fitted topic's own where all hold.
 

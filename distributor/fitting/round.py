@@ -35,6 +35,11 @@ class Round:
     warm_up: WarmUp
     reasons: tuple[str, ...]
 
+    @property
+    def helping(self) -> frozenset[str]:
+        """Names of the brokers that those `elsewhere` send through."""
+        return frozenset(self.assignment[each] for each in self.elsewhere)
+
 
 class Result(StrEnum):
     MET = "met"  # a design that keeps the SLO

@@ -14,7 +14,7 @@ class Meanwhile(StrEnum):
     """What publishers do that a violated broker has shed, until the next iteration places them."""
 
     HOLD = "hold"  # stay connected and wait
-    ELSEWHERE = "elsewhere"  # send through brokers that are not judged
+    ELSEWHERE = "elsewhere"  # send through brokers that are not judged and have room
 
 
 @dataclass(frozen=True, slots=True)

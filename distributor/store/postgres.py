@@ -1,12 +1,13 @@
 """The store in a PostgreSQL database. Whoever holds its advisory lock leads."""
 
 import contextlib
+import secrets
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from distributor.store.errors import StoreError, StoreLost
-from distributor.store.statements import Statement, Value
-from distributor.store.store import Store, latest, migrations
+from distributor.store.statements import Statement, Value, put_leader
+from distributor.store.store import Store, latest, migrations, this_process
 from srtm.errors import UnavailableError, UsageError
 
 LOCK = 0x5352_544D
@@ -19,7 +20,8 @@ class PostgresStore(Store):
     """Raises UnavailableError where the server cannot be reached, UsageError without psycopg.
 
     The lock belongs to the one connection: PostgreSQL frees it when that ends, however it does, and
-    a write on a connection that ended fails. So two leaders cannot both write.
+    a write on a connection that ended fails. So two leaders cannot both write. Each write looks at
+    the leader's row besides.
     """
 
     def __init__(self, url: str) -> None:
@@ -31,6 +33,7 @@ class PostgresStore(Store):
             ) from None
         self._psycopg = psycopg
         self._leads = False
+        self._term = ""
         try:
             self._connection: psycopg.Connection[Any] = psycopg.connect(
                 url,
@@ -53,17 +56,23 @@ class PostgresStore(Store):
                 if not self.query(f"SELECT pg_try_advisory_lock({LOCK})")[0][0]:
                     return False
                 self._migrate()
-            self._leads = True
+            self._leads, self._term = True, secrets.token_hex(8)
+            self._write([put_leader(self._term, this_process())])
         return True
 
     def confirm(self) -> None:
         if not self._leads:
             raise StoreLost("store: not held")
-        self.query("SELECT 1")
+        term, process = self.query("SELECT term, process FROM leader")[0]
+        if term != self._term:
+            self._leads = False
+            raise StoreLost(f"store: PostgreSQL: {process} leads now")
 
     def write(self, statements: Sequence[Statement]) -> None:
-        if not self._leads:
-            raise StoreLost("store: not held")
+        self.confirm()
+        self._write(statements)
+
+    def _write(self, statements: Sequence[Statement]) -> None:
         with self._errors(), self._connection.transaction(), self._connection.cursor() as cursor:
             for statement in statements:
                 if statement.rows:

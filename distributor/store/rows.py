@@ -5,13 +5,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow:
-    """capacity: messages/s that it holds within its SLO; 0: not measured yet."""
+    """capacity: messages/s that it holds within its SLO; 0: not measured yet. instance: id of the
+    one gateway that goes by this name; empty: not known."""
 
     name: str
     tcp_address: str
     http_address: str
     capacity: float
     draining: bool
+    instance: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,19 @@ class ModelRow:
 
 
 @dataclass(frozen=True, slots=True)
+class LineageRow:
+    """Which store this is. secret: proves epochs of it (`distributor.lineage`); unsure: gateways
+    know more than it does, and have not all been heard."""
+
+    id: str
+    secret: str
+    unsure: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything, as of one instant. epoch: the largest ever handed out."""
+    """Everything, as of one instant. epoch: the largest ever handed out; lineage: None in a store
+    that is new; lost: topics of a store before this one, of which only the name is known."""
 
     epoch: int
     brokers: tuple[BrokerRow, ...]
@@ -84,3 +97,5 @@ class Snapshot:
     grants: tuple[GrantRow, ...]
     fittings: tuple[FittingRow, ...]
     model: tuple[ModelRow, ...]
+    lineage: LineageRow | None = None
+    lost: tuple[str, ...] = ()

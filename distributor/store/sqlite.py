@@ -3,13 +3,14 @@
 import contextlib
 import fcntl
 import os
+import secrets
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from distributor.store.errors import StoreError, StoreLost
-from distributor.store.statements import Statement, Value
-from distributor.store.store import Store, latest, migrations
+from distributor.store.statements import Statement, Value, put_leader
+from distributor.store.store import Store, latest, migrations, this_process
 from srtm.errors import UnavailableError
 
 _REFUSED = {
@@ -23,52 +24,83 @@ _REFUSED = {
 class SqliteStore(Store):
     """Raises UnavailableError where `path` cannot be opened, is no database, or is corrupted.
 
-    Who leads holds an flock on `path`.lock: SQLite's own locks would let two programs take turns.
+    Who leads holds an flock on the file itself, by whatever name it was opened: SQLite's own locks
+    would let two programs take turns. Before and after each transaction the leader looks whether
+    the file and its log still are what their names lead to, as what is written into files that were
+    removed is gone with the process, and before it whether anybody else has written into them.
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path = Path(os.path.realpath(path))
         self._leads = False
-        try:
-            self._lock = Path(f"{path}.lock").open("ab")  # noqa: SIM115, held until close
-        except OSError as error:
-            raise UnavailableError(
-                f"store {path}: {error.strerror}; --store names a file in a folder that is there"
-            ) from None
+        self._term = ""
+        self._opened: dict[Path, tuple[int, int]] = {}
+        self._left: dict[Path, tuple[int, int]] = {}  # as the last write of ours left them
         try:
             with self._clear():
-                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-                self._database = sqlite3.connect(
-                    path, timeout=5, isolation_level=None, check_same_thread=False
+                opened = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                self._file = os.fdopen(opened, "r+b", buffering=0)
+        except UnavailableError as error:
+            raise UnavailableError(
+                f"{error}; --store names a file in a folder that is there"
+            ) from None
+        try:
+            names = os.fstat(self._file.fileno()).st_nlink
+            if names > 1:
+                raise UnavailableError(
+                    f"store {path} has {names} names (hard links), and SQLite keeps a log for each "
+                    "name: remove all but one"
                 )
+            with self._clear():
+                self._database = self._connect()
                 self._check()
         except BaseException:
-            self._lock.close()
+            self._file.close()
             raise
 
     def lead(self) -> bool:
         if not self._leads:
             try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return False
             with self._errors():
                 self._database.execute("PRAGMA journal_mode = WAL")
                 self._database.execute("PRAGMA synchronous = FULL")
                 self._migrate()
-            self._leads = True
+                term = secrets.token_hex(8)
+                leader = put_leader(term, this_process())
+                with self._transaction():
+                    self._database.executemany(leader.sql, leader.rows)
+                log = self._path.with_name(f"{self._path.name}-wal")
+                self._opened = {log: _inode(os.stat(log))}
+            self._opened[self._path] = _inode(os.fstat(self._file.fileno()))
+            self._check_names()
+            self._look()
+            self._leads, self._term = True, term
         return True
 
     def confirm(self) -> None:
-        """An flock ends with its process."""
-        if not self._leads:
-            raise StoreLost(f"store {self._path}: not held")
+        """An flock ends with its process; the file's content is read anew."""
+        self._check_files()
+        with self._errors():
+            try:
+                fresh = self._connect()
+            except sqlite3.OperationalError:
+                return  # no descriptor is free; the files are what they were
+            with contextlib.closing(fresh):
+                self._check_term(fresh)
 
     def write(self, statements: Sequence[Statement]) -> None:
-        self.confirm()
-        with self._errors(), self._transaction():
-            for statement in statements:
-                self._database.executemany(statement.sql, statement.rows)
+        self._check_files()
+        try:
+            with self._errors(), self._transaction():
+                self._check_term(self._database)
+                for statement in statements:
+                    self._database.executemany(statement.sql, statement.rows)
+        finally:
+            self._look()
+        self._check_names()
 
     def query(self, sql: str) -> list[tuple[Value, ...]]:
         with self._errors():
@@ -76,8 +108,43 @@ class SqliteStore(Store):
 
     def close(self) -> None:
         self._database.close()
-        self._lock.close()
+        self._file.close()
         self._leads = False
+
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(self._path, timeout=5, isolation_level=None, check_same_thread=False)
+
+    def _check_files(self) -> None:
+        """Raises StoreLost where a restart may not find what was written here."""
+        self._check_names()
+        for path, left in self._left.items():
+            if _content(path) != left:
+                self._leads = False
+                raise StoreLost(f"store {self._path}: somebody else has written into {path.name}")
+
+    def _look(self) -> None:
+        self._left = {path: _content(path) for path in self._opened}
+
+    def _check_names(self) -> None:
+        if not self._opened:
+            raise StoreLost(f"store {self._path}: not held")
+        for path, inode in self._opened.items():
+            try:
+                found = _inode(os.stat(path))
+            except OSError:
+                found = None
+            if found != inode:
+                self._leads = False
+                raise StoreLost(
+                    f"store {self._path}: {path.name} is not the file that was opened: somebody "
+                    "removed or replaced it"
+                )
+
+    def _check_term(self, database: sqlite3.Connection) -> None:
+        term, process = database.execute("SELECT term, process FROM leader").fetchone()
+        if not self._leads or term != self._term:
+            self._leads = False
+            raise StoreLost(f"store {self._path}: {process} leads now")
 
     def _check(self) -> None:
         fault = self._database.execute("PRAGMA integrity_check(1)").fetchone()[0]
@@ -136,3 +203,15 @@ class SqliteStore(Store):
                 f"store {self._path} is corrupted ({fault}): put a copy of it back, or move it "
                 "away to start with an empty one"
             ) from None
+
+
+def _content(path: Path) -> tuple[int, int]:
+    """Its size and the time of the last write into it; (0, 0) where it is not there."""
+    with contextlib.suppress(OSError):
+        found = os.stat(path)
+        return found.st_size, found.st_mtime_ns
+    return 0, 0
+
+
+def _inode(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino

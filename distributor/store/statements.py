@@ -8,6 +8,7 @@ from distributor.store.rows import (
     BrokerRow,
     FittingRow,
     GrantRow,
+    LineageRow,
     ModelRow,
     PlacementRow,
     PublisherRow,
@@ -28,6 +29,36 @@ class Statement:
     rows: Sequence[tuple[Value, ...]]
 
 
+def put_leader(term: str, process: str) -> Statement:
+    """The one row that says who leads. Part of becoming the leader; each write looks at it."""
+    return Statement(
+        "UPDATE leader SET term = ?, process = ?",
+        [(term, process)],
+    )
+
+
+def put_lineage(row: LineageRow) -> list[Statement]:
+    return [
+        Statement("DELETE FROM lineage", [()]),
+        Statement(
+            "INSERT INTO lineage (id, secret, unsure) VALUES (?, ?, ?)",
+            [(row.id, row.secret, int(row.unsure))],
+        ),
+    ]
+
+
+def put_lost(topics: Iterable[str]) -> Statement:
+    """Topics of which gateways know that they have a contract, and nobody knows which."""
+    return Statement(
+        "INSERT INTO lost_topics (topic) VALUES (?) ON CONFLICT (topic) DO NOTHING",
+        [(topic,) for topic in topics],
+    )
+
+
+def delete_lost(topic: str) -> Statement:
+    return Statement("DELETE FROM lost_topics WHERE topic = ?", [(topic,)])
+
+
 def put_epoch(epoch: int) -> Statement:
     """The counter only grows, in whatever order writes arrive."""
     return Statement(
@@ -40,11 +71,12 @@ def put_epoch(epoch: int) -> Statement:
 
 def put_broker(row: BrokerRow) -> Statement:
     return Statement(
-        "INSERT INTO brokers (name, tcp_address, http_address, capacity, draining) "
-        "VALUES (?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
+        "INSERT INTO brokers (name, tcp_address, http_address, capacity, draining, instance) "
+        "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
         "tcp_address = excluded.tcp_address, http_address = excluded.http_address, "
-        "capacity = excluded.capacity, draining = excluded.draining",
-        [(row.name, row.tcp_address, row.http_address, row.capacity, int(row.draining))],
+        "capacity = excluded.capacity, draining = excluded.draining, "
+        "instance = excluded.instance",
+        [(*astuple(row)[:4], int(row.draining), row.instance)],
     )
 
 
@@ -68,7 +100,7 @@ def delete_topic(topic: str) -> list[Statement]:
     """Its grants stay: brokers hold them until they have been told, or for a lease."""
     return [
         Statement(f"DELETE FROM {table} WHERE topic = ?", [(topic,)])
-        for table in ("publishers", "placements", "fittings", "topics")
+        for table in ("publishers", "placements", "fittings", "topics", "lost_topics")
     ]
 
 

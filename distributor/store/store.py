@@ -3,7 +3,9 @@
 All calls may take as long as a disk does and are made from one thread, off the event loop.
 """
 
+import os
 import re
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
@@ -13,6 +15,7 @@ from distributor.store.rows import (
     BrokerRow,
     FittingRow,
     GrantRow,
+    LineageRow,
     ModelRow,
     PlacementRow,
     PublisherRow,
@@ -34,7 +37,12 @@ class Store(ABC):
 
     @abstractmethod
     def confirm(self) -> None:
-        """Raises StoreLost where somebody else may lead by now."""
+        """Raises StoreLost where somebody else may lead by now, or where what was opened is not
+        what a restart would open."""
+
+    def leader(self) -> str:
+        """The process that leads, or led last, in words."""
+        return str(self.query("SELECT process FROM leader")[0][0])
 
     @abstractmethod
     def write(self, statements: Sequence[Statement]) -> None:
@@ -55,8 +63,8 @@ class Store(ABC):
             epoch=int(epochs[0][0] or 0) if epochs else 0,
             brokers=self._rows(
                 _broker,
-                "SELECT name, tcp_address, http_address, capacity, draining FROM brokers "
-                "ORDER BY name",
+                "SELECT name, tcp_address, http_address, capacity, draining, instance "
+                "FROM brokers ORDER BY name",
             ),
             topics=self._rows(TopicRow, "SELECT topic, contract, keys FROM topics ORDER BY topic"),
             publishers=self._rows(
@@ -76,14 +84,29 @@ class Store(ABC):
             model=self._rows(
                 ModelRow, "SELECT broker, document FROM capacity_model ORDER BY broker"
             ),
+            lineage=next(
+                iter(self._rows(_lineage, "SELECT id, secret, unsure FROM lineage")), None
+            ),
+            lost=self._rows(str, "SELECT topic FROM lost_topics ORDER BY topic"),
         )
 
     def _rows(self, make: Callable[..., Row], sql: str) -> tuple[Row, ...]:
         return tuple(make(*values) for values in self.query(sql))
 
 
-def _broker(name: str, tcp: str, http: str, capacity: float, draining: int) -> BrokerRow:
-    return BrokerRow(name, tcp, http, capacity, bool(draining))
+def this_process() -> str:
+    """Of the leader, for people."""
+    return f"process {os.getpid()} on {socket.gethostname()}"
+
+
+def _broker(
+    name: str, tcp: str, http: str, capacity: float, draining: int, instance: str
+) -> BrokerRow:
+    return BrokerRow(name, tcp, http, capacity, bool(draining), instance)
+
+
+def _lineage(id_: str, secret: str, unsure: int) -> LineageRow:
+    return LineageRow(id_, secret, bool(unsure))
 
 
 def migrations(since: int) -> Iterator[tuple[int, list[str]]]:

@@ -97,7 +97,12 @@ def lookupd_command(plan: Plan, lookupd: LookupdTable, programs: Programs) -> li
 def distributor_command(distributor: DistributorTable, programs: Programs) -> list[str]:
     """Every setting as its flag, so that no variable of the environment has a say."""
     settings = distributor.model_dump(mode="json", by_alias=True).items()
-    return [*programs.distributor, *(f"--{key}={value}" for key, value in settings)]
+    flags = [
+        f"--{key}" if value is True else f"--{key}={value}"
+        for key, value in settings
+        if value is not False
+    ]
+    return [*programs.distributor, *flags]
 
 
 def nsqd_command(plan: Plan, broker: BrokerTable, programs: Programs) -> list[str]:

@@ -32,7 +32,11 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     "--no-topics", is_flag=True, help="Leave out FILE's topics; those set at run time stay."
 )
 def up(file: Path, check: bool, no_topics: bool) -> None:
-    """Run the deployment of a TOML FILE in the foreground until Ctrl-C or SIGTERM."""
+    """Run the deployment of a TOML FILE in the foreground until Ctrl-C or SIGTERM.
+
+    A start that fails ends all of it. Later a child that dies is started again; one that keeps
+    dying is tried once a minute, and the others go on.
+    """
     plan = read_plan(file)
     if check:
         read_placed(plan.topics, {each.topic: each for each in plan.topics})

@@ -76,15 +76,16 @@ class Child:
         session of its own: the Ctrl-C of a terminal reaches us alone, and we stop them in order.
         """
         spec = self.spec
-        for path in spec.sockets:
-            path.unlink(missing_ok=True)
+        command = spec.command()
         try:
+            for path in spec.sockets:
+                path.unlink(missing_ok=True)
             if spec.log.exists() and spec.log.stat().st_size > MAX_LOG_BYTES:
                 spec.log.replace(spec.log.with_suffix(".log.1"))
             with spec.log.open("ab") as log:
                 self._log_start = log.tell()
                 self._process = subprocess.Popen(
-                    spec.command(),
+                    command,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -92,7 +93,7 @@ class Child:
                     pass_fds=keep_open,
                     preexec_fn=_end_with(os.getpid()),
                 )
-        except OSError as error:
+        except (OSError, subprocess.SubprocessError) as error:
             raise SrtmError(f"{spec.name} cannot be started: {error}") from None
 
     @property
@@ -115,10 +116,13 @@ class Child:
 
     def last_words(self) -> str:
         """The line of its log, since this start, that says most."""
-        with self.spec.log.open("rb") as log:
-            size = log.seek(0, os.SEEK_END)
-            log.seek(max(self._log_start, size - _TAIL_BYTES))
-            return telling_line(log.read().decode(errors="replace"))
+        try:
+            with self.spec.log.open("rb") as log:
+                size = log.seek(0, os.SEEK_END)
+                log.seek(max(self._log_start, size - _TAIL_BYTES))
+                return telling_line(log.read().decode(errors="replace"))
+        except OSError:  # someone tidied up
+            return "no log to read"
 
 
 def telling_line(text: str) -> str:

@@ -1,5 +1,7 @@
 """Starts children in order, keeps them running, and stops them in reverse.
 
+A start that fails ends all of them. Later no death does: whoever keeps dying is started again ever
+more seldom, while the others go on.
 Stop order (SIGTERM, then SIGKILL after a grace period): nsqadmin, gateways, nsqds, distributor,
 nsqlookupd.
 All from one thread: a child gets SIGTERM when the thread that started it ends.
@@ -12,7 +14,7 @@ from enum import StrEnum
 
 from srtm.clock import NS, monotonic_ns
 from srtm.deploy.process import GRACE_SECONDS, Child, ChildSpec, Stage
-from srtm.deploy.restarts import MAX_DEATHS, WINDOW_SECONDS, Restarts
+from srtm.deploy.restarts import CURED_SECONDS, KEEPS_DYING, Restarts
 from srtm.errors import SrtmError, UnavailableError
 from srtm.nsq.unix_http import request
 
@@ -94,7 +96,7 @@ class Supervisor:
                 self._await_ready(member, members)
 
     def watch(self) -> None:
-        """Until a stop is asked for. Raises SrtmError when a child keeps dying."""
+        """Until a stop is asked for, whatever becomes of the children."""
         while not self._stop_asked:
             for member in self._members.values():
                 self._attend(member)
@@ -137,7 +139,11 @@ class Supervisor:
             time.sleep(_TICK_SECONDS)
         if not member.child.alive:  # someone else answered at its address
             raise SrtmError(f"{member.spec.name} {member.child.obituary()}")
+        self._is_ready(member)
+
+    def _is_ready(self, member: _Member) -> None:
         member.phase = Phase.READY
+        member.restarts.ready(monotonic_ns())
 
     def _late(self, member: _Member) -> str:
         return (
@@ -149,12 +155,12 @@ class Supervisor:
         """One look at a child, and what follows from it."""
         if member.phase is Phase.WAITING:
             if monotonic_ns() >= member.until_ns and self._may_start(member):
-                self._launch(member)
+                self._restart(member)
         elif not member.child.alive:
             self._mourn(member, member.child.obituary())
         elif member.phase is Phase.STARTING:
             if self._ready(member.spec):
-                member.phase = Phase.READY
+                self._is_ready(member)
                 self._say(f"{member.spec.name} is back (restart {member.restarts.total})")
             elif monotonic_ns() > member.until_ns:
                 late = self._late(member)
@@ -166,17 +172,25 @@ class Supervisor:
         needed = self._members.get(member.spec.needs or "")
         return needed is None or needed.phase is Phase.READY
 
+    def _restart(self, member: _Member) -> None:
+        try:
+            self._launch(member)
+        except SrtmError as error:  # its program is gone, or a file that its command is made from
+            cannot = "cannot be started: "
+            self._mourn(member, cannot + str(error).removeprefix(f"{member.spec.name} {cannot}"))
+
     def _mourn(self, member: _Member, how: str) -> None:
         now_ns = monotonic_ns()
-        delay_seconds = member.restarts.died(now_ns)
-        if delay_seconds is None:
-            raise SrtmError(
-                f"{member.spec.name} died {MAX_DEATHS} times within {WINDOW_SECONDS:g} s, "
-                f"at last it {how}"
+        restarts = member.restarts
+        delay_seconds = restarts.died(now_ns)
+        line = f"{member.spec.name} {how}; restart {restarts.total} in {delay_seconds:g} s"
+        if restarts.in_a_row == KEEPS_DYING:
+            line += (
+                f". {member.spec.name} keeps dying ({KEEPS_DYING} deaths, never ready for "
+                f"{CURED_SECONDS:g} s between them): it is started again every {delay_seconds:g} s "
+                "until that works, and all others go on"
             )
-        self._say(
-            f"{member.spec.name} {how}; restart {member.restarts.total} in {delay_seconds:g} s"
-        )
+        self._say(line)
         member.phase = Phase.WAITING
         member.until_ns = now_ns + int(delay_seconds * NS)
 

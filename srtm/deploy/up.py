@@ -206,7 +206,8 @@ def running(
     """A deployment for the time of a `with` block, for demos, tests and benchmarks.
 
     `spec` is a TOML file, its mapping (data-path then relative to the working folder) or a Plan.
-    Raises SrtmError when it does not come up, or, at the end of the block, when it did not stay up.
+    Raises SrtmError when it does not come up. A child that dies later is started again, and `say`
+    hears of it.
     """
     up = Up(_plan(spec), say, programs=programs)
     started = threading.Event()

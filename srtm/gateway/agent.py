@@ -13,6 +13,7 @@ import asyncio
 import json
 import logging
 import random
+import secrets
 from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import quote
@@ -22,7 +23,7 @@ from srtm.clock import NS, boottime_ns, monotonic_ns
 from srtm.contract import Limit
 from srtm.errors import SrtmError, UnavailableError, UsageError
 from srtm.gateway.counts import NOTHING, Counts, comparable, counts_of
-from srtm.gateway.lease import Changes, Desired, Lease, read_desired
+from srtm.gateway.lease import Changes, Desired, Known, Lease, read_desired
 from srtm.gateway.topic import Topic
 from srtm.http_client import Answer, Endpoint, call
 
@@ -45,6 +46,10 @@ class Limited(Protocol):
 
     def lease(self, changes: Changes) -> bool: ...
 
+    def know(self, known: Known) -> bool: ...
+
+    def kept_knowledge(self) -> Known: ...
+
     def observe(self, names: frozenset[str]) -> None: ...
 
     def empty(self, name: str) -> None: ...
@@ -57,12 +62,13 @@ class Limited(Protocol):
 @dataclass(frozen=True, slots=True)
 class Broker:
     """This broker, as it registers: where clients reach it, and messages/s that it holds within
-    its SLO (0: not measured yet)."""
+    its SLO (0: not measured yet). instance: of its state file, the same after a restart."""
 
     name: str
     tcp_address: str
     http_address: str
     capacity: int
+    instance: str = ""
 
     def document(self) -> dict[str, object]:
         return {
@@ -70,6 +76,7 @@ class Broker:
             "tcp_address": self.tcp_address,
             "http_address": self.http_address,
             "capacity": self.capacity or None,
+            "instance": self.instance,
         }
 
 
@@ -90,8 +97,11 @@ class Agent:
         self._answered = 0  # reports
         self._alarm: asyncio.TimerHandle | None = None
         self._said = ""
+        self._taken = ""  # by whom its name is
         self._desired: Desired | None = None  # the last answer
-        topics.lease(self.lease.begin(topics.kept_leases()))
+        self._process = secrets.token_hex(8)
+        topics.know(topics.kept_knowledge())
+        topics.lease(self.lease.begin(topics.kept_leases(), topics.kept_knowledge()))
 
     # --- what others see of it ----------------------------------------------------------------
 
@@ -125,11 +135,19 @@ class Agent:
 
     async def first_contact(self) -> None:
         """Before the doors open: so that no topic is without its limit after a restart. Not for
-        long, and not a must."""
+        long, and not a must. Raises UnavailableError where another gateway has this one's name."""
         await self._exchange()
+        self._leave_to_another()
+
+    def _leave_to_another(self) -> None:
+        """One that never was this broker knows no limits. Raises UnavailableError."""
+        if self._taken and self.contact_at is None:
+            raise UnavailableError(f"--broker-name: {self._taken}")
 
     async def run(self) -> None:
+        """Raises UnavailableError where another gateway has this one's name."""
         while True:
+            self._leave_to_another()
             epoch = self.lease.epoch
             if await self._exchange():
                 changed = self.lease.epoch != epoch
@@ -155,7 +173,10 @@ class Agent:
         try:
             if not self._registered:
                 await self._register()
-            await self._report()
+            if not await self._report():  # another distributor leads, and has to be told first
+                await self._register()
+                if not await self._report():
+                    raise UnavailableError(f"{self.endpoint.address} does not register this broker")
         except SrtmError as error:
             self.failures += 1
             self._say(str(error))
@@ -169,6 +190,8 @@ class Agent:
     def _say(self, what: str) -> None:
         """Each new failure once, not once a second."""
         if what != self._said:
+            if self._taken and self.contact_at is None:
+                return  # it ends, and says why
             held = "the safe shares hold" if self.lease.ended else "the shares it gave hold"
             log.warning("distributor: %s; going on without it, %s", what, held)
             self._said = what
@@ -176,12 +199,29 @@ class Agent:
     # --- the exchange -------------------------------------------------------------------------
 
     async def _register(self) -> None:
-        body = json.dumps(self.broker.document()).encode()
+        """With all that is known here: a distributor that lost its store learns it again."""
+        lease, known = self.lease, self.lease.known
+        document = self.broker.document() | {
+            "process": self._process,
+            "store": known.store,
+            "applied_epoch": lease.epoch,
+            "newest": max(known.newest, lease.epoch),
+            "proof": known.proof,
+            "lease_seconds": lease.lease_seconds,
+            "held": lease.held(),
+            "names": sorted(known.names),
+        }
+        body = json.dumps(document).encode()
         answer = await call(self.endpoint, "POST", "/v1/brokers", body, _TIMEOUT_SECONDS)
+        self._taken = answer.error if answer.status == 409 else ""
+        if self._taken:
+            lease.revoke()
+            self._watch_lease()
         self._check(answer, "does not register this broker")
         self._registered = True
 
-    async def _report(self) -> None:
+    async def _report(self) -> bool:
+        """False where this gateway has to register first."""
         asked_at = boottime_ns()
         counts = {}
         entries = []
@@ -192,10 +232,11 @@ class Agent:
             if number % _TOPICS_PER_TURN == 0:
                 await asyncio.sleep(0)
         seconds = (asked_at - self._counted_at) / NS
-        body = await _encode(self.lease.epoch, self._answered, seconds, entries)
+        body = await _encode(self._head(seconds), entries)
         answer = await call(self.endpoint, "POST", f"{self._path}/report", body, _TIMEOUT_SECONDS)
         if answer.status == 404:
             self._registered = False  # it is new, or has forgotten
+            return False
         self._check(answer, "takes no report")
         self._take(answer, asked_at)
         self.contact_at = boottime_ns()
@@ -203,6 +244,18 @@ class Agent:
         self._counted = {n: each for n, each in (self._counted | counts).items() if n in there}
         self._counted_at = asked_at
         self._answered += 1
+        return True
+
+    def _head(self, seconds: float) -> dict[str, Any]:
+        """Of a report: what is applied, by whom, and how long the counts are of."""
+        return {
+            "applied_epoch": self.lease.epoch,
+            "store": self.lease.known.store,
+            "names_version": self.lease.known.names_version,
+            "process": self._process,
+            "answered": self._answered,
+            "seconds": seconds,
+        }
 
     def _take(self, answer: Answer, asked_at: int) -> None:
         """Apply the desired state. Raises UnavailableError for none, or an older one."""
@@ -218,7 +271,8 @@ class Agent:
             )
         before = self._desired
         self._desired = desired
-        self._apply(changes)
+        due = self._topics.know(self.lease.known)
+        self._apply(changes, due)
         if before is None or before.observed != desired.observed:
             self._topics.observe(desired.observed)
         for name, epoch in desired.emptied.items():
@@ -232,10 +286,11 @@ class Agent:
 
     # --- the lease ----------------------------------------------------------------------------
 
-    def _apply(self, changes: Changes) -> None:
+    def _apply(self, changes: Changes, due: bool = False) -> None:
+        """due: the state file is to be written for another reason"""
+        if (bool(changes) and self._topics.lease(changes)) or due:
+            self._topics.keep(clean=False)
         if changes:
-            if self._topics.lease(changes):
-                self._topics.keep(clean=False)
             log.info("distributor: epoch %d: %d shares changed", self.lease.epoch, len(changes))
 
     def _watch_lease(self) -> None:
@@ -288,13 +343,10 @@ def _arrivals(topic: Topic) -> list[tuple[int, int]]:
     return [(max(now - at, 0), count) for at, count in sorted(seen.items())]
 
 
-async def _encode(
-    epoch: int, answered: int, seconds: float, entries: list[dict[str, Any]]
-) -> bytes:
+async def _encode(head: dict[str, Any], entries: list[dict[str, Any]]) -> bytes:
     """The report's body; messages have their turn between the topics."""
     parts = []
     for start in range(0, len(entries), _TOPICS_PER_TURN):
         parts.append(json.dumps(entries[start : start + _TOPICS_PER_TURN])[1:-1])
         await asyncio.sleep(0)
-    head = f'{{"applied_epoch": {epoch}, "answered": {answered}, "seconds": {seconds}, "topics": ['
-    return f"{head}{', '.join(parts)}]}}".encode()
+    return f'{json.dumps(head)[:-1]}, "topics": [{", ".join(parts)}]}}'.encode()

@@ -14,16 +14,26 @@ from srtm.clock import monotonic_ns
 from srtm.gateway.heartbeats import Heartbeats
 from srtm.gateway.outbox import Outbox
 from srtm.gateway.reactor import BROKEN, EDGE, ENDED, READABLE, WRITABLE
-from srtm.gateway.run import Run
+from srtm.gateway.run import GONE, Run
+from srtm.gateway.topic import Topic
 from srtm.gateway.topics import Topics
 from srtm.gateway.tunnel import Tunnel, TunnelHost
 from srtm.nsq import identify
-from srtm.nsq.commands import CommandReader, Identify, Line, Subscribe
+from srtm.nsq.commands import Body, CommandReader, Identify, Line, Subscribe
 from srtm.nsq.errors import ProtocolError
 from srtm.nsq.frames import ERROR, HEARTBEAT_FRAME, OK_FRAME, RESPONSE, build_frame
 
 MAX_UNREAD_BYTES = 256 * 1024
 """Replies that a client has not read; past it the gateway reads no more from it."""
+
+_ASK_THE_KERNEL = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10),  # seconds
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
+"""For a client without heartbeats. Its kernel answers for one that has gone for another minute
+(tcp_fin_timeout), so its descriptor comes back after 75 s."""
 
 
 class ConnectionBounds(NamedTuple):
@@ -57,6 +67,8 @@ class _Reply:
 
 class Client:
     __slots__ = (
+        "_body",
+        "_body_topic",
         "_bounds",
         "_ends",
         "_fd",
@@ -99,6 +111,8 @@ class Client:
         self._turn = 0  # of the outbox, when it last had an answer of ours in `_slot`
         self._slot = 0
         self._out = bytearray()
+        self._body: Body | None = None  # a big one that is under way, and for which topic
+        self._body_topic: Topic | None = None
         self._ends = False  # no more commands are taken; closed when all is answered
         self.address = address
         self.beat_serial = 0
@@ -145,13 +159,39 @@ class Client:
                             break
                     if self._ends:
                         break
+                    if self._reader.body is not self._body:
+                        self._body_changed()
                 if self._pauses or self._ends or not (mask & ENDED or reads.more):
                     break
         elif mask & BROKEN:
             self.close()
             return
+        if mask & ENDED and self._pauses and not self.closed:
+            self._is_it_there()
         if mask & WRITABLE and not self.closed:
             self.flush()
+
+    def _body_changed(self) -> None:
+        """Another big body is under way, or none: where its topic is full it waits, unread."""
+        if self._body_topic is not None:
+            self._body_topic.body_ended(self)
+        body = self._body = self._reader.body
+        topic = self._body_topic = None if body is None else self._gateway.topics.find(body.topic)
+        if body is None or topic is None:
+            return
+        now = monotonic_ns()
+        if not topic.body_may_come(self, body.size, now):
+            self.pause(topic.await_room(self, body.size, now))
+            self._is_it_there()
+
+    def _is_it_there(self) -> None:
+        """It has sent its last byte, or may have: that it has gone shows only when something is
+        sent to it, as a reset. One that still reads has a heartbeat too many."""
+        if self.heartbeat_ns:
+            self._gateway.heartbeats.soon(self, monotonic_ns())
+        else:
+            for level, option, value in _ASK_THE_KERNEL:
+                self._socket.setsockopt(level, option, value)
 
     def _publish(self, run: Run, stamp: int) -> None:
         run.owner = self
@@ -209,9 +249,17 @@ class Client:
     def finish(self) -> None:
         """No more commands are taken (the client or nsqd ended): what was sent whole is
         answered, as nsqd would, and then the connection is closed."""
-        self._ends = True
-        self._watch()
+        self._take_no_more()
         self._close_if_done()
+        if not self.closed:
+            self._is_it_there()
+
+    def _take_no_more(self) -> None:
+        self._ends = True
+        self._reader.stop()
+        self._watch()
+        if self._body is not None:
+            self._body_changed()
 
     # --- answers ------------------------------------------------------------------------------
 
@@ -255,13 +303,12 @@ class Client:
         """The rest of `run` is not stored: what is behind it does not run either."""
         if self.closed:
             return
-        self._ends = True
         behind = False
         for entry in self._pending:
             if behind and type(entry) is Run:
                 entry.void = True
             behind = behind or entry is run
-        self._watch()
+        self._take_no_more()
         if self._pending[0] is run and not run.left:
             self._advance()
 
@@ -290,13 +337,11 @@ class Client:
             return
         self.write(frame)
         if last:
-            self._ends = True
             self._close_if_done()
 
     def _fail(self, error: ProtocolError) -> None:
         """Answer with a fatal error, in its turn, and take no more commands."""
-        self._ends = True
-        self._watch()
+        self._take_no_more()
         self._answer(build_frame(ERROR, str(error).encode()), last=True)
 
     def _advance(self) -> None:
@@ -457,7 +502,24 @@ class Client:
         self._gateway.reactor.forget(self._fd)
         self._reads.close()
         self._socket.close()
-        self._pending.clear()
+        self._leave_topics()
         self._gateway.clients.discard(self)
         if self.tunnel is not None:
             self.tunnel.close()
+
+    def _leave_topics(self) -> None:
+        """What has not gone to nsqd yet goes on, as far as its topic has room (see `give_up`)."""
+        self._reader.stop()
+        if self._body is not None:
+            self._body_changed()
+        for reason in self._pauses:
+            if isinstance(reason, Topic):
+                reason.left(self)
+        for entry in self._pending:
+            if type(entry) is Run:
+                entry.owner = GONE  # or it would keep all of this object
+                if entry.outside:
+                    topic = self._topics.get(entry.topic)
+                    if topic is not None:
+                        topic.give_up(entry)
+        self._pending.clear()

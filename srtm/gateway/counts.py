@@ -39,11 +39,17 @@ def counts_of(topic: Topic) -> Counts:
 
 
 def comparable(known: Counts, count: Counts) -> Counts:
-    """What `count` is to be compared with, so that no difference is below 0: the distributor would
-    refuse that report and, as it is made again, all that follow."""
+    """What `count` is to be compared with, so that no difference is below 0 and no more are late
+    than were served: the distributor would refuse that report and, as it is made again, all that
+    follow."""
     if count.offered < known.offered or count.admitted < known.admitted:
         return NOTHING  # it made room for another, and came anew
     if known is not NOTHING and count.target_seconds != known.target_seconds:
         # Near and late of another target: what was counted until now is neither.
         return replace(count, offered=known.offered, admitted=known.admitted)
+    served, near = count.served - known.served, count.near - known.near
+    if not 0 <= count.late - known.late <= near <= served:
+        return NOTHING  # it came anew, and as many messages as before have come since
+    if count.late_at_broker < known.late_at_broker:
+        return NOTHING
     return known

@@ -2,7 +2,11 @@
 
 import heapq
 import itertools
+from collections import deque
 from typing import Protocol
+
+_SOON_NS = 1_000_000_000
+"""Long enough for an answer from nsqd: who is answered by then is not asked."""
 
 
 class Beating(Protocol):
@@ -21,6 +25,7 @@ class Heartbeats:
 
     def __init__(self) -> None:
         self._due: list[tuple[int, int, Beating]] = []
+        self._soon: deque[tuple[int, Beating]] = deque()
         self._serial = itertools.count()
 
     def schedule(self, client: Beating, now: int) -> None:
@@ -35,7 +40,15 @@ class Heartbeats:
             entry = (client.last_read + client.heartbeat_ns, client.beat_serial, client)
             heapq.heappush(self._due, entry)
 
+    def soon(self, client: Beating, now: int) -> None:
+        """One beat more than its interval asks for: is it still there?"""
+        self._soon.append((now + _SOON_NS, client))
+
     def tick(self, now: int) -> None:
+        while self._soon and self._soon[0][0] <= now:
+            client = self._soon.popleft()[1]
+            if not client.closed:
+                client.beat(now)
         due = self._due
         while due and due[0][0] <= now:
             _, serial, client = heapq.heappop(due)

@@ -14,12 +14,17 @@ from srtm.gateway.metrics import exposition
 from srtm.gateway.reactor import Reactor
 from srtm.gateway.run import Run
 from srtm.gateway.stats import as_text, stats_document
-from srtm.nsq.commands import check_mpub, message
+from srtm.gateway.tcp_door import MAX_HTTP_CONNECTIONS
+from srtm.gateway.topic import Topic
+from srtm.nsq.commands import BIG_BODY_BYTES, check_mpub, message
 from srtm.nsq.errors import ERRORS, ProtocolError
 from srtm.nsq.names import is_valid_topic_name
 
 _MAX_SWALLOWED_BYTES = 64 * 1024 * 1024
 """Of a body that is too big: read and dropped, so that its sender sees the answer and no reset."""
+_FOR_OTHERS = 16
+"""Connections that publishes which wait for their tokens leave to /ping, /metrics and the like."""
+_LONGEST_NUMBER = 16  # digits of a length that is read at all
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _BAD_QUERY = re.compile(r";|%(?![0-9a-fA-F]{2})")
 """What Go's url.ParseQuery refuses."""
@@ -106,16 +111,56 @@ class _Publish(_Handler):
     def prepare(self) -> None:
         self.size = 0
         self._chunks: list[bytes] = []
+        self._full = False  # the topic has no room for this body: it is dropped as it comes
+        self._expects(self._announced_bytes())
         self.gateway.uploads.add(self)
         self.request.connection.set_max_body_size(_MAX_SWALLOWED_BYTES)  # type: ignore[union-attr]
 
     def data_received(self, chunk: bytes) -> None:
         self.size += len(chunk)
-        limits = self.gateway.limits
-        if self.size <= max(limits.max_body_size, limits.max_msg_size):
+        if self.size <= self._largest and not self._full:
             self._chunks.append(chunk)
         else:
             self._chunks.clear()
+
+    @property
+    def _largest(self) -> int:
+        limits = self.gateway.limits
+        return max(limits.max_body_size, limits.max_msg_size)
+
+    def _announced_bytes(self) -> int:
+        """At most; a chunked body may have any number."""
+        headers = self.request.headers
+        length = headers.get("Content-Length", "")
+        if length.isdecimal() and len(length) < _LONGEST_NUMBER:
+            return int(length)
+        return self._largest if "Transfer-Encoding" in headers else 0
+
+    def _expects(self, size: int) -> None:
+        """A big body counts in its topic's bound from here on (see `Bodies`)."""
+        self._topic: Topic | None = None
+        name = (self.argument("topic") or "").encode()
+        if not BIG_BODY_BYTES < size <= self._largest or not is_valid_topic_name(name):
+            return
+        topic = self.gateway.topics.find(name)
+        if topic is not None:
+            if topic.body_may_come(self, size, monotonic_ns()):
+                self._topic = topic
+            else:
+                self._full = True
+
+    def resume(self, reason: object) -> None:
+        """It never waits: its sender is told to come again."""
+
+    def _take_body(self) -> bytes:
+        """It has come, or its sender has gone."""
+        body = b"".join(self._chunks)
+        self._chunks.clear()
+        self.gateway.uploads.discard(self)
+        if self._topic is not None:
+            self._topic.body_ended(self)
+            self._topic = None
+        return body
 
     @property
     def partial_bytes(self) -> int:
@@ -126,15 +171,17 @@ class _Publish(_Handler):
         self.request.connection.stream.close()  # type: ignore[union-attr]
 
     def on_connection_close(self) -> None:
-        self._chunks.clear()
-        self.gateway.uploads.discard(self)
+        self._take_body()
+
+    def on_finish(self) -> None:
+        self._take_body()  # also of a request by another method
 
     async def post(self) -> None:
         stamp = monotonic_ns()
-        self.gateway.uploads.discard(self)
         self.gateway.http_requests += 1
         try:
-            run = self.run(b"".join(self._chunks))
+            # No name for the body: it would be kept beside the run while that waits.
+            run = self.run(self._take_body())
             if run is not None:
                 await self._publish(run, stamp)
         except HttpError as error:
@@ -148,6 +195,10 @@ class _Publish(_Handler):
     def run(self, body: bytes) -> Run | None:
         """What is to be published; None: nothing."""
         raise NotImplementedError
+
+    def check_kept(self) -> None:
+        if self._full:
+            raise HttpError(429, "BACKLOG_FULL", 1.0)
 
     def topic(self) -> bytes:
         if _BAD_QUERY.search(self.request.query):
@@ -163,14 +214,13 @@ class _Publish(_Handler):
         gateway = self.gateway
         if gateway.draining:
             raise HttpError(503, "EXITING")
+        if gateway.http_requests > MAX_HTTP_CONNECTIONS - _FOR_OTHERS:
+            raise HttpError(429, "BACKLOG_FULL", 1.0)
         if gateway.watch.ill:
             raise HttpError(503, f"NOT_ADMITTING: {gateway.watch.ill}")
         topic = gateway.topics.by_name.get(run.topic)
-        if topic is not None and (
-            # One body may go past them, as at the TCP door: else a big one would never come in.
-            topic.backlog >= gateway.bounds.max_topic_backlog
-            or topic.backlog_bytes >= gateway.bounds.max_topic_backlog_bytes
-        ):
+        # One body may go past the bounds, as at the TCP door: else a big one would never come in.
+        if topic is not None and topic.is_full:
             raise HttpError(429, "BACKLOG_FULL", 1.0)
         owner = Request(gateway.reactor)
         run.owner = owner
@@ -185,6 +235,7 @@ class _Pub(_Publish):
         limits = self.gateway.limits
         if self.size > limits.max_msg_size:
             raise HttpError(413, "MSG_TOO_BIG")
+        self.check_kept()
         if not body:
             raise HttpError(400, "MSG_EMPTY")
         topic = self.topic()
@@ -202,6 +253,7 @@ class _Mpub(_Publish):
         limits = self.gateway.limits
         if self.size > limits.max_body_size:
             raise HttpError(413, "BODY_TOO_BIG")
+        self.check_kept()
         topic = self.topic()
         binary = self.argument("binary")
         if binary is not None and _TRUE.get(binary, True):
@@ -251,6 +303,9 @@ class _Info(_Handler):
 
 class _Stats(_Handler):
     async def get(self) -> None:
+        if _BAD_QUERY.search(self.request.query):
+            self.fail(HttpError(400, "INVALID_REQUEST"))
+            return
         include = {
             name: _TRUE.get(self.argument(name) or "", True)
             for name in ("include_clients", "include_mem")

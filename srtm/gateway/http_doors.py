@@ -3,9 +3,17 @@
 import contextlib
 import os
 import socket
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tornado.httpserver import HTTPServer
+from tornado.httputil import (
+    HTTPConnection,
+    HTTPHeaders,
+    HTTPMessageDelegate,
+    RequestStartLine,
+    ResponseStartLine,
+)
 from tornado.iostream import IOStream
 from tornado.netutil import bind_sockets, bind_unix_socket
 
@@ -20,13 +28,66 @@ _MAX_HEADER_BYTES = 16 * 1024
 
 
 class _BoundedServer(HTTPServer):
-    """Takes so many connections and no more."""
+    """Takes so many connections and no more. When they are all in use, the one that has been idle,
+    or has kept us waiting for the rest of its request, the longest makes room for a new one: who
+    sends half requests holds up nobody. One whose request is being served stays."""
+
+    def initialize(self, *args: Any, **kwargs: Any) -> None:
+        self._open: set[IOStream] = set()
+        self._unasked: dict[IOStream, None] = {}  # no whole request has come; oldest first
+        super().initialize(*args, **kwargs)
 
     def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
-        if len(self._connections) >= MAX_HTTP_CONNECTIONS:
-            stream.close()
-        else:
-            super().handle_stream(stream, address)
+        if len(self._open) >= MAX_HTTP_CONNECTIONS:
+            slow = next(iter(self._unasked), None)
+            if slow is None:
+                stream.close()
+                return
+            self._forget(slow)
+            slow.close()
+        self._open.add(stream)
+        self._unasked[stream] = None
+        super().handle_stream(stream, address)
+
+    def start_request(self, server_conn: Any, request_conn: HTTPConnection) -> HTTPMessageDelegate:
+        """The connection is new, or has had its answer: its next request is awaited."""
+        stream = server_conn.stream
+        self._unasked.pop(stream, None)
+        if stream in self._open:
+            self._unasked[stream] = None
+        delegate = super().start_request(server_conn, request_conn)
+        return _Whole(delegate, lambda: self._unasked.pop(stream, None))
+
+    def on_close(self, server_conn: Any) -> None:
+        self._forget(server_conn.stream)
+        super().on_close(server_conn)
+
+    def _forget(self, stream: IOStream) -> None:
+        self._open.discard(stream)
+        self._unasked.pop(stream, None)
+
+
+class _Whole(HTTPMessageDelegate):
+    """Tells when a request has come whole."""
+
+    def __init__(self, delegate: HTTPMessageDelegate, whole: Callable[[], object]) -> None:
+        self._delegate = delegate
+        self._whole = whole
+
+    def headers_received(
+        self, start_line: RequestStartLine | ResponseStartLine, headers: HTTPHeaders
+    ) -> Awaitable[None] | None:
+        return self._delegate.headers_received(start_line, headers)
+
+    def data_received(self, chunk: bytes) -> Awaitable[None] | None:
+        return self._delegate.data_received(chunk)
+
+    def finish(self) -> None:
+        self._whole()
+        self._delegate.finish()
+
+    def on_connection_close(self) -> None:
+        self._delegate.on_connection_close()
 
 
 class HttpDoors:

@@ -8,6 +8,7 @@ the rate. The distributor leaves that to it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from srtm.clock import NS
@@ -20,6 +21,15 @@ _MAX_LEASE_SECONDS = 86_400.0
 REPORT_SECONDS = 1.0
 _SOONEST_SECONDS = 0.05
 
+
+class Unplaced(StrEnum):
+    """What becomes of a topic that has a contract, and no share here."""
+
+    REJECT = "reject"
+    FLOOR = "floor"  # held; the distributor sees that messages come, and makes room
+    PASS = "pass"
+
+
 Changes = dict[str, Limit | None]
 """Limits by topic; None: the distributor names the topic no more."""
 
@@ -30,6 +40,12 @@ def safe_share(limit: Limit) -> Limit:
     return limit.model_copy(update={"rate": limit.rate / limit.burst, "burst": 1.0})
 
 
+def is_near(one: Limit, other: Limit) -> bool:
+    """The same, but for the roundings of shares that have the same r_l / b_l."""
+    same_rules = one.model_copy(update={"rate": other.rate}) == other
+    return same_rules and abs(one.rate - other.rate) <= 1e-9 * other.rate
+
+
 @dataclass(frozen=True, slots=True)
 class Desired:
     """The whole state that a gateway is to have: an answer to a report.
@@ -38,6 +54,10 @@ class Desired:
     emptied: epoch by topic; a larger one than before empties its bucket
     report_seconds: until the next report is wanted
     entries: each topic's part of the answer, as it came
+    store, newest, proof: whose epochs these are, and the largest of them, to be shown again
+    contracts: each topic's whole (r, b)
+    unplaced: what becomes of topics in `names` without a share
+    names: of all topics that have a contract; None: those known before stay
     """
 
     epoch: int
@@ -47,6 +67,13 @@ class Desired:
     emptied: Mapping[str, int] = field(default_factory=dict)
     report_seconds: float = REPORT_SECONDS
     entries: Mapping[str, Any] = field(default_factory=dict)
+    store: str = ""
+    newest: int = 0
+    proof: str = ""
+    contracts: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    unplaced: Unplaced = Unplaced.PASS
+    names_version: str = ""
+    names: frozenset[str] | None = None
 
 
 def read_desired(document: Any, before: Desired | None = None) -> Desired:
@@ -70,6 +97,15 @@ def read_desired(document: Any, before: Desired | None = None) -> Desired:
             limits[name] = Contract.read(given, f"topic {name}").limit()
         observed = frozenset(name for name, each in entries.items() if each.get("arrivals"))
         emptied = {n: int(each["emptied"]) for n, each in entries.items() if each.get("emptied")}
+        contracts = {
+            n: (float(each["topic_rate"]), float(each["topic_burst"]))
+            for n, each in entries.items()
+            if each.get("topic_rate") and each.get("topic_burst")
+        }
+        names = document.get("names")
+        store, proof = str(document.get("store", "")), str(document.get("proof", ""))
+        newest = max(epoch, int(document.get("newest", 0)))
+        unplaced = Unplaced(document.get("unplaced", Unplaced.PASS))
     except (KeyError, TypeError, ValueError, AttributeError):
         raise UsageError(f"it answers with no desired state: {document!r:.200}") from None
     return Desired(
@@ -80,10 +116,49 @@ def read_desired(document: Any, before: Desired | None = None) -> Desired:
         emptied,
         min(max(report_seconds, _SOONEST_SECONDS), REPORT_SECONDS),
         entries,
+        store,
+        newest,
+        proof,
+        contracts,
+        unplaced,
+        str(document.get("names_version", "")),
+        None if names is None else frozenset(map(str, names)),
     )
 
 
 _FIELDS = ("topic", "rate", "burst", "mode", "max_wait", "slo")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a gateway knows of its distributor's store, and keeps over a restart.
+
+    store, newest, proof: whose epochs it was shown, and the largest
+    contracts: topic -> whole (r, b)
+    names, names_version, unplaced: topics that have a contract, and what becomes of them without
+                          a share
+    """
+
+    store: str = ""
+    newest: int = 0
+    proof: str = ""
+    contracts: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    names: frozenset[str] = frozenset()
+    names_version: str = ""
+    unplaced: Unplaced = Unplaced.PASS
+
+    def after(self, desired: Desired) -> "Known":
+        """With what an answer tells."""
+        told = desired.names is not None
+        return Known(
+            desired.store,
+            desired.newest,
+            desired.proof,
+            desired.contracts,
+            self.names if desired.names is None else desired.names,
+            desired.names_version if told else self.names_version,
+            desired.unplaced,
+        )
 
 
 @dataclass(slots=True)
@@ -93,17 +168,46 @@ class Lease:
     epoch:   of the newest state; 0 before the first
     ends_at: of the lease; None before the first
     ended:   it has ended, and the safe shares hold
+    known:   what its answers told besides
     """
 
     epoch: int = 0
     ends_at: int | None = None
     ended: bool = False
     applied: dict[str, Limit] = field(default_factory=dict)
+    known: Known = field(default_factory=Known)
+    lease_seconds: float = 0.0
 
-    def begin(self, kept: Mapping[str, Limit]) -> Changes:
+    def begin(self, kept: Mapping[str, Limit], known: Known | None = None) -> Changes:
         """After a restart: shares of a lease that nobody knows the end of count as ended."""
         self.ended = bool(kept)
+        self.known = known or Known()
         return self._apply({name: safe_share(limit) for name, limit in kept.items()})
+
+    def held(self) -> list[dict[str, Any]]:
+        """What it holds, as it is told to a distributor that may know less."""
+        found = []
+        for name, limit in self.applied.items():
+            whole = self.known.contracts.get(name, (limit.rate, limit.burst))
+            rules = limit.document()
+            found.append(
+                {
+                    "topic": name,
+                    "rate": limit.rate,
+                    "burst": limit.burst,
+                    "topic_rate": whole[0],
+                    "topic_burst": whole[1],
+                    "mode": rules["mode"],
+                    "max_wait": rules.get("max-wait"),
+                    "slo": rules.get("slo"),
+                }
+            )
+        return found
+
+    def revoke(self) -> None:
+        """Another gateway has this one's shares: the lease ends at once."""
+        if self.ends_at is not None:
+            self.ends_at = 0
 
     def answered(self, desired: Desired, asked_at: int) -> Changes | None:
         """The answer to a report sent at `asked_at`: what is to be changed. None: it is older than
@@ -111,6 +215,8 @@ class Lease:
         if desired.epoch < self.epoch:
             return None
         self.epoch = desired.epoch
+        self.known = self.known.after(desired)
+        self.lease_seconds = desired.lease_seconds
         ends_at = asked_at + int(desired.lease_seconds * NS)
         self.ends_at = ends_at if self.ends_at is None else max(self.ends_at, ends_at)
         self.ended = False

@@ -34,6 +34,7 @@ class Run(Publish):
     admitted: messages that have their tokens
     left:     messages that nsqd has not answered yet
     earned:   replies earned while an earlier command of the client is unanswered
+    outside:  it came when its topic was full: it goes with its client, if that goes first
     refused:  the error that ends this run and its connection
     void:     what is left of it must not go to nsqd any more
     """
@@ -42,6 +43,7 @@ class Run(Publish):
         "admitted",
         "earned",
         "left",
+        "outside",
         "owner",
         "refused",
         "since",
@@ -66,6 +68,7 @@ class Run(Publish):
         self.admitted = 0
         self.left = count
         self.earned = 0
+        self.outside = False
         self.refused: ProtocolError | None = None
         self.void = False
 
@@ -75,6 +78,28 @@ class Run(Publish):
         if not self.atomic:
             return "E_PUB_FAILED"
         return "E_MPUB_FAILED" if self.defer_ms is None else "E_DPUB_FAILED"
+
+
+class _Gone:
+    """Nobody: the owner of what is left of a client that has gone."""
+
+    def settle(self, run: Run, count: int) -> None:
+        pass
+
+    def refuse(self, run: Run, retry_seconds: float | None) -> None:
+        pass
+
+    def lose(self, run: Run) -> None:
+        pass
+
+    def pause(self, reason: object) -> None:
+        pass
+
+    def resume(self, reason: object) -> None:
+        pass
+
+
+GONE: Owner = _Gone()
 
 
 class Part:

@@ -16,6 +16,7 @@ from srtm.gateway.client import Client, ConnectionBounds
 from srtm.gateway.heartbeats import Heartbeats
 from srtm.gateway.host import Sender
 from srtm.gateway.http_doors import HttpDoors
+from srtm.gateway.instance import instance_of
 from srtm.gateway.matching import Deliveries
 from srtm.gateway.nsqd import TESTED_VERSION, Facts, NsqdHttp, check_tcp
 from srtm.gateway.options import GatewayOptions
@@ -174,7 +175,7 @@ class Gateway:
         if options.distributor_address:
             token = read_token(options.distributor_token_file, "--distributor-token-file")
             endpoint = Endpoint(options.distributor_address, token)
-            self.agent = Agent(endpoint, self._broker(), self.topics)
+            self.agent = Agent(endpoint, self._broker(state.instance), self.topics)
             closing.append(self.agent.close)
             await self.agent.first_contact()
         self.tcp.open()
@@ -185,14 +186,15 @@ class Gateway:
         self.topics.keep(clean=False)
         await self.watch.announce()
 
-    def _broker(self) -> Broker:
+    def _broker(self, instance: str) -> Broker:
         """This broker at the Load Distributor: with the addresses that clients are told."""
         options = self.options
         tcp, web = (
             f"{options.broadcast_address}:{address.rpartition(':')[2]}"
             for address in (options.tcp_address, options.http_address)
         )
-        return Broker(options.broker_name or tcp, tcp, web, options.broker_capacity)
+        instance = instance or instance_of(options.tcp_address)
+        return Broker(options.broker_name or tcp, tcp, web, options.broker_capacity, instance)
 
     def _check_broadcast(self, facts: Facts) -> None:
         """Others must be led to the gateway, not round it."""

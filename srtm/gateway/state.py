@@ -1,45 +1,58 @@
 """What a gateway keeps over its own restart: limits set at run time, and token levels.
 
-A contract that the file does not know is new, and its bucket starts full. One that it knows starts
-with the level that a clean stop wrote, or empty: after a crash nobody can say what was spent.
+A topic that the file knows starts with the level that a clean stop wrote. After a crash nobody can
+say what was spent, nor whether a topic that the file does not know had its burst: all start empty,
+or with the largest debt that a batch bigger than the bucket may have left. With the first file, and
+after a clean stop, a topic that it does not know is new and starts full.
 """
 
 import json
 import math
 import os
+import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from srtm.contract import Contract, Limit
 from srtm.errors import UsageError, one_line
+from srtm.gateway.lease import Known, Unplaced
 
 
 @dataclass
 class Kept:
-    """One topic of the file; `tokens` is None after an unclean stop; `own` is False for a topic
-    that had the default limit, or only a share; `leased` is the share that a Load Distributor gave
-    it, which `limit` waits behind."""
+    """One topic of the file; `tokens` is not above 0 after an unclean stop; `own` is False for a
+    topic that had the default limit, or only a share; `leased` is the share that a Load Distributor
+    gave it, which `limit` waits behind."""
 
     limit: Limit
-    tokens: float | None
+    tokens: float
     own: bool = True
     leased: Limit | None = None
 
 
 @dataclass
 class State:
-    """The file's content, or an empty one where there is none."""
+    """The file's content, or an empty one where there is none.
+
+    complete: a topic that is not in it was never limited here
+    instance: this gateway's id at the Load Distributor; the same as long as the file is there
+    known:    what the distributor told
+    """
 
     path: Path | None
     topics: dict[str, Kept] = field(default_factory=dict)
+    complete: bool = True
+    instance: str = field(default_factory=lambda: secrets.token_hex(8))
+    known: Known = field(default_factory=Known)
 
     @classmethod
     def read(cls, path: str) -> "State":
         """Raises UsageError where the file exists and is not ours."""
         if not path:
-            return cls(None)
+            return cls(None, complete=False, instance="")
         file = Path(path)
         try:
             document = json.loads(file.read_text())
@@ -50,35 +63,39 @@ class State:
                 tokens = float(kept["tokens"])
                 if not math.isfinite(tokens):
                     raise ValueError("no number of tokens")
+                if not clean:
+                    tokens = min(tokens, 0.0)
                 own = bool(kept.get("own", True))
                 share = kept.get("leased")
                 leased = share and Contract.model_validate({**share, "topic": name}).limit()
-                topics[name] = Kept(contract.limit(), tokens if clean else None, own, leased)
+                topics[name] = Kept(contract.limit(), tokens, own, leased)
+            state = cls(file, topics, clean)
+            state.instance = str(document.get("instance") or state.instance)
+            if "distributor" in document:
+                state.known = _known(document["distributor"])
+            return state
         except FileNotFoundError:
             return cls(file)
         except OSError as error:
             raise UsageError(f"--state-file {path}: {error.strerror}") from None
         except ValidationError as error:
             raise one_line(error, f"--state-file {path}") from None
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
             raise UsageError(
                 f"--state-file {path}: not a gateway's state; remove it to start afresh"
             ) from None
-        return cls(file, topics)
 
     def first_tokens(self, name: str) -> float | None:
-        """Tokens that a contract of the start begins with; None: full. Without a state file
-        nobody knows whether this is a restart, so it begins empty."""
-        if self.path is None:
-            return 0.0
-        return self.kept_tokens(name)
-
-    def kept_tokens(self, name: str) -> float | None:
-        """Tokens that a topic begins with which comes up later; None: full, it is new."""
+        """Tokens that a topic has at the start of the gateway; None: full, it is new. Without a
+        state file nobody knows whether this is a restart, so it has none."""
         kept = self.topics.get(name)
         if kept is None:
-            return None
-        return 0.0 if kept.tokens is None else kept.tokens
+            return None if self.complete else 0.0
+        return kept.tokens
+
+    def later_tokens(self, name: str) -> float | None:
+        """The same of a topic that nsqd did not have at the start: without a file it is new."""
+        return None if self.path is None else self.first_tokens(name)
 
     def write(self, topics: dict[str, Kept], clean: bool) -> None:
         """Replace the file at once, or leave the old one."""
@@ -86,6 +103,16 @@ class State:
             return
         document = {
             "clean": clean,
+            "instance": self.instance,
+            "distributor": {
+                "store": self.known.store,
+                "newest": self.known.newest,
+                "proof": self.known.proof,
+                "contracts": dict(self.known.contracts),
+                "names": sorted(self.known.names),
+                "names_version": self.known.names_version,
+                "unplaced": self.known.unplaced,
+            },
             "topics": {
                 name: {
                     "limit": kept.limit.document(),
@@ -102,3 +129,17 @@ class State:
             file.flush()
             os.fsync(file.fileno())
         partial.replace(self.path)
+
+
+def _known(document: dict[str, Any]) -> Known:
+    """Raises KeyError, TypeError or ValueError for something else."""
+    contracts = {str(k): (float(r), float(b)) for k, (r, b) in document["contracts"].items()}
+    return Known(
+        str(document["store"]),
+        int(document["newest"]),
+        str(document["proof"]),
+        contracts,
+        frozenset(map(str, document["names"])),
+        str(document["names_version"]),
+        Unplaced(document["unplaced"]),
+    )

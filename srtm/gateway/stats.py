@@ -79,6 +79,7 @@ def topic_document(topic: Topic) -> dict[str, Any]:
         document.update(topic.limit.document())
         document["tokens"] = topic.bucket.level(now)
     document.update(
+        placed_elsewhere=topic.is_shut,
         throttled=topic.throttled,
         offered=meter.offered,
         admitted=meter.admitted,
@@ -182,7 +183,7 @@ def as_text(document: dict[str, Any]) -> str:
         "",
         "Topics:" if document["topics"] else "Topics: None",
     ]
-    for topic in document["topics"]:
+    for topic in document["topics"] or []:
         lines.append(
             f"{'*P' if topic['paused'] else '  '} [{topic['topic_name']:<15}] "
             f"depth: {topic['depth']:<5} be-depth: {topic['backend_depth']:<5} "

@@ -18,7 +18,7 @@ _ACCEPTS_PER_WAKE = 128
 _SPARE_FDS = 64
 _MANY_FILES = 1_000_000
 MAX_HTTP_CONNECTIONS = 256
-"""At once; more are closed, so that V2 clients keep their descriptors."""
+"""At once; for more, the slowest are closed, so that V2 clients keep their descriptors."""
 _NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 

@@ -17,6 +17,7 @@ from typing import Protocol
 from srtm.bucket import TokenBucket
 from srtm.contract import Limit, Mode
 from srtm.gateway.batch import Batch, Ring, gather, messages_of
+from srtm.gateway.bodies import Bodies, Reader
 from srtm.gateway.meter import Meter
 from srtm.gateway.record import Record
 from srtm.gateway.run import Part, Run
@@ -56,6 +57,9 @@ class Gate(Protocol):
 
     def call_at(self, when: int, alarm: Callable[[int], None]) -> None: ...
 
+    def owe(self, topic: "Topic", debt: float) -> None:
+        """A batch bigger than the bucket leaves this debt, in tokens; a crash may not forget it."""
+
 
 @dataclass(frozen=True)
 class Bounds:
@@ -72,6 +76,7 @@ class Topic:
     def __init__(self, name: bytes, gate: Gate, bounds: Bounds, meter: Meter) -> None:
         self.name = name
         self.limit: Limit | None = None
+        self.is_shut = False
         self.bucket: TokenBucket | None = None
         self.meter = meter
         self.deferred_until = 0  # until then a delivery may be a DPUB's and needs no match
@@ -88,7 +93,13 @@ class Topic:
         self._gate = gate
         self._bounds = bounds
         self._paused: set[object] = set()
+        self._bodies = Bodies(bounds.max_topic_backlog_bytes)
+        self._bodies_at = _NEVER  # when they are looked at again
+        self._given_up = False  # void runs stand among those that wait
         self._alarm_at = _NEVER
+        self._refuses = False
+        self._debt = 0.0  # in tokens, of a share that was taken back
+        self.most_owed = 0.0  # a crash costs this many tokens
         self._max_wait_ns = _NEVER
         self.slo_target_ns = _NEVER
         self.seen: dict[int, int] | None = None  # messages by millisecond of arrival, if asked for
@@ -98,6 +109,7 @@ class Topic:
     def set_limit(self, limit: Limit | None, now: int, tokens: float | None = None) -> None:
         """Begin, change or end a contract. A new bucket starts with `tokens` (None: full); a
         changed one keeps its tokens and its debt."""
+        self.is_shut = False
         self.limit = limit
         self._max_wait_ns = _NEVER
         slo = None if limit is None else limit.slo
@@ -109,9 +121,23 @@ class Topic:
         if limit.max_wait is not None:
             self._max_wait_ns = int(limit.max_wait * 1e9)
         if self.bucket is None:
-            self.bucket = TokenBucket(limit.rate, limit.burst, now, tokens)
+            first = limit.burst if tokens is None else tokens
+            self.bucket = TokenBucket(
+                limit.rate, limit.burst, now, min(first, limit.burst) + self._debt
+            )
+            self._debt = 0.0
         else:
             self.bucket.rescale(limit.rate, limit.burst, now)
+        self.release(now)
+
+    def shut(self, refuse: bool, now: int) -> None:
+        """It has a contract, and no share of it here: messages wait for one, or are refused. Tokens
+        go back with the share, a debt stays."""
+        if self.bucket is not None:
+            self._debt = min(0.0, self.bucket.level(now))
+        self.limit = self.bucket = None
+        self.slo_target_ns = self._max_wait_ns = _NEVER
+        self.is_shut, self._refuses = True, refuse
         self.release(now)
 
     @property
@@ -121,7 +147,15 @@ class Topic:
     @property
     def waiting(self) -> int:
         """Messages without a token yet."""
-        return sum(run.count - run.admitted for run in self.held)
+        return sum(run.count - run.admitted for run in self.held if not run.void)
+
+    @property
+    def is_full(self) -> bool:
+        """Is the backlog at one of its bounds?"""
+        return (
+            self.backlog >= self._bounds.max_topic_backlog
+            or self.backlog_bytes >= self._bounds.max_topic_backlog_bytes
+        )
 
     # --- in -----------------------------------------------------------------------------------
 
@@ -136,8 +170,41 @@ class Topic:
             self.backlog > self._bounds.max_topic_backlog
             or self.backlog_bytes > self._bounds.max_topic_backlog_bytes
         ):
+            run.outside = (
+                self.backlog - run.count >= self._bounds.max_topic_backlog
+                or self.backlog_bytes - run.size >= self._bounds.max_topic_backlog_bytes
+            )
             self._paused.add(run.owner)
             run.owner.pause(self)
+
+    def body_may_come(self, reader: Reader, size: int, now: int) -> bool:
+        """A big body of this topic is under way: may it be read (see `Bodies`)?"""
+        return self._bodies.begin(reader, size, self.backlog_bytes, now)
+
+    def await_room(self, reader: Reader, size: int, now: int) -> object:
+        """Let it in later: by `resume` with the reason that this returns."""
+        self._bodies.wait(reader, size)
+        self._look_for_room(self._bodies.next_at(now))
+        return self._bodies
+
+    def body_ended(self, reader: Reader) -> None:
+        """The body has come whole, or never will."""
+        self._bodies.end(reader)
+        if self._bodies.waiting:
+            self._look_for_room(0)
+
+    def _look_for_room(self, when: int) -> None:
+        if when < self._bodies_at:
+            self._bodies_at = when
+            self._gate.call_at(when, self._let_bodies_in)
+
+    def _let_bodies_in(self, now: int) -> None:
+        if self._bodies_at > now:
+            return  # another one is under way
+        self._bodies_at = _NEVER
+        self._bodies.let_in(self.backlog_bytes, now)
+        if self._bodies.waiting:
+            self._look_for_room(self._bodies.next_at(now))
 
     def decide(self, now: int, horizon: int) -> None:
         """Let the arrivals meet the bucket in order of stamp. Everything that had arrived by
@@ -159,7 +226,7 @@ class Topic:
         if self.seen is not None:
             self._see(arrivals)
         meter, ready, bucket = self.meter, self.ready, self.bucket
-        if not self._gate.is_open:
+        if self.is_shut or not self._gate.is_open:
             for run in arrivals:
                 meter.offered += run.count
             self.held.extend(arrivals)
@@ -180,8 +247,12 @@ class Topic:
                     # Read late, and older than who waits: tokens that overflowed since are its own.
                     late = stamp < bucket.at and stamp < held[0].stamp
                     when = stamp if late and bucket.insert(count, stamp) else None
-                elif count <= burst or run.atomic:
+                elif count <= burst:
                     when = take(count, stamp)
+                elif run.atomic:
+                    when = take(count, stamp)
+                    if when is not None:
+                        self._gate.owe(self, count - burst)
                 else:
                     when = None  # single messages, more than it holds: no batch that may run a debt
                 if when is None:
@@ -259,6 +330,10 @@ class Topic:
 
     def _release(self, now: int) -> None:
         held, bucket = self.held, self.bucket
+        if self.is_shut:
+            if self._refuses:
+                self._refuse_all()
+            return
         if bucket is None:
             if self._gate.is_open:
                 self._admit_all(now)
@@ -276,6 +351,8 @@ class Topic:
                 if run.atomic:
                     when = bucket.ready_at(run.count)
                     if when <= now and bucket.take(run.count, max(when, run.stamp)) is not None:
+                        if run.count > bucket.burst:
+                            self._gate.owe(self, run.count - bucket.burst)
                         self._admit(run, run.count, max(when, run.stamp), 0.0)
                 while not run.atomic and run.admitted < run.count:
                     left = run.count - run.admitted
@@ -326,6 +403,19 @@ class Topic:
         )
         self._fail(run, run.count - run.admitted, error, seconds)
 
+    def _refuse_all(self) -> None:
+        sentence = (
+            f"topic {self.name.decode()} has no share of its contract on this broker: publish where"
+            " the Load Distributor places it"
+        )
+        held, self.held = self.held, deque()
+        for run in held:
+            if run.void:
+                self.forget(run)
+            else:
+                error = ProtocolError(run.failure_code, sentence)
+                self._fail(run, run.count - run.admitted, error, 1.0)
+
     def _fail(
         self, run: Run, count: int, error: ProtocolError, retry_seconds: float | None = None
     ) -> None:
@@ -358,6 +448,8 @@ class Topic:
         count = run.count if run.atomic else 1
         when = now if self.bucket is None else self.bucket.take(count, now)
         if when is not None:
+            if self.bucket is not None and count > self.bucket.burst:
+                self._gate.owe(self, count - self.bucket.burst)
             self._admit(run, count, when, 0.0)
             if run.admitted == run.count:
                 self.held.popleft()
@@ -450,6 +542,22 @@ class Topic:
             run.size = 0
             if self._paused:
                 self._resume_owners()
+            if self._bodies.waiting:
+                self._look_for_room(0)
+
+    def left(self, owner: object) -> None:
+        """A client has gone that was not read because of this topic."""
+        self._paused.discard(owner)
+
+    def give_up(self, run: Run) -> None:
+        """Its client has gone and nobody was told OK. What came when the topic was full makes room
+        while it still is, or clients that come and go would fill the memory."""
+        if run.outside and not run.void and self.is_full:
+            self.meter.rejected += run.count - run.admitted
+            run.void = True
+            run.messages = []
+            self._given_up = True
+            self.forget(run)
 
     def _resume_owners(self) -> None:
         """Half-empty again: those that filled the backlog may be read on."""
@@ -466,5 +574,8 @@ class Topic:
         """Once a second, while messages come or a record is kept."""
         self.meter.fold(now)
         self.ring.prune(now)
+        if self._given_up:
+            self._given_up = False
+            self.held = deque(run for run in self.held if not run.void)
         if self.record is not None and not self.record.tick():
             self.record = None

@@ -4,9 +4,10 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from srtm.clock import monotonic_ns
+from srtm.clock import NS, monotonic_ns
 from srtm.contract import Contract, Limit
 from srtm.errors import SrtmError
+from srtm.gateway.lease import Known, Unplaced, is_near, safe_share
 from srtm.gateway.meter import Meter
 from srtm.gateway.reactor import Reactor
 from srtm.gateway.run import Run
@@ -54,6 +55,9 @@ class Topics:
         self._in_order = in_order
         self._own: dict[bytes, Limit] = {}  # contracts of options, state file and admin socket
         self._leased: dict[bytes, Limit] = {}  # shares of a Load Distributor, over those
+        self._names: frozenset[str] = frozenset()  # topics that it gives no share of here
+        self._unplaced = Unplaced.PASS
+        self._started_at = monotonic_ns()
         self._active: set[Topic] = set()
         reactor.add_stage(self.decide)
 
@@ -76,19 +80,24 @@ class Topics:
 
     def offer(self, run: Run) -> None:
         """Take a run from any door. It is decided at the end of this wake-up."""
-        topic = self.by_name.get(run.topic)
+        topic = self.find(run.topic)
         if topic is None:
-            if not self._has_room():
-                run.left = 0
-                run.refused = ProtocolError(
-                    run.failure_code,
-                    f"{self._max_topics} topics are in use (--max-topics); "
-                    f"{run.topic.decode()} would be one more",
-                )
-                run.owner.refuse(run, None)
-                return
-            topic = self._new(run.topic, self._state.kept_tokens(run.topic.decode()))
+            run.left = 0
+            run.refused = ProtocolError(
+                run.failure_code,
+                f"{self._max_topics} topics are in use (--max-topics); "
+                f"{run.topic.decode()} would be one more",
+            )
+            run.owner.refuse(run, None)
+            return
         topic.offer(run)
+
+    def find(self, name: bytes) -> Topic | None:
+        """A new one where it is not there; None at --max-topics."""
+        topic = self.by_name.get(name)
+        if topic is None and self._has_room():
+            topic = self._new(name, self._state.later_tokens(name.decode()))
+        return topic
 
     def decide(self, now: int, horizon: int) -> bool:
         """The stage after reading: each topic that got something decides. True when some of it
@@ -113,11 +122,31 @@ class Topics:
         return bool(active)
 
     def _new(self, name: bytes, tokens: float | None = None) -> Topic:
-        """`tokens` are those that a default limit begins with; None: all of its burst."""
+        """tokens: that a default limit had when the gateway started; None: all of its burst."""
         topic = self.by_name[name] = Topic(name, self, self._bounds, Meter())
-        if self._default_limit is not None and name not in self._own and name not in self._leased:
-            topic.set_limit(self._default_limit, monotonic_ns(), tokens)
+        if self._is_shut(name):
+            topic.shut(self._unplaced is Unplaced.REJECT, monotonic_ns())
+        elif self._default_limit is not None and not (name in self._own or name in self._leased):
+            now = monotonic_ns()
+            if tokens is not None:
+                tokens += self._default_limit.rate * (now - self._started_at) / NS
+            topic.set_limit(self._default_limit, now, tokens)
         return topic
+
+    def _is_shut(self, name: bytes) -> bool:
+        """Does the Load Distributor know it, and give no share of it here?"""
+        return (
+            self._unplaced is not Unplaced.PASS
+            and name not in self._leased
+            and name.decode() in self._names
+        )
+
+    def _set(self, topic: Topic, now: int) -> None:
+        """By whoever has the last word: the Load Distributor, then its own contract."""
+        if self._is_shut(topic.name):
+            topic.shut(self._unplaced is Unplaced.REJECT, now)
+        else:
+            topic.set_limit(self._own.get(topic.name, self._default_limit), now)
 
     def _has_room(self) -> bool:
         """For one more; topics that are idle and without a contract make room. One whose default
@@ -151,6 +180,13 @@ class Topics:
     def call_at(self, when: int, alarm: Callable[[int], None]) -> None:
         self._reactor.call_at(when, alarm)
 
+    def owe(self, topic: Topic, debt: float) -> None:
+        """The disk is waited for, so a bigger debt is written with room for somewhat bigger ones:
+        batches that grow write a few times only."""
+        if debt > topic.most_owed:
+            topic.most_owed = debt * 1.25
+            self.keep(clean=False)
+
     # --- limits -------------------------------------------------------------------------------
 
     def set_limit(self, name: str, limit: Limit | None) -> None:
@@ -168,13 +204,30 @@ class Topics:
             self._own[key] = limit
         topic = topic or self._new(key)
         if key not in self._leased:
-            topic.set_limit(limit or self._default_limit, monotonic_ns())
+            self._set(topic, monotonic_ns())
         self.keep(clean=False)
         log.info("topic %s: %s", name, limit.document() if limit else "no contract of its own")
 
     def is_leased(self, name: str) -> bool:
         """Does a Load Distributor give its limit?"""
-        return name.encode() in self._leased
+        return name.encode() in self._leased or self._is_shut(name.encode())
+
+    def kept_knowledge(self) -> Known:
+        """Of the state file."""
+        return self._state.known
+
+    def know(self, known: Known) -> bool:
+        """What a Load Distributor told besides shares: topics that it names get through here by a
+        share only. True when `keep` is due."""
+        before, self._state.known = self._state.known, known
+        if (known.names, known.unplaced) == (self._names, self._unplaced):
+            return (before.store, before.contracts) != (known.store, known.contracts)
+        self._names, self._unplaced = known.names, known.unplaced
+        now = monotonic_ns()
+        for topic in list(self.by_name.values()):
+            if topic.name not in self._leased and (topic.is_shut or self._is_shut(topic.name)):
+                self._set(topic, now)
+        return True
 
     def kept_leases(self) -> dict[str, Limit]:
         """Shares of the state file."""
@@ -186,26 +239,26 @@ class Topics:
         taken back (None). A bucket that begins so is empty, as the tokens of a share were another
         broker's until now; one that is there keeps its tokens and its debt.
 
-        True when other topics than before have a share, and `keep` is due: its write waits for the
-        disk, so it is not made for each change of a share. After a crash the safe share follows
-        from the share that was written last."""
+        True when `keep` is due, before the change is acknowledged: after a crash a gateway begins
+        with the safe share of what was written last. A write waits for the disk, so it is not made
+        for a change that leaves the safe share as it is."""
         now = monotonic_ns()
-        before = self._leased.keys() | set()
+        before = {name: safe_share(limit) for name, limit in self._leased.items()}
         for name, limit in changes.items():
             key = name.encode()
             topic = self.by_name.get(key)
             if limit is None:
                 self._leased.pop(key, None)
                 if topic is not None:
-                    topic.set_limit(self._own.get(key, self._default_limit), now)
-            elif topic is None and not self._has_room():
-                log.error("topic %s: %d topics are in use (--max-topics)", name, self._max_topics)
-            else:
+                    self._set(topic, now)
+            else:  # --max-topics is for what clients name
                 self._leased[key] = limit
-                tokens = self._state.kept_tokens(name) if topic is None else 0.0
+                tokens = self._state.first_tokens(name) if topic is None else 0.0
                 (topic or self._new(key)).set_limit(limit, now, tokens or 0.0)
             log.debug("topic %s: share %s", name, limit or "taken back")
-        return before != self._leased.keys()
+        return before.keys() != self._leased.keys() or not all(
+            is_near(before[name], safe_share(limit)) for name, limit in self._leased.items()
+        )
 
     def observe(self, names: frozenset[str]) -> None:
         """Keep the times of arrival of these topics, and of no others, until they are reported."""
@@ -230,18 +283,19 @@ class Topics:
                 self.set_limit(name, new.get(name))
 
     def keep(self, clean: bool) -> None:
-        """Write the state file; `clean`: the levels in it will still hold at the next start."""
+        """Write the state file; `clean`: the levels in it will still hold at the next start. Else
+        it has the least that may be there after a crash."""
         now = monotonic_ns()
-        kept = {
-            topic.name.decode(): Kept(
-                self._own.get(topic.name, topic.limit),
-                topic.bucket.level(now),
-                topic.name in self._own,
-                self._leased.get(topic.name),
-            )
-            for topic in self.by_name.values()
-            if topic.limit is not None and topic.bucket is not None
-        }
+        kept = {}
+        for topic in self.by_name.values():
+            if topic.limit is not None and topic.bucket is not None:
+                tokens = topic.bucket.level(now)
+                kept[topic.name.decode()] = Kept(
+                    self._own.get(topic.name, topic.limit),
+                    tokens if clean else min(tokens, 0.0, -topic.most_owed),
+                    topic.name in self._own,
+                    self._leased.get(topic.name),
+                )
         try:
             self._state.write(kept, clean)
         except OSError as error:
@@ -267,6 +321,6 @@ class Topics:
 
     def try_one(self) -> None:
         """Only a message tells whether an ill nsqd can write again: the oldest that waits."""
-        waiting = [topic for topic in self.by_name.values() if topic.held]
+        waiting = [each for each in self.by_name.values() if each.held and not each.is_shut]
         if waiting:
             min(waiting, key=lambda topic: topic.held[0].stamp).try_one(monotonic_ns())

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from srtm.clock import NS, monotonic_ns
 from srtm.errors import UnavailableError
+from srtm.gateway.disk_trial import DiskTrial
 from srtm.gateway.nsqd import Facts, NsqdHttp
 from srtm.gateway.options import GatewayOptions
 from srtm.gateway.reactor import Reactor
@@ -43,7 +44,8 @@ class NsqdWatch:
         self._away_since = 0
         self._announced = False  # as far as we know; a new nsqd must be told again
         self._withdrawn = False
-        self._offered: dict[Topic, int] = {}
+        self._trial = DiskTrial(http, facts.mem_queue_size, facts.topics)
+        self._offered: dict[Topic, int] = {}  # messages that had come when nsqd was last well
 
     @property
     def is_open(self) -> bool:
@@ -62,6 +64,7 @@ class NsqdWatch:
     def _close(self, why: str) -> None:
         if not self.ill:
             self._away_since = monotonic_ns()
+            self._trial.wait(self._away_since)
             log.warning("%s: no new connections, nothing is admitted", why)
         if why == _AWAY:
             self._announced = False
@@ -96,14 +99,17 @@ class NsqdWatch:
         now = monotonic_ns()
         try:
             self.pool.connect()
-            if await self._http.healthy() or await self._queues_have_room(topics):
+            if await self._may_be_opened(topics, now):
+                await self._trial.clean()
                 if not self._announced:
                     await self.announce()
                 if self.pool.connected:
                     self._open()
             else:
                 self._close(_ILL)
-                topics.try_one()
+                await self._lead_nobody_here()
+                if not self._trial.possible:
+                    topics.try_one()
         except (OSError, UnavailableError):
             # It may take connections though it is frozen: the kernel does that for it.
             silent = max(self._options.nsqd_timeout, _SILENT_SECONDS) * NS
@@ -112,17 +118,30 @@ class NsqdWatch:
         if self.ill and now - self._away_since > self._options.nsqd_away_timeout * NS:
             topics.fail_waiting(self.ill)
 
+    async def _may_be_opened(self, topics: Topics, now: int) -> bool:
+        """Is nsqd well, or will it keep what it is given though its disk is full?"""
+        if await self._http.healthy():
+            self._offered = {topic: topic.meter.offered for topic in topics.by_name.values()}
+            return True
+        if self._facts.mem_queue_size and await self._queues_have_room(topics):
+            return True
+        return bool(self.ill) and await self._trial.passes(now)
+
+    async def _lead_nobody_here(self) -> None:
+        """Nobody is let in, so nobody is led here; and no trial is announced."""
+        if self._announced and self._options.lookupd_tcp_address:
+            await self._http.set_lookupd(())
+            self._announced = False
+
     async def _queues_have_room(self, topics: Topics) -> bool:
         """nsqd says NOK until its next write to disk, which may never come. While what we
-        publish stays in its memory, nothing is written and nothing can be lost."""
-        before, self._offered = (
-            self._offered,
-            {topic: topic.meter.offered for topic in topics.by_name.values()},
-        )
+        publish stays in its memory, nothing is written and nothing can be lost. That goes by the
+        topics that got a message since nsqd was well: one that is full and has lost its publishers
+        to other brokers gets them back when the gate opens."""
         busy = {
             topic.name.decode()
-            for topic, offered in self._offered.items()
-            if topic.backlog or before.get(topic) != offered
+            for topic in topics.by_name.values()
+            if topic.backlog or self._offered.get(topic) != topic.meter.offered
         }
         stats = await self._http.stats()
         in_memory = [
@@ -134,6 +153,4 @@ class NsqdWatch:
             if found["topic_name"] in busy
             for queue in (found, *(found["channels"] or []))
         ]
-        return self._facts.mem_queue_size > 0 and all(
-            depth < self._facts.mem_queue_size // 2 for depth in in_memory
-        )
+        return all(depth < self._facts.mem_queue_size // 2 for depth in in_memory)

@@ -16,6 +16,9 @@ MAGIC_V2 = b"  V2"
 MAX_LINE_BYTES = 16 * 1024
 """nsqd reads a command's line with a buffer of this size (defaultBufferSize)."""
 
+BIG_BODY_BYTES = 64 * 1024
+"""What one read may bring (kernel/stamps.py). Only of a bigger body is it known before it is read
+that it comes."""
 _MAX_SHOWN = 256  # bytes of a client's own that an error repeats
 _SIZE = struct.Struct(">i")
 _INTEGER = re.compile(rb"[0-9]{0,18}")  # nsqd takes an empty one as 0
@@ -85,6 +88,14 @@ class Line:
     raw: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A big body that a client has begun to send, and of which not all has come."""
+
+    topic: bytes
+    size: int
+
+
 Command = Publish | Identify | Auth | Subscribe | Line | ProtocolError
 PublishType = Callable[[bytes, list[bytes], int, bool, "int | None"], Publish]
 
@@ -97,7 +108,7 @@ class CommandReader:
 
     An error ends the stream: it is the last command that `feed` gives, and what follows is
     ignored, as nsqd closes the connection there. At most one body of `max_body_size` (or one line)
-    and the last read are held.
+    and the last read are held. `body` is the big one that is under way; another object for each.
     """
 
     __slots__ = (
@@ -108,6 +119,7 @@ class CommandReader:
         "_publish",
         "_started",
         "_tail",
+        "body",
         "failed",
     )
 
@@ -120,11 +132,19 @@ class CommandReader:
         # The last PUB's whole line, to recognise the next at C speed.
         self._head: bytes | tuple[()] = _NO_HEAD
         self._head_topic = b""
+        self.body: Body | None = None
         self.failed = False
 
     @property
     def buffered(self) -> int:
         return len(self._tail)
+
+    def stop(self) -> None:
+        """Nothing more is taken; what is incomplete is dropped."""
+        self.failed = True
+        self.body = None
+        self._head = _NO_HEAD
+        self._tail.clear()
 
     def feed(self, data: bytes) -> list[Command]:
         tail = self._tail
@@ -146,8 +166,7 @@ class CommandReader:
         try:
             position = self._read(data, commands)
         except ProtocolError as error:
-            self.failed = True
-            self._head = _NO_HEAD
+            self.stop()
             commands.append(error)
             return commands
         if position < len(data):
@@ -157,6 +176,7 @@ class CommandReader:
     def _read(self, data: bytes, commands: list[Command]) -> int:
         """Append the whole commands of `data`; return where the first incomplete one begins."""
         position, length = 0, len(data)
+        self.body = None
         self._need = 0  # where the incomplete command would end, as far as is known
         if not self._started:
             if length < 4:
@@ -207,7 +227,9 @@ class CommandReader:
         if messages:
             commands.append(self._publish(self._head_topic, messages, len(messages), False, None))
         else:
-            self._message_end(data, position + head_length, "PUB")  # incomplete, or an error
+            after = position + head_length
+            self._message_end(data, after, "PUB")  # incomplete, or an error
+            self._expect(self._head_topic, after)
         return position
 
     def _read_command(self, data: bytes, position: int, commands: list[Command]) -> int:
@@ -234,6 +256,7 @@ class CommandReader:
             topic = self._topic(name, params, 2)
             end = self._message_end(data, after, "PUB")
             if end < 0:
+                self._expect(topic, after)
                 return position
             commands.append(self._publish(topic, [data[after:end]], 1, False, None))
             self._head, self._head_topic = raw, topic
@@ -262,6 +285,7 @@ class CommandReader:
         topic = self._topic(b"MPUB", params, 2)
         end = self._body_end(data, after, "MPUB")
         if end < 0:
+            self._expect(topic, after)
             return position
         count = check_mpub(data, after + 4, end, self._limits)
         commands.append(self._publish(topic, [data[after + 8 : end]], count, True, None))
@@ -281,6 +305,7 @@ class CommandReader:
             )
         end = self._message_end(data, after, "DPUB")
         if end < 0:
+            self._expect(topic, after)
             return position
         commands.append(self._publish(topic, [data[after:end]], 1, True, defer_ms))
         return end
@@ -293,6 +318,12 @@ class CommandReader:
                 "E_BAD_TOPIC", f"{name.decode()} topic name {_quoted(params[1])} is not valid"
             )
         return params[1]
+
+    def _expect(self, topic: bytes, start: int) -> None:
+        """The body at `start` is incomplete; its size may be, too."""
+        size = self._need - start - 4
+        if size > BIG_BODY_BYTES:
+            self.body = Body(topic, size)
 
     def _message_end(self, data: bytes, start: int, name: str) -> int:
         """Where the message [size][body] at `start` ends; -1 while it is incomplete."""

@@ -1,7 +1,9 @@
 """IDENTIFY: what a client asks for, checked as nsqd checks it, and what it is told. No I/O."""
 
 import json
+import re
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from srtm.nsq.errors import ProtocolError
 
@@ -54,6 +56,10 @@ class Identity:
 _TYPES = {name: f.type for name, f in Identity.__dataclass_fields__.items()}
 
 
+_HALF = re.compile("[\ud800-\udfff]")
+"""Half of a character of UTF-16, as an escape may give it, and how Python decodes a byte that is no
+UTF-8. Go's decoder reads U+FFFD for each. A text that holds one cannot be written as UTF-8."""
+
 _KEPT = ("heartbeat_interval", "output_buffer_size", "output_buffer_timeout", "msg_timeout")
 """What a later IDENTIFY of the same connection leaves as it is where it says nothing."""
 
@@ -61,11 +67,11 @@ _KEPT = ("heartbeat_interval", "output_buffer_size", "output_buffer_timeout", "m
 def parse_identity(body: bytes, server: Server, earlier: Identity | None = None) -> Identity:
     """Raises ProtocolError with nsqd's own code and sentence."""
     try:
-        # Go's decoder takes bytes that are no UTF-8 for U+FFFD, and null for an empty object.
-        document = json.loads(body.decode(errors="replace"), parse_constant=_refuse)
+        # Go's decoder takes null for an empty object.
+        document = json.loads(body.decode(errors="surrogateescape"), parse_constant=_refuse)
         if not isinstance(document, dict | None):
             raise ValueError("not an object")
-        values = {}
+        values: dict[str, Any] = {}
         for key, value in (document or {}).items():
             name = str(key).lower()  # Go's decoder ignores case
             kind = _TYPES.get(name)
@@ -75,7 +81,7 @@ def parse_identity(body: bytes, server: Server, earlier: Identity | None = None)
                 raise ValueError(f"{key} is not a {kind}")
             if kind is int and value.bit_length() >= (32 if name == "sample_rate" else 64):
                 raise ValueError(f"{key} does not fit")
-            values[name] = value
+            values[name] = _HALF.sub("\ufffd", value) if kind is str else value
     except (ValueError, RecursionError):
         raise ProtocolError("E_BAD_BODY", "IDENTIFY failed to decode JSON body") from None
     identity = Identity(**values)

@@ -1,0 +1,82 @@
+"""Where publishers send that take no part in a trial: only through brokers known to have room."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import inf
+
+from distributor.fitting.capacity import CapacityModel, Load
+from distributor.fitting.rooms import Rooms
+from distributor.fitting.topic import Topic
+from distributor.fitting.trial import Trial
+from distributor.model import Broker
+from distributor.placement import extend
+
+_HALVINGS = 20
+"""of the rate that the capacity model expects a broker to hold: to a millionth of the topic's"""
+
+
+def elsewhere(topic: Topic, trial: Trial, rooms: Rooms, model: CapacityModel) -> dict[str, str]:
+    """publisher id -> broker name: the trial's, and of the others those for whom there is room.
+
+    A broker that is judged takes nobody beside its trial. The others take first what they were seen
+    to hold in this fitting. Whoever is left goes to brokers that were never late in it, up to the
+    capacity that is declared and that the model expects of them. A broker that was late never gets
+    more than it held before.
+    """
+    outside = [each for each in topic.brokers if each.name not in trial.judged]
+    seen = {each.name: rooms.held(each.name) for each in outside}
+    found = _filled(topic, trial.assignment, seen)
+    if len(found) == len(topic.publishers):
+        return found
+    whole = _whole(topic)
+    trusted = {
+        each.name: max(seen[each.name], _expected(topic, whole, each, model))
+        for each in outside
+        if rooms.late_from(each.name) == inf
+    }
+    return _filled(topic, found, seen | trusted)
+
+
+def _filled(
+    topic: Topic, assignment: Mapping[str, str], rooms: Mapping[str, float]
+) -> dict[str, str]:
+    """With those who wait, as far as `rooms` go, in messages/s of the topic by broker."""
+    there = topic.rates(assignment)
+    brokers = []
+    for each in topic.brokers:
+        room = max(there.get(each.name, 0.0), min(each.rcap, rooms.get(each.name, 0.0)))
+        brokers.append(replace(each, capacity=each.allocated + room))
+    filled = extend(topic.contract, brokers, topic.publishers, assignment, {})
+    return dict(filled.assignment)
+
+
+def _whole(topic: Topic) -> Load:
+    """The topic alone, all of it at one broker."""
+    alone = replace(topic, brokers=(Broker("all", 0.0),))
+    return alone.loads(dict.fromkeys((each.id for each in topic.publishers), "all"))["all"]
+
+
+def _expected(topic: Topic, whole: Load, broker: Broker, model: CapacityModel) -> float:
+    """messages/s of the topic that a broker may hold: its capacity, or less if the model says so of
+    such a part of the topic."""
+
+    def late_share(part: float) -> float | None:
+        rate = broker.allocated + part * whole.rate
+        connections = max(1, round(part * whole.connections))
+        return model.late_share(broker.name, Load(rate, part * whole.burst, connections))
+
+    allowed = topic.slo.allowed_late_share
+    low, high = 0.0, min(1.0, broker.rcap / whole.rate)
+    if high <= 0:
+        return 0.0
+    expected = late_share(high)
+    if expected is None or expected <= allowed:
+        return high * whole.rate
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        expected = late_share(middle)
+        if expected is not None and expected <= allowed:
+            low = middle
+        else:
+            high = middle
+    return low * whole.rate
