@@ -25,6 +25,7 @@ HOT = [
     "kernel/streams.py",
     "srtm/bucket.py",
     "srtm/gateway/batch.py",
+    "srtm/gateway/backlogs.py",
     "srtm/gateway/bodies.py",
     "srtm/gateway/client.py",
     "srtm/gateway/matching.py",

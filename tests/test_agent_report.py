@@ -8,6 +8,7 @@ import pytest
 from srtm.clock import NS, boottime_ns
 from srtm.contract import Limit
 from srtm.gateway.agent import Agent, Broker
+from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.counts import NOTHING, Counts, comparable, counts_of
 from srtm.gateway.lease import Changes, Desired, Known
 from srtm.gateway.meter import Meter
@@ -20,6 +21,7 @@ from tests.fake_distributor import fake_distributor
 
 class NoGate:
     dirty: list[Topic] = []  # noqa: RUF012 - a stand-in
+    backlogs = Backlogs(1 << 30, 100)
     is_open = False
 
     def carrier(self, topic: Topic) -> None:

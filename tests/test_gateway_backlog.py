@@ -16,6 +16,8 @@ MIB = 1024 * 1024
 BOUND = 16 * MIB
 SLACK = 48 * MIB
 """One body past the bound, copies of one as it is read, and what malloc keeps for the next."""
+READ = 256 * 1024
+"""of one connection, at once"""
 BIG = mpub(b"t", [message(b"x" * (MIB - 4))] * 4 + [message(b"x" * (MIB - 8))], 5)
 OPEN = {"rate": 1e6, "burst": 1e6}
 
@@ -26,13 +28,13 @@ def gateway(servers: Servers) -> GatewayProcess:
 
 
 @contextlib.contextmanager
-def bounded(gateway: GatewayProcess) -> Iterator[psutil.Process]:
+def bounded(gateway: GatewayProcess, most: int = BOUND) -> Iterator[psutil.Process]:
     """What the gateway takes meanwhile, and afterwards, is no more than the bound."""
     process = psutil.Process(gateway.process.popen.pid)
     before = process.memory_info().rss
     yield process
     grown = process.memory_info().rss - before
-    assert grown < BOUND + SLACK, f"{grown / MIB:.0f} MiB for a bound of {BOUND / MIB:.0f} MiB"
+    assert grown < most + SLACK, f"{grown / MIB:.0f} MiB for a bound of {most / MIB:.0f} MiB"
 
 
 def send_some(client: V2, data: bytes) -> int:
@@ -182,3 +184,41 @@ def test_big_bodies_by_http_count_in_the_bound_before_they_are_read(
     gateway.set_limit("t", **OPEN)
     wait_for(lambda: gateway.inside("t")["backlog_bytes"] == 0, "there is room")
     assert http(gateway.http, "/mpub?topic=t&binary=true", body)[0] == 200
+
+
+def held(gateway: GatewayProcess) -> int:
+    lines = http(gateway.http, "/metrics")[1].splitlines()
+    rows = (line for line in lines if line.startswith("srtm_topic_backlog_bytes{"))
+    return sum(int(float(row.rsplit(" ", 1)[1])) for row in rows)
+
+
+def test_many_topics_together_are_bounded_and_disturb_no_other(servers: Servers) -> None:
+    gateway = servers.gateway(
+        "--default-limit=rate=0.001,burst=1",
+        "--topic=free,rate=1000000,burst=1000",
+        f"--max-backlog-bytes={BOUND}",
+        "--max-topics=41",
+    )
+    body = b"x" * 60_000
+    with contextlib.ExitStack() as stack:
+        with bounded(gateway, 3 * BOUND + 40 * READ):
+            for number in range(40):
+                topic = b"t%d" % number
+                big = stack.enter_context(V2(gateway.tcp))
+                send_some(big, BIG.replace(b"MPUB t\n", b"MPUB %s\n" % topic))
+                small = stack.enter_context(V2(gateway.tcp))
+                send_some(small, pub(topic, body) * 30)
+            assert BOUND <= held(gateway) <= 3 * BOUND + 40 * READ
+            with V2(gateway.tcp) as client:
+                client.send(pub(b"free", b"x") * 50)
+                client.oks(50)
+        for number in range(40):
+            gateway.set_limit(f"t{number}", **OPEN)
+        wait_for(
+            lambda: (
+                not held(gateway)
+                and sum(gateway.nsqd.message_count(f"t{number}") for number in range(40)) >= 40 * 5
+            ),
+            "all that was sent whole has come in",
+            20,
+        )

@@ -99,20 +99,41 @@ def test_a_topic_of_a_trial_that_a_killed_gateway_left_is_deleted(servers: Serve
     wait_for(lambda: nsqd.topic(TOPIC) is None, "it is gone")
 
 
-def test_an_ill_nsqd_is_announced_only_when_it_is_well(servers: Servers) -> None:
+def test_nsqlookupd_never_hears_of_a_trial(servers: Servers) -> None:
     lookupd_tcp, lookupd_http, _ = servers.lookupd()
     nsqd = servers.nsqd("--mem-queue-size=0")
     gateway = servers.gateway(f"--lookupd-tcp-address={lookupd_tcp}", nsqd=nsqd)
 
-    def brokers() -> int:
-        return len(http(lookupd_http, "/nodes")[1]["producers"])
+    def is_announced() -> bool:
+        return len(http(lookupd_http, "/nodes")[1]["producers"]) == 1
 
-    wait_for(lambda: brokers() == 1, "it is announced")
+    wait_for(is_announced, "it is announced")
     with nsqd.full_disk():
         make_ill(gateway, nsqd, "t", 1)
-        wait_for(lambda: brokers() == 0, "nobody is led to it")
         wait_for(lambda: files_of_trials(nsqd), "a trial", 20)
+        wait_for(is_announced, "it still is: consumers make room")
     wait_well(gateway)
-    wait_for(lambda: brokers() == 1, "it is announced again")
-    topics = http(lookupd_http, "/topics")[1]["topics"]
-    assert TOPIC not in topics, "nsqlookupd never heard of the trial"
+    wait_for(is_announced, "it is announced again")
+    assert TOPIC not in http(lookupd_http, "/topics")[1]["topics"]
+
+
+def test_while_nsqd_is_ill_consumers_come_in_and_new_publishers_go_elsewhere(
+    servers: Servers,
+) -> None:
+    nsqd = servers.nsqd("--mem-queue-size=20")
+    gateway = servers.gateway(nsqd=nsqd)
+    with V2(gateway.tcp) as before, nsqd.full_disk():
+        before.send(pub(b"t", b"x") * 20)
+        before.oks(20)
+        make_ill(gateway, nsqd, "t", 1)
+        before.send(pub(b"t", b"x"))
+        with V2(gateway.tcp) as late:
+            late.send(pub(b"t", b"x"))
+            assert late.reply() == b"E_PUB_FAILED nsqd is ill; publish to another broker"
+            assert late.ended()
+        assert before.silent(0.2), "it waits"
+    with V2(gateway.tcp) as consumer:
+        consumer.subscribe("t", "c")
+        for _ in range(21):
+            consumer.message()
+    assert gateway.ours("t")["offered"] == 21

@@ -189,21 +189,19 @@ def test_with_a_memory_queue_too_big_for_a_trial_the_oldest_that_waits_is_the_tr
     blocked = nsqd.data_path / "t.diskqueue.000000.dat"
     blocked.mkdir()
     assert http(nsqd.http, "/mpub?topic=t", b"x\n" * MOST_MESSAGES)[0] == 200
-    with V2(gateway.tcp) as first:
+    with V2(gateway.tcp) as first, V2(gateway.tcp) as waiting, V2(gateway.tcp) as limited:
         first.send(pub(b"t", b"x"))
         reply = first.reply()
         assert reply is not None
         assert reply.startswith(b"E_PUB_FAILED")
-        with V2(gateway.tcp) as waiting, V2(gateway.tcp) as limited:
-            wait_away(gateway)
-            status, text, _ = http(gateway.http, "/ping")
-            assert status == 500
-            assert text.startswith("NOK - nsqd is ill")
-            blocked.rmdir()
-            waiting.send(pub(b"t", b"a") + pub(b"t", b"b"))
-            limited.send(pub(b"limited", b"c"))
-            assert [waiting.reply(), waiting.reply(), limited.reply()] == [b"OK"] * 3
-    wait_back(gateway)
+        wait_for(lambda: http(gateway.http, "/ping")[0] == 500, "nothing is admitted")
+        text = http(gateway.http, "/ping")[1]
+        assert text.startswith("NOK - nsqd is ill")
+        blocked.rmdir()
+        waiting.send(pub(b"t", b"a") + pub(b"t", b"b"))
+        limited.send(pub(b"limited", b"c"))
+        assert [waiting.reply(), waiting.reply(), limited.reply()] == [b"OK"] * 3
+    wait_for(lambda: http(gateway.http, "/ping")[0] == 200, "nsqd is well")
     assert nsqd.message_count("t") == MOST_MESSAGES + 2
     assert gateway.ours("t")["failed"] == 1
 
@@ -220,12 +218,11 @@ def test_an_nsqd_whose_queues_have_room_again_is_used_though_it_still_says_nok(
         assert http(nsqd.http, "/ping")[0] == 500
         gateway = servers.gateway(nsqd=nsqd, wait=False)
         wait_for(lambda: "is ill" in gateway.process.text(), "the gateway notices at start")
-        wait_away(gateway)
-        with V2(nsqd.tcp) as consumer:
+        with V2(gateway.tcp) as consumer:
             consumer.subscribe("t", "c")
             for _ in range(20):
                 consumer.message()
-            wait_back(gateway)
+            wait_for(lambda: http(gateway.http, "/ping")[0] == 200, "it is used")
             with V2(gateway.tcp) as client:
                 client.send(pub(b"t", b"one") + pub(b"t", b"two"))
                 assert [client.reply(), client.reply()] == [b"OK"] * 2

@@ -31,7 +31,7 @@ class Publisher:
             stamps=ClockStamps(),
             limits=Limits(),
             server=SimpleNamespace(heartbeat_interval=30_000),
-            topics=SimpleNamespace(by_name={}, offer=self.runs.append),
+            topics=SimpleNamespace(by_name={}, is_open=True, offer=self.runs.append),
             connection_bounds=ConnectionBounds(100, 100_000),
             reactor=self.reactor,
             outbox=self.outbox,

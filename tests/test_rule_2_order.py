@@ -10,6 +10,7 @@ import pytest
 
 from srtm.bucket import TokenBucket
 from srtm.contract import Limit
+from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.meter import Meter
 from srtm.gateway.run import Run
 from srtm.gateway.topic import Bounds, Topic
@@ -294,6 +295,7 @@ class Gate:
 
     def __init__(self) -> None:
         self.dirty: list[Topic] = []
+        self.backlogs = Backlogs(1 << 30, 100)
         self.is_open = True
 
     def carrier(self, topic: Topic) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from srtm.contract import Limit
+from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.meter import Meter
 from srtm.gateway.run import Run
 from srtm.gateway.topic import Bounds, Topic
@@ -171,6 +172,7 @@ class Gate:
 
     def __init__(self) -> None:
         self.dirty: list[Topic] = []
+        self.backlogs = Backlogs(1 << 30, 100)
         self.is_open = True
         self.timers: list[tuple[int, int, Callable[[int], None]]] = []
         self._serial = itertools.count()

@@ -129,7 +129,7 @@ def test_the_state_file_keeps_levels_over_a_clean_stop_only(servers: Servers) ->
     gateway.process.kill()
     restart()
     # What was spent since the file was written, nobody knows.
-    assert [tokens(gateway, topic) for topic in ("flag", "admin", "debt")] == [0, 0, 0]
+    assert [tokens(gateway, topic) for topic in ("flag", "admin", "debt")] == [0, 0, -7]
     request(gateway.admin, "DELETE", "/topics/admin")
     assert gateway.process.stop() == 0
     restart()

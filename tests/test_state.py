@@ -45,7 +45,7 @@ def test_with_a_file_that_is_not_there_yet_every_topic_is_new_and_begins_full(fi
         pytest.param(0.0, True, 0.0, id="and-an-empty-bucket"),
         pytest.param(-40.5, True, -40.5, id="and-a-debt"),
         pytest.param(12.5, False, 0.0, id="after-a-crash-nobody-knows"),
-        pytest.param(-40.5, False, 0.0, id="not-even-a-debt"),
+        pytest.param(-40.5, False, -40.5, id="but-that-a-debt-was-owed"),
     ],
 )
 def test_a_known_topic_begins_with_what_was_left(

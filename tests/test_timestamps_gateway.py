@@ -156,7 +156,7 @@ def test_a_client_that_is_closed_is_forgotten_by_the_source() -> None:
             stamps=made.source,
             limits=Limits(),
             server=SimpleNamespace(heartbeat_interval=30_000),
-            topics=SimpleNamespace(by_name={}),
+            topics=SimpleNamespace(by_name={}, is_open=True),
             connection_bounds=ConnectionBounds(1, 1),
             reactor=Reactor(),
             outbox=Outbox(),

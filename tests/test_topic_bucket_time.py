@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from srtm.contract import Limit
+from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.batch import Batch
 from srtm.gateway.meter import Meter
 from srtm.gateway.record import Record
@@ -56,6 +57,7 @@ class World:
 
     def __init__(self, rate: float, burst: float) -> None:
         self.dirty: list[Topic] = []
+        self.backlogs = Backlogs(1 << 30, 100)
         self.is_open = True
         self.alarms: list[tuple[int, Callable[[int], None]]] = []
         self.nsqd, self.publisher = Nsqd(), Publisher()
@@ -68,6 +70,8 @@ class World:
 
     def carrier(self, topic: Topic) -> Nsqd:
         return self.nsqd
+
+    def owe(self, topic: Topic, debt: float) -> None: ...
 
     def call_at(self, when: int, alarm: Callable[[int], None]) -> None:
         self.alarms.append((when, alarm))

@@ -9,6 +9,8 @@ others out; what has come of it counts in --max-partial-bytes alone.
 
 from typing import Protocol
 
+from srtm.gateway.backlogs import Backlogs
+
 _SLOW_NS = 10_000_000_000
 """The time in which a body has to come: the largest by default, 5 MiB, at 4 Mbit/s."""
 
@@ -23,10 +25,11 @@ class Reader(Protocol):
 class Bodies:
     """Times are monotonic nanoseconds."""
 
-    __slots__ = ("_coming", "_coming_bytes", "_most_bytes", "_waiting")
+    __slots__ = ("_backlogs", "_coming", "_coming_bytes", "_most_bytes", "_waiting")
 
-    def __init__(self, most_bytes: int) -> None:
+    def __init__(self, most_bytes: int, backlogs: Backlogs) -> None:
         self._most_bytes = most_bytes
+        self._backlogs = backlogs
         self._coming: dict[
             Reader, tuple[int, int]
         ] = {}  # its bytes and its beginning, oldest first
@@ -40,7 +43,7 @@ class Bodies:
     def begin(self, reader: Reader, size: int, backlog_bytes: int, now: int) -> bool:
         """May it come now? `backlog_bytes` are those of the topic that have come."""
         self._drop_slow(now)
-        if self._waiting or backlog_bytes + self._coming_bytes >= self._most_bytes:
+        if self._waiting or not self._has_room(backlog_bytes, size):
             return False
         self._coming[reader] = size, now
         self._coming_bytes += size
@@ -59,8 +62,10 @@ class Bodies:
     def let_in(self, backlog_bytes: int, now: int) -> None:
         """There may be room."""
         self._drop_slow(now)
-        while self._waiting and backlog_bytes + self._coming_bytes < self._most_bytes:
+        while self._waiting:
             reader, size = next(iter(self._waiting.items()))
+            if not self._has_room(backlog_bytes, size):
+                return
             del self._waiting[reader]
             self._coming[reader] = size, now
             self._coming_bytes += size
@@ -70,6 +75,10 @@ class Bodies:
         """When there may be room though nothing ends."""
         oldest = next(iter(self._coming.values()), (0, now))
         return oldest[1] + _SLOW_NS
+
+    def _has_room(self, backlog_bytes: int, size: int) -> bool:
+        held = backlog_bytes + self._coming_bytes
+        return held < self._most_bytes and not self._backlogs.is_full_for(held + size)
 
     def _drop_slow(self, now: int) -> None:
         while self._coming:

@@ -70,6 +70,7 @@ class Client:
         "_body",
         "_body_topic",
         "_bounds",
+        "_came_ill",
         "_ends",
         "_fd",
         "_gateway",
@@ -126,6 +127,7 @@ class Client:
         self.unanswered = 0
         self.unanswered_bytes = 0
         self._topics = gateway.topics.by_name
+        self._came_ill = not gateway.topics.is_open  # nsqd was: its messages go elsewhere
         self._bounds = gateway.connection_bounds
         gateway.reactor.watch(self._fd, self._on_event, READABLE | EDGE)
 
@@ -202,10 +204,22 @@ class Client:
         if unanswered > self._bounds.messages or unanswered_bytes > self._bounds.bytes:
             self.pause(self)
         topic = self._topics.get(run.topic)
+        if self._came_ill and self._turn_away(run):
+            return
         if topic is not None:
             topic.offer(run)
         else:
             self._gateway.topics.offer(run)
+
+    def _turn_away(self, run: Run) -> bool:
+        """A publisher that comes while nsqd cannot write fails over at once; a consumer, who may
+        make room, is served."""
+        self._came_ill = not self._gateway.topics.is_open
+        if self._came_ill:
+            run.left = 0
+            run.refused = ProtocolError(run.failure_code, "nsqd is ill; publish to another broker")
+            self.refuse(run, None)
+        return self._came_ill
 
     def _command(self, command: object) -> None:
         tunnel = self.tunnel

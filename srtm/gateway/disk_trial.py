@@ -7,8 +7,8 @@ nobody writes one. The gateway does: to a topic of its own, which is deleted at 
 An #ephemeral topic would not do: what it cannot hold it drops, and nsqd calls itself well for that.
 
 A topic without channels keeps messages in memory first, so the message that reaches the disk is
-the one after the `--mem-queue-size` that fit: they are sent together, as one byte each. While nsqd
-is ill it is withdrawn from nsqlookupd (watch.py), which keeps the names of deleted topics.
+the one after the `--mem-queue-size` that fit: they are sent together, as one byte each. For that
+moment nsqd is withdrawn from nsqlookupd (watch.py), which keeps the names of deleted topics.
 """
 
 import logging
@@ -46,10 +46,11 @@ class DiskTrial:
         """nsqd has just become ill: the first trial is due in a while."""
         self._next_at = now + _PERIOD_NS
 
+    def is_due(self, now: int) -> bool:
+        return self.possible and now >= self._next_at
+
     async def passes(self, now: int) -> bool:
-        """Make a trial where one is due: could nsqd write? Raises UnavailableError."""
-        if not self.possible or now < self._next_at:
-            return False
+        """Make a trial: could nsqd write? Raises UnavailableError."""
         self._next_at = now + _PERIOD_NS
         self._left = True
         try:

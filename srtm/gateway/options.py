@@ -60,6 +60,9 @@ class GatewayOptions(BaseModel):
     )
     max_topic_backlog: int = Field(100_000, ge=1, description="messages of a topic in the gateway")
     max_topic_backlog_bytes: int = Field(64 * _MIB, ge=1, description="bytes of the same")
+    max_backlog_bytes: int = Field(
+        512 * _MIB, ge=1, description="bytes of all topics; over them the biggest take no more"
+    )
     max_connection_backlog: int = Field(20_000, ge=1, description="unanswered messages of a client")
     max_connection_backlog_bytes: int = Field(8 * _MIB, ge=1, description="bytes of the same")
     max_partial_bytes: int = Field(

@@ -12,6 +12,7 @@ from srtm.bearer import read_token
 from srtm.clock import NS, WallClock, monotonic_ns
 from srtm.errors import SrtmError, UnavailableError, UsageError
 from srtm.gateway.agent import Agent, Broker
+from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.client import Client, ConnectionBounds
 from srtm.gateway.heartbeats import Heartbeats
 from srtm.gateway.host import Sender
@@ -152,6 +153,7 @@ class Gateway:
             state,
             options.default_limit,
             options.max_topics,
+            Backlogs(max(options.max_backlog_bytes, max_body_size), options.max_topics),
             self.stamps.in_order,
         )
         self.reactor.add_stage(self.outbox.flush)  # after the topics' own
@@ -254,9 +256,11 @@ class Gateway:
         self.watch.announce_again()
 
     def _gate_changed(self) -> None:
-        """nsqd came or went, or is ill: clients fail over while it is not well."""
-        if self.watch.ill:
+        """nsqd came or went, or is ill: clients fail over while it is away."""
+        if self.watch.is_away:
             self.tcp.close()
+        elif self.watch.ill:
+            self._open_tcp()
         elif not self.draining:
             self.topics.release()
             self._open_tcp()
@@ -305,8 +309,9 @@ class Gateway:
             await asyncio.sleep(1)
             if not self.draining:
                 await self.watch.check(self.topics)
-                if self.watch.is_open:
+                if not self.watch.is_away:
                     self._open_tcp()
+                if self.watch.is_open:
                     await self.probes.place()
                 else:
                     self.probes.leave_all()

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from srtm.bucket import TokenBucket
 from srtm.contract import Limit, Mode
+from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.batch import Batch, Ring, gather, messages_of
 from srtm.gateway.bodies import Bodies, Reader
 from srtm.gateway.meter import Meter
@@ -47,6 +48,7 @@ class Gate(Protocol):
 
     dirty: "list[Topic]"
     """Topics that got something in this wake-up."""
+    backlogs: Backlogs
 
     @property
     def is_open(self) -> bool:
@@ -91,9 +93,10 @@ class Topic:
         self.backlog_bytes = 0
         self.ring = Ring()
         self._gate = gate
+        self._backlogs = gate.backlogs
         self._bounds = bounds
         self._paused: set[object] = set()
-        self._bodies = Bodies(bounds.max_topic_backlog_bytes)
+        self._bodies = Bodies(bounds.max_topic_backlog_bytes, gate.backlogs)
         self._bodies_at = _NEVER  # when they are looked at again
         self._given_up = False  # void runs stand among those that wait
         self._alarm_at = _NEVER
@@ -155,6 +158,7 @@ class Topic:
         return (
             self.backlog >= self._bounds.max_topic_backlog
             or self.backlog_bytes >= self._bounds.max_topic_backlog_bytes
+            or self._backlogs.is_full_for(self.backlog_bytes)
         )
 
     # --- in -----------------------------------------------------------------------------------
@@ -164,14 +168,18 @@ class Topic:
         if not self.arrivals:
             self._gate.dirty.append(self)
         self.arrivals.append(run)
+        self._backlogs.add(run.size, not self.backlog)
         self.backlog += run.count
         self.backlog_bytes += run.size
+        is_over = self._backlogs.is_full_for(self.backlog_bytes)
         if (
-            self.backlog > self._bounds.max_topic_backlog
+            is_over
+            or self.backlog > self._bounds.max_topic_backlog
             or self.backlog_bytes > self._bounds.max_topic_backlog_bytes
         ):
             run.outside = (
-                self.backlog - run.count >= self._bounds.max_topic_backlog
+                is_over
+                or self.backlog - run.count >= self._bounds.max_topic_backlog
                 or self.backlog_bytes - run.size >= self._bounds.max_topic_backlog_bytes
             )
             self._paused.add(run.owner)
@@ -184,6 +192,7 @@ class Topic:
     def await_room(self, reader: Reader, size: int, now: int) -> object:
         """Let it in later: by `resume` with the reason that this returns."""
         self._bodies.wait(reader, size)
+        self._backlogs.wait(self)
         self._look_for_room(self._bodies.next_at(now))
         return self._bodies
 
@@ -204,6 +213,7 @@ class Topic:
         self._bodies_at = _NEVER
         self._bodies.let_in(self.backlog_bytes, now)
         if self._bodies.waiting:
+            self._backlogs.wait(self)
             self._look_for_room(self._bodies.next_at(now))
 
     def decide(self, now: int, horizon: int) -> None:
@@ -539,6 +549,7 @@ class Topic:
         if run.size:
             self.backlog -= run.count
             self.backlog_bytes -= run.size
+            self._backlogs.remove(run.size, not self.backlog)
             run.size = 0
             if self._paused:
                 self._resume_owners()
@@ -562,13 +573,22 @@ class Topic:
     def _resume_owners(self) -> None:
         """Half-empty again: those that filled the backlog may be read on."""
         bounds = self._bounds
-        if (
+        if self._backlogs.is_full_for(self.backlog_bytes):
+            self._backlogs.wait(self)
+        elif (
             self.backlog * 2 <= bounds.max_topic_backlog
             and self.backlog_bytes * 2 <= bounds.max_topic_backlog_bytes
         ):
             paused, self._paused = self._paused, set()
             for owner in paused:
                 owner.resume(self)  # type: ignore[attr-defined]
+
+    def look_again(self) -> None:
+        """All topics together have room again."""
+        if self._paused:
+            self._resume_owners()
+        if self._bodies.waiting:
+            self._look_for_room(0)
 
     def tick(self, now: int) -> None:
         """Once a second, while messages come or a record is kept."""

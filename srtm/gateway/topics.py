@@ -7,6 +7,7 @@ from typing import Protocol
 from srtm.clock import NS, monotonic_ns
 from srtm.contract import Contract, Limit
 from srtm.errors import SrtmError
+from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.lease import Known, Unplaced, is_near, safe_share
 from srtm.gateway.meter import Meter
 from srtm.gateway.reactor import Reactor
@@ -41,11 +42,13 @@ class Topics:
         state: State,
         default_limit: Limit | None,
         max_topics: int,
+        backlogs: Backlogs,
         in_order: bool,
     ) -> None:
         """in_order: stamps tell which of two messages came first, whichever was read first"""
         self.by_name: dict[bytes, Topic] = {}
         self.dirty: list[Topic] = []
+        self.backlogs = backlogs
         self._reactor = reactor
         self._far = far
         self._bounds = bounds

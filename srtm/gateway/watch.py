@@ -51,8 +51,12 @@ class NsqdWatch:
     def is_open(self) -> bool:
         return not self.ill
 
+    @property
+    def is_away(self) -> bool:
+        return self.ill == _AWAY
+
     def carrier(self, topic: Topic) -> Upstream | None:
-        if self.ill == _AWAY:
+        if self.is_away:
             return None  # it may still look connected; what is not sent has no unknown outcome
         return self.pool.carrier(topic)
 
@@ -65,7 +69,7 @@ class NsqdWatch:
         if not self.ill:
             self._away_since = monotonic_ns()
             self._trial.wait(self._away_since)
-            log.warning("%s: no new connections, nothing is admitted", why)
+            log.warning("%s: nothing is admitted", why)
         if why == _AWAY:
             self._announced = False
         self.ill = why
@@ -99,17 +103,16 @@ class NsqdWatch:
         now = monotonic_ns()
         try:
             self.pool.connect()
-            if await self._may_be_opened(topics, now):
-                await self._trial.clean()
-                if not self._announced:
-                    await self.announce()
-                if self.pool.connected:
-                    self._open()
-            else:
+            is_well = await self._may_be_opened(topics, now)
+            await self._trial.clean()
+            if not self._announced:
+                await self.announce()
+            if not is_well:
                 self._close(_ILL)
-                await self._lead_nobody_here()
                 if not self._trial.possible:
                     topics.try_one()
+            elif self.pool.connected:
+                self._open()
         except (OSError, UnavailableError):
             # It may take connections though it is frozen: the kernel does that for it.
             silent = max(self._options.nsqd_timeout, _SILENT_SECONDS) * NS
@@ -125,13 +128,12 @@ class NsqdWatch:
             return True
         if self._facts.mem_queue_size and await self._queues_have_room(topics):
             return True
-        return bool(self.ill) and await self._trial.passes(now)
-
-    async def _lead_nobody_here(self) -> None:
-        """Nobody is let in, so nobody is led here; and no trial is announced."""
-        if self._announced and self._options.lookupd_tcp_address:
-            await self._http.set_lookupd(())
+        if not (self.ill and self._trial.is_due(now)):
+            return False
+        if self._options.lookupd_tcp_address:  # it keeps the names of deleted topics
             self._announced = False
+            await self._http.set_lookupd(())
+        return await self._trial.passes(now)
 
     async def _queues_have_room(self, topics: Topics) -> bool:
         """nsqd says NOK until its next write to disk, which may never come. While what we
