@@ -1,5 +1,5 @@
 # Two commands: `make demo` shows the product, `make test` checks it. Both do all set-up in .venv.
-# `make test PART=gateway` runs tests/test_gateway*.py.
+# `make test PART=gateway` runs tests/gateway.
 
 PYTHON ?= python3
 VENV := .venv
@@ -18,7 +18,7 @@ demo: setup
 	@$(BIN)/srtm demo
 
 test: setup lint
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PART:%=tests/test_%*.py)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PART:%=tests/%)
 
 lint: setup
 	@$(BIN)/ruff check .

@@ -2,7 +2,7 @@
 kernel/ with clang.
 
 The same typed source runs either way: what is not compiled is interpreted, a fifth slower for each
-message (benchmarks/gateway.py). SRTM_COMPILE=0 leaves it out.
+message (benchmarks/gateway/cost.py). SRTM_COMPILE=0 leaves it out.
 """
 
 import os
@@ -28,13 +28,13 @@ HOT = [
     "srtm/gateway/backlogs.py",
     "srtm/gateway/bodies.py",
     "srtm/gateway/client.py",
-    "srtm/gateway/matching.py",
-    "srtm/gateway/meter.py",
+    "srtm/gateway/measure/matching.py",
+    "srtm/gateway/measure/meter.py",
     "srtm/gateway/outbox.py",
-    "srtm/gateway/probe.py",
+    "srtm/gateway/measure/probe.py",
     "srtm/gateway/reactor.py",
     "srtm/gateway/run.py",
-    "srtm/gateway/sketch.py",
+    "srtm/gateway/measure/sketch.py",
     "srtm/gateway/topic.py",
     "srtm/gateway/tunnel.py",
     "srtm/gateway/upstream.py",

@@ -7,8 +7,8 @@ import click
 from rich.console import Console
 
 from benchmarks.catalogue import BENCHMARKS
-from benchmarks.report import render, write
-from benchmarks.session import session
+from benchmarks.harness.report import render, write
+from benchmarks.harness.session import session
 from srtm.errors import Exit, SrtmError, UsageError
 
 _PIPED_WIDTH = 180  # nobody's terminal: nothing is cut

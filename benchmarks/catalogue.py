@@ -4,8 +4,8 @@ import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks.report import Report
-from benchmarks.session import Session
+from benchmarks.harness.report import Report
+from benchmarks.harness.session import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +24,35 @@ class Entry:
 
 
 BENCHMARKS = {
-    "gateway": Entry("gateway", "what the gateway costs and gains, against nsqd alone"),
-    "drl-penalty": Entry("drl_penalty", "what splitting a token bucket costs (SRTM Fig. 6a)"),
-    "limiter": Entry("limiter", "does a bursty topic keep to its contract, and at what CPU cost"),
-    "placement": Entry("placement", "how fast and how near the best publishers are placed"),
-    "convergence": Entry("convergence", "how long online fitting takes (SRTM Table 1)", True),
-    "packing": Entry("packing", "how fast and how near the best partitions are packed"),
-    "landau": Entry("landau", "rebalance cost against consumers of every packing (Landau 4.4.6)"),
-    "closer": Entry("closer", "autoscalers on CLOSER's two workloads (its Tables 2 and 3)"),
-    "iccbdc": Entry("iccbdc", "load-aware assignment against Kafka's own (ICCBDC section 4)"),
-    "li-ku": Entry("li_ku", "autoscalers on a bursty load (Li and Ku's Tables 2 and 3)"),
-    "clairvoyant": Entry("clairvoyant", "ours against a schedule that knows every arrival"),
-    "timestamps": Entry("timestamps", "whom a late gateway delays, by source of arrival times"),
-    "soak": Entry("soak", "faults at random: what is lost, let in too much, or grows", lasts=True),
+    "gateway": Entry("gateway.cost", "what the gateway costs and gains, against nsqd alone"),
+    "drl-penalty": Entry(
+        "gateway.drl_penalty", "what splitting a token bucket costs (SRTM Fig. 6a)"
+    ),
+    "limiter": Entry(
+        "gateway.limiter", "does a bursty topic keep to its contract, and at what CPU cost"
+    ),
+    "placement": Entry("placement.speed", "how fast and how near the best publishers are placed"),
+    "convergence": Entry(
+        "placement.convergence", "how long online fitting takes (SRTM Table 1)", models=True
+    ),
+    "packing": Entry("autoscaler.packing", "how fast and how near the best partitions are packed"),
+    "landau": Entry(
+        "autoscaler.landau", "rebalance cost against consumers of every packing (Landau 4.4.6)"
+    ),
+    "closer": Entry(
+        "autoscaler.closer", "autoscalers on CLOSER's two workloads (its Tables 2 and 3)"
+    ),
+    "iccbdc": Entry(
+        "autoscaler.iccbdc", "load-aware assignment against Kafka's own (ICCBDC section 4)"
+    ),
+    "li-ku": Entry("autoscaler.li_ku", "autoscalers on a bursty load (Li and Ku's Tables 2 and 3)"),
+    "clairvoyant": Entry(
+        "autoscaler.clairvoyant", "ours against a schedule that knows every arrival"
+    ),
+    "timestamps": Entry(
+        "gateway.timestamps", "whom a late gateway delays, by source of arrival times"
+    ),
+    "soak": Entry(
+        "soak.run", "faults at random: what is lost, let in too much, or grows", lasts=True
+    ),
 }

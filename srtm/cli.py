@@ -21,17 +21,17 @@ _COMMANDS = {
         "set, list and describe the topics of a deployment; register one for placement",
     ),
     "distributor": (
-        "distributor.serve_command",
+        "distributor.cli.serve",
         "distributor",
         "run the Load Distributor: brokers, topics, publishers, placements",
     ),
     "placement": (
-        "distributor.command",
+        "distributor.cli.placement",
         "placement",
         "decide which publisher sends to which broker",
     ),
     "broker": (
-        "distributor.broker_command",
+        "distributor.cli.broker",
         "broker",
         "list, drain and measure the brokers that the Load Distributor knows",
     ),

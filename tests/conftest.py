@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.distributors import DistributorProcess, distributors_in
-from tests.servers import STARTED, Servers, servers_in
+from tests.support.distributors import DistributorProcess, distributors_in
+from tests.support.servers import STARTED, Servers, servers_in
 
 settings.register_profile("srtm", deadline=None, print_blob=True)
 settings.load_profile("srtm")
@@ -17,21 +17,25 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 LONGEST = (
-    "test_soak",
-    "test_lease_faults",
-    "test_client_distributor",
-    "test_distributor_fitting",
-    "test_gateway_full_disk",
-    "test_deploy_distributor",
-    "test_capacity_command",
-    "test_unmodified_go_nsq",
+    "benchmarks/test_soak",
+    "distributor/test_lease_faults",
+    "client/test_with_distributor",
+    "distributor/test_online_fitting",
+    "gateway/test_full_disk",
+    "deploy/test_distributor",
+    "distributor/test_capacity_command",
+    "compat/test_go_nsq",
 )
 """files that take longest, first: at the end nobody waits for one of them alone"""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: order.get(item.path.stem, len(order)))
+
+    def place(item: pytest.Item) -> int:
+        return order.get(f"{item.path.parent.name}/{item.path.stem}", len(order))
+
+    items.sort(key=place)
 
 
 @pytest.fixture

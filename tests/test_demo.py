@@ -15,7 +15,7 @@ from srtm.demo.shown import meaning
 from srtm.load.latency import Latencies
 from srtm.load.schedule import build_schedule
 from srtm.slo import SLO
-from tests.servers import program
+from tests.support.servers import program
 
 
 @pytest.mark.timeout(120)

@@ -5,8 +5,8 @@ import subprocess
 import sys
 
 from srtm.nsq.commands import pub
-from tests.servers import Servers
-from tests.v2 import V2
+from tests.support.servers import Servers
+from tests.support.v2 import V2
 
 
 def stat(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -8,9 +8,9 @@ import click
 import numpy as np
 from rich.console import Console
 
+from distributor.cli.topic_file import TopicFile
+from distributor.cli.upload import upload
 from distributor.remote import Remote
-from distributor.topic_file import TopicFile
-from distributor.upload import upload
 from srtm.contract import Contract
 from srtm.demo.load import (
     GROUP,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
+from distributor.cli.topic import register
 from distributor.placement.words import counted
 from distributor.remote import print_json
-from distributor.topic_command import register
 from srtm.deploy.deployment import Deployment, find
 from srtm.deploy.file import read_plan
 from srtm.deploy.kept_topics import describe as describe_limit

@@ -5,10 +5,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from distributor.cli.topic_file import TopicFile, read_publishers
+from distributor.cli.upload import upload
 from distributor.placement.words import counted, number, some
 from distributor.remote import Remote
-from distributor.topic_file import TopicFile, read_publishers
-from distributor.upload import upload
 from srtm.bearer import read_token
 from srtm.contract import Contract
 from srtm.deploy.deployment import Deployment

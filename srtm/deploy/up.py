@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from distributor.cli.topic_file import TopicFile
 from distributor.placement.words import some
-from distributor.topic_file import TopicFile
 from srtm.address import require_free
 from srtm.clock import NS, monotonic_ns
 from srtm.contract import Contract

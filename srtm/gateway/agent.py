@@ -22,8 +22,8 @@ from srtm.backoff import backoff_seconds
 from srtm.clock import NS, boottime_ns, monotonic_ns
 from srtm.contract import Limit
 from srtm.errors import SrtmError, UnavailableError, UsageError
-from srtm.gateway.counts import NOTHING, Counts, comparable, counts_of
 from srtm.gateway.lease import Changes, Desired, Known, Lease, read_desired
+from srtm.gateway.measure.counts import NOTHING, Counts, comparable, counts_of
 from srtm.gateway.topic import Topic
 from srtm.http_client import Answer, Endpoint, call
 

@@ -5,9 +5,9 @@ from typing import Any, Protocol
 from srtm.clock import WallClock
 from srtm.gateway.agent import Agent
 from srtm.gateway.client import ClientHost
+from srtm.gateway.measure.probes import Probes
 from srtm.gateway.nsqd import NsqdHttp
 from srtm.gateway.options import GatewayOptions
-from srtm.gateway.probes import Probes
 from srtm.gateway.topic import Bounds
 from srtm.gateway.tunnel import Room
 from srtm.gateway.watch import NsqdWatch

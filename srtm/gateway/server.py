@@ -16,13 +16,13 @@ from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.client import Client, ConnectionBounds
 from srtm.gateway.heartbeats import Heartbeats
 from srtm.gateway.host import Sender
-from srtm.gateway.http_doors import HttpDoors
+from srtm.gateway.http.doors import HttpDoors
 from srtm.gateway.instance import instance_of
-from srtm.gateway.matching import Deliveries
+from srtm.gateway.measure.matching import Deliveries
+from srtm.gateway.measure.probes import Probes
 from srtm.gateway.nsqd import TESTED_VERSION, Facts, NsqdHttp, check_tcp
 from srtm.gateway.options import GatewayOptions
 from srtm.gateway.outbox import Outbox
-from srtm.gateway.probes import Probes
 from srtm.gateway.reactor import Reactor
 from srtm.gateway.state import State
 from srtm.gateway.tcp_door import TcpDoor

@@ -19,8 +19,8 @@ from srtm.contract import Limit, Mode
 from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.batch import Batch, Ring, gather, messages_of
 from srtm.gateway.bodies import Bodies, Reader
-from srtm.gateway.meter import Meter
-from srtm.gateway.record import Record
+from srtm.gateway.measure.meter import Meter
+from srtm.gateway.measure.record import Record
 from srtm.gateway.run import Part, Run
 from srtm.nsq.errors import ProtocolError
 

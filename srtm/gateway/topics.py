@@ -9,7 +9,7 @@ from srtm.contract import Contract, Limit
 from srtm.errors import SrtmError
 from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.lease import Known, Unplaced, is_near, safe_share
-from srtm.gateway.meter import Meter
+from srtm.gateway.measure.meter import Meter
 from srtm.gateway.reactor import Reactor
 from srtm.gateway.run import Run
 from srtm.gateway.state import Kept, State

@@ -1,0 +1,1 @@
+"""Packings and autoscaling policies, on simulated groups."""

@@ -1,0 +1,204 @@
+"""Simulated groups for the autoscaler's benchmarks: workloads, cases, what came of them."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.table import Table
+
+from benchmarks.harness.bars import Bar, judge
+from benchmarks.harness.report import number, table
+from srtm.autoscaler.decision import Action, Policy
+from srtm.autoscaler.policies import POLICIES, Settings, Trace
+from srtm.autoscaler.simulator.arrivals import Arrivals
+from srtm.autoscaler.simulator.run import Run, simulate
+from srtm.autoscaler.simulator.setting import Setting
+from srtm.autoscaler.simulator.workload import read_workload
+
+FOLDER = "SRTM_WORKLOADS"
+"""Environment variable: the folder with iot-10min.csv and nyc-taxi-2h.csv."""
+_BESIDE = Path(__file__).parents[3] / "shared" / "workloads"
+SLA_POINTS, MINUTES_SHARE = 2.0, 0.1
+"""How near a paper's figures ours are to come: points of SLA, share of replica-minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """rates: events/s by second. doubt: why a paper's figures cannot be judged on it, if they
+    cannot. note: for the reader."""
+
+    rates: list[float]
+    note: str
+    doubt: str = ""
+
+
+def workload(file: str, generated: Callable[[], list[float]]) -> Workload:
+    """The file where there is one, or a generated likeness. Raises UsageError for a file that is
+    no workload."""
+    folder = os.environ.get(FOLDER)
+    path = (Path(folder) if folder else _BESIDE) / file
+    if folder or path.exists():
+        return Workload(read_workload(path), f"{file}: as recorded")
+    note = f"{file}: not there (set {FOLDER}); a generated workload of its shape"
+    return Workload(generated(), note, "a generated workload")
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """What a paper prints of a run; None: it does not. minutes: replica-minutes."""
+
+    sla: tuple[float, ...] = ()
+    minutes: float | None = None
+    ups: float | None = None
+    downs: float | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of a table: a policy against arrivals, once for each seed.
+
+    arrivals: the events for a seed; trace: for policies that know it
+    one_run:  the paper's figure is one run of something that varies a lot with chance (when each
+              member's heartbeat comes): our range is compared with it, not our median
+    """
+
+    name: str
+    policy: str
+    setting: Setting
+    arrivals: Callable[[int], Arrivals]
+    trace: Trace | None = None
+    printed: Printed = Printed()
+    cooldown_seconds: float | None = None
+    one_run: bool = False
+    make: Callable[[Settings, Trace | None], Policy] | None = None
+
+
+@dataclass
+class Outcome:
+    """The runs of a case, one for each seed."""
+
+    case: Case
+    runs: list[Run] = field(default_factory=list)
+
+    def values(self, figure: str) -> list[float]:
+        return [_FIGURES[figure](run) for run in self.runs]
+
+    def median(self, figure: str) -> float:
+        return median(self.values(figure))
+
+    def mean(self, figure: str) -> float:
+        return sum(self.values(figure)) / len(self.runs)
+
+    def document(self) -> dict[str, Any]:
+        printed = self.case.printed
+        return {
+            "name": self.case.name,
+            "policy": self.case.policy,
+            "paper": {
+                "sla_percent": list(printed.sla),
+                "replica_minutes": printed.minutes,
+                "scale_ups": printed.ups,
+                "scale_downs": printed.downs,
+            },
+            "runs": [run.summary() for run in self.runs],
+            "notes": sorted({note for run in self.runs for note in run.notes}),
+        }
+
+
+_FIGURES: dict[str, Callable[[Run], float]] = {
+    "sla": lambda run: float(100 * run.sla_share),
+    "minutes": lambda run: float(run.replica_minutes),
+    "ups": lambda run: run.actions.get(Action.UP, 0),
+    "downs": lambda run: run.actions.get(Action.DOWN, 0),
+    "rebalances": lambda run: run.rebalances,
+    "mean_ms": lambda run: 1e3 * float(run.latency.mean()),
+    "max_s": lambda run: float(run.latency.max()),
+}
+
+
+def play(case: Case, seeds: Sequence[int]) -> Outcome:
+    """Run a case; a policy is made anew for each seed."""
+    outcome = Outcome(case)
+    for seed in seeds:
+        outcome.runs.append(simulated(case, replace(case.setting, seed=seed)))
+    return outcome
+
+
+def simulated(case: Case, setting: Setting) -> Run:
+    """One run, in a setting that may differ from the case's own."""
+    settings = Settings(
+        setting.slo,
+        setting.mu,
+        setting.decision_seconds,
+        cooldown_seconds=case.cooldown_seconds,
+        handover=setting.handover,
+    )
+    make = case.make or POLICIES[case.policy]
+    return simulate(make(settings, case.trace), case.arrivals(setting.seed), setting)
+
+
+def against_paper(outcome: Outcome, quick: bool, doubt: str = "") -> list[Bar]:
+    """The distance to what the paper prints: points of SLA, per cent of replica-minutes."""
+    case, bars = outcome.case, []
+    if quick and case.one_run:
+        doubt = doubt or "its range needs more seeds"
+    if case.printed.sla:
+        away = [min(abs(v - p) for p in case.printed.sla) for v in outcome.values("sla")]
+        if case.one_run:
+            away = [_outside(case.printed.sla[0], outcome.values("sla"))]
+        bars.append(
+            judge(
+                f"{case.name}: SLA, points from the paper",
+                away,
+                at_most=SLA_POINTS,
+                quick=quick,
+                doubt=doubt,
+            )
+        )
+    if case.printed.minutes is not None:
+        printed, found = case.printed.minutes, outcome.values("minutes")
+        off = [abs(value - printed) for value in found]
+        if case.one_run:
+            off = [_outside(printed, found)]
+        shares = [100 * each / printed for each in off]
+        name = f"{case.name}: replica-minutes, % from the paper"
+        at_most = 100 * MINUTES_SHARE
+        bars.append(judge(name, shares, at_most=at_most, quick=quick, doubt=doubt))
+    return bars
+
+
+def _outside(value: float, found: Sequence[float]) -> float:
+    """How far `value` lies outside the range of `found`."""
+    return max(0.0, min(found) - value, value - max(found))
+
+
+def table_of(title: str, outcomes: Sequence[Outcome]) -> Table:
+    """Ours (median and range over the seeds) beside the paper's."""
+    made = table(
+        title,
+        *("run", "SLA %", "range", "paper", "replica-min", "range", "paper", "ups/downs", "paper"),
+        *("rebalances", "mean ms", "max s"),
+    )
+    for outcome in outcomes:
+        printed = outcome.case.printed
+        sla, minutes = outcome.values("sla"), outcome.values("minutes")
+        ups = f"{outcome.median('ups'):g}/{outcome.median('downs'):g}"
+        paper_ups = "-" if printed.ups is None else f"{printed.ups:g}/{printed.downs:g}"
+        made.add_row(
+            outcome.case.name,
+            f"{median(sla):.2f}",
+            f"{min(sla):.1f} .. {max(sla):.1f}",
+            " or ".join(f"{each:g}" for each in printed.sla) or "-",
+            f"{median(minutes):.2f}",
+            f"{min(minutes):.1f} .. {max(minutes):.1f}",
+            number(printed.minutes, 4),
+            ups,
+            paper_ups,
+            f"{outcome.median('rebalances'):g}",
+            number(outcome.median("mean_ms")),
+            number(outcome.median("max_s")),
+        )
+    return made

@@ -1,0 +1,1 @@
+"""The data path: cost, limits, the DRL penalty, stamps of arrival."""

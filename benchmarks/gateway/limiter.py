@@ -1,0 +1,192 @@
+"""Does a bursty topic keep to its contract, and what does keeping to it cost?
+
+Conformance: publishers send bursts of PUBs and MPUBs, half as much again as the contract allows.
+The record of bucket times is held against b + r t over every interval; so are the times at which
+nsqd received the messages, where a late release may show. Cost: CPU of the gateway for the same
+load without contract, under one that is never reached, and with nine messages in ten waiting.
+"""
+
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from benchmarks.gateway.conformance import worst_excess
+from benchmarks.gateway.limiter_report import Conformance, bars, draw, tables
+from benchmarks.gateway.record import Recorder, record_of, topic_figures
+from benchmarks.gateway.wire import WireClock
+from benchmarks.harness.arms import Node, nodes
+from benchmarks.harness.generator import Generator, Trial, trial
+from benchmarks.harness.report import Report
+from benchmarks.harness.session import Session
+from srtm.contract import Contract
+from srtm.errors import SrtmError
+
+RATE, BURST = 2_000.0, 100.0  # the contract of the conformance runs
+OVERLOAD = 1.5  # offered over contract: the backlog grows while it is sent
+_CHANNEL = "wire"
+_PUBLISHERS = 10  # of bursts, and as many of MPUBs
+_BURST_OF_PUBS = 20
+
+COST_LOAD = 5_000.0  # messages/s from 50 connections, Poisson
+_COST_CONNECTIONS = 50
+COSTS = {
+    "no contract": None,
+    "never reached": (1e6, 1e6),
+    "most wait": (1.1 * COST_LOAD, 1.0),
+}
+"""(r, b) by topic. With b = 1 a Poisson message waits with probability 1 / 1.1, and not for long:
+the load is the same in all three."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds of a conformance run and of a cost trial; rounds of both."""
+
+    conformance_seconds: float
+    cost_seconds: float
+    cost_warmup: float
+    conformance_rounds: int
+    cost_rounds: int
+
+
+FULL = Timing(12.0, 8.0, 1.0, 3, 5)
+QUICK = Timing(3.0, 2.2, 0.4, 1, 2)
+
+CASES = {"batches within b": 50, "batches over b": 150}
+"""Messages in an MPUB. One that is bigger than b goes when the bucket is full and leaves a debt."""
+
+
+def run(session: Session) -> Report:
+    timing = QUICK if session.quick else FULL
+    session.plan(len(CASES) * timing.conformance_rounds + len(COSTS) * timing.cost_rounds)
+    conformances: dict[str, list[Conformance]] = {name: [] for name in CASES}
+    costs: dict[str, list[Trial]] = {name: [] for name in COSTS}
+    with nodes(session.folder, {"limiter": []}) as started:
+        node = started["limiter"]
+        for number in range(timing.conformance_rounds):
+            for at, (name, batch) in enumerate(CASES.items()):
+                session.step(f"{name} ({number + 1}/{timing.conformance_rounds})")
+                topic = f"conformance-{number}-{at}"
+                conformances[name].append(
+                    _conformance(node, topic, batch, timing.conformance_seconds)
+                )
+        topics = {name: f"cost-{at}" for at, name in enumerate(COSTS)}
+        for name, contract in COSTS.items():
+            node.create(topics[name])
+            if contract is not None:
+                rate, burst = contract
+                node.limit(Contract(topic=topics[name], rate=rate, burst=burst))
+        for number in range(timing.cost_rounds):
+            for name, topic in topics.items():
+                session.step(f"cost: {name} ({number + 1}/{timing.cost_rounds})")
+                if session.seconds_left > timing.cost_seconds + 1:
+                    costs[name].append(_cost(node, topic, timing))
+        waited = {
+            name: topic_figures(node.admin, topic)["token_wait"] for name, topic in topics.items()
+        }
+    return Report(
+        settings=_settings(timing),
+        figures={
+            "conformance": {
+                name: [each.document() for each in found] for name, found in conformances.items()
+            },
+            "cost": {name: [each.as_json() for each in found] for name, found in costs.items()},
+            "cost_token_wait": waited,
+        },
+        bars=bars(conformances),
+        tables=tables(conformances, costs),
+        notes=_notes(conformances, costs),
+        draw=lambda figure: draw(figure, conformances),
+    )
+
+
+def _conformance(node: Node, topic: str, batch: int, seconds: float) -> Conformance:
+    """Bursts of PUBs and MPUBs over one contract, until the last of them is with nsqd."""
+    node.create(topic, _CHANNEL)
+    node.limit(Contract(topic=topic, rate=RATE, burst=BURST))
+    recorder = Recorder(node.admin, topic)
+    wire = WireClock(node.nsqd_tcp, topic, _CHANNEL)
+    try:
+        each = OVERLOAD * RATE / 2 / _PUBLISHERS
+        common = [
+            f"--nsqd-tcp-address={node.publish_to}",
+            f"--topic={topic}",
+            "--no-consumer",
+            f"--publishers={_PUBLISHERS}",
+            f"--rate={each:g}",
+            "--drain=20s",
+        ]
+        generators = [
+            Generator([*common, f"--batch={_BURST_OF_PUBS}", "--seed=1"], seconds),
+            Generator([*common, f"--batch={batch}", "--mpub", "--seed=2"], seconds),
+        ]
+        documents = []
+        try:
+            documents = [generator.result() for generator in generators]
+        finally:
+            for generator in generators[len(documents) :]:
+                generator.stop()
+        record = record_of(recorder.finish())
+        on_wire = wire.finish(record.admissions.size, record.origin_ns)
+    finally:
+        wire.close()
+    if wire.clock_moved:
+        raise SrtmError(f"{topic}: the wall clock was stepped during the run: run it again")
+    allowance = max(BURST, batch)
+    return Conformance(
+        rate=RATE,
+        burst=BURST,
+        largest_batch=batch,
+        record=record,
+        on_wire=on_wire,
+        excess=worst_excess(record.admissions, RATE, allowance),
+        wire_excess=worst_excess(on_wire, RATE, allowance),
+        gateway_time=topic_figures(node.admin, topic)["gateway_time"],
+        loads=documents,
+    )
+
+
+def _cost(node: Node, topic: str, timing: Timing) -> Trial:
+    node.empty(topic)
+    flags = [f"--publishers={_COST_CONNECTIONS}", f"--rate={COST_LOAD / _COST_CONNECTIONS:g}"]
+    return trial(
+        node,
+        topic,
+        flags,
+        consume_from=None,
+        seconds=timing.cost_seconds,
+        warmup=timing.cost_warmup,
+    )
+
+
+def _settings(timing: Timing) -> dict[str, Any]:
+    return {
+        "rate_per_second": RATE,
+        "burst": BURST,
+        "overload": OVERLOAD,
+        "publishers_of_each_kind": _PUBLISHERS,
+        "burst_of_pubs": _BURST_OF_PUBS,
+        "messages_in_an_mpub": CASES,
+        "conformance_seconds": timing.conformance_seconds,
+        "conformance_rounds": timing.conformance_rounds,
+        "cost_load_per_second": COST_LOAD,
+        "cost_contracts": COSTS,
+        "cost_seconds": timing.cost_seconds,
+        "cost_rounds": timing.cost_rounds,
+    }
+
+
+def _notes(conformances: dict[str, list[Conformance]], costs: dict[str, list[Trial]]) -> list[str]:
+    notes = [
+        "on the wire a late release is followed by a shorter interval: at most r times the spread "
+        "of the lateness is over the contract there"
+    ]
+    for name, found in conformances.items():
+        missing = [each.missing_on_wire for each in found if each.missing_on_wire]
+        if missing:
+            notes.append(f"{name}: {missing} messages were not seen on the wire")
+        notes += [f"{name}: {problem}" for each in found for problem in each.problems]
+    lags = [each.lag_p99_ms for found in costs.values() for each in found]
+    if lags:
+        notes.append(f"cost: send lag p99 of the generator {median(lags):.2f} ms in the middle")
+    return notes

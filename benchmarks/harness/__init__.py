@@ -1,0 +1,1 @@
+"""What every benchmark uses: sessions, bars, reports, the machine, load generators."""

@@ -1,0 +1,160 @@
+"""What is compared: nsqd alone, and nsqd behind a gateway; all of them up for the whole run."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from urllib.parse import quote
+
+import psutil
+
+from srtm.contract import Contract
+from srtm.deploy import free_addresses
+from srtm.deploy.process import ChildSpec, Stage
+from srtm.deploy.programs import find_program
+from srtm.deploy.supervisor import Supervisor
+from srtm.errors import UnavailableError
+from srtm.gateway.measure.probe import CHANNEL
+from srtm.nsq.unix_http import get_json, request
+
+NSQD_FLAGS = ("--mem-queue-size=1000000",)
+"""The same in every arm: what waits does so in memory, or the disk would be measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """Of one topic in nsqd: messages it ever got, and those that wait in it or its channels."""
+
+    received: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An nsqd on TCP loopback, or on a unix socket behind its gateway. pids: by program.
+
+    nsqd_tcp: host:port, or the socket's path
+    """
+
+    name: str
+    nsqd_tcp: str
+    nsqd_http: str
+    pids: dict[str, int]
+    gateway_tcp: str = ""
+    admin: str = ""
+
+    @property
+    def publish_to(self) -> str:
+        return self.gateway_tcp or self.nsqd_tcp
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """User and system time so far, by program."""
+        times = {name: psutil.Process(pid).cpu_times() for name, pid in self.pids.items()}
+        return {name: each.user + each.system for name, each in times.items()}
+
+    def depth(self, topic: str) -> Depth:
+        """Without nsqd's list of clients and without its memory figures: those stop its world."""
+        flags = "format=json&include_clients=false&include_mem=false"
+        stats = get_json(self.nsqd_http, f"/stats?{flags}&topic={quote(topic)}")
+        received = waiting = 0
+        for found in stats["topics"]:
+            received += found["message_count"]
+            waiting += found["depth"]
+            for channel in found["channels"]:
+                if channel["channel_name"] != CHANNEL:
+                    waiting += channel["depth"] + channel["in_flight_count"]
+        return Depth(received, waiting)
+
+    def create(self, topic: str, channel: str = "") -> None:
+        """In nsqd, so that nothing is published before somebody can receive it."""
+        self._post(f"/topic/create?topic={quote(topic)}")
+        if channel:
+            self._post(f"/channel/create?topic={quote(topic)}&channel={quote(channel)}")
+
+    def empty(self, topic: str, channel: str = "") -> None:
+        """Drop what an earlier trial left."""
+        self._post(f"/topic/empty?topic={quote(topic)}")
+        if channel:
+            self._post(f"/channel/empty?topic={quote(topic)}&channel={quote(channel)}")
+
+    def limit(self, contract: Contract) -> None:
+        """Through the gateway's admin socket; a new topic's bucket starts full."""
+        path = f"/topics/{quote(contract.topic, safe='')}"
+        answer = request(self.admin, "PUT", path, document=contract.limit().document())
+        if answer.status != 200:
+            raise UnavailableError(f"{self.admin}: {path}: {answer.message}")
+
+    def _post(self, path: str) -> None:
+        answer = request(self.nsqd_http, "POST", path)
+        if answer.status != 200:
+            raise UnavailableError(f"{self.nsqd_http}: {path}: {answer.message}")
+
+
+@contextmanager
+def nodes(
+    folder: Path,
+    arms: Mapping[str, Sequence[Contract] | None],
+    flags: Mapping[str, Sequence[str]] | None = None,
+) -> Iterator[dict[str, Node]]:
+    """Start them all and end them all; None: without a gateway. `flags` are more of the gateway's,
+    by arm. Raises SrtmError."""
+    specs: list[ChildSpec] = []
+    made = []
+    for name, contracts in arms.items():
+        tcp, web, gateway_tcp, gateway_web = map(str, free_addresses(4))
+        data = folder / name
+        data.mkdir()
+        command = [
+            find_program("nsqd"),
+            f"--tcp-address={tcp}",
+            f"--http-address={web}",
+            f"--data-path={data}",
+            "--broadcast-address=127.0.0.1",
+            *NSQD_FLAGS,
+        ]
+        if contracts is not None:
+            tcp = str(folder / f"{name}-nsqd.sock")  # as `srtm up` deploys it
+            command[1] = f"--tcp-address={tcp}"
+            command += [
+                f"--broadcast-tcp-port={gateway_tcp.rpartition(':')[2]}",
+                f"--broadcast-http-port={gateway_web.rpartition(':')[2]}",
+            ]
+        specs.append(_spec(f"{name}-nsqd", Stage.NSQD, command, web, folder))
+        if contracts is None:
+            made.append((name, tcp, web, "", ""))
+            continue
+        admin = str(folder / f"{name}.sock")
+        command = [
+            *(sys.executable, "-m", "srtm", "gateway"),
+            f"--tcp-address={gateway_tcp}",
+            f"--http-address={gateway_web}",
+            f"--nsqd-tcp-address={tcp}",
+            f"--nsqd-http-address={web}",
+            "--broadcast-address=127.0.0.1",
+            f"--admin-socket={admin}",
+            *(flags or {}).get(name, ()),
+        ]
+        specs.append(_spec(f"{name}-gateway", Stage.GATEWAY, command, gateway_web, folder))
+        made.append((name, tcp, web, gateway_tcp, admin))
+    supervisor = Supervisor(specs, lambda line: None)
+    try:
+        supervisor.start()
+        started = {}
+        for name, tcp, web, gateway_tcp, admin in made:
+            pids = {
+                key.removeprefix(f"{name}-"): pid
+                for key, pid in supervisor.pids.items()
+                if key.startswith(f"{name}-")
+            }
+            started[name] = Node(name, tcp, web, pids, gateway_tcp, admin)
+            for contract in arms[name] or ():
+                started[name].limit(contract)
+        yield started
+    finally:
+        supervisor.stop()
+
+
+def _spec(name: str, stage: Stage, command: list[str], ping: str, folder: Path) -> ChildSpec:
+    return ChildSpec(name, stage, partial(list, command), ping, folder / f"{name}.log")

@@ -1,0 +1,61 @@
+"""Where the figures come from: the machine, the programs and the commit."""
+
+import importlib
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from srtm.deploy.programs import find_program
+
+_ROOT = Path(__file__).parents[2]
+_HOT = ("srtm.gateway.topic", "srtm.gateway.client", "srtm.gateway.upstream", "srtm.bucket")
+
+
+def machine() -> dict[str, Any]:
+    """CPU, memory in bytes, kernel and versions. `compiled`: are the gateway's hot modules?"""
+    return {
+        "cpu": _cpu_model(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": psutil.virtual_memory().total,
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "nsqd": _said([find_program("nsqd"), "--version"]),
+        "compiled": {name: _is_compiled(name) for name in _HOT},
+    }
+
+
+def commit() -> dict[str, Any]:
+    """id: None outside a checkout; dirty: does the tree differ from it?"""
+    identity = _said(["git", "rev-parse", "HEAD"])
+    changed = _said(["git", "status", "--porcelain"])
+    return {"id": identity, "dirty": None if identity is None else bool(changed)}
+
+
+def load_average() -> list[float]:
+    """Of the last 1, 5 and 15 minutes."""
+    return [round(value, 2) for value in os.getloadavg()]
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _is_compiled(module: str) -> bool:
+    return (importlib.import_module(module).__file__ or "").endswith(".so")
+
+
+def _said(command: list[str]) -> str | None:
+    try:
+        done = subprocess.run(
+            command, cwd=_ROOT, capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

@@ -1,0 +1,89 @@
+"""What a benchmark hands back, and how people and programs get to see it."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.box import SIMPLE
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from benchmarks.harness.bars import Bar
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_COLOURS = {True: "green", False: "bold red", None: "yellow"}
+
+
+@dataclass(frozen=True)
+class Report:
+    """settings: what was run; figures: all that was measured, for JSON; notes: what to know when
+    reading them. draw: the benchmark's picture, where matplotlib is installed."""
+
+    settings: dict[str, Any]
+    figures: dict[str, Any]
+    bars: list[Bar]
+    tables: list[Table]
+    notes: list[str] = field(default_factory=list)
+    draw: "Callable[[Figure], None] | None" = None
+
+
+def table(title: str, *columns: str) -> Table:
+    """A table of ours: the first column to the left, figures to the right."""
+    made = Table(title=title, box=SIMPLE, padding=(0, 1), title_justify="left")
+    for number, name in enumerate(columns):
+        made.add_column(name, justify="right" if number else "left")
+    return made
+
+
+def render(report: Report) -> RenderableType:
+    """For the terminal."""
+    parts: list[RenderableType] = [*report.tables]
+    if report.bars:
+        parts.append(_bars(report.bars))
+    return Group(*parts, *(Text(f"note: {note}") for note in report.notes))
+
+
+def _bars(bars: list[Bar]) -> Table:
+    made = table("bars", "figure", "value", "range", "bar", "verdict", "why undecided")
+    for bar in bars:
+        made.add_row(
+            bar.name,
+            number(bar.value),
+            f"{number(bar.low)} .. {number(bar.high)}",
+            bar.limit,
+            Text(bar.verdict, style=_COLOURS[bar.met]),
+            bar.why,
+        )
+    return made
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A figure in a cell."""
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.{digits}g}"
+
+
+def write(name: str, report: Report, document: dict[str, Any], folder: Path) -> list[Path]:
+    """NAME.json, and NAME.png where it can be drawn; what was written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = [folder / f"{name}.json"]
+    written[0].write_text(json.dumps(document, indent=2) + "\n")
+    picture = _draw(report.draw, folder / f"{name}.png") if report.draw else None
+    return written + ([picture] if picture else [])
+
+
+def _draw(draw: "Callable[[Figure], None]", path: Path) -> Path | None:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return None
+    figure = Figure(figsize=(11, 4.5), layout="constrained")
+    draw(figure)
+    figure.savefig(path, dpi=120)
+    return path

@@ -1,0 +1,88 @@
+"""One run of a benchmark: how long it may take, where its servers live, what a person sees."""
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from benchmarks.harness.machine import commit, load_average, machine
+from benchmarks.harness.report import Report
+
+QUICK_SECONDS = 45.0
+"""What --quick measures in; ending the servers and drawing take a few seconds of the 50."""
+
+
+class Session:
+    """quick: the short form; live: real servers too, where a benchmark models them; folder: a
+    temporary one, gone with the run; minutes: how long it is to last, where one says so."""
+
+    def __init__(
+        self,
+        quick: bool,
+        folder: Path,
+        progress: Progress | None = None,
+        live: bool = False,
+        minutes: float | None = None,
+    ) -> None:
+        self.minutes = minutes
+        self.quick = quick
+        self.live = live
+        self.folder = folder
+        self._progress = progress
+        self._task = progress.add_task("starting", total=None) if progress else None
+        self._began = time.monotonic()
+        self._started_at = datetime.now(UTC)
+        self._load_average = load_average()
+
+    @property
+    def seconds_left(self) -> float:
+        """Of a quick run; without end otherwise."""
+        if not self.quick:
+            return float("inf")
+        return QUICK_SECONDS - (time.monotonic() - self._began)
+
+    def plan(self, steps: int) -> None:
+        """How many times `step` will be called, about."""
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, total=steps)
+
+    def step(self, doing: str) -> None:
+        """The next part begins."""
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, description=doing, advance=1)
+            self._progress.refresh()
+
+    def document(self, name: str, report: Report) -> dict[str, Any]:
+        """NAME.json."""
+        return {
+            "benchmark": name,
+            "started_at": self._started_at.isoformat(timespec="seconds"),
+            "seconds": round(time.monotonic() - self._began, 1),
+            "quick": self.quick,
+            "settings": report.settings,
+            "machine": machine()
+            | {"load_average": {"start": self._load_average, "end": load_average()}},
+            "commit": commit(),
+            "figures": report.figures,
+            "bars": [bar.document() for bar in report.bars],
+            "notes": report.notes,
+        }
+
+
+@contextmanager
+def session(quick: bool, live: bool = False, minutes: float | None = None) -> Iterator[Session]:
+    """With a progress bar on a terminal; it is drawn on each step only, by no thread."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with tempfile.TemporaryDirectory(prefix="srtm-bench-") as folder:
+        if not console.is_terminal:
+            yield Session(quick, Path(folder), live=live, minutes=minutes)
+            return
+        with Progress(*columns, console=console, auto_refresh=False, transient=True) as progress:
+            yield Session(quick, Path(folder), progress, live, minutes)

@@ -1,0 +1,1 @@
+"""The Load Distributor: placements and online fittings."""

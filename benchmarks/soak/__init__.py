@@ -1,0 +1,1 @@
+"""Faults for hours over a whole deployment."""

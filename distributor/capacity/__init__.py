@@ -1,0 +1,1 @@
+"""`srtm broker capacity`: what a broker holds within an SLO, measured by rounds of load."""

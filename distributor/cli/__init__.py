@@ -1,0 +1,1 @@
+"""The commands `srtm distributor`, `topic`, `broker` and `placement`."""

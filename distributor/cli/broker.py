@@ -1,0 +1,80 @@
+"""`srtm broker`."""
+
+import click
+from rich.box import SIMPLE
+from rich.table import Table
+
+from distributor.capacity.command import capacity
+from distributor.placement.words import number, some
+from distributor.remote import Remote, print_json, remote_options
+from srtm.terminal import show
+
+
+@click.group()
+def broker() -> None:
+    """The brokers that the Load Distributor knows."""
+
+
+broker.add_command(capacity)
+
+
+@broker.command("list")
+@remote_options
+def list_(remote: Remote, as_json: bool) -> None:
+    """Every broker: capacity, what is placed there, and whether it is in contact."""
+    answer = remote.call("GET", "brokers")
+    for warning in answer["warnings"]:
+        click.echo(f"warning: {warning}", err=True)
+    if as_json:
+        print_json(answer)
+        return
+    table = Table("broker", "state", "TCP", box=SIMPLE)
+    for column in ("capacity", "allocated", "epoch"):
+        table.add_column(column, justify="right")
+    table.add_column("topics")
+    for each in answer["brokers"]:
+        table.add_row(
+            each["name"],
+            each["state"],
+            each["tcp_address"],
+            number(each["capacity"]),
+            number(each["allocated"]),
+            f"{each['applied_epoch']}/{each['epoch']}",
+            some(each["topics"]),
+        )
+    if not answer["brokers"]:
+        click.echo("no broker yet; a gateway with --distributor-address registers itself")
+        return
+    show(table)
+
+
+@broker.command()
+@click.argument("name")
+@click.option("--undo", is_flag=True, help="Let it take publishers again.")
+@remote_options
+def drain(name: str, undo: bool, remote: Remote, as_json: bool) -> None:
+    """Let broker NAME take no new publishers; the next placement moves its own away."""
+    answer = remote.call("POST", "brokers", name, "drain", body={"drain": not undo})
+    if as_json:
+        print_json(answer)
+    elif undo:
+        click.echo(f"broker {name} takes publishers again")
+    else:
+        topics = answer["topics"]
+        then = f"; place again: {some(topics)}" if topics else ""
+        click.echo(f"broker {name} takes no new publishers{then}")
+
+
+@broker.command()
+@click.argument("name")
+@remote_options
+def forget(name: str, remote: Remote, as_json: bool) -> None:
+    """Say that lost broker NAME never comes back: what it held is free at once.
+
+    Only when its gateway is stopped: one that runs on would still admit a little of each topic.
+    """
+    remote.call("DELETE", "brokers", name)
+    if as_json:
+        print_json({"name": name, "forgotten": True})
+    else:
+        click.echo(f"broker {name} is forgotten")

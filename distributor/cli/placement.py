@@ -1,0 +1,242 @@
+"""`srtm placement`."""
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+from rich.box import SIMPLE
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from distributor.api import FittingMode, Meanwhile
+from distributor.cli.offline import read_offline
+from distributor.placement import POLICIES
+from distributor.placement.words import counted, number, rate, some
+from distributor.remote import Remote, print_json, remote_options
+from srtm.errors import Exit, SrtmError, UsageError
+
+_FOLLOW_SECONDS = 0.5
+
+_policy = click.option(
+    "--policy",
+    type=click.Choice(list(POLICIES)),
+    default="srtm",
+    show_default=True,
+    help="How to place; all but srtm are there to compare with.",
+)
+_keep = click.option(
+    "--keep",
+    is_flag=True,
+    help="Move nobody whose broker is up; only the others get one (policy srtm).",
+)
+
+
+@click.group()
+def placement() -> None:
+    """Decide which publisher of a topic sends to which broker."""
+
+
+@placement.command()
+@click.argument("topic", required=False)
+@click.option(
+    "--offline",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="JSON file with brokers, topic and publishers; no service is asked.",
+)
+@_policy
+@_keep
+@remote_options
+def plan(
+    topic: str | None, file: Path | None, policy: str, keep: bool, remote: Remote, as_json: bool
+) -> None:
+    """Show a placement of TOPIC and its reasons; nothing is carried out.
+
+    \b
+    FILE: {"brokers": [{"name": "b1", "capacity": 20000, "allocated": 5000}],
+           "topic": {"name": "t", "rate": 11000, "burst": 50, "slo": "0.99@1ms"},
+           "publishers": [{"id": "p1", "key": "room-1", "rate": 10}]}
+
+    Rates are messages/s. capacity is what the broker holds within topic.slo, allocated the declared
+    rates of all that is there; key (or null) says which publishers send together. Publishers for
+    which there is no room are listed as unplaced, and the exit code stays 0.
+    """
+    if (topic is None) == (file is None):
+        raise UsageError("srtm placement plan: give TOPIC, or --offline FILE")
+    if file is not None:
+        if keep:
+            raise UsageError("--keep: FILE does not say where publishers are; leave it out")
+        _show(POLICIES[policy](*read_offline(file).values()).document(), as_json)
+    else:
+        assert topic is not None
+        body = {"policy": policy, "keep": keep, "dry_run": True}
+        _show(remote.call("POST", "topics", topic, "placements", body=body), as_json)
+
+
+@placement.command()
+@click.argument("topic")
+@_policy
+@_keep
+@remote_options
+def apply(topic: str, policy: str, keep: bool, remote: Remote, as_json: bool) -> None:
+    """Place the publishers of TOPIC. They move once their new brokers have their shares."""
+    body = {"policy": policy, "keep": keep, "dry_run": False}
+    _show(remote.call("POST", "topics", topic, "placements", body=body), as_json)
+
+
+@placement.command()
+@click.argument("topic")
+@click.option(
+    "--mode",
+    type=click.Choice(get_args(FittingMode)),
+    default="sequential",
+    show_default=True,
+    help="sequential: a test that stops as soon as it is sure; paper: rounds of 60 s.",
+)
+@click.option(
+    "--meanwhile",
+    type=click.Choice(get_args(Meanwhile)),
+    default="hold",
+    show_default=True,
+    help="Publishers that a violated broker has shed wait, or send through other brokers "
+    "that have room.",
+)
+@click.option(
+    "--batch",
+    type=click.FloatRange(min=1),
+    default=1.0,
+    show_default=True,
+    help="Messages that a publisher sends at one instant, where that is known.",
+)
+@click.option("--stop", is_flag=True, help="Stop the fitting that goes on.")
+@click.option("--no-wait", is_flag=True, help="Start it only; the distributor goes on.")
+@remote_options
+def fit(
+    topic: str,
+    mode: str,
+    meanwhile: str,
+    batch: float,
+    stop: bool,
+    no_wait: bool,
+    remote: Remote,
+    as_json: bool,
+) -> None:
+    """Fit TOPIC by measurement: its publishers on the fewest brokers that keep its SLO.
+
+    The publishers must be sending. Rounds are in srtm placement explain TOPIC; this command follows
+    them, and the distributor goes on without it. Exit code 1 where no design keeps the SLO.
+    """
+    if stop:
+        found = remote.call("DELETE", "topics", topic, "fitting")
+    else:
+        body = {"mode": mode, "meanwhile": meanwhile, "batch": batch}
+        found = remote.call("POST", "topics", topic, "fitting", body=body)
+        if not no_wait:
+            try:
+                found = _follow(remote, topic, found, quiet=as_json)
+            except KeyboardInterrupt:
+                raise SrtmError(
+                    f"the fitting goes on: srtm placement explain {topic} shows its rounds, srtm "
+                    f"placement fit {topic} --stop ends it"
+                ) from None
+    if as_json:
+        print_json(found)
+    else:
+        Console().print(_fitting(found))
+    if not stop and found["state"] not in ("running", "met"):
+        raise click.exceptions.Exit(Exit.FAILED)
+
+
+def _follow(remote: Remote, topic: str, found: dict[str, Any], quiet: bool) -> dict[str, Any]:
+    """Until it has ended."""
+    with Console(stderr=True, quiet=quiet).status("starts") as status:
+        while found["state"] == "running":
+            waiting = found["held"] + found["elsewhere"]
+            status.update(
+                f"round {found['round']} over {some(found['brokers']) or 'no broker yet'}, "
+                f"{counted(waiting, 'publisher')} outside"
+            )
+            time.sleep(_FOLLOW_SECONDS)
+            found = remote.call("GET", "topics", topic, "fitting")
+    return found
+
+
+def _fitting(found: dict[str, Any]) -> Group:
+    head = (
+        f"{found['state']}: {counted(found['round'], 'round')}, {found['seconds']:.0f} s, "
+        f"{some(found['brokers']) or 'no brokers'}"
+    )
+    return Group(Text(head), *(Text(f"- {reason}") for reason in found["reasons"]))
+
+
+@placement.command()
+@click.argument("topic")
+@remote_options
+def show(topic: str, remote: Remote, as_json: bool) -> None:
+    """The placement of TOPIC that is in force."""
+    _show(remote.call("GET", "topics", topic, "placements", "current"), as_json)
+
+
+@placement.command()
+@click.argument("topic")
+@click.argument("publisher", required=False)
+@remote_options
+def explain(topic: str, publisher: str | None, remote: Remote, as_json: bool) -> None:
+    """Why TOPIC is placed as it is: every placement with its reasons, newest first; or where
+    PUBLISHER is and by which of them."""
+    history = remote.call("GET", "topics", topic, "placements")["placements"]
+    if publisher is None:
+        if as_json:
+            print_json({"topic": topic, "placements": history})
+            return
+        if not history:
+            click.echo(f"topic {topic} has no placement yet")
+        for each in history:
+            _explain(each)
+        return
+    place = remote.call("GET", "topics", topic, "publishers", publisher)
+    by = next((each for each in history if each["epoch"] <= place["epoch"]), None)
+    if as_json:
+        print_json({**place, "placement": by})
+        return
+    group = f"group {place['key']}" if place["key"] else "a group of its own"
+    where = place["broker"] or "no broker"
+    click.echo(f"{publisher}: {where}, {rate(place['rate'])}, {group}")
+    if by:
+        _explain(by)
+
+
+def _explain(entry: dict[str, Any]) -> None:
+    at = datetime.fromtimestamp(entry["at"], UTC).isoformat(" ", "seconds")
+    names = some([each["name"] for each in entry["brokers"]])
+    click.echo(f"epoch {entry['epoch']}, {at}, policy {entry['policy']}: {names}")
+    for reason in entry["reasons"]:
+        click.echo(f"  - {reason}")
+
+
+def _show(found: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+    else:
+        Console().print(_render(found))
+
+
+def _render(found: dict[str, Any]) -> Group:
+    epoch = f", epoch {found['epoch']}" if found.get("epoch") else ""
+    title = f"policy {found['policy']}{epoch}"
+    table = Table("broker", title=title, title_justify="left", box=SIMPLE)
+    for column in ("publishers", "messages/s", "quota", "r", "b"):
+        table.add_column(column, justify="right")
+    for share in found["brokers"]:
+        figures = (share["rate"], share["quota"], share["r"], share["b"])
+        table.add_row(share["name"], f"{share['publishers']:,}", *map(number, figures))
+    lines = [Text(f"- {reason}") for reason in found["reasons"]]
+    if found["unplaced"]:
+        unplaced = found["unplaced"]
+        who = f"unplaced: {counted(len(unplaced), 'publisher')}: {some(unplaced)}"
+        lines.insert(0, Text(who))
+    return Group(*([table] if found["brokers"] else []), *lines)

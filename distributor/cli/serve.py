@@ -1,0 +1,43 @@
+"""`srtm distributor`."""
+
+import asyncio
+import logging
+import sys
+
+import click
+
+from distributor.http.server import Server
+from distributor.options import DistributorOptions
+from srtm.options import add_options, read_options
+
+_LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}
+
+
+@click.command("distributor", context_settings={"auto_envvar_prefix": "SRTM_DISTRIBUTOR"})
+@add_options(DistributorOptions)
+@click.pass_context
+def distributor(context: click.Context, /, **_: object) -> None:
+    """Run the Load Distributor: it places the publishers of topics on brokers.
+
+    Gateways report to it and get their part of each topic's contract; publishers learn from it
+    where to connect. What it has acknowledged survives its death. Two of them on one store: one
+    leads, the other answers 503 and takes over.
+
+    \b
+      srtm distributor --http-address=127.0.0.1:4180 --store=/var/lib/srtm/distributor.db
+
+    The API is described at /v1/openapi.json, figures are at /metrics. SIGTERM ends it.
+    """
+    options = read_options(DistributorOptions, context)
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=_LEVELS[options.log_level],
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    logging.getLogger("asyncio").setLevel("WARNING")
+    logging.getLogger("tornado").setLevel("WARNING")  # it tells of each malformed request
+    asyncio.run(_serve(options))
+
+
+async def _serve(options: DistributorOptions) -> None:
+    await Server(options).run()

@@ -1,0 +1,95 @@
+"""Publishers that register, thousands of them at once: whoever waits is written with the others."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+
+from distributor.api import PublisherAsked
+from distributor.control.state import State
+from distributor.control.watches import Watches
+from distributor.store import PublisherRow, Statement
+from distributor.store.statements import put_publishers
+from srtm.errors import UsageError
+
+
+class Registrations:
+    """changing: the lock of all changes of topics and publishers; commit: writes to the store."""
+
+    def __init__(
+        self,
+        state: State,
+        changing: asyncio.Lock,
+        commit: Callable[[Sequence[Statement]], Awaitable[None]],
+        watches: Watches,
+    ) -> None:
+        self._state = state
+        self._changing = changing
+        self._commit = commit
+        self._watches = watches
+        self._waiting: list[_Registration] = []
+
+    async def register(self, topic: str, asked: Sequence[PublisherAsked]) -> int:
+        """Raises UsageError for an id given twice or a key that the topic does not know, NotFound,
+        StoreError."""
+        seen = set()
+        for each in asked:
+            if each.id in seen:
+                raise UsageError(f"publisher {each.id} is given twice; each id may stand once")
+            seen.add(each.id)
+        mine = _Registration(topic, asked)
+        self._waiting.append(mine)
+        async with self._changing:
+            if not mine.done:
+                await self._register_all()
+        if mine.error:
+            raise mine.error
+        return len(asked)
+
+    async def _register_all(self) -> None:
+        """All that wait, in one transaction. What is wrong with one is no fault of the others."""
+        taken, self._waiting = self._waiting, []
+        good: list[tuple[_Registration, list[PublisherRow]]] = []
+        for each in taken:
+            each.done = True
+            try:
+                good.append((each, self._rows(each)))
+            except Exception as error:
+                each.error = error
+        try:
+            await self._commit([put_publishers([row for _, rows in good for row in rows])])
+        except Exception as error:
+            for each, _ in good:
+                each.error = error
+            return
+        for each, rows in good:
+            self._state.topic(each.topic).register(rows)
+            self._watches.notify(each.topic, (row.id for row in rows))
+
+    def _rows(self, asked: "_Registration") -> list[PublisherRow]:
+        keys = self._state.topic(asked.topic).keys
+        if keys is not None:
+            for each in asked.publishers:
+                check_key(asked.topic, each.id, each.key, keys)
+        return [
+            PublisherRow(asked.topic, each.id, each.key, each.rate, None)
+            for each in asked.publishers
+        ]
+
+
+class _Registration:
+    """One request, until it is written."""
+
+    def __init__(self, topic: str, publishers: Sequence[PublisherAsked]) -> None:
+        self.topic = topic
+        self.publishers = publishers
+        self.done = False
+        self.error: Exception | None = None
+
+
+def check_key(topic: str, publisher: str, key: str | None, keys: frozenset[str]) -> None:
+    """Raises UsageError for a key that is none of the topic's."""
+    if key is not None and key not in keys:
+        raise UsageError(
+            f"publisher {publisher}: key {json.dumps(key)} is none of the {len(keys)} that topic "
+            f"{topic} registers; add it to the topic's keys, or correct it"
+        )

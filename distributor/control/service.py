@@ -1,0 +1,493 @@
+"""The Load Distributor while it leads: every request as a method, decisions by pure functions.
+
+A change is written to the store before it is in memory and before it is answered. What a broker may
+hold is the exception: it is in memory first, as the careful side of not knowing.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import fsum
+from typing import Protocol
+
+from distributor.api import (
+    MAX_TOPICS,
+    BrokerAnswer,
+    BrokerAsked,
+    BrokerShown,
+    Desired,
+    DesiredTopic,
+    Place,
+    Report,
+    TopicAsked,
+    TopicShown,
+    Unplaced,
+)
+from distributor.control import learning
+from distributor.control.committer import Committer
+from distributor.control.identity import count_replaced, leave_behind, require_one, take
+from distributor.control.leases import NOTHING, Share, TopicLeases
+from distributor.control.lineage import Standing
+from distributor.control.placement_inputs import contract_changed
+from distributor.control.registrations import Registrations, check_key
+from distributor.control.shares import desired_topic, grants, let_go, see, share_of, waits
+from distributor.control.state import Gateway, State, Topic
+from distributor.control.topic_names import Names
+from distributor.control.watches import Watches
+from distributor.errors import Conflict, NotFound, NotLeading
+from distributor.store import BrokerRow, Statement
+from distributor.store.statements import (
+    delete_broker,
+    delete_lost,
+    delete_publisher,
+    delete_topic,
+    put_broker,
+    put_epoch,
+    put_grants,
+    put_lineage,
+    put_placement,
+    put_topic,
+)
+from srtm.contract import Contract
+from srtm.errors import UsageError
+
+log = logging.getLogger("srtm.distributor")
+
+REPORT_SECONDS = 1.0
+_MEASURING_SECONDS = 0.25
+_CHANGING_SECONDS = 0.1
+
+
+class Fitter(Protocol):
+    """A fitting that goes on."""
+
+    def hear(self, broker: str, report: Report, now: float, lapsed: bool) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    def cancel(self) -> None: ...
+
+
+class Distributor:
+    """now: monotonic seconds; wall: seconds since 1970."""
+
+    def __init__(
+        self,
+        state: State,
+        committer: Committer,
+        lease_seconds: float,
+        now: Callable[[], float],
+        wall: Callable[[], float],
+        unplaced: Unplaced = "floor",
+        forget_others: bool = False,
+    ) -> None:
+        """forget_others: what gateways know by another store counts for nothing"""
+        self.unplaced = unplaced
+        self.forget_others = forget_others
+        self._names: Names | None = None
+        self.state = state
+        self.lease_seconds = lease_seconds
+        self.now = now
+        self.wall = wall
+        self.watches = Watches()
+        self.fitters: dict[str, Fitter] = {}
+        """of topics that are being fitted"""
+        self.changing = asyncio.Lock()
+        """held by whoever changes brokers, topics or publishers, from its check to its effect"""
+        self.confirmed_at = self.leads_since = now()
+        self.committer = committer
+        self.registrations = Registrations(self.state, self.changing, self.commit, self.watches)
+
+    # --- brokers ------------------------------------------------------------------------------
+
+    async def register_broker(self, asked: BrokerAsked) -> BrokerAnswer:
+        """Raises Conflict for a second gateway of a name, UsageError for an epoch that nobody has
+        given out."""
+        async with self.changing:
+            now, known = self.now(), self.state.gateways.get(asked.name)
+            if known is not None and known.row.instance and not asked.instance:
+                return await self._set_capacity(known, asked)
+            if known is not None:
+                replaced = count_replaced(self.state, known, asked)
+                if replaced:
+                    await self._keep_former(replaced)
+                require_one(known, asked, now, self.lease_seconds)
+            standing = learning.standing(self.state, asked)
+            capacity = asked.capacity
+            if capacity is None:
+                capacity = known.row.capacity if known else 0.0
+            row = BrokerRow(
+                asked.name,
+                asked.tcp_address,
+                asked.http_address,
+                capacity,
+                known.row.draining if known else False,
+                asked.instance,
+            )
+            former = known and leave_behind(self.state, known, asked.instance)
+            if former:
+                await self._keep_former(former, put_grants(row.name, ()))
+            if known is None or known.row != row:
+                await self.commit([put_broker(row)])
+                if known is None:
+                    known = self.state.gateways[asked.name] = Gateway(row)
+                elif known.row.tcp_address != row.tcp_address:
+                    known.row = row
+                    self._address_changed(row.name)
+                known.row = row
+            if standing is not Standing.CURRENT and not self.forget_others:
+                await self._learn(known, standing, asked)
+            elif standing is not Standing.CURRENT:
+                learning.leave_behind_epochs(self.state, asked)
+            take(known, asked.process)
+            known.has = {
+                topic: share
+                for topic, share in learning.shares(asked.held).items()
+                if topic in self.state.topics
+            }
+            known.topics |= known.has.keys()
+            self.state.unheard.discard(row.name)
+            known.document = None
+            known.contact_at = self.now()
+            return self._known_as(known)
+
+    async def _keep_former(self, former: Gateway, also: Sequence[Statement] = ()) -> None:
+        """What a gateway that lost its name may still hold."""
+        name = former.row.name
+        held = put_grants(name, grants(self.state, former))
+        await self.commit([put_broker(former.row), *held, put_epoch(self.state.epoch), *also])
+
+    async def _set_capacity(self, gateway: Gateway, asked: BrokerAsked) -> BrokerAnswer:
+        """No gateway, but somebody who has measured one. Raises Conflict for another address."""
+        row = gateway.row
+        if (asked.tcp_address, asked.http_address) != (row.tcp_address, row.http_address):
+            raise Conflict(f"broker {row.name} is at {row.tcp_address}; measure it there")
+        if asked.capacity is not None:
+            changed = replace(row, capacity=asked.capacity)
+            await self.commit([put_broker(changed)])
+            gateway.row = changed
+        return self._known_as(gateway)
+
+    def _known_as(self, gateway: Gateway) -> BrokerAnswer:
+        return BrokerAnswer(
+            name=gateway.row.name,
+            epoch=gateway.epoch,
+            lease_seconds=self.lease_seconds,
+            store=self.state.lineage.id,
+        )
+
+    async def _learn(self, gateway: Gateway, standing: Standing, asked: BrokerAsked) -> None:
+        """It knows what the store does not. In memory first, as that is the careful side; whoever
+        fails to write it registers again."""
+        state, now = self.state, self.now()
+        is_late = standing is not Standing.BEHIND and now >= state.sure_at
+        if is_late:  # every lease of before has ended, but for this one's
+            learning.leave_behind_epochs(state, asked)
+        else:
+            learning.begin(state, gateway.row.name, standing, asked, now)
+        known = set(state.topics)
+        statements = learning.contracts(state, asked)
+        learning.hold(state, gateway, asked, now + max(self.lease_seconds, asked.lease_seconds))
+        if is_late:
+            statements += learning.keep_back(state, sorted(state.topics.keys() - known), now)
+        self.names_changed()
+        await self.commit(
+            [
+                *put_lineage(state.lineage_row()),
+                put_epoch(state.epoch),
+                *statements,
+                *put_grants(gateway.row.name, grants(self.state, gateway)),
+            ]
+        )
+
+    async def settle(self) -> None:
+        """Once a second: all that could hold something by a better store have been heard, or their
+        leases have ended. Raises StoreError."""
+        if not self.state.unsure or self.now() < self.state.sure_at:
+            return
+        async with self.changing:
+            placements = learning.recovered(self.state, self.wall())
+            kept_back = learning.keep_back(self.state, self.state.topics, self.now())
+            await self.commit([*kept_back, *learning.settled(self.state, placements)])
+            for name, placement in placements:
+                self.state.topics[name].history.append(placement)
+                self.state.leases[name].place(placement.targets)
+                for broker in placement.targets:
+                    self.state.gateways[broker].topics.add(name)
+            self.state.unsure = False
+            log.warning("gateways have been heard: shares are granted again")
+
+    def warnings(self) -> list[str]:
+        return learning.warnings(self.state, self.now())
+
+    async def report(self, name: str, report: Report) -> Desired:
+        """What the broker is to have from now on, on disk before it is told. Raises NotFound,
+        NotLeading, UsageError, StoreError."""
+        now, gateway = self.now(), self.gateway(name)
+        if now > self.confirmed_at + self.lease_seconds / 3:
+            raise NotLeading("the store has not confirmed that this distributor leads; ask again")
+        if report.process != gateway.process:
+            raise NotFound(f"broker {name} has not registered since this distributor leads")
+        applied = self._applied(gateway, report)
+        lapsed = now >= gateway.lease_ends_at
+        gateway.contact_at = now
+        for fitter in self.fitters.values():
+            fitter.hear(name, report, now, lapsed)
+        if applied >= gateway.applied:
+            gateway.applied = applied
+            see(self.state, gateway, report, now, may_claim=self.unplaced == "floor")
+        shares = {
+            topic: self._share(gateway, topic, now, applied) for topic in sorted(gateway.topics)
+        }
+        document = [
+            desired_topic(self.state.topics[topic], share)
+            for topic, share in shares.items()
+            if share.rate
+        ]
+        if lapsed or document != gateway.document:
+            gateway.epoch = self.state.next_epoch()
+            gateway.document = document
+        gateway.lease_ends_at = now + self.lease_seconds
+        gateway.has = {topic: share for topic, share in shares.items() if share.rate}
+        for topic, share in shares.items():
+            holders = self.state.leases[topic].holders
+            holders[name] = holders[name].told(gateway.epoch, share, gateway.lease_ends_at)
+        let_go(self.state, gateway)
+        epoch = gateway.epoch
+        if gateway.saved < epoch:
+            await self.commit([put_epoch(epoch), *put_grants(name, grants(self.state, gateway))])
+            gateway.saved = max(gateway.saved, epoch)
+        return self._answer(
+            epoch, document, self._report_seconds(name, shares, now), report.names_version
+        )
+
+    def _applied(self, gateway: Gateway, report: Report) -> int:
+        """The epoch of ours that it has. Raises UsageError for one that nobody gave out."""
+        if report.store not in (None, self.state.lineage.id):
+            return 0
+        if report.applied_epoch > self.state.epoch:
+            self.state.refused_epochs += 1
+            raise UsageError(
+                f"broker {gateway.row.name} shows epoch {report.applied_epoch}, and "
+                f"{self.state.epoch} is the largest that was given out"
+            )
+        return report.applied_epoch
+
+    def _answer(
+        self, epoch: int, document: list[DesiredTopic], seconds: float, has_names: str = ""
+    ) -> Desired:
+        names = self.names
+        changed = has_names != names.version and not self.state.unsure
+        return Desired(
+            epoch=epoch,
+            lease_seconds=self.lease_seconds,
+            topics=document,
+            report_seconds=seconds,
+            store=self.state.lineage.id,
+            newest=self.state.epoch,
+            proof=self.state.lineage.proof(self.state.epoch),
+            unplaced=self.unplaced,
+            names_version=has_names if self.state.unsure else names.version,
+            names=list(names.all) if changed else None,
+        )
+
+    def desired(self, name: str) -> Desired:
+        """What it was told last. It gives no lease."""
+        gateway = self.gateway(name)
+        return self._answer(gateway.epoch, gateway.document or [], REPORT_SECONDS)
+
+    async def drain(self, name: str, drain: bool) -> BrokerShown:
+        async with self.changing:
+            row = self.gateway(name).row
+            changed = replace(row, draining=drain)
+            await self.commit([put_broker(changed)])
+            self.gateway(name).row = changed
+        return self.broker(name)
+
+    async def forget_broker(self, name: str) -> None:
+        """Its host is gone for good, somebody says: what it may hold is free. Raises Conflict."""
+        async with self.changing:
+            gateway = self.gateway(name)
+            if gateway.state(self.now(), self.lease_seconds) != "lost":
+                raise Conflict(f"broker {name} is in contact: stop its gateway first")
+            serving = [each for each, its in self.state.leases.items() if name in its.targets]
+            if serving:
+                raise Conflict(f"broker {name} serves {serving[0]}: place that topic again first")
+            await self.commit(delete_broker(name))
+            del self.state.gateways[name]
+            self.state.unheard.discard(name)
+            self.state.model = self.state.model.without(name)
+            for leases in self.state.leases.values():
+                leases.holders.pop(name, None)
+                leases.claims.discard(name)
+
+    def broker(self, name: str) -> BrokerShown:
+        gateway = self.gateway(name)
+        return BrokerShown(
+            name=name,
+            tcp_address=gateway.row.tcp_address,
+            http_address=gateway.row.http_address,
+            capacity=gateway.row.capacity,
+            allocated=self.state.allocated(name),
+            state=gateway.state(self.now(), self.lease_seconds),  # type: ignore[arg-type]
+            epoch=gateway.epoch,
+            applied_epoch=gateway.applied,
+            topics=sorted(gateway.topics),
+        )
+
+    # --- topics -------------------------------------------------------------------------------
+
+    async def put_topic(self, name: str, asked: TopicAsked) -> TopicShown:
+        """Raises UsageError for a bad contract, Conflict where it does not fit what is there."""
+        values = asked.model_dump(exclude={"keys"}, exclude_none=True)
+        if "max_wait" in values and not isinstance(values["max_wait"], str):
+            values["max_wait"] = float(values["max_wait"])
+        contract = Contract.read({"topic": name, **values}, f"topic {name}")
+        keys = None if asked.keys is None else frozenset(asked.keys)
+        async with self.changing:
+            known = self.state.topics.get(name)
+            if known and keys is not None:
+                for publisher, (key, _) in known.publishers.items():
+                    check_key(name, publisher, key, keys)
+            if known is None and len(self.state.topics) >= MAX_TOPICS:
+                raise Conflict(
+                    f"topic {name}: {MAX_TOPICS:,} topics are registered, the most of one "
+                    "distributor; delete some"
+                )
+            leases = self.state.leases.setdefault(name, TopicLeases())
+            changed = Topic(contract, keys)
+            statements = [put_topic(changed.row()), delete_lost(name)]
+            placement = None
+            if known and known.in_force and contract != known.contract:
+                placement = contract_changed(
+                    contract,
+                    known.in_force,
+                    leases,
+                    self.now(),
+                    self.wall(),
+                    self.state.next_epoch(),
+                )
+                statements += put_placement(placement.row(name), {})
+                statements.append(put_epoch(placement.epoch))
+            await self.commit(statements)
+            if known:
+                known.contract, known.keys = contract, keys
+            else:
+                known = self.state.topics[name] = changed
+                self.state.lost.discard(name)
+                self.names_changed()
+            leases.total = Share(contract.rate, contract.burst)
+            if placement:
+                known.history.append(placement)
+                leases.place(placement.targets)
+        return self.topic_shown(name)
+
+    async def delete_topic(self, name: str) -> None:
+        async with self.changing:
+            if name in self.state.lost:
+                await self.commit(delete_topic(name))
+                self.state.lost.discard(name)
+                self.names_changed()
+                return
+            topic = self.topic(name)
+            await self.commit(delete_topic(name))
+            self.names_changed()
+            if name in self.fitters:
+                self.fitters[name].cancel()
+            del self.state.topics[name]
+            self.state.leases[name].place({})
+            self.state.leases[name].total = NOTHING
+            self.watches.notify(name, topic.publishers)
+
+    def topic_shown(self, name: str) -> TopicShown:
+        topic = self.topic(name)
+        contract = topic.contract.document()
+        return TopicShown(
+            topic=name,
+            rate=topic.contract.rate,
+            burst=topic.contract.burst,
+            slo=contract.get("slo"),
+            mode=topic.contract.mode,
+            max_wait=contract.get("max-wait"),
+            keys=None if topic.keys is None else sorted(topic.keys),
+            publishers=len(topic.publishers),
+            placed=len(topic.places),
+            offered=fsum(rate for _, rate in topic.publishers.values()),
+            epoch=topic.in_force.epoch if topic.in_force else None,
+        )
+
+    # --- publishers ---------------------------------------------------------------------------
+
+    async def delete_publisher(self, name: str, publisher: str) -> None:
+        async with self.changing:
+            self.where(name, publisher)
+            await self.commit([delete_publisher(name, publisher)])
+            self.topic(name).forget(publisher)
+            self.watches.notify(name, [publisher])
+
+    def where(self, name: str, publisher: str) -> Place:
+        """Raises NotFound."""
+        if publisher not in self.topic(name).publishers:
+            raise NotFound(f"topic {name} has no publisher {publisher}; register it first")
+        return self.place_of(name, publisher)
+
+    def place_of(self, name: str, publisher: str) -> Place:
+        """Of any id: one that nobody registered has no rate and no broker."""
+        topic = self.state.topics.get(name)
+        if topic is None or publisher not in topic.publishers:
+            return Place(id=publisher, key=None, rate=None, broker=None, tcp_address=None, epoch=0)
+        key, rate = topic.publishers[publisher]
+        broker, epoch = topic.shown.get(publisher, (None, 0))
+        gateway = self.state.gateways.get(broker) if broker else None
+        address = gateway.row.tcp_address if gateway else None
+        return Place(
+            id=publisher, key=key, rate=rate, broker=broker, tcp_address=address, epoch=epoch
+        )
+
+    # --- inside -------------------------------------------------------------------------------
+
+    @property
+    def names(self) -> Names:
+        """Of all topics that have a contract, as gateways are told."""
+        if self._names is None:
+            all_ = () if self.unplaced == "pass" else self.state.topics.keys() | self.state.lost
+            self._names = Names.of(all_)
+        return self._names
+
+    def names_changed(self) -> None:
+        self._names = None
+
+    def gateway(self, name: str) -> Gateway:
+        found = self.state.gateways.get(name)
+        if found is None:
+            raise NotFound(
+                f"broker {name} is not registered; srtm broker list shows those that are"
+            )
+        return found
+
+    def topic(self, name: str) -> Topic:
+        return self.state.topic(name)
+
+    async def commit(self, statements: Sequence[Statement]) -> None:
+        await self.committer.write(statements)
+
+    def _share(self, gateway: Gateway, topic: str, now: float, applied: int) -> Share:
+        """Its share of one topic, with what its report tells about that taken in."""
+        share, ready = share_of(self.state, gateway, topic, now, applied, self.lease_seconds)
+        self.watches.notify(topic, ready)
+        return share
+
+    def _report_seconds(self, broker: str, shares: Mapping[str, Share], now: float) -> float:
+        """Soon where it waits for others to shrink, or measures for a fitting."""
+        if not self.state.listens(now) and any(
+            waits(self.state.leases.get(topic), broker, share, now)
+            for topic, share in shares.items()
+        ):
+            return _CHANGING_SECONDS
+        return _MEASURING_SECONDS if shares.keys() & self.fitters.keys() else REPORT_SECONDS
+
+    def _address_changed(self, broker: str) -> None:
+        for name, topic in self.state.topics.items():
+            there = (each for each, (place, _) in topic.shown.items() if place == broker)
+            self.watches.notify(name, list(there))

@@ -1,0 +1,102 @@
+"""What one broker is to have of each topic, by its report and the leases; it changes State only."""
+
+from collections.abc import Iterable
+
+from distributor.api import DesiredTopic, Report
+from distributor.control.leases import NOTHING, Holder, Share, TopicLeases
+from distributor.control.state import Gateway, State, Topic
+from distributor.store import GrantRow
+
+
+def see(state: State, gateway: Gateway, report: Report, now: float, may_claim: bool) -> None:
+    """Which topics messages come to. may_claim: a broker without a share gets a floor for them"""
+    name = gateway.row.name
+    for each in report.topics:
+        if not (each.offered or each.backlog) or each.topic not in state.topics:
+            continue
+        if each.topic in gateway.topics or may_claim:
+            leases = state.leases[each.topic]
+            leases.claim(name)
+            if name in leases.claims:
+                gateway.topics.add(each.topic)
+            gateway.busy_at[each.topic] = now
+
+
+def share_of(
+    state: State, gateway: Gateway, topic: str, now: float, applied: int, lease_seconds: float
+) -> tuple[Share, Iterable[str]]:
+    """Its share of one topic, once its report is taken in (`applied` is the epoch that it has);
+    and the publishers that may be sent there from now on."""
+    name, leases = gateway.row.name, state.leases.setdefault(topic, TopicLeases())
+    holder = leases.holders.get(name, Holder()).heard(now, applied)
+    leases.holders[name] = holder
+    known = state.topics.get(topic)
+    ready: list[str] = []
+    if known and holder.acknowledged != NOTHING and holder.granted[0][0] <= applied:
+        ready = known.acknowledge(name)
+    if state.listens(now):
+        return (gateway.has.get(topic, NOTHING) if known else NOTHING), ready
+    busy = now < gateway.busy_at.get(topic, -lease_seconds) + lease_seconds
+    awaited = known is not None and any(
+        each not in known.ready for each in leases.targets
+    )  # publishers are still to leave for a broker that has no share yet
+    if known is None or not (busy or awaited):
+        leases.claims.discard(name)
+    return leases.share(name, now, keep_floor=name in leases.claims), ready
+
+
+def waits(leases: TopicLeases | None, broker: str, share: Share, now: float) -> bool:
+    """Does it wait for others to shrink?"""
+    if leases is None:
+        return False
+    if broker in leases.targets:
+        return share != leases.target(broker, now)
+    return broker in leases.claims and share == NOTHING
+
+
+def desired_topic(topic: Topic, share: Share) -> DesiredTopic:
+    contract = topic.contract
+    document = contract.document()
+    return DesiredTopic(
+        topic=contract.topic,
+        rate=share.rate,
+        burst=share.burst,
+        mode=contract.mode,
+        max_wait=document.get("max-wait"),
+        slo=document.get("slo"),
+        safe_rate=share.floor.rate,
+        safe_burst=share.floor.burst,
+        arrivals=topic.is_fitted,
+        emptied=topic.emptied,
+        topic_rate=contract.rate,
+        topic_burst=contract.burst,
+    )
+
+
+def let_go(state: State, gateway: Gateway) -> None:
+    """A topic is none of its any more once it holds nothing of it and is to have nothing."""
+    name = gateway.row.name
+    for topic in list(gateway.topics):
+        leases = state.leases[topic]
+        holder = leases.holders[name]
+        is_to_have = name in leases.targets or name in leases.claims
+        if not is_to_have and holder.settled and holder.last == NOTHING:
+            del leases.holders[name]
+            gateway.topics.discard(topic)
+            gateway.busy_at.pop(topic, None)
+            if topic in state.topics:
+                state.topics[topic].ready.discard(name)
+            elif not leases.holders:
+                del state.leases[topic]
+
+
+def grants(state: State, gateway: Gateway) -> list[GrantRow]:
+    """All that it may hold, as it is stored."""
+    name = gateway.row.name
+    return [
+        GrantRow(topic, name, epoch, share.rate, share.burst)
+        for topic in sorted(gateway.topics)
+        if topic in state.leases
+        for epoch, share in state.leases[topic].holders.get(name, Holder()).granted
+        if epoch
+    ]

@@ -1,0 +1,322 @@
+"""What the distributor knows, in memory: brokers, and topics with their publishers and leases.
+
+It is read from the store when this distributor becomes the leader. Only `Distributor` changes it.
+"""
+
+import json
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import fsum, inf
+from typing import Any
+
+from distributor.api import DesiredTopic, FittingShown, ShareShown
+from distributor.control.leases import NOTHING, Holder, Share, TopicLeases
+from distributor.control.lineage import Lineage
+from distributor.errors import NotFound
+from distributor.fitting import CapacityModel
+from distributor.store import (
+    BrokerRow,
+    GrantRow,
+    LineageRow,
+    PlacementRow,
+    PublisherRow,
+    Snapshot,
+    TopicRow,
+)
+from srtm.contract import Contract
+
+log = logging.getLogger("srtm.distributor")
+
+
+FORMER = "~"
+"""in the name of a broker whose name another gateway has taken over; no gateway's own has it"""
+UNHEARD = FORMER + "unheard"
+"""holds what gateways that were not heard after a store was lost may hold"""
+
+
+@dataclass(slots=True)
+class Gateway:
+    """A broker as the service sees it. Times are monotonic seconds.
+
+    epoch:    of `document`, the desired state that it was told last
+    applied:  the largest epoch that it reported to have
+    busy_at:  topic -> when it last reported messages of it
+    process:  that registered with this leader; None: none has yet
+    replaced: processes that others with the same state file have replaced
+    has:      topic -> share that it said to hold, or was told since
+    named_until: the name is its instance's, as one before this leader may have heard it
+    """
+
+    row: BrokerRow
+    epoch: int = 0
+    applied: int = 0
+    saved: int = 0
+    document: list[DesiredTopic] | None = None
+    contact_at: float = -inf
+    lease_ends_at: float = -inf
+    topics: set[str] = field(default_factory=set)
+    busy_at: dict[str, float] = field(default_factory=dict)
+    process: str | None = None
+    replaced: set[str] = field(default_factory=set)
+    has: dict[str, Share] = field(default_factory=dict)
+    named_until: float = -inf
+
+    def state(self, now: float, lease_seconds: float) -> str:
+        if now >= self.contact_at + lease_seconds:
+            return "lost"
+        return "draining" if self.row.draining else "up"
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """A placement that was applied."""
+
+    epoch: int
+    at: float
+    policy: str
+    brokers: tuple[ShareShown, ...]
+    unplaced: int
+    unplaced_rate: float
+    reasons: tuple[str, ...]
+
+    @classmethod
+    def of(cls, row: PlacementRow) -> "InForce":
+        values = json.loads(row.document)
+        return cls(
+            row.epoch,
+            row.at,
+            row.policy,
+            tuple(ShareShown(**each) for each in values["brokers"]),
+            values["unplaced"],
+            values["unplaced_rate"],
+            tuple(values["reasons"]),
+        )
+
+    def row(self, topic: str) -> PlacementRow:
+        document: dict[str, Any] = {
+            "brokers": [each.model_dump() for each in self.brokers],
+            "unplaced": self.unplaced,
+            "unplaced_rate": self.unplaced_rate,
+            "reasons": self.reasons,
+        }
+        return PlacementRow(topic, self.epoch, self.at, self.policy, json.dumps(document))
+
+    @property
+    def targets(self) -> dict[str, Share]:
+        return {each.name: Share(each.r, each.b) for each in self.brokers}
+
+
+@dataclass(slots=True)
+class Topic:
+    """A contract, its publishers, and where they are.
+
+    publishers: id -> (key, rate)
+    places:     id -> broker, by the placement in force
+    shown:      id -> (broker, epoch) that clients are told: a publisher is sent to a broker only
+                when that has acknowledged a share of the topic
+    waiting:    broker -> ids that are sent there once it has
+    ready:      brokers that have acknowledged one
+    fitting:    the last online fitting, which may go on
+    emptied:    epoch at which its buckets were to be emptied last; 0: never
+    """
+
+    contract: Contract
+    keys: frozenset[str] | None
+    publishers: dict[str, tuple[str | None, float]] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+    shown: dict[str, tuple[str | None, int]] = field(default_factory=dict)
+    waiting: dict[str, set[str]] = field(default_factory=dict)
+    ready: set[str] = field(default_factory=set)
+    history: list[InForce] = field(default_factory=list)
+    fitting: FittingShown | None = None
+    emptied: int = 0
+    _loads: dict[str, float] | None = None
+
+    @property
+    def is_fitted(self) -> bool:
+        """Does a fitting go on?"""
+        return self.fitting is not None and self.fitting.state == "running"
+
+    @property
+    def in_force(self) -> InForce | None:
+        return self.history[-1] if self.history else None
+
+    def row(self) -> TopicRow:
+        keys = None if self.keys is None else json.dumps(sorted(self.keys))
+        return TopicRow(self.contract.topic, self.contract.model_dump_json(), keys)
+
+    def register(self, rows: Iterable[PublisherRow]) -> None:
+        for row in rows:
+            self.publishers[row.id] = (row.key, row.rate)
+        self._loads = None
+
+    def forget(self, publisher: str) -> None:
+        del self.publishers[publisher]
+        place = self.places.pop(publisher, None)
+        self.shown.pop(publisher, None)
+        if place is not None:
+            self.waiting.get(place, set()).discard(publisher)
+        self._loads = None
+
+    def place(self, moved: dict[str, str | None], epoch: int) -> list[str]:
+        """Publishers by their new brokers; the ids whose shown place changes at once."""
+        changed = []
+        for publisher, broker in moved.items():
+            before = self.places.pop(publisher, None)
+            if before is not None:
+                self.waiting.get(before, set()).discard(publisher)
+            if broker is None:
+                self.shown[publisher] = (None, epoch)
+                changed.append(publisher)
+                continue
+            self.places[publisher] = broker
+            if broker in self.ready:
+                if self.shown.get(publisher, (None, 0))[0] != broker:
+                    self.shown[publisher] = (broker, epoch)
+                    changed.append(publisher)
+            else:
+                self.waiting.setdefault(broker, set()).add(publisher)
+        self._loads = None
+        return changed
+
+    def acknowledge(self, broker: str) -> list[str]:
+        """It has a share now: the ids of those who are sent there."""
+        self.ready.add(broker)
+        changed = []
+        epoch = self.in_force.epoch if self.in_force else 0
+        for publisher in self.waiting.pop(broker, ()):
+            if self.shown.get(publisher, (None, 0))[0] != broker:
+                self.shown[publisher] = (broker, epoch)
+                changed.append(publisher)
+        return changed
+
+    def loads(self) -> dict[str, float]:
+        """Declared rates by broker."""
+        if self._loads is None:
+            rates: dict[str, list[float]] = {}
+            for publisher, broker in self.places.items():
+                rates.setdefault(broker, []).append(self.publishers[publisher][1])
+            self._loads = {broker: fsum(each) for broker, each in rates.items()}
+        return self._loads
+
+
+@dataclass(slots=True)
+class State:
+    """What is known, and how well.
+
+    epoch:   the largest handed out
+    leases:  also of deleted topics, until brokers let go
+    model:   what online fittings have taught
+    lineage: which store this is
+    unsure:  gateways know more than the store, and not all of them have been heard
+    opened:  epoch of the store as it was read
+    former:  which store this was before gateways showed that it is an older copy
+    sure_at: when all that were led by another store have been heard, or their leases have ended
+    lost:    topics of a store before this one, of which only the name is known
+    since:   epoch at which it became unsure; placements after it are meant
+    learnt:  topic -> store and epoch of the gateway from which its contract is
+    refused_epochs:  how often somebody showed an epoch that nobody gave out
+    """
+
+    epoch: int = 0
+    gateways: dict[str, Gateway] = field(default_factory=dict)
+    topics: dict[str, Topic] = field(default_factory=dict)
+    leases: dict[str, TopicLeases] = field(default_factory=dict)
+    model: CapacityModel = field(default_factory=CapacityModel)
+    lineage: Lineage = field(default_factory=Lineage.new)
+    opened: int = 0
+    former: Lineage | None = None
+    unsure: bool = False
+    unheard: set[str] = field(default_factory=set)
+    sure_at: float = -inf
+    lost: set[str] = field(default_factory=set)
+    since: int = 0
+    learnt: dict[str, tuple[str, int]] = field(default_factory=dict)
+    refused_epochs: int = 0
+
+    @classmethod
+    def of(cls, kept: Snapshot, assumed_until: float) -> "State":
+        """As it was stored. assumed_until: when the last lease that anybody before may have given
+        ends, in monotonic seconds. A new store's lineage has to be written yet."""
+        state = cls(epoch=kept.epoch, sure_at=assumed_until, lost=set(kept.lost))
+        if kept.lineage is not None:
+            state.lineage = Lineage(kept.lineage.id, kept.lineage.secret)
+            state.unsure = kept.lineage.unsure
+            state.opened = kept.epoch
+        for broker in kept.brokers:
+            state.gateways[broker.name] = Gateway(broker, named_until=assumed_until)
+            if FORMER not in broker.name:
+                state.unheard.add(broker.name)
+        for row in kept.topics:
+            contract = Contract.model_validate_json(row.contract)
+            keys = None if row.keys is None else frozenset(json.loads(row.keys))
+            state.topics[row.topic] = Topic(contract, keys)
+        for placement in kept.placements:
+            state.topics[placement.topic].history.append(InForce.of(placement))
+        for grant in kept.grants:
+            leases = state.leases.setdefault(grant.topic, TopicLeases())
+            before = leases.holders.get(grant.broker)
+            granted = (*before.granted, _grant(grant)) if before else (_grant(grant),)
+            lease_ends_at = inf if grant.broker == UNHEARD else assumed_until
+            leases.holders[grant.broker] = Holder(granted, lease_ends_at)
+            state.gateways[grant.broker].topics.add(grant.topic)
+        for name, topic in state.topics.items():
+            leases = state.leases.setdefault(name, TopicLeases())
+            leases.total = Share(topic.contract.rate, topic.contract.burst)
+            if topic.in_force:
+                leases.targets = topic.in_force.targets
+                for broker_name in leases.targets:
+                    state.gateways[broker_name].topics.add(name)
+            leases.claims = {
+                each
+                for each, held in leases.holders.items()
+                if each not in leases.targets and held.last != NOTHING
+            }
+            # A share that was on its way when the last leader ended was acknowledged, or will be
+            # with the first report: clients are not sent away for that second.
+            topic.ready = {each for each, held in leases.holders.items() if held.last != NOTHING}
+        for publisher in kept.publishers:
+            topic = state.topics[publisher.topic]
+            topic.publishers[publisher.id] = (publisher.key, publisher.rate)
+            if publisher.broker is not None and topic.in_force:
+                topic.place({publisher.id: publisher.broker}, topic.in_force.epoch)
+        for fitting in kept.fittings:
+            topic = state.topics[fitting.topic]
+            topic.fitting = FittingShown.model_validate_json(fitting.document)
+        try:
+            state.model = CapacityModel.read(
+                {each.broker: json.loads(each.document) for each in kept.model}
+            )
+        except ValueError as error:  # it only says where fittings begin
+            log.warning("what fittings have taught is forgotten: %s", error)
+        return state
+
+    def topic(self, name: str) -> Topic:
+        """Raises NotFound."""
+        found = self.topics.get(name)
+        if found is None:
+            raise NotFound(f"topic {name} is not registered; srtm topic register FILE does it")
+        return found
+
+    def listens(self, now: float) -> bool:
+        """Does each gateway keep what it has, while others may know more than the store? Each of
+        them tells, as it registers."""
+        return self.unsure or (bool(self.unheard) and now < self.sure_at)
+
+    def lineage_row(self) -> LineageRow:
+        return LineageRow(self.lineage.id, self.lineage.secret, self.unsure)
+
+    def next_epoch(self) -> int:
+        self.epoch += 1
+        return self.epoch
+
+    def allocated(self, broker: str, without: str | None = None) -> float:
+        """Declared rates of all publishers placed at `broker`, of all topics but `without`."""
+        return fsum(
+            topic.loads().get(broker, 0.0) for name, topic in self.topics.items() if name != without
+        )
+
+
+def _grant(row: GrantRow) -> tuple[int, Share]:
+    return row.epoch, Share(row.rate, row.burst) if row.rate else NOTHING

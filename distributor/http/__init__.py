@@ -1,0 +1,1 @@
+"""The HTTP API: doors, bounds, handlers, OpenAPI, metrics, and the process that serves them."""

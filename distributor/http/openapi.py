@@ -1,0 +1,115 @@
+"""OpenAPI 3.1 of the API, made from the routes and their models."""
+
+import re
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from distributor import api
+from distributor.http.routes import PREFIX, ROUTES, WATCH
+from srtm import __version__
+
+_ALWAYS = (413, 500, 503)
+_WORDS = {
+    400: "The request is wrong; the error says where.",
+    401: "The bearer token is missing or wrong.",
+    404: "No such broker, topic, publisher or placement.",
+    409: "The state of things does not allow it.",
+    413: "The body is too long: a report has 4 MiB at most, lists 16 MiB, any other 64 KiB.",
+    500: "A fault of the distributor.",
+    503: "Another distributor leads, the store takes nothing, or too many requests are under way.",
+}
+
+
+def document() -> dict[str, Any]:
+    """The whole description."""
+    models: list[type[BaseModel]] = [api.ErrorAnswer, api.Health, api.WatchAsked, api.Place]
+    for route in ROUTES:
+        models += [each for each in (route.body, route.answer) if each is not None]
+    _, definitions = models_json_schema(
+        [(each, "validation") for each in dict.fromkeys(models)],
+        ref_template="#/components/schemas/{model}",
+    )
+    paths: dict[str, dict[str, Any]] = {}
+    for route in ROUTES:
+        operation = _operation(route.summary, route.path, route.body, route.statuses)
+        operation["responses"]["200"] = _json("The answer.", route.answer)
+        paths.setdefault(PREFIX + route.path, {})[route.method.lower()] = operation
+    for method, body in (("get", None), ("post", api.WatchAsked)):
+        operation = _operation(
+            "Where publishers are now, and each move: a JSON line (Place) each time, and "
+            '{"beat": true} every 10 seconds.',
+            WATCH,
+            body,
+            (400,),
+        )
+        if body is None:
+            operation["parameters"].append(
+                {
+                    "name": "id",
+                    "in": "query",
+                    "required": True,
+                    "schema": {"type": "array", "items": {"type": "string"}},
+                }
+            )
+        operation["responses"]["200"] = {
+            "description": "Lines without an end.",
+            "content": {"application/x-ndjson": {"schema": _ref(api.Place)}},
+        }
+        paths.setdefault(PREFIX + WATCH, {})[method] = operation
+    for path, summary, content in (
+        ("/v1/health", "Does this distributor lead?", {"application/json": _ref(api.Health)}),
+        ("/v1/openapi.json", "This document.", {"application/json": {"type": "object"}}),
+        ("/metrics", "Prometheus text.", {"text/plain": {"type": "string"}}),
+    ):
+        operation = _operation(summary, path, None, ())
+        operation["responses"]["200"] = {
+            "description": summary,
+            "content": {kind: {"schema": schema} for kind, schema in content.items()},
+        }
+        paths[path] = {"get": operation}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "SRTM Load Distributor",
+            "version": __version__,
+            "description": "Rates are messages/s, bursts messages, times seconds.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": definitions["$defs"],
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{}, {"token": []}],
+    }
+
+
+def _operation(
+    summary: str, path: str, body: type[BaseModel] | None, statuses: tuple[int, ...]
+) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "summary": summary,
+        "parameters": [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+            for name in re.findall(r"\{(\w+)\}", path)
+        ],
+        "responses": {
+            str(status): _json(_WORDS[status], api.ErrorAnswer)
+            for status in sorted({*statuses, 401, *_ALWAYS})
+        },
+    }
+    if body is not None:
+        operation["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": _ref(body)}},
+        }
+    return operation
+
+
+def _json(description: str, model: type[BaseModel]) -> dict[str, Any]:
+    return {"description": description, "content": {"application/json": {"schema": _ref(model)}}}
+
+
+def _ref(model: type[BaseModel]) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{model.__name__}"}

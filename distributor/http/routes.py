@@ -1,0 +1,177 @@
+"""Every request of the API in one table: the handlers, OpenAPI and its test are made from it."""
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from distributor import api
+from distributor.control import fittings, placements
+from distributor.control.service import Distributor
+
+PREFIX = "/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What came with one request: names from the path, and the checked body."""
+
+    names: tuple[str, ...]
+    body: Any
+
+    @property
+    def name(self) -> str:
+        """The first of them: the broker's or the topic's."""
+        return self.names[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """path: as OpenAPI writes it; statuses: refusals that are this request's own."""
+
+    method: str
+    path: str
+    summary: str
+    body: type[BaseModel] | None
+    answer: type[BaseModel]
+    statuses: tuple[int, ...]
+    call: Callable[[Distributor, Call], Awaitable[BaseModel]]
+
+    @property
+    def pattern(self) -> str:
+        return PREFIX + re.sub(r"\{\w+\}", "([^/]+)", self.path)
+
+
+async def _brokers(service: Distributor, _: Call) -> BaseModel:
+    return api.Brokers(
+        brokers=[service.broker(each) for each in sorted(service.state.gateways)],
+        warnings=service.warnings(),
+    )
+
+
+async def _register_broker(service: Distributor, call: Call) -> BaseModel:
+    return await service.register_broker(call.body)
+
+
+async def _forget_broker(service: Distributor, call: Call) -> BaseModel:
+    await service.forget_broker(*call.names)
+    return api.Done()
+
+
+async def _report(service: Distributor, call: Call) -> BaseModel:
+    return await service.report(call.name, call.body)
+
+
+async def _desired(service: Distributor, call: Call) -> BaseModel:
+    return service.desired(*call.names)
+
+
+async def _drain(service: Distributor, call: Call) -> BaseModel:
+    return await service.drain(call.name, call.body.drain)
+
+
+async def _topics(service: Distributor, _: Call) -> BaseModel:
+    return api.Topics(topics=[service.topic_shown(each) for each in sorted(service.state.topics)])
+
+
+async def _put_topic(service: Distributor, call: Call) -> BaseModel:
+    return await service.put_topic(call.name, call.body)
+
+
+async def _topic(service: Distributor, call: Call) -> BaseModel:
+    return service.topic_shown(*call.names)
+
+
+async def _delete_topic(service: Distributor, call: Call) -> BaseModel:
+    await service.delete_topic(*call.names)
+    return api.Done()
+
+
+async def _register(service: Distributor, call: Call) -> BaseModel:
+    return api.Registered(
+        registered=await service.registrations.register(call.name, call.body.publishers)
+    )
+
+
+async def _publisher(service: Distributor, call: Call) -> BaseModel:
+    return service.where(*call.names)
+
+
+async def _delete_publisher(service: Distributor, call: Call) -> BaseModel:
+    await service.delete_publisher(*call.names)
+    return api.Done()
+
+
+async def _place(service: Distributor, call: Call) -> BaseModel:
+    return await placements.place(service, call.name, call.body)
+
+
+async def _history(service: Distributor, call: Call) -> BaseModel:
+    return api.Placements(placements=placements.history(service, *call.names))
+
+
+async def _fit(service: Distributor, call: Call) -> BaseModel:
+    return await fittings.start(service, call.name, call.body)
+
+
+async def _fitting(service: Distributor, call: Call) -> BaseModel:
+    return fittings.show(service, *call.names)
+
+
+async def _stop_fitting(service: Distributor, call: Call) -> BaseModel:
+    return await fittings.stop(service, *call.names)
+
+
+async def _current(service: Distributor, call: Call) -> BaseModel:
+    return await placements.current(service, *call.names)
+
+
+ROUTES = (
+    Route("GET", "/brokers", "All brokers.", None, api.Brokers, (), _brokers),
+    Route("POST", "/brokers",
+          "Register a broker, and tell what it holds; each gateway does so with each leader.",
+          api.BrokerAsked, api.BrokerAnswer, (400, 409), _register_broker),
+    Route("DELETE", "/brokers/{name}",
+          "Say that a lost broker never comes back: its share of every topic is free.",
+          None, api.Done, (404, 409), _forget_broker),
+    Route("POST", "/brokers/{name}/report",
+          "Report, and learn the whole desired state; this renews the lease.",
+          api.Report, api.Desired, (400, 404), _report),
+    Route("GET", "/brokers/{name}/desired", "What the broker was told last; gives no lease.",
+          None, api.Desired, (404,), _desired),
+    Route("POST", "/brokers/{name}/drain",
+          "The next placement moves its publishers away; it takes no new ones.",
+          api.DrainAsked, api.BrokerShown, (400, 404), _drain),
+    Route("GET", "/topics", "All topics.", None, api.Topics, (), _topics),
+    Route("PUT", "/topics/{topic}", "Register a topic, or change its contract or keys.",
+          api.TopicAsked, api.TopicShown, (400, 409), _put_topic),
+    Route("GET", "/topics/{topic}", "One topic.", None, api.TopicShown, (404,), _topic),
+    Route("DELETE", "/topics/{topic}", "Forget a topic, its publishers and placements.",
+          None, api.Done, (404,), _delete_topic),
+    Route("POST", "/topics/{topic}/publishers",
+          "Register one or many publishers; an id that is known gets the new key and rate.",
+          api.PublishersAsked, api.Registered, (400, 404), _register),
+    Route("GET", "/topics/{topic}/publishers/{id}", "Where a publisher connects.",
+          None, api.Place, (404,), _publisher),
+    Route("DELETE", "/topics/{topic}/publishers/{id}", "Forget a publisher.",
+          None, api.Done, (404,), _delete_publisher),
+    Route("POST", "/topics/{topic}/placements", "Place the publishers, or show how (dry_run).",
+          api.PlacementAsked, api.Plan, (400, 404, 409), _place),
+    Route("GET", "/topics/{topic}/placements", "Placements that were applied, newest first.",
+          None, api.Placements, (404,), _history),
+    Route("GET", "/topics/{topic}/placements/current", "The placement in force.",
+          None, api.Plan, (404,), _current),
+    Route("POST", "/topics/{topic}/fitting",
+          "Fit the topic by measurement: fewest brokers that keep its SLO. Goes on by itself.",
+          api.FittingAsked, api.FittingShown, (400, 404, 409), _fit),
+    Route("GET", "/topics/{topic}/fitting", "The fitting that goes on, or the last one.",
+          None, api.FittingShown, (404,), _fitting),
+    Route("DELETE", "/topics/{topic}/fitting",
+          "Stop it; publishers that it holds get a broker by their rates.",
+          None, api.FittingShown, (404, 409), _stop_fitting),
+)  # fmt: skip
+
+WATCH = "/topics/{topic}/watch"
+"""GET ?id=A&id=B or POST {"ids": [...]}: lines of JSON without an end"""

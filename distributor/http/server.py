@@ -1,0 +1,178 @@
+"""The distributor as a process: leads when the store lets it, serves, stops on SIGTERM."""
+
+import asyncio
+import gc
+import logging
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from tornado.netutil import bind_sockets
+
+from distributor.control import fittings
+from distributor.control.committer import Committer
+from distributor.control.service import Distributor
+from distributor.control.state import State
+from distributor.errors import NotLeading
+from distributor.http.connections import Connections, room_for_connections
+from distributor.http.door import Door
+from distributor.http.handlers import application
+from distributor.options import DistributorOptions
+from distributor.store import Store, StoreError, open_store
+from distributor.store.statements import put_lineage
+from srtm.bearer import read_token
+from srtm.clock import NS, WallClock, monotonic_ns
+from srtm.errors import SrtmError, UnavailableError
+
+log = logging.getLogger("srtm.distributor")
+Result = TypeVar("Result")
+
+_ASK_SECONDS = 1.0
+"""how often the store is asked who leads, or six times in a shorter lease: reports are refused when
+the last answer is older than a third of it"""
+_BACKLOG = 4096
+"""connections that the kernel keeps until they are accepted: thousands come at once after a start;
+net.core.somaxconn may be less"""
+
+
+def now_seconds() -> float:
+    return monotonic_ns() / NS
+
+
+def wall_seconds() -> float:
+    return (monotonic_ns() + WallClock().offset_ns) / NS
+
+
+class Server:
+    """Opens the store at once, so that a wrong one is told at the start."""
+
+    def __init__(self, options: DistributorOptions) -> None:
+        self._options = options
+        self._token = read_token(options.token_file, "--token-file") or None
+        self._thread = ThreadPoolExecutor(1, "store")
+        self._store: Store | None = open_store(options.store)
+        self._service: Distributor | None = None
+        self._why_not = "it is starting"
+        self._stopped = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serve until SIGTERM or SIGINT. Raises UnavailableError where it cannot listen."""
+        connections = Connections(room_for_connections())
+        gc.set_threshold(100_000, 20, 50)  # publishers are values without cycles, in great number
+        options, loop = self._options, asyncio.get_running_loop()
+        address = options.http_address
+        try:
+            sockets = bind_sockets(address.port, address.host, backlog=_BACKLOG)
+        except OSError as error:
+            raise UnavailableError(
+                f"--http-address {address}: {error.strerror}; name another, or end what listens "
+                "there"
+            ) from None
+        server = Door(application(self._leading, self._token, connections), connections)
+        server.add_sockets(sockets)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stopped.set)
+        leading = asyncio.create_task(self._lead_forever())
+        stop = asyncio.create_task(self._stopped.wait())
+        try:
+            await asyncio.wait([leading, stop], return_when=asyncio.FIRST_COMPLETED)
+            if leading.done():
+                leading.result()
+        finally:
+            leading.cancel()
+            if self._service is not None:
+                fittings.cancel(self._service)  # what goes on would find the store closed
+            server.stop()
+            await server.close_all_connections()
+            self._thread.shutdown()
+            if self._store is not None:
+                self._store.close()
+
+    def _leading(self) -> Distributor:
+        if self._service is None:
+            raise NotLeading(f"this distributor does not lead: {self._why_not}; ask again")
+        return self._service
+
+    async def _lead_forever(self) -> None:
+        while True:
+            try:
+                if self._service is None:
+                    await self._try_to_lead()
+                else:
+                    asked_at = now_seconds()
+                    await self._off(self._sure().confirm)
+                    self._service.confirmed_at = asked_at
+                    await self._service.settle()
+            except SrtmError as error:
+                self._step_down(str(error))
+            except Exception as error:
+                log.exception("the store failed")
+                self._step_down(f"the store failed ({error})")
+            await asyncio.sleep(min(_ASK_SECONDS, self._options.lease_duration / 6))
+
+    async def _try_to_lead(self) -> None:
+        if self._store is None:
+            self._store = await self._off(open_store, self._options.store)
+        if not await self._off(self._sure().lead):
+            self._why_not = f"{await self._off(self._leader)} has the store"
+            return
+        lease = self._options.lease_duration
+        kept = await self._off(self._sure().snapshot)
+        # Whoever led before gave leases until it noticed that it does not: a third of one.
+        state = State.of(kept, now_seconds() + lease * 4 / 3)
+        store = self._sure()
+        if kept.lineage is None:
+            await self._off(store.write, put_lineage(state.lineage_row()))
+
+        def lost(error: StoreError) -> None:
+            """The outcome of a write is unknown: forget what is in memory, and read it again."""
+            if self._store is store:
+                self._step_down(str(error))
+
+        committer = Committer(store, self._thread, lost)
+        self._service = Distributor(
+            state,
+            committer,
+            lease,
+            now_seconds,
+            wall_seconds,
+            self._options.unplaced,
+            self._options.forget,
+        )
+        fittings.resume(self._service)
+        if self._options.forget:
+            log.warning("--forget: what gateways know by another store counts for nothing")
+        log.info(
+            "leads: %d brokers, %d topics, epoch %d",
+            len(state.gateways),
+            len(state.topics),
+            state.epoch,
+        )
+
+    def _step_down(self, why: str) -> None:
+        if self._service is not None or why != self._why_not:
+            log.warning("does not lead: %s", why)
+        self._why_not = why
+        if self._service is not None:
+            self._service.watches.end_all()
+            fittings.cancel(self._service)
+            self._service = None
+        store, self._store = self._store, None
+        if store is not None:
+            self._thread.submit(store.close)
+
+    def _leader(self) -> str:
+        try:
+            return self._sure().leader()
+        except StoreError:  # it makes the tables at this moment
+            return "another one"
+
+    def _sure(self) -> Store:
+        if self._store is None:
+            raise NotLeading("the store is closed")
+        return self._store
+
+    async def _off(self, call: Callable[..., Result], *arguments: object) -> Result:
+        """The store's calls, in its thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call, *arguments)

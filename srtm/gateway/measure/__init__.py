@@ -1,0 +1,1 @@
+"""What the gateway counts and measures: meters, sketches, deliveries, probes."""

@@ -1,0 +1,104 @@
+"""go-nsq's own test suite, unchanged, with the gateway where it expects nsqd: 127.0.0.1:4150/4151.
+
+It runs in a network namespace of its own, where these ports are free. Its TLS tests are left out:
+the gateway refuses TLS. Compression is asked for, declined, and done without.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.servers import GatewayProcess, Servers, http, wait_for
+
+MODULE = Path(__file__).parents[2] / "srtm" / "deploy" / "binaries"
+PORTS = 4150, 4151
+TESTS = (
+    "TestConsumer$|TestConsumerDeflate|TestConsumerSnappy|TestConsumerLookupdAuthorization"
+    "|TestConsumerBackoff|TestConsumerRequeueNoBackoff|TestConsumerPause|TestProducer"
+)
+
+
+def missing(what: str) -> None:
+    """A skip at home, a failure in CI."""
+    if os.environ.get("CI"):
+        pytest.fail(what)
+    pytest.skip(what)
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """go-nsq's tests as a program, of the version that the NSQ programs here are built with."""
+    if shutil.which("go") is None:
+        missing("go is not installed")
+    program = tmp_path_factory.mktemp("go-nsq") / "go-nsq.test"
+    built = subprocess.run(
+        ["go", "test", "-c", "-o", str(program), "github.com/nsqio/go-nsq"],
+        cwd=MODULE,
+        env={**os.environ, "GOFLAGS": "-mod=readonly"},
+        capture_output=True,
+        text=True,
+    )
+    if built.returncode:
+        missing(f"go-nsq's tests cannot be built: {built.stderr}")
+    return program
+
+
+@pytest.fixture(scope="module")
+def namespace() -> tuple[list[str], list[str]]:
+    """How a program is started in a network of its own, and how another joins it by its pid."""
+    for alone, join in (
+        (["unshare", "-n"], ["nsenter", "-n", "-t"]),
+        (["unshare", "-rn"], ["nsenter", "--preserve-credentials", "-U", "-n", "-t"]),
+    ):
+        if (
+            shutil.which("unshare")
+            and not subprocess.run(
+                [*alone, "sh", "-c", "ip link set lo up"], capture_output=True
+            ).returncode
+        ):
+            return [*alone, "sh", "-c", 'ip link set lo up; exec "$@"', "sh"], join
+    missing("no network namespace can be made here (unshare -rn, ip)")
+    raise AssertionError
+
+
+@pytest.fixture(scope="module")
+def gateway(shared: Servers, namespace: tuple[list[str], list[str]]) -> GatewayProcess:
+    gateway = shared.gateway(
+        "--default-limit=rate=5000,burst=50,slo=0.99@10ms",
+        ports=PORTS,
+        unix=True,
+        prefix=tuple(namespace[0]),
+        wait=False,
+    )
+    wait_for(lambda: Path(gateway.admin).exists() and _healthy(gateway), "the gateway is ready")
+    return gateway
+
+
+def _healthy(gateway: GatewayProcess) -> bool:
+    try:
+        return http(gateway.admin, "/health")[0] == 200
+    except OSError:
+        return False
+
+
+def test_go_nsqs_own_tests_pass_against_the_gateway(
+    suite: Path, gateway: GatewayProcess, namespace: tuple[list[str], list[str]]
+) -> None:
+    pid = str(gateway.process.popen.pid)
+    done = subprocess.run(
+        [*namespace[1], pid, str(suite), "-test.v", f"-test.run={TESTS}", "-test.timeout=60s"],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        cwd=suite.parent,
+    )
+    passed = set(re.findall(r"--- PASS: (\w+)", done.stdout))
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert {"TestConsumer", "TestConsumerSnappy", "TestProducerPublish"} <= passed
+    assert len(passed) >= 12
+    topics = http(gateway.admin, "/topics")[1]["topics"]
+    assert sum(topic["admitted"] for topic in topics) > 50, "they went through the gateway"

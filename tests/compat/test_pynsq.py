@@ -1,0 +1,224 @@
+"""pynsq's Writer and Reader, as they are, through the gateway."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import nsq
+import pytest
+
+from tests.support.servers import GatewayProcess, Servers
+
+
+@pytest.fixture(scope="module")
+def lookupd(shared: Servers) -> tuple[str, str]:
+    return shared.lookupd()[:2]
+
+
+@pytest.fixture(scope="module")
+def gateway(shared: Servers, lookupd: tuple[str, str]) -> GatewayProcess:
+    return shared.gateway(
+        "--topic=paced,rate=100,burst=10",
+        "--topic=slow,rate=2,burst=1",
+        "--topic=strict,rate=2,burst=2,mode=reject",
+        f"--lookupd-tcp-address={lookupd[0]}",
+        unix=True,
+    )
+
+
+def in_loop(work: Callable[[], Awaitable[None]], seconds: float = 20) -> None:
+    """pynsq lives in the IOLoop that runs when it is made."""
+
+    async def limited() -> None:
+        await asyncio.wait_for(work(), seconds)
+
+    asyncio.run(limited())
+
+
+async def connected(client: Any, count: int = 1) -> None:
+    while len([conn for conn in client.conns.values() if conn.connected()]) < count:
+        await asyncio.sleep(0.01)
+
+
+class Answers:
+    """Publishes and keeps what each callback is told, in order."""
+
+    def __init__(self, writer: nsq.Writer) -> None:
+        self.writer = writer
+        self.got: list[tuple[int, Any]] = []
+        self._changed = asyncio.Event()
+
+    def pub(self, number: int, topic: str) -> None:
+        body = b"%d" % number
+        self.writer.pub(topic, body, callback=lambda conn, data: self.answered(number, data))
+
+    def answered(self, number: int, data: Any) -> None:
+        self.got.append((number, data))
+        self._changed.set()
+
+    async def wait(self, count: int) -> None:
+        while len(self.got) < count:
+            self._changed.clear()
+            await self._changed.wait()
+
+
+def finish(writer: nsq.Writer | nsq.Reader) -> None:
+    for conn in list(writer.conns.values()):
+        conn.close()
+
+
+def test_a_writers_callbacks_come_in_order_and_a_reader_gets_every_message(
+    gateway: GatewayProcess, lookupd: tuple[str, str]
+) -> None:
+    bodies: list[bytes] = []
+
+    async def work() -> None:
+        writer = nsq.Writer([gateway.tcp])
+        await connected(writer)
+        answers = Answers(writer)
+        for number in range(200):
+            answers.pub(number, "free")
+            if number < 60:
+                answers.pub(1000 + number, "paced")
+        await answers.wait(260)
+        numbers = [number for number in range(200) for number in _pair(number)]
+        assert [number for number, _ in answers.got] == numbers
+        assert {data for _, data in answers.got} == {b"OK"}
+        done = asyncio.Event()
+        writer.mpub("free", [b"m1", b"m2"], callback=lambda conn, data: done.set())
+        await done.wait()
+        deferred = asyncio.Event()
+        writer.dpub("free", 100, b"d", callback=lambda conn, data: deferred.set())
+        await deferred.wait()
+
+        enough = asyncio.Event()
+
+        def take(message: nsq.Message) -> bool:
+            bodies.append(message.body)
+            if len(set(bodies) - {b"d"}) == 202:
+                enough.set()
+            return True
+
+        reader = nsq.Reader(
+            topic="free",
+            channel="c",
+            message_handler=take,
+            lookupd_http_addresses=[f"http://{lookupd[1]}"],
+            lookupd_poll_interval=1,
+            lookupd_poll_jitter=0.1,
+            max_in_flight=50,
+        )
+        await enough.wait()
+        assert [conn.port for conn in reader.conns.values()] == [int(gateway.tcp.split(":")[1])]
+        reader.close()
+        finish(writer)
+
+    in_loop(work, 30)
+    once = sorted(body for body in bodies if body != b"d")  # nsqd looks for due ones every 5 s
+    assert once == sorted([b"m1", b"m2", *(b"%d" % number for number in range(200))])
+
+
+def _pair(number: int) -> list[int]:
+    return [number, 1000 + number] if number < 60 else [number]
+
+
+def test_a_writer_that_waits_for_tokens_keeps_its_connection_and_its_heartbeats(
+    gateway: GatewayProcess,
+) -> None:
+    async def work() -> None:
+        writer = nsq.Writer([gateway.tcp], heartbeat_interval=1)
+        await connected(writer)
+        [conn] = writer.conns.values()
+        answers = Answers(writer)
+        started = time.monotonic()
+        for number in range(4):
+            answers.pub(number, "slow")
+        await answers.wait(4)
+        assert time.monotonic() - started > 1.3, "three of them waited half a second each"
+        assert answers.got == [(number, b"OK") for number in range(4)]
+        assert list(writer.conns.values()) == [conn]
+        assert conn.connected()
+        finish(writer)
+
+    in_loop(work)
+
+
+def test_over_the_limit_of_a_rejecting_topic_the_callback_gets_the_error_and_none_an_ok_of_another(
+    gateway: GatewayProcess,
+) -> None:
+    """pynsq forgets its queue at an error frame: the gateway closes, so that no OK is left over."""
+
+    async def work() -> None:
+        await asyncio.sleep(1)  # two tokens
+        writer = nsq.Writer([gateway.tcp], reconnect_interval=0.1)
+        await connected(writer)
+        [first] = writer.conns.values()
+        answers = Answers(writer)
+        for number in range(6):
+            answers.pub(number, "strict")
+        while first.connected():
+            await asyncio.sleep(0.01)
+        assert [data for _, data in answers.got[:2]] == [b"OK", b"OK"]
+        assert all(isinstance(data, nsq.Error) for _, data in answers.got[2:])
+        await asyncio.sleep(0.6)
+        await connected(writer)
+        again = Answers(writer)
+        again.pub(7, "strict")
+        await again.wait(1)
+        assert again.got == [(7, b"OK")]
+        finish(writer)
+
+    in_loop(work)
+    assert gateway.nsqd.message_count("strict") == 3
+    assert gateway.ours("strict")["admitted"] == 3
+
+
+class Unbuffered(nsq.Reader):  # type: ignore[misc]
+    def _on_connection_identify(self, conn: Any, data: Any, **kwargs: Any) -> None:
+        data["output_buffer_size"] = -1
+        super()._on_connection_identify(conn, data, **kwargs)
+
+
+@pytest.mark.parametrize("buffered", [True, False], ids=["nsqds-buffer", "no-buffer"])
+def test_a_reader_asks_for_no_buffer_in_its_identify_event(
+    gateway: GatewayProcess, buffered: bool
+) -> None:
+    """pynsq's constructor refuses -1; its identify event takes it."""
+    topic = f"latency-{buffered}"
+    taken: list[float] = []
+
+    async def work() -> None:
+        arrived = asyncio.Event()
+
+        def take(message: nsq.Message) -> bool:
+            arrived.set()
+            return True
+
+        kind = nsq.Reader if buffered else Unbuffered
+        reader = kind(
+            topic=topic,
+            channel="c",
+            message_handler=take,
+            nsqd_tcp_addresses=[gateway.tcp],
+            max_in_flight=100,
+            output_buffer_timeout=300,
+        )
+        writer = nsq.Writer([gateway.tcp])
+        await connected(writer)
+        await connected(reader)
+        await asyncio.sleep(0.1)
+        for _ in range(5):
+            arrived.clear()
+            started = time.monotonic()
+            writer.pub(topic, b"x")
+            await arrived.wait()
+            taken.append(time.monotonic() - started)
+        reader.close()
+        finish(writer)
+
+    in_loop(work)
+    if buffered:
+        assert sorted(taken)[2] > 0.05
+    else:
+        assert sorted(taken)[2] < 0.1

@@ -1,0 +1,290 @@
+"""`srtm up` with the real nsqd, nsqlookupd, nsqadmin and gateway."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srtm.deploy import free_addresses, running
+from srtm.errors import Exit, SrtmError
+from srtm.nsq.unix_http import get_json, request
+from tests.support.deployments import Spec, need_nsq, outside, processes_of, srtm, wait_for
+
+
+@pytest.fixture(autouse=True)
+def _real_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    need_nsq(monkeypatch)
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """Short, for the paths of unix sockets, and gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="srtm-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Spec:
+    """One broker and one topic."""
+    tcp, http = free_addresses(2)
+    return {
+        "deployment": {"data-path": str(tmp_path / "d")},
+        "distributor": False,
+        "broker": [{"tcp-address": str(tcp), "http-address": str(http)}],
+        "topic": [{"name": "sensors", "rate": 1000, "burst": 40}],
+    }
+
+
+def listens(address: object) -> bool:
+    host, _, port = str(address).rpartition(":")
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) == 0
+
+
+def test_a_whole_deployment(tmp_path: Path, spec: Spec) -> None:
+    tcp, http, lookupd_tcp, lookupd_http, nsqadmin = free_addresses(5)
+    spec["broker"].append({"tcp-address": str(tcp), "http-address": str(http)})
+    spec["lookupd"] = {"tcp-address": str(lookupd_tcp), "http-address": str(lookupd_http)}
+    spec["nsqadmin"] = {"http-address": str(nsqadmin)}
+    with running(spec) as deployment:
+        assert [each.name for each in deployment.brokers] == ["broker-1", "broker-2"]
+        assert sorted(deployment.pids) == [
+            "broker-1-gateway",
+            "broker-1-nsqd",
+            "broker-2-gateway",
+            "broker-2-nsqd",
+            "nsqadmin",
+            "nsqlookupd",
+        ]
+        saved = json.loads((tmp_path / "d" / "deployment.json").read_text())
+        assert saved["pid"] == os.getpid()
+        assert saved["brokers"][1]["tcp-address"] == str(tcp)
+
+        nodes = get_json(str(lookupd_http), "/nodes")["producers"]
+        ports = {(each["tcp_port"], each["http_port"]) for each in nodes}
+        assert ports == {
+            (each.tcp_address.port, each.http_address.port) for each in deployment.brokers
+        }
+        assert request(str(nsqadmin), "GET", "/ping").status == 200
+
+        for broker in deployment.brokers:
+            folder = Path(broker.admin_socket).parent
+            assert folder.stat().st_mode & 0o777 == 0o700
+            assert request(str(broker.http_address), "GET", "/ping").body == b"OK"
+            share = get_json(broker.admin_socket, "/topics")["topics"][0]
+            assert (share["topic"], share["rate"], share["burst"]) == ("sensors", 500, 20)
+            info = get_json(broker.nsqd_http_socket, "/info")
+            assert info["tcp_port"] == -1  # nsqd itself listens on no port
+    assert not processes_of(spec)
+    assert not (tmp_path / "d" / "deployment.json").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_in_order(tmp_path: Path, spec: Spec, number: signal.Signals) -> None:
+    with outside(tmp_path, spec) as up:
+        up.until("is up")
+        assert "broker-1" in up.output
+        assert spec["broker"][0]["tcp-address"] in up.output
+        assert len(processes_of(spec)) == 2
+        os.killpg(up.process.pid, number)  # as a terminal does: all in its foreground group
+        code, lines = up.end()
+        assert code == Exit.OK
+        assert lines == [f"srtm up: deployment local is up (pid {up.process.pid}); Ctrl-C ends it"]
+        assert not processes_of(spec)
+    logs = tmp_path / "d" / "logs"
+    assert "drained" in (logs / "broker-1-gateway.log").read_text()
+    assert "NSQ: bye" in (logs / "broker-1-nsqd.log").read_text()
+    assert (logs / "broker-1-gateway.log").stat().st_mtime_ns < (
+        logs / "broker-1-nsqd.log"
+    ).stat().st_mtime_ns
+
+
+def test_kill_9_leaves_no_child(tmp_path: Path, spec: Spec) -> None:
+    with outside(tmp_path, spec) as up:
+        up.until("is up")
+        assert len(processes_of(spec)) == 2
+        up.process.kill()
+        wait_for(lambda: not processes_of(spec))
+
+
+def test_a_start_at_once_after_kill_9_waits_for_what_is_left(tmp_path: Path, spec: Spec) -> None:
+    with outside(tmp_path, spec) as killed:
+        killed.until("is up")
+        children = processes_of(spec)
+        killed.process.kill()
+        killed.process.wait()
+        with outside(tmp_path, spec) as up:
+            up.until("is up")
+            assert not set(children) & set(processes_of(spec))
+
+
+def test_a_second_one_on_the_same_data_path_is_refused(tmp_path: Path, spec: Spec) -> None:
+    with outside(tmp_path, spec) as first:
+        first.until("is up")
+        second = subprocess.run(
+            [sys.executable, "-m", "srtm", "up", tmp_path / "srtm.toml"],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert second.returncode == Exit.UNAVAILABLE
+        holder = first.process.pid
+        assert (
+            second.stderr == f"srtm: data-path {tmp_path}/d is in use by srtm up (pid {holder})\n"
+        )
+        assert len(processes_of(spec)) == 2
+
+
+def test_a_port_in_use_is_one_line_and_nothing_is_started(tmp_path: Path, spec: Spec) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        spec["broker"][0]["http-address"] = address
+        with outside(tmp_path, spec) as up:
+            code, lines = up.end()
+    assert code == Exit.UNAVAILABLE
+    assert len(lines) == 1
+    assert f"http-address of broker broker-1 {address} is in use by another process" in lines[0]
+    assert not list((tmp_path / "d" / "logs").iterdir())
+
+
+def test_an_nsqd_that_dies_at_start_is_one_line(tmp_path: Path, spec: Spec) -> None:
+    spec["broker"][0]["nsqd-flags"] = ["--mem-queue-size=many"]
+    with pytest.raises(SrtmError) as caught, running(spec):
+        pass
+    assert "broker-1-nsqd ended with exit code" in str(caught.value)
+    assert 'invalid value "many" for flag -mem-queue-size: parse error' in str(caught.value)
+    assert not processes_of(spec)
+
+
+def test_another_version_of_nsqd_is_warned_of(
+    tmp_path: Path, spec: Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "bin" / "nsqd"
+    script.parent.mkdir()
+    script.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && echo "nsqd v1.2.0" && exit\n'
+        f'exec {shutil.which("nsqd")} "$@"\n'
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{script.parent}{os.pathsep}{os.environ['PATH']}")
+    said: list[str] = []
+    with running(spec, say=said.append):
+        assert said == [
+            f"warning: {script} says 'nsqd v1.2.0', and SRTM is tested with nsqd v1.3.x only"
+        ]
+
+
+def test_nsqd_and_gateway_come_back_with_what_they_kept(tmp_path: Path, spec: Spec) -> None:
+    said: list[str] = []
+    with running(spec, say=said.append) as deployment:
+        broker = deployment.brokers[0]
+        http = str(broker.http_address)
+        assert request(http, "POST", "/pub?topic=sensors", document=1).status == 200
+        os.kill(deployment.pids["broker-1-nsqd"], signal.SIGTERM)
+        wait_for(lambda: "broker-1-nsqd is back (restart 1)" in said)
+        topics = get_json(broker.nsqd_http_socket, "/stats?format=json")["topics"]
+        assert [(each["topic_name"], each["depth"]) for each in topics] == [("sensors", 1)]
+
+        os.kill(deployment.pids["broker-1-gateway"], signal.SIGKILL)
+        wait_for(lambda: "broker-1-gateway is back (restart 1)" in said)
+        assert get_json(broker.admin_socket, "/topics")["topics"][0]["rate"] == 1000
+        assert request(http, "POST", "/pub?topic=sensors", document=2).status == 200
+    assert [line.partition(" (log")[0] for line in said if "ended" in line][-1].startswith(
+        "broker-1-gateway was ended by SIGKILL"
+    )
+
+
+@pytest.mark.parametrize(
+    "victim", ["broker-1-gateway", "broker-1-nsqd", "nsqlookupd", "distributor"]
+)
+def test_a_child_that_keeps_dying_takes_nobody_with_it(
+    spec: Spec, victim: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("srtm.deploy.restarts.DELAY_FACTOR", 1.0)  # 0.1 s each time
+    tcp, http, lookupd_tcp, lookupd_http, distributor = free_addresses(5)
+    spec["broker"].append({"tcp-address": str(tcp), "http-address": str(http)})
+    spec["lookupd"] = {"tcp-address": str(lookupd_tcp), "http-address": str(lookupd_http)}
+    spec["distributor"] = {"http-address": str(distributor)}
+    said: list[str] = []
+    with running(spec, say=said.append) as deployment:
+        others = {name: pid for name, pid in deployment.pids.items() if name != victim}
+        killed: list[int] = []
+        for _ in range(6):
+            wait_for(lambda: deployment.pids.get(victim) not in (None, *killed))
+            killed.append(deployment.pids[victim])
+            os.kill(killed[-1], signal.SIGKILL)
+            answer = request(str(http), "POST", "/pub?topic=sensors", document=1)
+            assert answer.status == 200
+        wait_for(lambda: f"{victim} is back (restart 6)" in said)
+        assert {name: pid for name, pid in deployment.pids.items() if name != victim} == others
+        for broker in deployment.brokers:
+            wait_for(partial(listens, broker.tcp_address))  # the one that is back lets them in
+            pub = request(str(broker.http_address), "POST", "/pub?topic=sensors", document=1)
+            assert pub.status == 200
+    assert len([line for line in said if "keeps dying" in line]) == 1
+
+
+def test_topics_of_run_time_are_kept_over_a_restart(tmp_path: Path, spec: Spec) -> None:
+    where = f"--deployment={spec['deployment']['data-path']}"
+    spec["topic"] += [
+        {"name": "dropped", "rate": 1, "burst": 1},
+        {"name": "left-out-later", "rate": 1, "burst": 1},
+    ]
+
+    def limits(deployment: Any) -> dict[str, float | None]:
+        rows = get_json(deployment.brokers[0].admin_socket, "/topics")["topics"]
+        return {row["topic"]: row["rate"] for row in rows if "rate" in row}
+
+    with running(spec) as deployment:
+        assert "rate=7 burst=40" in srtm("topic", "set", "sensors", "--rate=7", where)
+        srtm("topic", "set", "new", "--rate=8", "--burst=8", where)
+        srtm("topic", "delete", "dropped", where)
+        assert limits(deployment) == {"sensors": 7, "new": 8, "left-out-later": 1}
+    said: list[str] = []
+    spec["topic"].pop()
+    with running(spec, say=said.append) as deployment:
+        assert limits(deployment) == {"sensors": 7, "new": 8}
+    assert said == [
+        "topic sensors keeps rate=7 burst=40 mode=delay, as set at run time, "
+        "not the file's rate=1000 burst=40 mode=delay",
+        "topic dropped stays deleted, as done at run time; srtm topic set brings it back",
+    ]
+
+
+def test_check_starts_nothing(tmp_path: Path, spec: Spec) -> None:
+    with outside(tmp_path, spec, "--check") as up:
+        assert up.end() == (Exit.OK, [])
+        assert up.output == f"{tmp_path}/srtm.toml is correct: 1 broker, 1 topic\n"
+    assert not (tmp_path / "d").exists()
+
+
+def test_without_the_files_topics(tmp_path: Path, spec: Spec) -> None:
+    with outside(tmp_path, spec, "--no-topics") as up:
+        up.until("is up")
+        listed = json.loads(
+            srtm("topic", "list", "--json", f"--deployment={tmp_path / 'srtm.toml'}")
+        )
+        assert listed["topics"] == []
+
+
+def test_a_failure_of_the_block_ends_the_children(spec: Spec) -> None:
+    def fail() -> None:
+        with running(spec) as deployment:
+            assert listens(deployment.brokers[0].tcp_address)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert not processes_of(spec)

@@ -1,0 +1,470 @@
+"""The lease protocol with everything against it, by a seed: the real service, its store's SQL and
+the real gateway's lease, on a network, clocks and disks made up here. No I/O, no sleep: a run is a
+number, and replays alone (`python -m tests.distributor.lease_faults SEED`).
+"""
+
+import contextlib
+import logging
+import random
+import sqlite3
+import sys
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from distributor.api import (
+    BrokerAsked,
+    Desired,
+    PublisherAsked,
+    Report,
+    TopicAsked,
+    TopicReport,
+)
+from distributor.control.placement_inputs import (
+    asked_of,
+    decide,
+    in_force,
+    moves,
+    require_applicable,
+)
+from distributor.control.placements import apply
+from distributor.control.service import Distributor
+from distributor.control.state import FORMER, UNHEARD, State
+from distributor.errors import Conflict, NotFound
+from distributor.store import StoreError, StoreLost
+from distributor.store.statements import Statement, Value, put_leader, put_lineage
+from distributor.store.store import Store, migrations
+from srtm.clock import NS
+from srtm.errors import SrtmError
+from srtm.gateway.lease import Lease, read_desired
+
+LEASE = 10.0
+NAMES = ("b1", "b2", "b3")
+STEPS = 45
+
+
+class Disk(Store):
+    """SQLite without a disk. A copy of it is a back-up; a new one is a lost store."""
+
+    def __init__(self) -> None:
+        self.database = sqlite3.connect(":memory:", isolation_level=None)
+        self.full = False
+
+    def copy(self) -> "Disk":
+        other = Disk()
+        self.database.backup(other.database)
+        return other
+
+    def lead(self) -> bool:
+        if not self.database.execute("PRAGMA user_version").fetchone()[0]:
+            for number, statements in migrations(0):
+                for sql in statements:
+                    self.database.execute(sql)
+                self.database.execute(f"PRAGMA user_version = {number}")
+        return True
+
+    def confirm(self) -> None: ...
+
+    def write(self, statements: Sequence[Statement]) -> None:
+        if self.full:
+            raise StoreError("the disk is full")
+        self.database.execute("BEGIN")
+        for each in statements:
+            self.database.executemany(each.sql, each.rows)
+        self.database.execute("COMMIT")
+
+    def query(self, sql: str) -> list[tuple[Value, ...]]:
+        return self.database.execute(sql).fetchall()
+
+    def close(self) -> None:
+        self.database.close()
+
+
+class Committer:
+    """Of one leader: whoever leads after it has taken the row that each write looks at."""
+
+    def __init__(self, disk: Disk, term: str) -> None:
+        self.disk = disk
+        self.term = term
+        self.dies: str | None = None  # in the next write: "before" or "after" it is kept
+
+    async def write(self, statements: Sequence[Statement]) -> None:
+        if self.disk.leader() != self.term:
+            raise StoreLost("another one leads")
+        if self.dies == "before":
+            raise StoreLost("killed before the write")
+        self.disk.write(statements)
+        if self.dies == "after":
+            raise StoreLost("killed after the write")
+
+
+@dataclass
+class Gateway:
+    """A process. name: of its broker; two may have the same. clock: of its host, never compared."""
+
+    name: str
+    instance: str
+    process: str
+    lease: Lease = field(default_factory=Lease)
+    shut: bool = False
+    """It has heard that t has a contract; from then on it is never without a limit."""
+
+    def take(self, desired: Desired, sent_at: float) -> None:
+        document = read_desired(desired.model_dump(mode="json"))
+        if self.lease.answered(document, int(sent_at * NS)) is not None:
+            self.shut = self.shut or self.names_t
+
+    @property
+    def names_t(self) -> bool:
+        return "t" in self.lease.applied or "t" in self.lease.known.names
+
+
+@dataclass
+class Leader:
+    service: Distributor
+    committer: Committer
+    deposed: bool = False
+
+
+class World:
+    """Gateways, distributors and what is on its way between them."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.now = 1000.0
+        self.disk = Disk()
+        self.copies: list[Disk] = []
+        self.count = 0
+        self.gateways = [self.gateway(name) for name in NAMES]
+        self.late: list[tuple[Gateway, float, Desired]] = []
+        self.limit = (100.0, 20.0)
+        self.trace: list[str] = []
+        self.leaders: list[Leader] = []
+        self.lead()
+
+    # --- who is there ---------------------------------------------------------------------------
+
+    def gateway(self, name: str, instance: str = "") -> Gateway:
+        self.count += 1
+        return Gateway(name, instance or f"i{self.count}", f"p{self.count}")
+
+    def lead(self) -> None:
+        """A distributor begins to lead; those before it find out with their next write, or stop a
+        third of a lease after they last confirmed that they lead."""
+        self.disk.lead()
+        self.disk.full = False  # who finds it full waits until it is not
+        for each in self.leaders:
+            each.deposed = True
+        self.count += 1
+        term = f"term {self.count}"
+        self.disk.write([put_leader("x", term)])
+        kept = self.disk.snapshot()
+        state = State.of(kept, self.now + LEASE * 4 / 3)
+        if kept.lineage is None:
+            self.disk.write(put_lineage(state.lineage_row()))
+        committer = Committer(self.disk, term)
+        wall = self.random.uniform(-1e6, 1e9)
+        service = Distributor(
+            state,
+            committer,  # type: ignore[arg-type]
+            LEASE,
+            lambda: self.now,
+            lambda: self.now + wall,
+        )
+        self.leaders = [*self.leaders[-1:], Leader(service, committer)]
+
+    @property
+    def leader(self) -> Leader:
+        return self.leaders[-1]
+
+    def call(self, leader: Leader, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Run it to its end. Raises SrtmError; a leader whose store is lost leads no more."""
+        if not leader.deposed:
+            leader.service.confirmed_at = self.now
+        try:
+            coroutine.send(None)
+        except StopIteration as done:
+            return done.value
+        except StoreLost:
+            self.leaders = [each for each in self.leaders if each is not leader]
+            if not self.leaders or self.leaders[-1].deposed:
+                self.lead()
+            raise
+        raise AssertionError("nothing here waits")
+
+    # --- what happens ---------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        for each in self.gateways:
+            self.exchange(each, "")
+        rate, burst = self.limit
+        asked = TopicAsked(rate=rate, burst=burst)
+        self.call(self.leader, self.leader.service.put_topic("t", asked))
+        self.place("srtm")
+        for _ in range(3):
+            for each in self.gateways:
+                self.exchange(each, "")
+
+    def place(self, policy: str) -> None:
+        service = self.leader.service
+        if "t" not in service.state.topics:
+            return
+        drained = self.random.choice([None, None, *NAMES])
+        publishers = [PublisherAsked(id=f"p{n}", rate=7.0) for n in range(12)]
+        try:
+            if not service.state.topics["t"].publishers:
+                self.call(self.leader, service.registrations.register("t", publishers))
+            for name in service.state.gateways:
+                if FORMER not in name:
+                    self.call(self.leader, service.drain(name, name == drained))
+            topic, leases = service.state.topics["t"], service.state.leases["t"]
+            asked = asked_of(service.state, "t", self.now, LEASE)
+            placement = decide(policy, asked, keep=False)
+            require_applicable(placement, leases, "t", self.now)
+            moved = moves(placement.assignment, placement.unplaced, topic)
+            applied = in_force(placement, topic, service.state.next_epoch(), self.now)
+            self.call(self.leader, apply(service, "t", applied, moved))
+        except SrtmError:
+            pass  # nobody is registered, or b is too small
+
+    def register(self, gateway: Gateway, leader: Leader) -> None:
+        lease = gateway.lease
+        asked = BrokerAsked.model_validate(
+            {
+                "name": gateway.name,
+                "tcp_address": f"{gateway.process}:1",
+                "http_address": "h:2",
+                "capacity": 60.0,
+                "instance": gateway.instance,
+                "process": gateway.process,
+                "store": lease.known.store,
+                "applied_epoch": lease.epoch,
+                "newest": max(lease.epoch, lease.known.newest),
+                "proof": lease.known.proof,
+                "lease_seconds": lease.lease_seconds,
+                "held": lease.held(),
+                "names": sorted(lease.known.names),
+            },
+            strict=False,
+        )
+        try:
+            self.call(leader, leader.service.register_broker(asked))
+        except Conflict:
+            lease.revoke()
+            raise
+
+    def exchange(self, gateway: Gateway, fate: str) -> None:
+        """A report and its answer. fate: "lost", "late", or it arrives."""
+        leader = self.random.choice(self.leaders)
+        self.trace[-1:] = [f"{line} {gateway.process} {fate}" for line in self.trace[-1:]]
+        topics = [TopicReport(topic="t", offered=float(self.random.random() < 0.4))]
+        lease, sent_at = gateway.lease, self.now
+        report = Report(
+            applied_epoch=lease.epoch,
+            store=lease.known.store,
+            process=gateway.process,
+            names_version=lease.known.names_version,
+            topics=topics,
+        )
+        self.now += self.random.choice([0.0, 0.01, 0.5])
+        try:
+            try:
+                desired = self.call(leader, leader.service.report(gateway.name, report))
+            except NotFound:
+                self.register(gateway, leader)
+                desired = self.call(leader, leader.service.report(gateway.name, report))
+        except SrtmError as error:
+            self.trace.append(f"  {gateway.process}: {error}")
+            return
+        if fate == "late":
+            self.late.append((gateway, sent_at, desired))
+        elif fate != "lost":
+            gateway.take(desired, sent_at)
+
+    def step(self) -> None:
+        chance = self.random.choice
+        what = chance(
+            ["exchange"] * 12
+            + ["wait", "wait", "arrive", "place", "contract", "settle", "settle"]
+            + [
+                "crash",
+                "restart",
+                "takeover",
+                "lose",
+                "copy",
+                "old",
+                "second",
+                "lie",
+                "die",
+                "full",
+                "forget",
+            ]
+        )
+        self.trace.append(f"{self.now:.2f} {what}")
+        match what:
+            case "exchange":
+                self.exchange(chance(self.gateways), chance(["", "", "", "lost", "late"]))
+            case "wait":
+                self.now += chance([0.1, 1.0, 4.0, LEASE - 0.1, LEASE, 14.0])
+            case "arrive" if self.late:
+                gateway, sent_at, desired = self.late.pop(chance(range(len(self.late))))
+                if gateway in self.gateways and self.now - sent_at < 2:  # else it has given up
+                    gateway.take(desired, sent_at)
+            case "place":
+                self.place(chance(["srtm", "lb", "conc", "single"]))
+            case "contract":
+                self.grow()
+            case "settle":
+                with contextlib.suppress(SrtmError):
+                    self.call(self.leader, self.leader.service.settle())
+            case "crash":
+                self.crash(chance(self.gateways), keeps=chance([True, True, False]))
+            case "restart" | "takeover":
+                if what == "restart":
+                    self.leaders = []
+                self.lead()
+            case "lose":
+                self.replaced_by(Disk())
+            case "copy":
+                self.copies = [*self.copies[-2:], self.disk.copy()]
+            case "old" if self.copies:
+                self.replaced_by(chance(self.copies).copy())
+            case "second":
+                self.gateways = [*self.gateways[:5], self.gateway(chance(NAMES))]
+            case "lie":
+                self.lie()
+            case "die":
+                self.leader.committer.dies = chance(["before", "after"])
+            case "forget":
+                self.forget()
+            case "full":
+                self.disk.full = not self.disk.full
+
+    def grow(self) -> None:
+        service, (rate, burst) = self.leader.service, self.limit
+        known = service.state.topics.get("t")
+        if known is None or (known.contract.rate, known.contract.burst) != self.limit:
+            return  # it has to learn first; a contract made smaller is another promise
+        grown = (rate * 1.37, burst + 3)
+        self.limit = grown  # a write whose outcome is unknown may be kept
+        try:
+            self.call(
+                self.leader, service.put_topic("t", TopicAsked(rate=grown[0], burst=grown[1]))
+            )
+        except StoreLost:
+            pass
+        except SrtmError:
+            self.limit = (rate, burst)
+
+    def forget(self) -> None:
+        """Somebody knows that all gateways that run have been heard."""
+        service = self.leader.service
+        heard = {each.process for each in service.state.gateways.values()}
+        if UNHEARD in service.state.gateways and all(
+            each.process in heard for each in self.gateways
+        ):
+            with contextlib.suppress(SrtmError):
+                self.call(self.leader, service.forget_broker(UNHEARD))
+
+    def crash(self, gateway: Gateway, keeps: bool) -> None:
+        """keeps: its state file is there"""
+        lease, known = gateway.lease, gateway.lease.known
+        again = self.gateway(gateway.name, gateway.instance if keeps else "")
+        if keeps:
+            again.lease.begin(dict(lease.applied), known)
+            again.shut = gateway.shut
+        self.gateways[self.gateways.index(gateway)] = again
+
+    def replaced_by(self, disk: Disk) -> None:
+        """The store that the next leader finds is another. The last one dies, or goes on until it
+        looks at its files."""
+        self.leaders = self.random.choice([[], self.leaders])
+        for each in self.leaders:
+            each.committer.term = "its files are gone"
+        self.disk = disk
+        self.lead()
+
+    def lie(self) -> None:
+        """Somebody with the token says what is not so."""
+        service, chance = self.leader.service, self.random.choice
+        epoch = chance([0, 5, 1000, 2**52, 2**61, service.state.epoch + 1])
+        store = chance(["", "elsewhere", service.state.lineage.id])
+        try:
+            if chance([True, False]):
+                report = Report(applied_epoch=epoch, store=store, process="liar")
+                self.call(self.leader, service.report(chance(NAMES), report))
+            else:
+                share = {"rate": 1e6, "burst": 1e6, "topic_rate": 1e9, "topic_burst": 1e9}
+                asked = BrokerAsked.model_validate(
+                    {
+                        "name": chance([*NAMES, "liar"]),
+                        "tcp_address": "h:1",
+                        "http_address": "h:1",
+                        "instance": "liar",
+                        "process": "liar",
+                        "store": store,
+                        "applied_epoch": epoch,
+                        "newest": epoch,
+                        "proof": "0" * 24,
+                        "held": [{"topic": "u", **share}],
+                    },
+                    strict=False,
+                )
+                self.call(self.leader, service.register_broker(asked))
+        except SrtmError:
+            pass
+
+    # --- what must hold -------------------------------------------------------------------------
+
+    def check(self) -> None:
+        for each in self.gateways:
+            each.lease.expire(int(self.now * NS))
+        held = [each.lease.applied["t"] for each in self.gateways if "t" in each.lease.applied]
+        assert sum(Fraction(each.rate) for each in held) <= Fraction(self.limit[0])
+        assert sum(Fraction(each.burst) for each in held) <= Fraction(self.limit[1])
+        for each in self.gateways:
+            assert not each.shut or each.names_t, f"{each.process} has dropped its limit"
+
+
+def run(seed: int) -> World:
+    world = World(seed)
+    world.prepare()
+    for _ in range(STEPS):
+        world.step()
+        world.check()
+    return world
+
+
+def failing(seeds: range) -> list[int]:
+    """Seeds of runs in which something did not hold."""
+    logging.disable(logging.CRITICAL)
+    found = []
+    for seed in seeds:
+        try:
+            run(seed)
+        except AssertionError:
+            found.append(seed)
+    return found
+
+
+def _shown(gateway: Gateway) -> str:
+    share = gateway.lease.applied.get("t")
+    held = f"{share.rate:.4g}/{share.burst:.3g}" if share else "-"
+    return f"{gateway.name} {gateway.instance} {gateway.process} @{gateway.lease.epoch} {held}"
+
+
+def _main(seed: int) -> None:
+    world = World(seed)
+    try:
+        world.prepare()
+        for _ in range(STEPS):
+            world.step()
+            world.trace.append("    " + "  ".join(map(_shown, world.gateways)))
+            world.check()
+    finally:
+        print("\n".join(world.trace))
+
+
+if __name__ == "__main__":
+    _main(int(sys.argv[1]))

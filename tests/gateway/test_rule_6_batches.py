@@ -1,0 +1,420 @@
+"""Rule 6: MPUBs are not split, big ones leave a debt, and no command can fail its neighbours."""
+
+import heapq
+import itertools
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srtm.contract import Limit
+from srtm.gateway.backlogs import Backlogs
+from srtm.gateway.measure.meter import Meter
+from srtm.gateway.run import Run
+from srtm.gateway.topic import Bounds, Topic
+from srtm.nsq.commands import dpub, message, mpub, pub
+from srtm.nsq.unix_http import request
+from tests.support.fake_nsqd import fake_nsqd
+from tests.support.servers import GatewayProcess, Servers, http, wait_for
+from tests.support.v2 import V2
+
+EMPTY = {"rate": 0.001, "burst": 1}
+OPEN = {"rate": 1e6, "burst": 1e6}
+MAX_MESSAGE, MAX_BODY = 1000, 5000
+MAX_COUNT = (MAX_BODY - 4) // 5
+"""Of an nsqd with small limits, so that they are reached quickly."""
+
+
+@pytest.fixture(scope="module")
+def gateway(shared: Servers) -> GatewayProcess:
+    nsqd = shared.nsqd(f"--max-msg-size={MAX_MESSAGE}", f"--max-body-size={MAX_BODY}")
+    return shared.gateway(nsqd=nsqd)
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    topic.count = getattr(topic, "count", 0) + 1  # type: ignore[attr-defined]
+    return f"t{topic.count}"  # type: ignore[attr-defined]
+
+
+def hold(gateway: GatewayProcess, topic: str) -> None:
+    """A contract with no token left, so that what comes gathers."""
+    gateway.set_limit(topic, **EMPTY)
+    assert http(gateway.http, f"/pub?topic={topic}", b"the first token")[0] == 200
+
+
+def tokens(gateway: GatewayProcess, topic: str) -> float:
+    return float(gateway.inside(topic)["tokens"])
+
+
+# --- tokens ---------------------------------------------------------------------------------
+
+
+def test_an_mpub_takes_a_token_for_each_message(gateway: GatewayProcess, topic: str) -> None:
+    gateway.set_limit(topic, rate=0.001, burst=100)
+    with V2(gateway.tcp) as client:
+        client.send(mpub(topic.encode(), [message(b"x")] * 30, 30))
+        client.oks(1)
+        assert round(tokens(gateway, topic)) == 70
+        # What is left is not enough for this one, and none of it goes.
+        client.send(mpub(topic.encode(), [message(b"y")] * 71, 71))
+        wait_for(lambda: gateway.inside(topic)["waiting"] == 71, "all of it waits")
+        assert gateway.nsqd.message_count(topic) == 30
+        gateway.set_limit(topic, **OPEN)
+        client.oks(1)
+
+
+def test_an_mpub_is_not_split_whatever_comes_with_it(servers: Servers) -> None:
+    with fake_nsqd(lambda command: "OK") as fake:
+        gateway = servers.gateway(f"--nsqd-tcp-address={fake.address}")
+        gateway.set_limit("t", rate=300, burst=7)
+        with V2(gateway.tcp) as one, V2(gateway.tcp) as two:
+            batches = [[b"%d/%d" % (batch, n) for n in range(6)] for batch in range(20)]
+            for batch in batches:
+                one.send(mpub(b"t", map(message, batch), 6))
+                two.send(pub(b"t", b"single"))
+            one.oks(20)
+            two.oks(20)
+        for batch in batches:
+            whole = [c for c in fake.commands if batch[0] in c.bodies]
+            assert len(whole) == 1
+            at = whole[0].bodies.index(batch[0])
+            assert whole[0].bodies[at : at + 6] == batch
+
+
+def test_a_batch_bigger_than_the_bucket_goes_when_it_is_full_and_leaves_a_debt(
+    gateway: GatewayProcess, topic: str
+) -> None:
+    gateway.set_limit(topic, rate=0.001, burst=10)
+    with V2(gateway.tcp) as client, V2(gateway.tcp) as other:
+        client.send(mpub(topic.encode(), [message(b"x")] * 25, 25))
+        client.oks(1)
+        assert round(tokens(gateway, topic)) == -15
+        other.send(pub(topic.encode(), b"waits until the debt is paid"))
+        wait_for(lambda: gateway.inside(topic)["waiting"] == 1, "it waits")
+        # Neither a bigger nor a smaller bucket forgives the debt.
+        for burst in (1000, 1, 10):
+            gateway.set_limit(topic, rate=0.001, burst=burst)
+            assert round(tokens(gateway, topic)) == -15
+        gateway.set_limit(topic, rate=100, burst=10)
+        other.oks(1)
+        # A bucket with one token missing is not full: the next big one waits for it.
+        wait_for(lambda: tokens(gateway, topic) == 10, "it is full again")
+        gateway.set_limit(topic, rate=0.001, burst=10)
+        other.send(pub(topic.encode(), b"y"))
+        other.oks(1)
+        client.send(mpub(topic.encode(), [message(b"z")] * 25, 25))
+        wait_for(lambda: gateway.inside(topic)["waiting"] == 25, "it waits for a full bucket")
+        gateway.set_limit(topic, rate=100, burst=10)
+        client.oks(1)
+
+
+def test_growing_adds_no_tokens_and_shrinking_caps_them(
+    gateway: GatewayProcess, topic: str
+) -> None:
+    gateway.set_limit(topic, rate=0.001, burst=10)
+    with V2(gateway.tcp) as client:
+        client.send(pub(topic.encode(), b"x") * 3)
+        client.oks(3)
+    levels = []
+    for burst in (10, 100, 5, 100):
+        gateway.set_limit(topic, rate=0.001, burst=burst)
+        levels.append(round(tokens(gateway, topic)))
+    assert levels == [7, 7, 5, 5]
+
+
+def test_admissions_never_exceed_the_contract(gateway: GatewayProcess, topic: str) -> None:
+    """Over any interval: max(b, the largest batch) + r*t in bucket time."""
+    rate, burst, largest = 2000.0, 20, 50
+    gateway.set_limit(topic, rate=rate, burst=burst)
+    path = f"/topics/{topic}/record"
+    request(gateway.admin, "GET", path)  # switches recording on
+
+    def publish(client: V2, kind: int) -> None:
+        command = pub(topic.encode(), b"x") * 5
+        answers = 5
+        if kind:
+            size = (30, largest)[kind - 1]
+            command, answers = mpub(topic.encode(), [message(b"x")] * size, size), 1
+        for _ in range(60 // (kind + 1)):
+            client.send(command)
+            client.oks(answers)
+
+    clients = [V2(gateway.tcp) for _ in range(3)]
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(publish, clients, range(3)))
+    for client in clients:
+        client.close()
+    record: dict[str, Any] = request(gateway.admin, "GET", path).json()
+    times = sorted(
+        first + number * step
+        for first, step, count in record["admissions"]
+        for number in range(count)
+    )
+    assert len(times) == sum(count for _, count in record["arrivals"]) > 2000
+    assert record["lost"] == 0
+    # The most by which admissions run ahead of r*t, from any one of them to any later one.
+    ahead, lowest = 0.0, 0.0
+    for number, at in enumerate(times):
+        spent = rate * (at - times[0]) / 1e9
+        lowest = min(lowest, number - spent)
+        ahead = max(ahead, number + 1 - spent - lowest)
+    assert ahead <= largest + 0.01
+
+
+class Gate:
+    """What a topic asks for: no connection to nsqd, and timers that the test rings."""
+
+    def __init__(self) -> None:
+        self.dirty: list[Topic] = []
+        self.backlogs = Backlogs(1 << 30, 100)
+        self.is_open = True
+        self.timers: list[tuple[int, int, Callable[[int], None]]] = []
+        self._serial = itertools.count()
+
+    def carrier(self, topic: Topic) -> None:
+        return None
+
+    def call_at(self, when: int, alarm: Callable[[int], None]) -> None:
+        heapq.heappush(self.timers, (when, next(self._serial), alarm))
+
+
+def test_rescales_of_a_throttled_topic_do_not_multiply_its_timers() -> None:
+    """Each may bring the next token forward; the timer for the later one then does nothing."""
+    gate = Gate()
+    topic = Topic(b"t", gate, Bounds(1000, 1 << 20, 1 << 20), Meter())  # type: ignore[arg-type]
+    topic.set_limit(Limit(rate=1.0, burst=1.0), 0)
+    run = Run(b"t", [message(b"x")] * 1000, 1000, False, None)
+    run.owner, run.stamp = object(), 0  # type: ignore[assignment]
+    topic.offer(run)
+    topic.decide(0, 0)
+    for number in range(50):
+        topic.set_limit(Limit(rate=1 + number / 50, burst=1.0), number)
+    for _ in range(100):
+        when, _, alarm = heapq.heappop(gate.timers)
+        alarm(when)
+    assert len(gate.timers) == 1
+    assert 40 < run.admitted < 110, "and each token is handed out in its time"
+
+
+# --- neighbours -----------------------------------------------------------------------------
+
+ELEMENTS = [message(b"a"), message(b"b")]
+
+
+def body(count: int, content: bytes) -> bytes:
+    return (len(content) + 4).to_bytes(4, "big") + count.to_bytes(4, "big", signed=True) + content
+
+
+BAD: dict[str, tuple[bytes, bytes]] = {
+    "an empty message": (b"PUB TOPIC\n\0\0\0\0", b"E_BAD_MESSAGE"),
+    "a negative size": (b"PUB TOPIC\n\xff\xff\xff\xff", b"E_BAD_MESSAGE"),
+    "a message too big": (pub(b"TOPIC", b"x" * (MAX_MESSAGE + 1)), b"E_BAD_MESSAGE"),
+    "a batch of none": (b"MPUB TOPIC\n" + body(0, b""), b"E_BAD_BODY"),
+    "a batch of minus one": (b"MPUB TOPIC\n" + body(-1, message(b"x")), b"E_BAD_BODY"),
+    "a batch of too many": (
+        b"MPUB TOPIC\n" + body(MAX_COUNT + 1, message(b"x") * 900),
+        b"E_BAD_BODY",
+    ),
+    "a batch with an empty message": (
+        b"MPUB TOPIC\n" + body(3, b"".join(ELEMENTS) + message(b"")),
+        b"E_BAD_MESSAGE",
+    ),
+    "a batch with a message too big": (
+        mpub(b"TOPIC", [*ELEMENTS, message(b"x" * (MAX_MESSAGE + 1))], 3),
+        b"E_BAD_MESSAGE",
+    ),
+    "a batch of fewer than it says": (b"MPUB TOPIC\n" + body(3, b"".join(ELEMENTS)), b"E_BAD"),
+    "a batch of more than it says": (b"MPUB TOPIC\n" + body(1, b"".join(ELEMENTS)), b"E_BAD"),
+    "a body too big": (mpub(b"TOPIC", [message(b"x" * 995)] * 6, 6), b"E_BAD_BODY"),
+    "a body too short for its count": (b"MPUB TOPIC\n\0\0\0\x02\0\0", b"E_BAD_BODY"),
+    "a name too long": (pub(b"x" * 65, b"x"), b"E_BAD_TOPIC"),
+    "a name with a slash": (pub(b"a/b", b"x"), b"E_BAD_TOPIC"),
+    "no name": (b"PUB\n" + message(b"x"), b"E_INVALID"),
+    "a delay out of range": (dpub(b"TOPIC", 3_600_001, message(b"x")), b"E_INVALID"),
+    "a delay that is no number": (b"DPUB TOPIC x\n" + message(b"x"), b"E_INVALID"),
+    "no command": (b"PUBLISH TOPIC\n" + message(b"x"), b"E_INVALID"),
+}
+
+
+def test_a_bad_command_fails_its_own_client_only(gateway: GatewayProcess, topic: str) -> None:
+    hold(gateway, topic)
+    with V2(gateway.tcp) as neighbour:
+        for number, (name, (command, code)) in enumerate(BAD.items()):
+            neighbour.send(pub(topic.encode(), b"good %d" % number))
+            with V2(gateway.tcp) as client:
+                client.send(command.replace(b"TOPIC", topic.encode()))
+                assert (client.reply() or b"").startswith(code), name
+                assert client.frame() is None, name
+        wait_for(lambda: gateway.inside(topic)["waiting"] == len(BAD), "the good ones wait")
+        gateway.set_limit(topic, **OPEN)
+        neighbour.oks(len(BAD))
+    assert gateway.nsqd.message_count(topic) == 1 + len(BAD)
+
+
+def test_commands_at_nsqds_limits_share_batches_with_others(
+    gateway: GatewayProcess, topic: str
+) -> None:
+    hold(gateway, topic)
+    name = topic.encode()
+    inner = b"0PUB " + name + b"\n\0\0\0\1xPUB " + name + b"\n"  # a body that looks like commands
+    good = [
+        (pub(name, b"x" * MAX_MESSAGE), 1),
+        (mpub(name, [message(b"x")] * MAX_COUNT, MAX_COUNT), MAX_COUNT),
+        (mpub(name, [message(b"x" * 995)] * 5, 5), 5),
+        (pub(name, inner) * 3, 3),
+        (pub(name, b"x" * MAX_MESSAGE) * 6, 6),
+        (dpub(name, 3_600_000, message(b"x" * MAX_MESSAGE)), 1),
+        (mpub(name, [message(inner)] * 2, 2), 2),
+    ]
+    clients = [V2(gateway.tcp) for _ in good]
+    total = 0
+    for client, (command, count) in zip(clients, good, strict=True):
+        client.send(command)
+        total += count
+        wait_for(lambda n=total: gateway.inside(topic)["waiting"] == n, "it waits")
+    gateway.set_limit(topic, **OPEN)
+    for client, (command, count) in zip(clients, good, strict=True):
+        client.oks(count if command.startswith(b"PUB") else 1)
+        client.close()
+    longest = "n" * 64
+    assert http(gateway.http, f"/pub?topic={longest}", b"x")[0] == 200
+    assert gateway.nsqd.message_count(topic) == 1 + total
+    with V2(gateway.nsqd.tcp) as consumer:
+        consumer.identify(output_buffer_size=-1)  # at once
+        consumer.subscribe(topic, "c")
+        bodies = [consumer.message().body for _ in range(total)]
+    assert bodies.count(inner) == 5
+
+
+def test_what_gathers_is_cut_to_bodies_that_nsqd_takes(gateway: GatewayProcess, topic: str) -> None:
+    hold(gateway, topic)
+    clients = [V2(gateway.tcp) for _ in range(3)]
+    expected: list[bytes] = []
+    for number in range(40):
+        client = clients[number % 3]
+        filling = b"x" * (37 * number % 900)
+        bodies = [b"%d %d " % (number, n) + filling for n in range(number % 4 + 1)]
+        if number % 5 == 0:
+            client.send(mpub(topic.encode(), map(message, bodies), len(bodies)))
+        else:
+            client.send(b"".join(pub(topic.encode(), body) for body in bodies))
+        expected += bodies
+        came = len(expected)
+        wait_for(lambda n=came: gateway.inside(topic)["waiting"] == n, "it waits")
+    gateway.set_limit(topic, **OPEN)
+    with V2(gateway.nsqd.tcp) as consumer:
+        consumer.identify(output_buffer_size=-1)  # at once
+        consumer.subscribe(topic, "c")
+        assert [consumer.message().body for _ in range(len(expected) + 1)][1:] == expected
+    assert gateway.inside(topic)["failed"] == 0
+    for client in clients:
+        client.close()
+
+
+@pytest.mark.parametrize("max_message", [MAX_BODY, MAX_BODY - 8, 2 * MAX_BODY])
+def test_a_message_too_big_for_any_mpub_goes_as_a_pub(servers: Servers, max_message: int) -> None:
+    """nsqd takes it so; in an MPUB it would need eight bytes more."""
+    flags = f"--max-msg-size={max_message}", f"--max-body-size={MAX_BODY}"
+    gateway = servers.gateway(nsqd=servers.nsqd(*flags))
+    big = b"x" * max_message
+    with V2(gateway.tcp) as client, V2(gateway.nsqd.tcp) as consumer:
+        consumer.subscribe("t", "c")
+        client.send(pub(b"t", b"a") + pub(b"t", big) + pub(b"t", b"b") + pub(b"t", big) * 2)
+        client.oks(5)
+        client.send(pub(b"t", big))
+        client.oks(1)
+        bodies = [consumer.message().body for _ in range(6)]
+    assert bodies == [b"a", big, b"b", big, big, big]
+    assert http(gateway.http, "/pub?topic=t", big)[0] == 200
+
+
+# --- delays ---------------------------------------------------------------------------------
+
+
+def test_a_dpub_goes_alone_with_its_wait_taken_off_its_delay(servers: Servers) -> None:
+    with fake_nsqd(lambda command: "OK") as fake:
+        gateway = servers.gateway(f"--nsqd-tcp-address={fake.address}")
+        gateway.set_limit("t", rate=1, burst=1)
+        with V2(gateway.tcp) as client, ThreadPoolExecutor() as threads:
+            client.send(dpub(b"t", 3_600_000, message(b"takes its token on receipt")))
+            client.oks(1)
+            assert tokens(gateway, "t") < 1
+            client.send(pub(b"t", b"a") + dpub(b"t", 50_000, message(b"waits")) + pub(b"t", b"b"))
+            client.send(dpub(b"t", 10, message(b"waits longer than its delay")))
+            wait_for(lambda: gateway.offered("t") == 5, "they wait")
+            web = threads.submit(http, gateway.http, "/pub?topic=t&defer=50000", b"by HTTP")
+            wait_for(lambda: gateway.offered("t") == 6, "this one too")
+            gateway.set_limit("t", rate=4, burst=1)
+            client.oks(4)
+            assert web.result(10)[0] == 200
+        delayed = [c for c in fake.commands if c.name == "DPUB"]
+        assert [c.bodies for c in delayed] == [
+            [b"takes its token on receipt"],
+            [b"waits"],
+            [b"waits longer than its delay"],
+            [b"by HTTP"],
+        ]
+        assert [c.bodies for c in fake.commands if c.name != "DPUB"] == [[b"a"], [b"b"]]
+        defers = [command.defer_ms for command in delayed]
+        assert defers[0] == 3_600_000
+        assert 40_000 < defers[1] <= 50_000 - 200, "one token at 4/s after the one before"
+        assert defers[2] == 0
+        assert 40_000 < defers[3] <= 50_000 - 700
+
+
+# --- storage that fails ---------------------------------------------------------------------
+
+
+def is_told(gateway: GatewayProcess, topic: str, fail: Callable[[], None]) -> None:
+    """Two clients' messages in one batch that nsqd cannot store: each is told."""
+    gateway.set_limit(topic, rate=0.001, burst=2)
+    with V2(gateway.tcp) as one, V2(gateway.tcp) as two, ThreadPoolExecutor() as threads:
+        one.send(pub(topic.encode(), b"known") * 2)
+        one.oks(2)
+        one.send(pub(topic.encode(), b"x" * 1000))
+        two.send(mpub(topic.encode(), [message(b"y" * 1000)] * 200, 200))
+        web = threads.submit(http, gateway.http, f"/pub?topic={topic}", b"z")
+        wait_for(lambda: gateway.inside(topic)["waiting"] == 202, "they wait together")
+        fail()
+        gateway.set_limit(topic, rate=1e6, burst=1e6)
+        assert (one.reply() or b"").startswith(b"E_PUB_FAILED MPUB failed")
+        assert one.ended()
+        assert (two.reply() or b"").startswith(b"E_MPUB_FAILED MPUB failed")
+        assert two.ended()
+        assert web.result(10)[0] == 503
+    assert gateway.inside(topic)["failed"] == 202
+
+
+def test_all_are_told_of_a_storage_failure(servers: Servers) -> None:
+    nsqd = servers.nsqd("--mem-queue-size=0", "--max-bytes-per-file=100")
+    gateway = servers.gateway(nsqd=nsqd)
+    is_told(gateway, "t", lambda: shutil.rmtree(nsqd.data_path))
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 128 kB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(folder)]
+    if os.getuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small disk needs root")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_all_are_told_of_a_disk_that_took_a_part_of_them(servers: Servers, full_disk: Path) -> None:
+    """nsqd keeps the first messages of such an MPUB; who sends again may double them."""
+    nsqd = servers.nsqd("--mem-queue-size=0", data_path=full_disk)
+    gateway = servers.gateway(nsqd=nsqd)
+    is_told(gateway, "t", lambda: None)
+    assert 2 < nsqd.message_count("t") < 204
+    nsqd.process.kill()

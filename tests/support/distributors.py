@@ -1,0 +1,182 @@
+"""A real `srtm distributor` as a child process, and brokers that report to it."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+from tests.support.servers import Process, free_port, http, wait_for
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class DistributorProcess:
+    """address: host:port; `call` speaks to /v1."""
+
+    process: Process
+    address: str
+    token: str | None = None
+
+    def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        connection = HTTPConnection(self.address, timeout=60)
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        with closing(connection):
+            connection.request(method, f"/v1{path}", data, headers)
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
+
+    def ok(self, method: str, path: str, body: object = None) -> Any:
+        status, answer = self.call(method, path, body)
+        assert status == 200, answer
+        return answer
+
+    def leads(self) -> bool:
+        try:
+            return bool(http(self.address, "/v1/health")[1]["leading"])
+        except OSError:
+            assert self.process.alive, self.process.text()
+            return False
+
+    def wait_leading(self) -> None:
+        wait_for(self.leads, "the distributor leads", 20)
+
+    def broker(self, name: str, capacity: float = 1000.0) -> "FakeBroker":
+        found = FakeBroker(self, name)
+        found.register(capacity)
+        return found
+
+    def topic(self, name: str = "t", **changes: object) -> None:
+        values = {"rate": 150.0, "burst": 20.0, "slo": "0.99@1ms"} | changes
+        self.ok("PUT", f"/topics/{name}", values)
+
+    def publishers(self, count: int, topic: str = "t", rate: float = 10.0) -> None:
+        rows = [{"id": f"p{n}", "key": f"k{n % 3}", "rate": rate} for n in range(count)]
+        self.ok("POST", f"/topics/{topic}/publishers", {"publishers": rows})
+
+    def place(self, topic: str = "t", **body: object) -> Any:
+        return self.ok("POST", f"/topics/{topic}/placements", body)
+
+    def where(self, publisher: str, topic: str = "t") -> Any:
+        return self.ok("GET", f"/topics/{topic}/publishers/{publisher}")
+
+    def srtm(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """A command with this distributor's address."""
+        return srtm(*arguments, "--distributor-address", self.address)
+
+
+@dataclass
+class FakeBroker:
+    """What a gateway's agent does, one step at a time."""
+
+    distributor: DistributorProcess
+    name: str
+    epoch: int = 0
+    shares: dict[str, Any] = field(default_factory=dict)
+    store: str = ""
+    newest: int = 0
+    proof: str = ""
+    names: list[str] = field(default_factory=list)
+    names_version: str = ""
+    instance: str = ""
+    process: str = ""
+
+    def register(self, capacity: float | None = None) -> Any:
+        return self.distributor.ok("POST", "/brokers", self.description(capacity))
+
+    def description(self, capacity: float | None = None) -> dict[str, Any]:
+        held = ("topic", "rate", "burst", "topic_rate", "topic_burst", "mode", "max_wait", "slo")
+        return {
+            "name": self.name,
+            "tcp_address": f"{self.name}:4150",
+            "http_address": f"{self.name}:4151",
+            "capacity": capacity,
+            "instance": self.instance,
+            "process": self.process,
+            "store": self.store,
+            "applied_epoch": self.epoch,
+            "newest": max(self.newest, self.epoch),
+            "proof": self.proof,
+            "held": [{key: each[key] for key in held} for each in self.shares.values()],
+            "names": self.names,
+        }
+
+    def report(self, *busy: str, seconds: float = 0.0, **counts: float) -> Any:
+        """Report and apply the answer; `busy`: topics of which messages came, and their counts."""
+        topics = [{"topic": each, "offered": 1.0, **counts} for each in busy]
+        body = {
+            "applied_epoch": self.epoch,
+            "store": self.store,
+            "process": self.process,
+            "names_version": self.names_version,
+            "seconds": seconds,
+            "topics": topics,
+        }
+        status, answer = self.distributor.call("POST", f"/brokers/{self.name}/report", body)
+        if status == 404:  # another distributor leads
+            self.register()
+            answer = self.distributor.ok("POST", f"/brokers/{self.name}/report", body)
+        assert "epoch" in answer, answer
+        assert answer["epoch"] >= self.epoch
+        self.epoch = answer["epoch"]
+        self.store, self.newest, self.proof = answer["store"], answer["newest"], answer["proof"]
+        if answer["names"] is not None:
+            self.names, self.names_version = answer["names"], answer["names_version"]
+        self.shares = {each["topic"]: each for each in answer["topics"]}
+        return answer
+
+
+def settle(*brokers: FakeBroker) -> None:
+    """Long enough for every shrink, growth and acknowledgement."""
+    for _ in range(4):
+        for each in brokers:
+            each.report()
+
+
+def srtm(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "srtm", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=150)
+
+
+Starter = Callable[..., DistributorProcess]
+
+
+@contextmanager
+def distributors_in(folder: Path) -> Iterator[Starter]:
+    """A function that starts one on `store`; all are ended with it."""
+    started: list[Process] = []
+
+    def start(
+        store: str | Path = folder / "store.db",
+        *flags: str,
+        address: str | None = None,
+        token: str | None = None,
+        largest_file: int | None = None,
+        open_files: int | None = None,
+    ) -> DistributorProcess:
+        address = address or f"127.0.0.1:{free_port()}"
+        command = [sys.executable, "-m", "srtm", "distributor", f"--http-address={address}"]
+        if largest_file is not None:
+            command = ["prlimit", f"--fsize={largest_file}:unlimited", *command]
+        if open_files is not None:
+            command = ["prlimit", f"--nofile={open_files}:{open_files}", *command]
+        process = Process(
+            [*command, f"--store={store}", *flags],
+            folder / f"distributor-{len(started)}.log",
+            {"PYTHONPATH": str(ROOT)},
+        )
+        process.start()
+        started.append(process)
+        return DistributorProcess(process, address, token)
+
+    try:
+        yield start
+    finally:
+        for process in started:
+            process.kill()
