@@ -35,6 +35,11 @@ _COMMANDS = {
         "broker",
         "list, drain and measure the brokers that the Load Distributor knows",
     ),
+    "adaptor": (
+        "tb_adaptor.command",
+        "adaptor",
+        "move r and b between brokers as traffic moves: simulate, explain",
+    ),
     "autoscale": (
         "srtm.autoscaler.command",
         "autoscale",

@@ -1,0 +1,144 @@
+"""`srtm adaptor`."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from srtm.contract import MIN_RATE
+from srtm.duration import parse_duration
+from srtm.errors import UsageError
+from srtm.options import parsed
+from tb_adaptor.policies import POLICIES
+from tb_adaptor.share import Part
+from tb_adaptor.simulator.files import read_arrivals, read_shares
+from tb_adaptor.simulator.judge import excess, in_ms, unsplit_waits
+from tb_adaptor.simulator.run import Settings, simulate
+
+_PERCENTILES = ("mean", "p50", "p99", "max")
+
+
+@click.group()
+def adaptor() -> None:
+    """The TB Adaptor: how r and b of a topic follow its traffic from broker to broker."""
+
+
+@adaptor.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON list.")
+def policies(as_json: bool) -> None:
+    """List the policies that `srtm adaptor simulate` knows."""
+    if as_json:
+        rows = [{"policy": name, "description": each.shows} for name, each in POLICIES.items()]
+        click.echo(json.dumps(rows, indent=2))
+        return
+    width = max(map(len, POLICIES))
+    for name, each in POLICIES.items():
+        click.echo(f"{name:<{width}}  {each.shows}")
+
+
+def _duration(flag: str, default: str, text: str) -> Callable[..., Any]:
+    return click.option(
+        flag,
+        metavar="DURATION",
+        callback=parsed(parse_duration),
+        default=default,
+        show_default=True,
+        help=text,
+    )
+
+
+@adaptor.command("simulate")
+@click.argument("arrivals", type=click.Path(path_type=Path), metavar="ARRIVALS.csv")
+@click.option("--rate", type=float, required=True, help="r of the contract, messages/s.")
+@click.option("--burst", type=float, required=True, help="b of the contract, messages.")
+@click.option(
+    "--policy",
+    "names",
+    multiple=True,
+    type=click.Choice(list(POLICIES)),
+    help="May be given more than once; all of them by default.",
+)
+@_duration("--window", "10s", "What a policy looks back at.")
+@_duration("--every", "10s", "How often a policy is asked.")
+@_duration("--report", "1s", "How often a broker reports and is told its share.")
+@click.option(
+    "--initial",
+    type=click.Path(path_type=Path),
+    metavar="FILE.json",
+    help='Shares at 0 s, {"b1": [r_l, b_l], ...}; even ones by default.',
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON list.")
+def simulate_command(
+    arrivals: Path,
+    rate: float,
+    burst: float,
+    names: tuple[str, ...],
+    window: float,
+    every: float,
+    report: float,
+    initial: Path | None,
+    as_json: bool,
+) -> None:
+    """What each policy makes of recorded arrivals.
+
+    ARRIVALS.csv has the columns seconds,broker,messages, sorted by time. A row is one batch, which
+    waits for as many tokens as it has messages; one bigger than b_l goes when its bucket is full.
+    """
+    if not (MIN_RATE <= rate < math.inf):
+        raise UsageError(f"--rate {rate:g}: r is above 0, in messages/s")
+    if not (1 <= burst < math.inf):
+        raise UsageError(f"--burst {burst:g}: b is at least 1 message")
+    for flag, seconds in (("--window", window), ("--every", every), ("--report", report)):
+        if seconds < _SHORTEST_SECONDS:
+            raise UsageError(f"{flag}: at least {_SHORTEST_SECONDS * 1e3:g} ms")
+    contract = Part(rate, burst)
+    came = read_arrivals(arrivals)
+    if burst < len(came):
+        raise UsageError(
+            f"--burst {burst:g}: each of {len(came)} brokers has one message of b at least"
+        )
+    split = read_shares(initial, contract, list(came)) if initial else None
+    unsplit = in_ms(unsplit_waits(contract, came))
+    rows = []
+    for name in dict.fromkeys(names or POLICIES):
+        outcome = simulate(name, contract, came, split, Settings(window, every, report))
+        rows.append(
+            {
+                "policy": name,
+                "token_wait_ms": in_ms(outcome.waits),
+                "unsplit_ms": unsplit,
+                "excess": excess(outcome, contract),
+                "shares": [
+                    [at, {broker: list(part) for broker, part in shares.items()}]
+                    for at, shares in outcome.shares
+                ],
+            }
+        )
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+    else:
+        Console().print(_table(rows, unsplit))
+
+
+_SHORTEST_SECONDS = 0.01
+
+
+def _table(rows: list[dict[str, Any]], unsplit: dict[str, float]) -> Table:
+    table = Table("policy", *(f"{each}, ms" for each in _PERCENTILES), "excess", "rescales",
+                  title="token wait")  # fmt: skip
+    for row in rows:
+        waits = row["token_wait_ms"]
+        table.add_row(
+            row["policy"],
+            *(f"{waits[each]:,.3g}" if waits[each] < 100 else f"{waits[each]:,.0f}"
+              for each in _PERCENTILES),
+            f"{row['excess']:g}",
+            str(len(row["shares"]) - 1),
+        )  # fmt: skip
+    table.add_row("one bucket", *(f"{unsplit[each]:,.3g}" for each in _PERCENTILES), "0", "-")
+    return table

@@ -1,0 +1,163 @@
+"""A topic's brokers under one policy: they report, are told shares as live ones are, and wait.
+
+Shares travel by the distributor's own leases (distributor/control/leases.py), so that one grows
+only once the others have shrunk and said so. A report and its answer take no time.
+"""
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from distributor.control.leases import Holder, Share, TopicLeases
+from srtm.queueing import Floats
+from tb_adaptor.policies import POLICIES
+from tb_adaptor.policies.policy import Policy
+from tb_adaptor.share import Part, even
+from tb_adaptor.simulator.bucket import Bucket
+from tb_adaptor.window import Told, Window
+
+GROWING_SECONDS = 0.1
+CHANGED_SECONDS = 0.05
+EARLIEST_SECONDS = 0.2
+"""between two decisions of a policy that acts early"""
+_LEASE_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Of one broker: seconds, sorted, shape (n,), and messages of each batch, shape (n,)."""
+
+    times: Floats
+    counts: Floats
+
+
+@dataclass(frozen=True)
+class Settings:
+    """seconds: window of the policy, its period, and the brokers' reports"""
+
+    window: float = 10.0
+    every: float = 10.0
+    report: float = 1.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """waits: of each message in seconds, broker by broker in order of arrival; arrived, went: when;
+    sizes: of the batches. shares: (seconds, split), the whole map at each change."""
+
+    waits: Floats
+    arrived: Floats
+    went: Floats
+    sizes: Floats
+    shares: list[tuple[float, dict[str, Part]]]
+
+
+def simulate(
+    name: str,
+    contract: Part,
+    arrivals: Mapping[str, Arrivals],
+    initial: Mapping[str, Part] | None = None,
+    settings: Settings = Settings(),
+) -> Outcome:
+    """initial: the split at 0 s; an even one by default. Raises ValueError where b is too small."""
+    entry = POLICIES[name]
+    brokers = list(arrivals)
+    split = dict(initial) if initial and not entry.starts_even else even(contract, brokers)
+    return _Run(entry.make(), contract, arrivals, split, settings).outcome()
+
+
+class _Run:
+    def __init__(
+        self,
+        policy: Policy,
+        contract: Part,
+        arrivals: Mapping[str, Arrivals],
+        split: dict[str, Part],
+        settings: Settings,
+    ) -> None:
+        self._policy = policy
+        self._contract = contract
+        self._settings = settings
+        self._window = Window(settings.window)
+        self._buckets = {
+            name: Bucket(split[name], each.times, each.counts) for name, each in arrivals.items()
+        }
+        self._reported = dict.fromkeys(arrivals, 0)
+        self._leases = TopicLeases(
+            Share(*contract),
+            {name: Share(*part) for name, part in split.items()},
+            {name: Holder(((0, Share(*part)),), _LEASE_SECONDS) for name, part in split.items()},
+        )
+        self._epochs = dict.fromkeys(arrivals, 0)
+        self._decided_at = 0.0
+        self.shares = [(0.0, dict(split))]
+        self._ends_at = max(
+            (float(e.times[-1]) for e in arrivals.values() if e.times.size), default=0
+        )
+
+    def outcome(self) -> Outcome:
+        count = len(self._buckets)
+        reports = [
+            ((place + 1) * self._settings.report / count, name)
+            for place, name in enumerate(self._buckets)
+        ]
+        heapq.heapify(reports)
+        while reports[0][0] <= self._ends_at:
+            now, name = heapq.heappop(reports)
+            heapq.heappush(reports, (now + self._report(name, now), name))
+        for bucket in self._buckets.values():
+            bucket.finish()
+        return _outcome(list(self._buckets.values()), self.shares)
+
+    def _report(self, name: str, now: float) -> float:
+        """Seconds until its next one."""
+        bucket, leases = self._buckets[name], self._leases
+        bucket.advance(now)
+        times, counts = bucket.arrivals(self._reported[name])
+        self._reported[name] = bucket.arrived
+        self._window.add(
+            name, Told(now, bucket.part, times, counts, bucket.waiting, bucket.most_waiting)
+        )
+        bucket.most_waiting = bucket.waiting
+        leases.holders[name] = leases.holders[name].heard(now, self._epochs[name])
+        self._decide(now, waits=bucket.waiting > 0)
+        share = leases.share(name, now, keep_floor=True)
+        changed = share != leases.holders[name].last
+        if changed:
+            self._epochs[name] += 1
+            bucket.rescale(Part(share.rate, share.burst), now)
+            after = {each: other.part for each, other in self._buckets.items()}
+            if self.shares[-1][0] == now:
+                self.shares.pop()
+            self.shares.append((now, after))
+        leases.holders[name] = leases.holders[name].told(
+            self._epochs[name], share, now + _LEASE_SECONDS
+        )
+        if changed:
+            return CHANGED_SECONDS
+        if share != leases.target(name, now):
+            return GROWING_SECONDS
+        return self._settings.report
+
+    def _decide(self, now: float, waits: bool) -> None:
+        since = now - self._decided_at
+        early = waits and self._policy.acts_early and since >= EARLIEST_SECONDS
+        if not (early or since >= self._settings.every - 1e-9):
+            return
+        seen = self._window.seen(now)
+        if seen.keys() != self._buckets.keys():
+            return  # not all have been heard
+        self._decided_at = now
+        found = self._policy.rescale(self._contract, seen, now)
+        if found is not None:
+            self._leases.place({name: Share(*part) for name, part in found.split.items()})
+
+
+def _outcome(buckets: Sequence[Bucket], shares: list[tuple[float, dict[str, Part]]]) -> Outcome:
+    sizes = np.concatenate([each._counts for each in buckets])
+    arrived = np.concatenate([each._times for each in buckets])
+    went = np.concatenate([each.left for each in buckets])
+    waits = np.repeat(went - arrived, sizes.astype(int))
+    return Outcome(waits, arrived, went, sizes, shares)

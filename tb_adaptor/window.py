@@ -1,0 +1,97 @@
+"""What brokers report of one topic, kept for a while: arrivals, and the messages that waited."""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from srtm.queueing import Floats
+from tb_adaptor.share import Part
+
+MOST_ARRIVALS = 200_000
+"""of one broker; the oldest go first"""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One broker over the window. Times are seconds, counts are messages.
+
+    until:       when it reported last
+    part:        its share then
+    times, counts: arrivals, sorted; shape (n,)
+    step_waiting: for each step, the oldest first, the most messages that had no token
+    waiting:     those that have none now
+    """
+
+    until: float
+    part: Part
+    times: Floats
+    counts: Floats
+    step_waiting: Floats
+    waiting: float
+
+    @property
+    def messages(self) -> float:
+        return float(self.counts.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One report. at: when it came; times: of arrivals since the report before."""
+
+    at: float
+    part: Part
+    times: Floats
+    counts: Floats
+    waiting: float
+    most_waiting: float
+
+
+@dataclass
+class Window:
+    """seconds: how far back; step_seconds: over which maxima are taken"""
+
+    seconds: float = 10.0
+    step_seconds: float = 1.0
+    _told: dict[str, deque[Told]] = field(default_factory=dict)
+
+    def add(self, broker: str, told: Told) -> None:
+        kept = self._told.setdefault(broker, deque())
+        kept.append(told)
+        while kept[0].at <= told.at - self.seconds - self.step_seconds:
+            kept.popleft()
+
+    def forget(self, broker: str) -> None:
+        self._told.pop(broker, None)
+
+    @property
+    def brokers(self) -> list[str]:
+        return list(self._told)
+
+    def covers(self, now: float) -> bool:
+        """Has each broker reported for a whole step?"""
+        return all(each and each[-1].at - each[0].at > 0 for each in self._told.values())
+
+    def seen(self, now: float) -> dict[str, Seen]:
+        return {broker: self._seen(told, now) for broker, told in self._told.items() if told}
+
+    def _seen(self, told: deque[Told], now: float) -> Seen:
+        since = now - self.seconds
+        times = np.concatenate([each.times for each in told])
+        counts = np.concatenate([each.counts for each in told])
+        recent = times > since
+        steps = max(1, round(self.seconds / self.step_seconds))
+        waiting = np.zeros(steps)
+        for each in told:
+            step = steps - 1 - int((now - each.at) / self.step_seconds)
+            if 0 <= step < steps:
+                waiting[step] = max(waiting[step], each.most_waiting)
+        last = told[-1]
+        return Seen(
+            last.at,
+            last.part,
+            times[recent][-MOST_ARRIVALS:],
+            counts[recent][-MOST_ARRIVALS:],
+            waiting,
+            last.waiting,
+        )

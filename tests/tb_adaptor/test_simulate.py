@@ -1,0 +1,167 @@
+"""`srtm adaptor simulate`, and what must hold of every run of it."""
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from srtm.errors import UsageError
+from tb_adaptor.command import adaptor
+from tb_adaptor.policies import POLICIES
+from tb_adaptor.share import Part
+from tb_adaptor.simulator.judge import excess, unsplit_waits
+from tb_adaptor.simulator.run import Arrivals, Settings, simulate
+
+CONTRACT = Part(50.0, 12.0)
+
+
+@st.composite
+def traffic(draw: st.DrawFn) -> dict[str, Arrivals]:
+    """Single messages at rates that change every few seconds, to two or three brokers."""
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    found = {}
+    for name in draw(st.sampled_from([["a", "b"], ["a", "b", "c"]])):
+        times = []
+        for begins in range(0, 40, 8):
+            rate = draw(st.sampled_from([0.0, 2.0, 15.0, 40.0]))
+            times.append(random.uniform(begins, begins + 8, random.poisson(rate * 8)))
+        sorted_ = np.sort(np.concatenate(times))
+        found[name] = Arrivals(sorted_, np.ones(sorted_.size))
+    return found
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@settings(max_examples=30)
+@given(arrivals=traffic())
+def test_no_policy_lets_in_more_than_the_contract(name: str, arrivals: dict[str, Arrivals]) -> None:
+    outcome = simulate(name, CONTRACT, arrivals, None, Settings(5.0, 5.0, 1.0))
+    assert excess(outcome, CONTRACT) == 0
+    assert np.isfinite(outcome.went).all()
+    assert (outcome.waits >= 0).all()
+    assert outcome.shares[0][0] == 0
+    instants = [at for at, _ in outcome.shares]
+    assert instants == sorted(set(instants)), "one entry for an instant"
+    for _, split in outcome.shares:
+        assert sum(Fraction(part.rate) for part in split.values()) <= Fraction(CONTRACT.rate)
+        assert sum(Fraction(part.burst) for part in split.values()) <= Fraction(CONTRACT.burst)
+    # No sub-buckets ever serve sooner than the one bucket, on average (SRTM Proposition 1).
+    if outcome.waits.size:
+        assert outcome.waits.mean() >= unsplit_waits(CONTRACT, arrivals).mean() - 1e-9
+
+
+def test_an_excess_is_found() -> None:
+    arrivals = {"a": Arrivals(np.array([0.0]), np.array([9.0]))}
+    arrivals["b"] = Arrivals(np.array([0.0]), np.array([9.0]))
+    outcome = simulate("static", CONTRACT, arrivals)
+    assert excess(outcome, CONTRACT) == pytest.approx(6), "both go at once, with debts of 3"
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(adaptor, ["simulate", *words])
+
+
+def written(folder: Path, text: str) -> str:
+    file = folder / "arrivals.csv"
+    file.write_text(text)
+    return str(file)
+
+
+SWAP = "seconds,broker,messages\n" + "".join(
+    f"{at / 100:.2f},{'b1' if (at < 3_000) == (at % 8 > 0) else 'b2'},1\n" for at in range(6_000)
+)
+
+
+def test_ours_follows_a_swap_and_the_others_come_later(tmp_path: Path) -> None:
+    done = run(written(tmp_path, SWAP), "--rate=120", "--burst=10", "--json")
+    assert done.exit_code == 0, done.output
+    rows = {row["policy"]: row for row in json.loads(done.stdout)}
+    assert list(rows) == list(POLICIES)
+    assert {row["excess"] for row in rows.values()} == {0}
+    assert all(row["unsplit_ms"]["max"] == 0 for row in rows.values())
+    p99 = {name: row["token_wait_ms"]["p99"] for name, row in rows.items()}
+    assert p99["srtm"] < p99["paper"] < p99["even"]
+    assert rows["even"]["shares"] == [[0.0, {"b1": [60.0, 5.0], "b2": [60.0, 5.0]}]]
+    assert p99["static"] == p99["even"]
+    first = rows["srtm"]["shares"][0]
+    assert first == [0.0, {"b1": [60.0, 5.0], "b2": [60.0, 5.0]}]
+
+
+def test_initial_shares_are_taken_and_a_table_is_shown(tmp_path: Path) -> None:
+    shares = tmp_path / "shares.json"
+    shares.write_text('{"b1": [100, 8], "b2": [20, 2]}')
+    words = (written(tmp_path, SWAP), "--rate=120", "--burst=10", f"--initial={shares}")
+    done = run(*words, "--policy=static", "--json")
+    assert json.loads(done.stdout)[0]["shares"] == [[0.0, {"b1": [100, 8], "b2": [20, 2]}]]
+    table = run(*words, "--policy=static", "--policy=srtm")
+    assert table.exit_code == 0
+    assert "one bucket" in table.output
+
+
+def test_batches_wait_for_all_of_their_tokens(tmp_path: Path) -> None:
+    file = written(tmp_path, "seconds,broker,messages\n0,a,2\n1,a,4\n1,a,1\n")
+    done = run(file, "--rate=1", "--burst=4", "--policy=static", "--json")
+    waits = json.loads(done.stdout)[0]["token_wait_ms"]
+    assert waits["max"] == pytest.approx(2_000), "3 tokens at 1 s: the batch of 4 goes at 2 s"
+    assert waits["p50"] == pytest.approx(1_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("", "line 1: the columns are missing", id="empty"),
+        pytest.param("time,broker,n\n", "write seconds,broker,messages", id="other-columns"),
+        pytest.param("seconds,broker,messages\n", "no arrivals", id="no-rows"),
+        pytest.param("seconds,broker,messages\n2,a,1\n1,a,1\n", "line 3: 1 s after 2", id="order"),
+        pytest.param("seconds,broker,messages\n-1,a,1\n", "they begin at 0", id="negative"),
+        pytest.param("seconds,broker,messages\nnan,a,1\n", "they begin at 0", id="nan"),
+        pytest.param("seconds,broker,messages\n1,a,0\n", "a batch has 1 to", id="no-message"),
+        pytest.param("seconds,broker,messages\n1,a,1.5\n", "a batch has 1 to", id="half-a-message"),
+        pytest.param("seconds,broker,messages\n1,a,x\n", "are numbers", id="no-number"),
+        pytest.param("seconds,broker,messages\n1,,1\n", "no broker", id="no-broker"),
+        pytest.param("seconds,broker,messages\n1,a\n", "line 2: 2 columns", id="short"),
+        pytest.param("seconds,broker,messages\n1,a,1\n1,b,1\n1,c,1\n", "each of 3", id="small-b"),
+    ],
+)
+def test_a_bad_file_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+    done = run(written(tmp_path, text), "--rate=10", "--burst=2")
+    assert isinstance(done.exception, UsageError)
+    assert said in str(done.exception)
+    assert "\n" not in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        pytest.param(("--rate=0", "--burst=2"), "--rate 0", id="no-rate"),
+        pytest.param(("--rate=nan", "--burst=2"), "--rate nan", id="nan"),
+        pytest.param(("--rate=1", "--burst=0.5"), "at least 1 message", id="small-b"),
+        pytest.param(("--rate=1", "--burst=2", "--every=0s"), "--every", id="no-period"),
+        pytest.param(("--rate=1", "--burst=2", "--initial=/nowhere"), "No such file", id="no-file"),
+    ],
+)
+def test_a_bad_flag_is_one_line(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    done = run(written(tmp_path, "seconds,broker,messages\n0,a,1\n"), *words)
+    assert isinstance(done.exception, UsageError)
+    assert said in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("shares", "said"),
+    [
+        ('{"b1": [100, 8]}', "each of them"),
+        ('{"b1": [100, 8], "b2": [21, 2]}', "over the contract"),
+        ('{"b1": [100, 8], "b2": [10, 0.5]}', "b_l at least 1"),
+        ("[1]", "write"),
+    ],
+)
+def test_bad_shares_are_one_line(tmp_path: Path, shares: str, said: str) -> None:
+    file = tmp_path / "shares.json"
+    file.write_text(shares)
+    done = run(written(tmp_path, SWAP), "--rate=120", "--burst=10", f"--initial={file}")
+    assert isinstance(done.exception, UsageError)
+    assert said in str(done.exception)
