@@ -62,6 +62,9 @@ class Gate(Protocol):
     def owe(self, topic: "Topic", debt: float) -> None:
         """A batch bigger than the bucket leaves this debt, in tokens; a crash may not forget it."""
 
+    def keep_debts(self) -> None:
+        """Before the batches that leave them go to nsqd."""
+
 
 @dataclass(frozen=True)
 class Bounds:
@@ -101,7 +104,7 @@ class Topic:
         self._given_up = False  # void runs stand among those that wait
         self._alarm_at = _NEVER
         self._refuses = False
-        self._debt = 0.0  # in tokens, of a share that was taken back
+        self.debt = 0.0  # in tokens, of a share that was taken back; not above 0
         self.most_owed = 0.0  # a crash costs this many tokens
         self._max_wait_ns = _NEVER
         self.slo_target_ns = _NEVER
@@ -126,9 +129,9 @@ class Topic:
         if self.bucket is None:
             first = limit.burst if tokens is None else tokens
             self.bucket = TokenBucket(
-                limit.rate, limit.burst, now, min(first, limit.burst) + self._debt
+                limit.rate, limit.burst, now, min(first, limit.burst) + self.debt
             )
-            self._debt = 0.0
+            self.debt = 0.0
         else:
             self.bucket.rescale(limit.rate, limit.burst, now)
         self.release(now)
@@ -137,7 +140,7 @@ class Topic:
         """It has a contract, and no share of it here: messages wait for one, or are refused. Tokens
         go back with the share, a debt stays."""
         if self.bucket is not None:
-            self._debt = min(0.0, self.bucket.level(now))
+            self.debt = min(0.0, self.bucket.level(now))
         self.limit = self.bucket = None
         self.slo_target_ns = self._max_wait_ns = _NEVER
         self.is_shut, self._refuses = True, refuse
@@ -336,6 +339,7 @@ class Topic:
     def release(self, now: int) -> None:
         """Let the head of the queue go as its tokens come; set the alarm for the next one."""
         self._release(now)
+        self._gate.keep_debts()
         self.pump(now)
 
     def _release(self, now: int) -> None:
@@ -463,6 +467,7 @@ class Topic:
             self._admit(run, count, when, 0.0)
             if run.admitted == run.count:
                 self.held.popleft()
+            self._gate.keep_debts()
             self.pump(now)
 
     # --- out ----------------------------------------------------------------------------------
