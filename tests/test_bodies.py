@@ -1,5 +1,6 @@
 """Big bodies under way to a topic: within its bound, in order, and a slow one keeps nobody out."""
 
+from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.bodies import Bodies
 
 SECOND = 1_000_000_000
@@ -20,16 +21,16 @@ def readers(count: int) -> "tuple[list[Reader], list[Reader]]":
 
 
 def test_bodies_come_until_the_bound_is_reached() -> None:
-    bodies = Bodies(100)
+    bodies = Bodies(100, Backlogs(1 << 30, 100))
     (a, b, c), _ = readers(3)
     assert bodies.begin(a, 60, 0, now=0)
     assert bodies.begin(b, 60, 0, now=0), "one may go past it"
     assert not bodies.begin(c, 1, 0, now=0)
-    assert not Bodies(100).begin(c, 1, 100, now=0), "what has come counts as well"
+    assert not Bodies(100, Backlogs(1 << 30, 100)).begin(c, 1, 100, now=0), "what has come counts as well"
 
 
 def test_those_that_wait_are_let_in_in_order_and_only_while_there_is_room() -> None:
-    bodies = Bodies(100)
+    bodies = Bodies(100, Backlogs(1 << 30, 100))
     (a, b, c, d, e), log = readers(5)
     bodies.begin(a, 100, 0, now=0)
     for reader in (b, c, d):
@@ -48,7 +49,7 @@ def test_those_that_wait_are_let_in_in_order_and_only_while_there_is_room() -> N
 
 
 def test_one_that_leaves_while_it_waits_is_not_let_in() -> None:
-    bodies = Bodies(100)
+    bodies = Bodies(100, Backlogs(1 << 30, 100))
     (a, b, c), log = readers(3)
     bodies.begin(a, 100, 0, now=0)
     bodies.wait(b, 50)
@@ -61,7 +62,7 @@ def test_one_that_leaves_while_it_waits_is_not_let_in() -> None:
 
 
 def test_a_slow_body_keeps_its_bytes_reserved_for_ten_seconds() -> None:
-    bodies = Bodies(100)
+    bodies = Bodies(100, Backlogs(1 << 30, 100))
     (slow, late, waiting), log = readers(3)
     bodies.begin(slow, 100, 0, now=0)
     assert not bodies.begin(late, 1, 0, now=10 * SECOND - 1)
