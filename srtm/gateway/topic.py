@@ -31,6 +31,8 @@ _QUANTUM_NS = 100_000
 """While several wait, tokens are handed out no more often than this: at 50,000 msg/s one wake-up
 then serves five messages, and nobody is later by more than a tenth of the tightest usual SLO."""
 
+_MESSAGE_BYTES = 64
+"""that a message takes besides its own, in the bound of all topics together"""
 _MOST_SEEN = 5_000
 """milliseconds of arrivals that are kept until they are reported; what comes later is left out"""
 
@@ -161,8 +163,13 @@ class Topic:
         return (
             self.backlog >= self._bounds.max_topic_backlog
             or self.backlog_bytes >= self._bounds.max_topic_backlog_bytes
-            or self._backlogs.is_full_for(self.backlog_bytes)
+            or self._backlogs.is_full_for(self._held_bytes)
         )
+
+    @property
+    def _held_bytes(self) -> int:
+        """With what each message takes besides: a small one is mostly that."""
+        return self.backlog_bytes + self.backlog * _MESSAGE_BYTES
 
     # --- in -----------------------------------------------------------------------------------
 
@@ -171,10 +178,10 @@ class Topic:
         if not self.arrivals:
             self._gate.dirty.append(self)
         self.arrivals.append(run)
-        self._backlogs.add(run.size, not self.backlog)
+        self._backlogs.add(run.size + run.count * _MESSAGE_BYTES, not self.backlog)
         self.backlog += run.count
         self.backlog_bytes += run.size
-        is_over = self._backlogs.is_full_for(self.backlog_bytes)
+        is_over = self._backlogs.is_full_for(self._held_bytes)
         if (
             is_over
             or self.backlog > self._bounds.max_topic_backlog
@@ -554,7 +561,7 @@ class Topic:
         if run.size:
             self.backlog -= run.count
             self.backlog_bytes -= run.size
-            self._backlogs.remove(run.size, not self.backlog)
+            self._backlogs.remove(run.size + run.count * _MESSAGE_BYTES, not self.backlog)
             run.size = 0
             if self._paused:
                 self._resume_owners()
@@ -578,7 +585,7 @@ class Topic:
     def _resume_owners(self) -> None:
         """Half-empty again: those that filled the backlog may be read on."""
         bounds = self._bounds
-        if self._backlogs.is_full_for(self.backlog_bytes):
+        if self._backlogs.is_full_for(self._held_bytes):
             self._backlogs.wait(self)
         elif (
             self.backlog * 2 <= bounds.max_topic_backlog
