@@ -26,7 +26,9 @@ def test_bodies_come_until_the_bound_is_reached() -> None:
     assert bodies.begin(a, 60, 0, now=0)
     assert bodies.begin(b, 60, 0, now=0), "one may go past it"
     assert not bodies.begin(c, 1, 0, now=0)
-    assert not Bodies(100, Backlogs(1 << 30, 100)).begin(c, 1, 100, now=0), "what has come counts as well"
+    assert not Bodies(100, Backlogs(1 << 30, 100)).begin(c, 1, 100, now=0), (
+        "what has come counts as well"
+    )
 
 
 def test_those_that_wait_are_let_in_in_order_and_only_while_there_is_room() -> None:
