@@ -19,7 +19,7 @@ from distributor.api import MAX_TOPICS, BrokerAsked, HeldTopic, ShareShown
 from distributor.control.leases import NOTHING, Holder, Share, TopicLeases
 from distributor.control.lineage import LARGEST_FOREIGN, MARGIN, Lineage, Standing
 from distributor.control.shares import grants
-from distributor.control.state import UNHEARD, Gateway, InForce, State, Topic
+from distributor.control.state import FORMER, UNHEARD, Gateway, InForce, State, Topic
 from distributor.placement.words import number, some
 from distributor.store import BrokerRow, LineageRow, Statement
 from distributor.store.statements import (
@@ -87,8 +87,10 @@ def leave_behind_epochs(state: State, asked: BrokerAsked) -> None:
 
 def contracts(state: State, asked: BrokerAsked) -> list[Statement]:
     """Take in the contracts that it knows: of topics that are unknown here, and of others where it
-    knows them by what this store was after it was copied. What is to be written."""
+    knows them by what this store was after it was copied. What is to be written. Raises UsageError
+    for a contract that is none."""
     statements: list[Statement] = []
+    read = {each.topic: _contract(each) for each in asked.held}  # before anything is changed
     newer = (
         state.former is not None
         and state.former.gave(asked.store, asked.newest, asked.proof)
@@ -104,7 +106,7 @@ def contracts(state: State, asked: BrokerAsked) -> list[Statement]:
         )
         if known is not None and not later:
             continue
-        contract = _contract(held)
+        contract = read[held.topic]
         state.learnt[held.topic] = (asked.store, asked.applied_epoch)
         if known is None:
             known = state.topics[held.topic] = Topic(contract, None)
@@ -123,6 +125,16 @@ def contracts(state: State, asked: BrokerAsked) -> list[Statement]:
     lost = set(sorted(lost - state.lost)[: max(0, room)])
     state.lost |= lost
     return [*statements, put_lost(sorted(lost))]
+
+
+def unlearn(state: State, asked: BrokerAsked, topics: set[str], lost: set[str]) -> None:
+    """`contracts` could not be written; topics, lost: those of before."""
+    for name in state.topics.keys() - topics:
+        del state.topics[name]
+        state.leases[name].total = NOTHING
+    for held in asked.held:
+        state.learnt.pop(held.topic, None)
+    state.lost = lost
 
 
 def hold(state: State, gateway: Gateway, asked: BrokerAsked, lease_ends_at: float) -> None:
@@ -217,6 +229,13 @@ def warnings(state: State, now: float) -> list[str]:
         f"runs: srtm broker forget {UNHEARD}"
         for name in kept_back
         if (share := state.leases[name].holders.get(UNHEARD, Holder()).last) != NOTHING
+    ]
+    found += [
+        f"broker {name}: a gateway that lost the name {gateway.row.name.partition(FORMER)[0]} may "
+        f"still hold a part of topic {some(sorted(gateway.topics))}, which is kept back; once it "
+        f"has ended: srtm broker forget '{name}'"
+        for name, gateway in sorted(state.gateways.items())
+        if FORMER in name and name != UNHEARD and gateway.topics
     ]
     if state.lost and not state.unsure:  # else who knows it may not have been heard yet
         found.append(

@@ -36,7 +36,7 @@ from distributor.control.state import Gateway, State, Topic
 from distributor.control.topic_names import Names
 from distributor.control.watches import Watches
 from distributor.errors import Conflict, NotFound, NotLeading
-from distributor.store import BrokerRow, Statement
+from distributor.store import BrokerRow, Statement, StoreError
 from distributor.store.statements import (
     delete_broker,
     delete_lost,
@@ -186,20 +186,25 @@ class Distributor:
             learning.leave_behind_epochs(state, asked)
         else:
             learning.begin(state, gateway.row.name, standing, asked, now)
-        known = set(state.topics)
+        known, lost = set(state.topics), set(state.lost)
         statements = learning.contracts(state, asked)
         learning.hold(state, gateway, asked, now + max(self.lease_seconds, asked.lease_seconds))
         if is_late:
             statements += learning.keep_back(state, sorted(state.topics.keys() - known), now)
         self.names_changed()
-        await self.commit(
-            [
-                *put_lineage(state.lineage_row()),
-                put_epoch(state.epoch),
-                *statements,
-                *put_grants(gateway.row.name, grants(self.state, gateway)),
-            ]
-        )
+        try:
+            await self.commit(
+                [
+                    *put_lineage(state.lineage_row()),
+                    put_epoch(state.epoch),
+                    *statements,
+                    *put_grants(gateway.row.name, grants(self.state, gateway)),
+                ]
+            )
+        except StoreError:  # what the store lacks is learnt again, and nothing refers to it
+            learning.unlearn(state, asked, known, lost)
+            self.names_changed()
+            raise
 
     async def settle(self) -> None:
         """Once a second: all that could hold something by a better store have been heard, or their

@@ -19,6 +19,11 @@ _REFUSED = {
     sqlite3.SQLITE_IOERR: "the disk failed or is full",
 }
 """primary result codes after which SQLite has rolled the transaction back"""
+_BUSY_SECONDS = 5
+_LOG_BYTES = 1 << 20
+"""of the log when it is written back; it is read after each transaction"""
+_FRAME_BYTES = 24
+"""before each page in the log"""
 
 
 class SqliteStore(Store):
@@ -27,15 +32,20 @@ class SqliteStore(Store):
     Who leads holds an flock on the file itself, by whatever name it was opened: SQLite's own locks
     would let two programs take turns. Before and after each transaction the leader looks whether
     the file and its log still are what their names lead to, as what is written into files that were
-    removed is gone with the process, and before it whether anybody else has written into them.
+    removed is gone with the process, and whether anybody else has written into them: between the
+    transactions neither changes; in one the log grows, and nothing else does. So the log is
+    written back and emptied apart from them.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = Path(os.path.realpath(path))
+        self._log = self._path.with_name(f"{self._path.name}-wal")
         self._leads = False
         self._term = ""
         self._opened: dict[Path, tuple[int, int]] = {}
         self._left: dict[Path, tuple[int, int]] = {}  # as the last write of ours left them
+        self._logged: bytes | None = None  # the log's content; None where others keep it in use
+        self._empty_at = _LOG_BYTES
         try:
             with self._clear():
                 opened = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -67,16 +77,16 @@ class SqliteStore(Store):
             with self._errors():
                 self._database.execute("PRAGMA journal_mode = WAL")
                 self._database.execute("PRAGMA synchronous = FULL")
+                self._database.execute("PRAGMA wal_autocheckpoint = 0")
                 self._migrate()
                 term = secrets.token_hex(8)
                 leader = put_leader(term, this_process())
                 with self._transaction():
                     self._database.executemany(leader.sql, leader.rows)
-                log = self._path.with_name(f"{self._path.name}-wal")
-                self._opened = {log: _inode(os.stat(log))}
+                self._opened = {self._log: _inode(os.stat(self._log))}
             self._opened[self._path] = _inode(os.fstat(self._file.fileno()))
             self._check_names()
-            self._look()
+            self._empty_log()
             self._leads, self._term = True, term
         return True
 
@@ -98,9 +108,15 @@ class SqliteStore(Store):
                 self._check_term(self._database)
                 for statement in statements:
                     self._database.executemany(statement.sql, statement.rows)
+            self._check_written()
+        except StoreError:
+            self._logged, self._empty_at = None, 0  # part of it may stand in the log
+            raise
         finally:
             self._look()
         self._check_names()
+        if self._left[self._log][0] >= self._empty_at:
+            self._empty_log()
 
     def query(self, sql: str) -> list[tuple[Value, ...]]:
         with self._errors():
@@ -112,15 +128,47 @@ class SqliteStore(Store):
         self._leads = False
 
     def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(self._path, timeout=5, isolation_level=None, check_same_thread=False)
+        return sqlite3.connect(
+            self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
 
     def _check_files(self) -> None:
         """Raises StoreLost where a restart may not find what was written here."""
         self._check_names()
         for path, left in self._left.items():
             if _content(path) != left:
-                self._leads = False
-                raise StoreLost(f"store {self._path}: somebody else has written into {path.name}")
+                self._overwritten(path)
+
+    def _check_written(self) -> None:
+        """Raises StoreLost where somebody wrote into the files while a transaction was made: a
+        restart reads the log only as far as it is whole."""
+        self._check_names()
+        if _content(self._path) != self._left[self._path]:
+            self._overwritten(self._path)
+        if self._logged is None:
+            return
+        with contextlib.suppress(OSError):
+            found = self._log.read_bytes()
+            page_size = int.from_bytes(found[8:12], "big")
+            committed = found[-page_size - _FRAME_BYTES :][4:8]  # the end of a transaction has it
+            is_whole = any(committed) or found == self._logged  # nothing had to be changed
+            if not is_whole or not found.startswith(self._logged):
+                self._overwritten(self._log)
+            self._logged = found
+
+    def _overwritten(self, path: Path) -> None:
+        self._leads = False
+        raise StoreLost(f"store {self._path}: somebody else has written into {path.name}")
+
+    def _empty_log(self) -> None:
+        """Write it back into the file; it stays as it is where a reader needs it."""
+        with self._errors():
+            self._database.execute("PRAGMA busy_timeout = 0")
+            busy, *_ = self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            self._database.execute(f"PRAGMA busy_timeout = {_BUSY_SECONDS * 1000}")
+        self._look()
+        self._logged = None if busy else b""
+        self._empty_at = self._left[self._log][0] + _LOG_BYTES
 
     def _look(self) -> None:
         self._left = {path: _content(path) for path in self._opened}
@@ -130,7 +178,7 @@ class SqliteStore(Store):
             raise StoreLost(f"store {self._path}: not held")
         for path, inode in self._opened.items():
             try:
-                found = _inode(os.stat(path))
+                found = _inode(os.lstat(path))  # a link leads to another log
             except OSError:
                 found = None
             if found != inode:

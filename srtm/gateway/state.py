@@ -125,7 +125,7 @@ class State:
         }
         partial = self.path.with_name(self.path.name + ".partial")
         with partial.open("w") as file:
-            json.dump(document, file, indent=1)
+            file.write(json.dumps(document))  # an indented one takes ten times as long
             file.flush()
             os.fsync(file.fileno())
         partial.replace(self.path)

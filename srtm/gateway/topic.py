@@ -31,6 +31,8 @@ _QUANTUM_NS = 100_000
 """While several wait, tokens are handed out no more often than this: at 50,000 msg/s one wake-up
 then serves five messages, and nobody is later by more than a tenth of the tightest usual SLO."""
 
+_MESSAGE_BYTES = 64
+"""that a message takes besides its own, in the bound of all topics together"""
 _MOST_SEEN = 5_000
 """milliseconds of arrivals that are kept until they are reported; what comes later is left out"""
 
@@ -61,6 +63,9 @@ class Gate(Protocol):
 
     def owe(self, topic: "Topic", debt: float) -> None:
         """A batch bigger than the bucket leaves this debt, in tokens; a crash may not forget it."""
+
+    def keep_debts(self) -> None:
+        """Before the batches that leave them go to nsqd."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,7 @@ class Topic:
         self._given_up = False  # void runs stand among those that wait
         self._alarm_at = _NEVER
         self._refuses = False
-        self._debt = 0.0  # in tokens, of a share that was taken back
+        self.debt = 0.0  # in tokens, of a share that was taken back; not above 0
         self.most_owed = 0.0  # a crash costs this many tokens
         self._max_wait_ns = _NEVER
         self.slo_target_ns = _NEVER
@@ -126,9 +131,9 @@ class Topic:
         if self.bucket is None:
             first = limit.burst if tokens is None else tokens
             self.bucket = TokenBucket(
-                limit.rate, limit.burst, now, min(first, limit.burst) + self._debt
+                limit.rate, limit.burst, now, min(first, limit.burst) + self.debt
             )
-            self._debt = 0.0
+            self.debt = 0.0
         else:
             self.bucket.rescale(limit.rate, limit.burst, now)
         self.release(now)
@@ -137,7 +142,7 @@ class Topic:
         """It has a contract, and no share of it here: messages wait for one, or are refused. Tokens
         go back with the share, a debt stays."""
         if self.bucket is not None:
-            self._debt = min(0.0, self.bucket.level(now))
+            self.debt = min(0.0, self.bucket.level(now))
         self.limit = self.bucket = None
         self.slo_target_ns = self._max_wait_ns = _NEVER
         self.is_shut, self._refuses = True, refuse
@@ -158,8 +163,13 @@ class Topic:
         return (
             self.backlog >= self._bounds.max_topic_backlog
             or self.backlog_bytes >= self._bounds.max_topic_backlog_bytes
-            or self._backlogs.is_full_for(self.backlog_bytes)
+            or self._backlogs.is_full_for(self._held_bytes)
         )
+
+    @property
+    def _held_bytes(self) -> int:
+        """With what each message takes besides: a small one is mostly that."""
+        return self.backlog_bytes + self.backlog * _MESSAGE_BYTES
 
     # --- in -----------------------------------------------------------------------------------
 
@@ -168,10 +178,10 @@ class Topic:
         if not self.arrivals:
             self._gate.dirty.append(self)
         self.arrivals.append(run)
-        self._backlogs.add(run.size, not self.backlog)
+        self._backlogs.add(run.size + run.count * _MESSAGE_BYTES, not self.backlog)
         self.backlog += run.count
         self.backlog_bytes += run.size
-        is_over = self._backlogs.is_full_for(self.backlog_bytes)
+        is_over = self._backlogs.is_full_for(self._held_bytes)
         if (
             is_over
             or self.backlog > self._bounds.max_topic_backlog
@@ -336,6 +346,7 @@ class Topic:
     def release(self, now: int) -> None:
         """Let the head of the queue go as its tokens come; set the alarm for the next one."""
         self._release(now)
+        self._gate.keep_debts()
         self.pump(now)
 
     def _release(self, now: int) -> None:
@@ -463,6 +474,7 @@ class Topic:
             self._admit(run, count, when, 0.0)
             if run.admitted == run.count:
                 self.held.popleft()
+            self._gate.keep_debts()
             self.pump(now)
 
     # --- out ----------------------------------------------------------------------------------
@@ -549,7 +561,7 @@ class Topic:
         if run.size:
             self.backlog -= run.count
             self.backlog_bytes -= run.size
-            self._backlogs.remove(run.size, not self.backlog)
+            self._backlogs.remove(run.size + run.count * _MESSAGE_BYTES, not self.backlog)
             run.size = 0
             if self._paused:
                 self._resume_owners()
@@ -573,7 +585,7 @@ class Topic:
     def _resume_owners(self) -> None:
         """Half-empty again: those that filled the backlog may be read on."""
         bounds = self._bounds
-        if self._backlogs.is_full_for(self.backlog_bytes):
+        if self._backlogs.is_full_for(self._held_bytes):
             self._backlogs.wait(self)
         elif (
             self.backlog * 2 <= bounds.max_topic_backlog

@@ -62,6 +62,7 @@ class Topics:
         self._unplaced = Unplaced.PASS
         self._started_at = monotonic_ns()
         self._active: set[Topic] = set()
+        self._owes = False  # a debt that is not written yet
         reactor.add_stage(self.decide)
 
     def begin(self, contracts: tuple[Contract, ...], known: list[str]) -> None:
@@ -109,6 +110,7 @@ class Topics:
         self._active.update(dirty)
         for topic in dirty:
             topic.decide(now, horizon if self._in_order else now)
+        self.keep_debts()
         for topic in dirty:
             topic.pump(now)
             if topic.arrivals:
@@ -134,6 +136,8 @@ class Topics:
             if tokens is not None:
                 tokens += self._default_limit.rate * (now - self._started_at) / NS
             topic.set_limit(self._default_limit, now, tokens)
+        if topic.bucket is None and tokens is not None:
+            topic.debt = min(0.0, tokens)  # of a share that it had before
         return topic
 
     def _is_shut(self, name: bytes) -> bool:
@@ -188,6 +192,12 @@ class Topics:
         batches that grow write a few times only."""
         if debt > topic.most_owed:
             topic.most_owed = debt * 1.25
+            self._owes = True
+
+    def keep_debts(self) -> None:
+        """Those of all topics at once, or a read of a thousand batches would write as often."""
+        if self._owes:
+            self._owes = False
             self.keep(clean=False)
 
     # --- limits -------------------------------------------------------------------------------

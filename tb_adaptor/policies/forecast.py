@@ -69,4 +69,5 @@ def _gathered(times: Floats, counts: Floats, seconds: float) -> tuple[Floats, Fl
     sums = np.bincount(places, weights=counts, minlength=_MOST_POINTS).astype(np.float64)
     there = np.flatnonzero(sums)
     # One by one over its step, they are met at its end.
-    return (there + 1.0) * step, sums[there]
+    ends = np.asarray((there + 1.0) * step, dtype=np.float64)
+    return ends, sums[there]

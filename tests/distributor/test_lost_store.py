@@ -1,5 +1,6 @@
 """A store that is lost, or an older copy: whoever knows less gives way."""
 
+import resource
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -375,3 +376,63 @@ def test_a_store_with_an_epoch_of_a_lie_serves_honest_gateways(
     assert brokers[0].epoch > epoch
     assert [shares(each) for each in brokers] == before
     assert warnings(second) == ""
+
+
+def test_a_gateway_that_is_refused_leaves_nothing_behind(start: Starter, tmp_path: Path) -> None:
+    """What is in memory only would be missing from the store, whatever refers to it."""
+    path = tmp_path / "store.db"
+    first = led(start, path, LEASE)
+    other = first.broker("b1")
+    share = {"rate": 1.0, "burst": 1.0, "topic_rate": 10.0, "topic_burst": 5.0}
+    held = [
+        {"topic": "good", "slo": None, **share},
+        {"topic": "bad", "slo": "none", **share},
+    ]
+    known = {"store": "another", "newest": 5, "applied_epoch": 5, "held": held}
+    assert first.call("POST", "/brokers", other.description() | known)[0] == 400
+    assert first.call("GET", "/topics/good")[0] == 404
+    row = {"id": "p", "rate": 1.0}
+    assert first.call("POST", "/topics/good/publishers", {"publishers": [row]})[0] == 404
+    first.process.kill()
+    led(start, path, LEASE)
+
+
+def test_what_is_kept_for_a_replaced_gateway_is_told(start: Starter, tmp_path: Path) -> None:
+    """Each restart of one of two with the same state file leaves one more."""
+    distributor = led(start, tmp_path / "store.db", LEASE)
+    b1 = distributor.broker("b1")
+    b1.instance, b1.process = "i", "first"
+    b1.register(1000.0)
+    distributor.topic()
+    distributor.publishers(12)
+    distributor.place()
+    settle(b1)
+    first = b1.description()
+    b1.process = "second"
+    b1.register()
+    assert distributor.call("POST", "/brokers", first)[0] == 409
+    assert "once it has ended: srtm broker forget 'b1~first'" in warnings(distributor)
+    assert distributor.srtm("broker", "forget", "b1~first").returncode == 0
+    assert warnings(distributor) == ""
+
+
+def test_what_a_full_disk_does_not_take_is_learnt_again(start: Starter, tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    first = led(start, path, LEASE)
+    b1 = placed(first, 1)[0]
+    first.process.kill()
+    remove(path)
+    second = led(start, path, LEASE)
+    nothing = {"store": "", "applied_epoch": 0, "newest": 0, "held": [], "names": []}
+    second.ok("POST", "/brokers", b1.description() | nothing)
+    pid = second.process.popen.pid
+    before = resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    assert second.call("POST", "/brokers", b1.description())[0] == 503
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+    assert second.call("GET", "/topics/t")[0] == 404
+    b1.distributor = second
+    wait_for(lambda: second.call("POST", "/brokers", b1.description())[0] == 200, "it registers")
+    second.publishers(3)
+    second.process.kill()
+    third = led(start, path, LEASE)
+    assert third.ok("GET", "/topics/t")["publishers"] == 3

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -450,6 +451,57 @@ def overwrite(path: Path) -> None:
     content = path.read_bytes()
     with path.open("r+b") as file:
         file.write(content[:32] + bytes(len(content) - 32))
+
+
+@pytest.mark.parametrize("change", [cut, overwrite])
+@pytest.mark.parametrize("name", ["s.db", "s.db-wal"])
+def test_another_content_is_noticed_while_it_is_written(
+    tmp_path: Path, name: str, change: Callable[[Path], None]
+) -> None:
+    """Under load nearly all of the time is within a transaction."""
+    store = open_store(str(tmp_path / "s.db"))
+    store.lead()
+    for epoch in range(5):
+        store.write([put_epoch(epoch)])
+
+    def changing() -> Iterator[tuple[Value, ...]]:
+        change(tmp_path / name)
+        yield (9,)
+
+    with pytest.raises(StoreLost):
+        store.write([Statement(put_epoch(9).sql, changing())])  # type: ignore[arg-type]
+    store.close()
+
+
+def test_a_link_in_the_place_of_the_file_is_noticed(tmp_path: Path) -> None:
+    """It leads to the same file, and to another log."""
+    path, away = tmp_path / "s.db", tmp_path / "away.db"
+    store = open_store(str(path))
+    store.lead()
+    path.rename(away)
+    path.symlink_to(away)
+    with pytest.raises(StoreLost, match="is not the file"):
+        store.write([put_epoch(1)])
+    store.close()
+
+
+def test_readers_and_a_log_that_is_emptied_disturb_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    store = open_store(str(path))
+    store.lead()
+    with closing(sqlite3.connect(path)) as reader, closing(sqlite3.connect(path)) as other:
+        for epoch in range(900):
+            if epoch % 300 == 0:  # it keeps the log in use for half of the time
+                reader.execute("BEGIN")
+                reader.execute("SELECT * FROM leader").fetchall()
+            elif epoch % 300 == 150:
+                reader.execute("COMMIT")
+            assert other.execute("SELECT count(*) FROM leader").fetchone() == (1,)
+            store.write([put_topic(TopicRow(f"t{epoch}", "x" * 2000, None))])
+            store.confirm()
+    assert path.with_name("s.db-wal").stat().st_size < 2 << 20
+    assert len(store.snapshot().topics) == 900
+    store.close()
 
 
 @pytest.mark.parametrize("change", [cut, overwrite])

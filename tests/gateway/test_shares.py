@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from srtm.errors import Exit
-from srtm.nsq.commands import pub
+from srtm.nsq.commands import message, mpub, pub
 from tests.support.distributors import DistributorProcess, Starter, distributors_in
 from tests.support.servers import GatewayProcess, Servers, free_port, http, wait_for
 from tests.support.v2 import V2
@@ -213,3 +213,34 @@ def test_what_the_state_file_does_not_know_begins_empty_after_kill_9(servers: Se
     gateway.process.start()
     gateway.wait_ready()
     assert http(gateway.http, "/pub?topic=newest", b"x")[0] == 200
+
+
+def test_the_debt_of_a_share_is_there_after_kill_9(
+    servers: Servers, start: Starter, store: Path
+) -> None:
+    distributor = led(start, store, "--lease-duration=20s")
+    b1, _ = (broker(servers, distributor, name) for name in ("b1", "b2"))
+    on_b1_alone(distributor, b1)
+    wait_for(lambda: b1.inside("t")["tokens"] == BURST, "its bucket is full")
+    assert http(b1.http, "/mpub?topic=t", b"x\n" * 100)[0] == 200
+    b1.process.kill()
+    b1.process.start()
+    b1.wait_ready()
+    wait_for(lambda: rate_of(b1) == RATE, "it has its share again")
+    assert b1.inside("t")["tokens"] < BURST - 100 + 20
+
+
+def test_debts_of_many_topics_hold_nobody_up(servers: Servers) -> None:
+    """Each has to be on disk; those that come together are written together."""
+    state = servers.folder / "state.json"
+    gateway = servers.gateway("--default-limit=rate=10,burst=1", f"--state-file={state}")
+    count = 500
+    with V2(gateway.tcp) as client, V2(gateway.tcp) as other:
+        batch = [message(b"x")] * 2
+        client.send(b"".join(mpub(b"t%d" % n, batch, 2) for n in range(count)))
+        other.send(pub(b"other", b"x"))
+        other.oks(1, timeout=3)
+        client.oks(count, timeout=30)
+    gateway.process.kill()
+    kept = json.loads(state.read_text())["topics"]
+    assert all(kept[f"t{n}"]["tokens"] <= -1 for n in range(count))

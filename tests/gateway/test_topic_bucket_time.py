@@ -73,6 +73,8 @@ class World:
 
     def owe(self, topic: Topic, debt: float) -> None: ...
 
+    def keep_debts(self) -> None: ...
+
     def call_at(self, when: int, alarm: Callable[[int], None]) -> None:
         self.alarms.append((when, alarm))
 
