@@ -27,6 +27,7 @@ Token = Annotated[str, Field(max_length=64)]
 """an id or a proof, in hexadecimal digits"""
 TopicName = Annotated[str, Field(max_length=64)]
 Policy = Literal["srtm", "max-min", "conc", "lb", "single"]
+AdaptationPolicy = Literal["srtm", "paper", "rate-only", "off"]
 Unplaced = Literal["reject", "floor", "pass"]
 FittingMode = Literal["sequential", "paper"]
 Meanwhile = Literal["hold", "elsewhere"]
@@ -105,7 +106,8 @@ class TopicReport(Told):
     topic: str = Field(max_length=64)
     offered: Flow = Field(0.0, description="messages/s that came since the last report")
     admitted: Flow = Field(0.0, description="messages/s that got a token since the last report")
-    backlog: Count = Field(0.0, description="messages that wait now")
+    backlog: Count = Field(0.0, description="messages without an answer now")
+    waiting: Count = Field(0.0, description="those of them that have no token")
     served: Count = Field(0.0, description="deliveries measured since the last report")
     near: Count = Field(0.0, description="those that took longer than 0.8 of the SLO's target")
     late: Count = Field(0.0, description="those that took longer than the SLO's target")
@@ -155,7 +157,9 @@ class DesiredTopic(Answer):
     slo: str | None = Field(description="such as 0.99@1ms")
     safe_rate: float = Field(description="what is left of r_l when the lease has ended: r_l / b_l")
     safe_burst: float = Field(description="what is left of b_l then: one message")
-    arrivals: bool = Field(False, description="report when its messages came: it is being fitted")
+    arrivals: bool = Field(
+        False, description="report when its messages came: it is fitted, or shares follow them"
+    )
     emptied: int = Field(0, description="an epoch; a larger one than before empties the bucket")
     topic_rate: float = Field(description="r of the whole contract")
     topic_burst: float = Field(description="b of the whole contract")
@@ -207,6 +211,30 @@ class Brokers(Answer):
 
 class DrainAsked(Asked):
     drain: bool
+
+
+class AdaptationAsked(Asked):
+    policy: AdaptationPolicy = Field("srtm", description="how shares follow the traffic")
+    window: str = Field("10s", max_length=32, description="what it looks back at")
+    every: str = Field("10s", max_length=32, description="how often; srtm acts at once on a shift")
+
+
+class RescaleShown(Answer):
+    at: float = Field(description="seconds since 1970")
+    before: dict[str, tuple[float, float]] = Field(description="broker -> (r_l, b_l)")
+    after: dict[str, tuple[float, float]]
+    reasons: list[str]
+
+
+class AdaptationShown(Answer):
+    topic: str
+    policy: AdaptationPolicy
+    window: str
+    every: str
+    resting: str = Field(description="why nothing is moved now; empty where it may be")
+    since: float | None = Field(description="when the shares became what they are")
+    shares: dict[str, tuple[float, float]] = Field(description="broker -> (r_l, b_l)")
+    rescales: list[RescaleShown] = Field(description="since this distributor leads, newest first")
 
 
 class TopicAsked(Asked):

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from distributor.remote import Remote, print_json, remote_options
 from srtm.contract import MIN_RATE
 from srtm.duration import parse_duration
 from srtm.errors import UsageError
@@ -123,6 +125,69 @@ def simulate_command(
         click.echo(json.dumps(rows, indent=2))
     else:
         Console().print(_table(rows, unsplit))
+
+
+@adaptor.command()
+@click.argument("topic")
+@remote_options
+def explain(topic: str, remote: Remote, as_json: bool) -> None:
+    """How the shares of TOPIC follow its traffic: what they are and since when, and each rescale
+    since the distributor leads with its reasons, newest first."""
+    found = remote.call("GET", "topics", topic, "adaptation")
+    if as_json:
+        print_json(found)
+        return
+    rests = f"; it rests: {found['resting']}" if found["resting"] else ""
+    click.echo(
+        f"topic {topic}: policy {found['policy']}, window {found['window']}, every "
+        f"{found['every']}{rests}"
+    )
+    click.echo(f"shares{_when(' since ', found['since'])}: {_shares(found['shares'])}")
+    for each in found["rescales"]:
+        click.echo(f"{_when('', each['at'])}: {_shares(each['before'])}")
+        click.echo(f"  to {_shares(each['after'])}")
+        for reason in each["reasons"]:
+            click.echo(f"  - {reason}")
+
+
+@adaptor.command("set")
+@click.argument("topic")
+@click.option("--adapt", "policy", type=click.Choice(["srtm", "paper", "rate-only", "off"]))
+@click.option("--adapt-window", "window", metavar="DURATION", help="What it looks back at.")
+@click.option("--adapt-every", "every", metavar="DURATION", help="How often; srtm acts at once.")
+@remote_options
+def set_(
+    topic: str,
+    policy: str | None,
+    window: str | None,
+    every: str | None,
+    remote: Remote,
+    as_json: bool,
+) -> None:
+    """Say how the shares of TOPIC follow its traffic. What is not given stays as it is."""
+    given = {"policy": policy, "window": window, "every": every}
+    changed = {name: value for name, value in given.items() if value is not None}
+    if not changed:
+        raise UsageError("srtm adaptor set: give --adapt, --adapt-window or --adapt-every")
+    before = remote.call("GET", "topics", topic, "adaptation")
+    asked = {name: before[name] for name in given} | changed
+    found = remote.call("PUT", "topics", topic, "adaptation", body=asked)
+    if as_json:
+        print_json(found)
+    else:
+        click.echo(
+            f"topic {topic}: policy {found['policy']}, window {found['window']}, every "
+            f"{found['every']}"
+        )
+
+
+def _when(before: str, at: float | None) -> str:
+    return "" if at is None else before + datetime.fromtimestamp(at, UTC).isoformat(" ", "seconds")
+
+
+def _shares(shares: dict[str, list[float]]) -> str:
+    each = (f"{name} {r:.4g}/s and {b:.4g}" for name, (r, b) in sorted(shares.items()))
+    return "; ".join(each) or "none"
 
 
 _SHORTEST_SECONDS = 0.01

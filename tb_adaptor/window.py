@@ -47,6 +47,21 @@ class Told:
     most_waiting: float
 
 
+def unfinished(
+    level: float, part: Part, began: float, times: Floats, counts: Floats, now: float
+) -> tuple[float, float]:
+    """The most messages that have waited for tokens meanwhile, and the level at `now`: tokens, less
+    the messages that wait. level: at `began`."""
+    if not times.size:
+        return max(0.0, -level), min(part.burst, level + part.rate * (now - began))
+    come = np.cumsum(counts)
+    free = level + part.rate * np.maximum(times - began, 0.0) - (come - counts)
+    lost = np.maximum.accumulate(np.maximum(free - part.burst, 0.0))
+    after = free - lost - counts
+    level = float(after[-1]) + part.rate * max(0.0, now - float(times[-1]))
+    return max(0.0, -float(after.min())), min(part.burst, level)
+
+
 @dataclass
 class Window:
     """seconds: how far back; step_seconds: over which maxima are taken"""

@@ -21,7 +21,7 @@ _PAUSE_SECONDS = (0.5, 4.0)
 _SAMPLE_SECONDS = 5.0
 _QUICK_SECONDS = 15.0
 _MINUTES = 10.0
-_GROWTH = {"RSS": (1.1, 8 << 20), "descriptors": (1.0, 4), "threads": (1.0, 1)}
+_GROWTH = {"RSS": (1.1, 8 << 20), "descriptors": (1.0, PUBLISHERS + 4), "threads": (1.0, 1)}
 """Flat is: the last quarter's median is at most so many times the second quarter's, and so much
 more. A gateway's figures move with its connections, Python's memory with its arenas."""
 

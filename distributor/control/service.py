@@ -13,6 +13,8 @@ from typing import Protocol
 
 from distributor.api import (
     MAX_TOPICS,
+    AdaptationAsked,
+    AdaptationShown,
     BrokerAnswer,
     BrokerAsked,
     BrokerShown,
@@ -25,6 +27,7 @@ from distributor.api import (
     Unplaced,
 )
 from distributor.control import learning
+from distributor.control.adaptor import Adaptor, checked
 from distributor.control.committer import Committer
 from distributor.control.identity import count_replaced, leave_behind, require_one, take
 from distributor.control.leases import NOTHING, Share, TopicLeases
@@ -32,7 +35,7 @@ from distributor.control.lineage import Standing
 from distributor.control.placement_inputs import contract_changed
 from distributor.control.registrations import Registrations, check_key
 from distributor.control.shares import desired_topic, grants, let_go, see, share_of, waits
-from distributor.control.state import Gateway, State, Topic
+from distributor.control.state import FORMER, Gateway, State, Topic
 from distributor.control.topic_names import Names
 from distributor.control.watches import Watches
 from distributor.errors import Conflict, NotFound, NotLeading
@@ -42,6 +45,7 @@ from distributor.store.statements import (
     delete_lost,
     delete_publisher,
     delete_topic,
+    put_adaptation,
     put_broker,
     put_epoch,
     put_grants,
@@ -97,6 +101,7 @@ class Distributor:
         """held by whoever changes brokers, topics or publishers, from its check to its effect"""
         self.confirmed_at = self.leads_since = now()
         self.committer = committer
+        self.adaptor = Adaptor(self)
         self.registrations = Registrations(self.state, self.changing, self.commit, self.watches)
 
     # --- brokers ------------------------------------------------------------------------------
@@ -112,8 +117,14 @@ class Distributor:
                 replaced = count_replaced(self.state, known, asked)
                 if replaced:
                     await self._keep_former(replaced)
-                require_one(known, asked, now, self.lease_seconds)
             standing = learning.standing(self.state, asked)
+            try:
+                if known is not None:
+                    require_one(known, asked, now, self.lease_seconds)
+            except Conflict:
+                if standing is Standing.BEHIND and not self.forget_others:
+                    await self._learn_of_refused(asked)
+                raise
             capacity = asked.capacity
             if capacity is None:
                 capacity = known.row.capacity if known else 0.0
@@ -206,6 +217,17 @@ class Distributor:
             self.names_changed()
             raise
 
+    async def _learn_of_refused(self, asked: BrokerAsked) -> None:
+        """Its name is another gateway's by this store, an older copy of the one by which it is its
+        own: what it holds is counted under a name of its own until somebody forgets it."""
+        name = f"{asked.name}{FORMER}{asked.instance[:8]}"
+        row = BrokerRow(name, asked.tcp_address, asked.http_address, 0.0, True, asked.instance)
+        former = self.state.gateways.get(name)
+        if former is None:
+            await self.commit([put_broker(row)])
+            former = self.state.gateways[name] = Gateway(row)
+        await self._learn(former, Standing.BEHIND, asked)
+
     async def settle(self) -> None:
         """Once a second: all that could hold something by a better store have been heard, or their
         leases have ended. Raises StoreError."""
@@ -245,14 +267,16 @@ class Distributor:
         shares = {
             topic: self._share(gateway, topic, now, applied) for topic in sorted(gateway.topics)
         }
+        wanted = self.adaptor.wants_arrivals(shares)
         document = [
-            desired_topic(self.state.topics[topic], share)
+            desired_topic(self.state.topics[topic], share, topic in wanted)
             for topic, share in shares.items()
             if share.rate
         ]
         if lapsed or document != gateway.document:
             gateway.epoch = self.state.next_epoch()
             gateway.document = document
+        self.adaptor.hear(name, report, now)
         gateway.lease_ends_at = now + self.lease_seconds
         gateway.has = {topic: share for topic, share in shares.items() if share.rate}
         for topic, share in shares.items():
@@ -403,7 +427,26 @@ class Distributor:
             del self.state.topics[name]
             self.state.leases[name].place({})
             self.state.leases[name].total = NOTHING
+            self.adaptor.forget(name)
             self.watches.notify(name, topic.publishers)
+
+    async def adapt(self) -> None:
+        """Several times a second: rescale where it is due. Raises StoreError."""
+        async with self.changing:
+            await self.adaptor.decide()
+
+    async def set_adaptation(self, name: str, asked: AdaptationAsked) -> AdaptationShown:
+        """Raises NotFound, UsageError, StoreError."""
+        settings = checked(asked)
+        async with self.changing:
+            topic = self.topic(name)
+            await self.commit([put_adaptation(name, settings.model_dump_json())])
+            topic.adaptation = settings
+            self.adaptor.forget(name)
+        return self.adaptation(name)
+
+    def adaptation(self, name: str) -> AdaptationShown:
+        return self.adaptor.shown(name, self.topic(name))
 
     def topic_shown(self, name: str) -> TopicShown:
         topic = self.topic(name)

@@ -54,7 +54,8 @@ def waits(leases: TopicLeases | None, broker: str, share: Share, now: float) -> 
     return broker in leases.claims and share == NOTHING
 
 
-def desired_topic(topic: Topic, share: Share) -> DesiredTopic:
+def desired_topic(topic: Topic, share: Share, arrivals: bool) -> DesiredTopic:
+    """arrivals: the broker is to report when messages came"""
     contract = topic.contract
     document = contract.document()
     return DesiredTopic(
@@ -66,7 +67,7 @@ def desired_topic(topic: Topic, share: Share) -> DesiredTopic:
         slo=document.get("slo"),
         safe_rate=share.floor.rate,
         safe_burst=share.floor.burst,
-        arrivals=topic.is_fitted,
+        arrivals=arrivals or topic.is_fitted,
         emptied=topic.emptied,
         topic_rate=contract.rate,
         topic_burst=contract.burst,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import fsum, inf
 from typing import Any
 
-from distributor.api import DesiredTopic, FittingShown, ShareShown
+from distributor.api import AdaptationAsked, DesiredTopic, FittingShown, ShareShown
 from distributor.control.leases import NOTHING, Holder, Share, TopicLeases
 from distributor.control.lineage import Lineage
 from distributor.errors import NotFound
@@ -118,6 +118,7 @@ class Topic:
     waiting:    broker -> ids that are sent there once it has
     ready:      brokers that have acknowledged one
     fitting:    the last online fitting, which may go on
+    adaptation: how shares follow the traffic
     emptied:    epoch at which its buckets were to be emptied last; 0: never
     """
 
@@ -131,6 +132,7 @@ class Topic:
     history: list[InForce] = field(default_factory=list)
     fitting: FittingShown | None = None
     emptied: int = 0
+    adaptation: AdaptationAsked = field(default_factory=lambda: AdaptationAsked.model_validate({}))
     _loads: dict[str, float] | None = None
 
     @property
@@ -251,7 +253,9 @@ class State:
         for row in kept.topics:
             contract = Contract.model_validate_json(row.contract)
             keys = None if row.keys is None else frozenset(json.loads(row.keys))
-            state.topics[row.topic] = Topic(contract, keys)
+            topic = state.topics[row.topic] = Topic(contract, keys)
+            if row.adaptation:
+                topic.adaptation = AdaptationAsked.model_validate_json(row.adaptation)
         for placement in kept.placements:
             state.topics[placement.topic].history.append(InForce.of(placement))
         for grant in kept.grants:

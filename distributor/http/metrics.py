@@ -34,6 +34,8 @@ METRICS = (
          lambda s: s.state.refused_epochs),
     _Row("srtm_distributor_fittings", "gauge", "Topics that are being fitted.",
          lambda s: len(s.fitters)),
+    _Row("srtm_distributor_rescales_total", "counter", "Splits that followed the traffic.",
+         lambda s: s.adaptor.rescales),
     _Row("srtm_distributor_watches", "gauge", "Watch streams open.", lambda s: len(s.watches)),
     _Row("srtm_distributor_watched_publishers", "gauge", "Publishers over all watch streams.",
          lambda s: s.watches.watched),

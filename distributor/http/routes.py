@@ -112,6 +112,14 @@ async def _history(service: Distributor, call: Call) -> BaseModel:
     return api.Placements(placements=placements.history(service, *call.names))
 
 
+async def _adaptation(service: Distributor, call: Call) -> BaseModel:
+    return service.adaptation(*call.names)
+
+
+async def _set_adaptation(service: Distributor, call: Call) -> BaseModel:
+    return await service.set_adaptation(call.name, call.body)
+
+
 async def _fit(service: Distributor, call: Call) -> BaseModel:
     return await fittings.start(service, call.name, call.body)
 
@@ -163,6 +171,10 @@ ROUTES = (
           None, api.Placements, (404,), _history),
     Route("GET", "/topics/{topic}/placements/current", "The placement in force.",
           None, api.Plan, (404,), _current),
+    Route("GET", "/topics/{topic}/adaptation", "How its shares follow the traffic, and did.",
+          None, api.AdaptationShown, (404,), _adaptation),
+    Route("PUT", "/topics/{topic}/adaptation", "Say how its shares follow the traffic.",
+          api.AdaptationAsked, api.AdaptationShown, (400, 404), _set_adaptation),
     Route("POST", "/topics/{topic}/fitting",
           "Fit the topic by measurement: fewest brokers that keep its SLO. Goes on by itself.",
           api.FittingAsked, api.FittingShown, (400, 404, 409), _fit),

@@ -29,6 +29,7 @@ log = logging.getLogger("srtm.distributor")
 Result = TypeVar("Result")
 
 _ASK_SECONDS = 1.0
+_ADAPT_SECONDS = 0.1
 """how often the store is asked who leads, or six times in a shorter lease: reports are refused when
 the last answer is older than a third of it"""
 _BACKLOG = 4096
@@ -74,6 +75,7 @@ class Server:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopped.set)
         leading = asyncio.create_task(self._lead_forever())
+        adapting = asyncio.create_task(self._adapt_forever())
         stop = asyncio.create_task(self._stopped.wait())
         try:
             await asyncio.wait([leading, stop], return_when=asyncio.FIRST_COMPLETED)
@@ -81,6 +83,7 @@ class Server:
                 leading.result()
         finally:
             leading.cancel()
+            adapting.cancel()
             if self._service is not None:
                 fittings.cancel(self._service)  # what goes on would find the store closed
             server.stop()
@@ -110,6 +113,16 @@ class Server:
                 log.exception("the store failed")
                 self._step_down(f"the store failed ({error})")
             await asyncio.sleep(min(_ASK_SECONDS, self._options.lease_duration / 6))
+
+    async def _adapt_forever(self) -> None:
+        while True:
+            await asyncio.sleep(_ADAPT_SECONDS)
+            if self._service is not None:
+                try:
+                    await self._service.adapt()
+                except SrtmError as error:
+                    log.warning("shares stay as they are: %s", error)
+                    await asyncio.sleep(_ASK_SECONDS)
 
     async def _try_to_lead(self) -> None:
         if self._store is None:

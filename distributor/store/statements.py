@@ -96,6 +96,10 @@ def put_topic(row: TopicRow) -> Statement:
     )
 
 
+def put_adaptation(topic: str, document: str) -> Statement:
+    return Statement("UPDATE topics SET adaptation = ? WHERE topic = ?", [(document, topic)])
+
+
 def delete_topic(topic: str) -> list[Statement]:
     """Its grants stay: brokers hold them until they have been told, or for a lease."""
     return [
@@ -134,6 +138,14 @@ def put_placement(row: PlacementRow, moved: Mapping[str, str | None]) -> list[St
             [(row.topic, row.topic, HISTORY)],
         ),
     ]
+
+
+def put_rescale(row: PlacementRow) -> Statement:
+    """The same placement with other shares."""
+    return Statement(
+        "UPDATE placements SET document = ? WHERE topic = ? AND epoch = ?",
+        [(row.document, row.topic, row.epoch)],
+    )
 
 
 def put_grants(broker: str, rows: Iterable[GrantRow]) -> list[Statement]:

@@ -66,7 +66,9 @@ class Store(ABC):
                 "SELECT name, tcp_address, http_address, capacity, draining, instance "
                 "FROM brokers ORDER BY name",
             ),
-            topics=self._rows(TopicRow, "SELECT topic, contract, keys FROM topics ORDER BY topic"),
+            topics=self._rows(
+                TopicRow, "SELECT topic, contract, keys, adaptation FROM topics ORDER BY topic"
+            ),
             publishers=self._rows(
                 PublisherRow,
                 "SELECT topic, id, key, rate, broker FROM publishers ORDER BY topic, id",

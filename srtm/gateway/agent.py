@@ -36,6 +36,8 @@ MAX_BACKOFF_SECONDS = 3.0
 _LEASE_CHECK_SECONDS = 1.0
 """At most: an alarm is set for the end, but a suspended machine's alarms are late."""
 _TOPICS_PER_TURN = 100
+_COUNTED = 5_000
+"""runs that wait for tokens; more of them are not counted one by one"""
 """About a millisecond; messages have their turn between."""
 
 
@@ -325,6 +327,7 @@ class Agent:
             "offered": (count.offered - known.offered) / seconds,
             "admitted": (count.admitted - known.admitted) / seconds,
             "backlog": topic.backlog,
+            "waiting": topic.waiting if len(topic.held) < _COUNTED else topic.backlog,
             "served": count.served - known.served,
             "near": count.near - known.near,
             "late": count.late - known.late,

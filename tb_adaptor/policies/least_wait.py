@@ -48,7 +48,7 @@ class LeastWait:
         wait = _least_wait(needs, contract)
         if held <= _WORTH * wait + _NO_WAIT:
             return None
-        found = _fit(needs, contract, wait * _NEAR)
+        found = _fit(needs, contract, wait * _NEAR) or _fit(needs, contract, wait)
         assert found is not None
         levels, bursts = found
         needed = {name: Part(float(rates[levels[name]]), bursts[name]) for name in needs}

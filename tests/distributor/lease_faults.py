@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from distributor.api import (
+    AdaptationAsked,
     BrokerAsked,
     Desired,
     PublisherAsked,
@@ -139,6 +140,7 @@ class World:
         self.gateways = [self.gateway(name) for name in NAMES]
         self.late: list[tuple[Gateway, float, Desired]] = []
         self.limit = (100.0, 20.0)
+        self.adapted = 0  # rescales
         self.trace: list[str] = []
         self.leaders: list[Leader] = []
         self.lead()
@@ -201,6 +203,9 @@ class World:
         rate, burst = self.limit
         asked = TopicAsked(rate=rate, burst=burst)
         self.call(self.leader, self.leader.service.put_topic("t", asked))
+        policy = self.random.choice(["srtm", "paper"])
+        settings = AdaptationAsked(policy=policy, window="10s", every="1s")
+        self.call(self.leader, self.leader.service.set_adaptation("t", settings))
         self.place("srtm")
         for _ in range(3):
             for each in self.gateways:
@@ -258,7 +263,11 @@ class World:
         """A report and its answer. fate: "lost", "late", or it arrives."""
         leader = self.random.choice(self.leaders)
         self.trace[-1:] = [f"{line} {gateway.process} {fate}" for line in self.trace[-1:]]
-        topics = [TopicReport(topic="t", offered=float(self.random.random() < 0.4))]
+        busy = self.random.random() < 0.4
+        arrivals = [(float(self.random.randrange(1000)), self.random.choice([5.0, 200.0]))]
+        arrivals = arrivals if busy else []
+        waiting = float(busy and self.random.randrange(50))
+        topics = [TopicReport(topic="t", offered=float(busy), arrivals=arrivals, waiting=waiting)]
         lease, sent_at = gateway.lease, self.now
         report = Report(
             applied_epoch=lease.epoch,
@@ -286,7 +295,7 @@ class World:
         chance = self.random.choice
         what = chance(
             ["exchange"] * 12
-            + ["wait", "wait", "arrive", "place", "contract", "settle", "settle"]
+            + ["wait", "wait", "arrive", "place", "contract", "settle", "settle", "adapt", "adapt"]
             + [
                 "crash",
                 "restart",
@@ -318,6 +327,8 @@ class World:
             case "settle":
                 with contextlib.suppress(SrtmError):
                     self.call(self.leader, self.leader.service.settle())
+            case "adapt":
+                self.adapt()
             case "crash":
                 self.crash(chance(self.gateways), keeps=chance([True, True, False]))
             case "restart" | "takeover":
@@ -340,6 +351,18 @@ class World:
                 self.forget()
             case "full":
                 self.disk.full = not self.disk.full
+
+    def adapt(self) -> None:
+        """All report for some seconds, at times in vain, and shares follow what came."""
+        for _ in range(3):
+            self.now += self.random.choice([0.1, 1.5])
+            for each in list(self.gateways):
+                self.exchange(each, self.random.choice(["", "", "", "", "lost"]))
+            service = self.leader.service
+            before = service.adaptor.rescales
+            with contextlib.suppress(SrtmError):
+                self.call(self.leader, service.adapt())
+            self.adapted += service.adaptor.rescales - before
 
     def grow(self) -> None:
         service, (rate, burst) = self.leader.service, self.limit

@@ -22,6 +22,10 @@ def test_nothing_exceeds_the_contract_whatever_fails() -> None:
     assert found == []
 
 
+def test_shares_follow_the_traffic_meanwhile() -> None:
+    assert sum(run(seed).adapted for seed in range(100)) > 20
+
+
 @pytest.mark.parametrize("seed", [0, 3, 151, 318, 465])
 def test_a_run_is_its_seed(seed: int) -> None:
     """Those that once failed: an instance forgotten by drain, an older copy that nobody in contact

@@ -71,6 +71,7 @@ def test_rates_are_of_the_time_since_the_last_answered_report() -> None:
         "offered": 150,
         "admitted": 100,
         "backlog": 100,
+        "waiting": 0,
         "served": 0,
         "near": 0,
         "late": 0,

@@ -1,0 +1,285 @@
+"""The TB Adaptor of a distributor that leads: it follows the reports of each topic that several
+brokers serve, and gives the topic another split where its policy asks for one.
+
+A rescale changes what the placement in force gives each broker; leases carry it out, so that the
+contract holds whatever is lost. It rests while a topic is fitted, while gateways tell what a lost
+store did not know, just after a placement, and while a broker that should report does not.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from math import fsum
+from typing import Any, Protocol
+
+import numpy as np
+
+from distributor.api import AdaptationAsked, AdaptationShown, Report, RescaleShown, TopicReport
+from distributor.control.leases import NOTHING, Share
+from distributor.control.state import InForce, State, Topic
+from distributor.store import Statement
+from distributor.store.statements import put_rescale
+from srtm.duration import format_duration, parse_duration
+from srtm.errors import UsageError
+from srtm.queueing import Floats
+from tb_adaptor.policies import POLICIES, Policy
+from tb_adaptor.share import Part
+from tb_adaptor.window import Seen, Told, Window, unfinished
+
+log = logging.getLogger("srtm.distributor")
+
+MOST_ASKED = 200
+"""topics of a broker whose arrivals are asked for: a busy second of one is 11 kB of a report"""
+EARLIEST_SECONDS = 0.2
+"""between two decisions of a policy that acts early"""
+_SETTLING_SECONDS = 2.0
+"""after a placement: publishers are on their way to other brokers"""
+_SILENT_SECONDS = 2.5
+"""A broker that reported later than that and is not lost: wait for it."""
+_REMEMBERED = 20
+"""rescales of a topic that can be explained"""
+
+
+class Service(Protocol):
+    """What the adaptor needs of the distributor."""
+
+    state: State
+    lease_seconds: float
+
+    def now(self) -> float: ...
+
+    def wall(self) -> float: ...
+
+    async def commit(self, statements: Sequence[Statement]) -> None: ...
+
+
+@dataclass
+class _Adapted:
+    """One topic. levels: tokens of each broker's bucket, less its waiting messages, by its reports
+    placed_at: when the placement in force was first seen, by its epoch"""
+
+    policy: Policy
+    window: Window
+    levels: dict[str, float] = field(default_factory=dict)
+    waits: bool = False
+    decided_at: float = 0.0
+    placed: int = -1
+    placed_at: float = 0.0
+    rescales: deque[RescaleShown] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+
+    def notice(self, epoch: int, now: float) -> None:
+        """epoch: of the placement in force"""
+        if epoch != self.placed:
+            self.placed, self.placed_at = epoch, now
+
+
+class Adaptor:
+    """Times are monotonic seconds of the distributor."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._topics: dict[str, _Adapted] = {}
+        self.rescales = 0
+
+    # --- settings -----------------------------------------------------------------------------
+
+    def forget(self, topic: str) -> None:
+        """Its settings have changed, or it is gone."""
+        self._topics.pop(topic, None)
+
+    def wants_arrivals(self, topics: Iterable[str]) -> set[str]:
+        """Of which of them are brokers to report when messages came? Topics that several brokers
+        share, and that are not left as they are."""
+        state = self._service.state
+        shared = (
+            name
+            for name in sorted(topics)
+            if name in state.topics
+            and len(state.leases[name].targets) > 1
+            and state.topics[name].adaptation.policy != "off"
+        )
+        return set(islice(shared, MOST_ASKED))
+
+    # --- reports ------------------------------------------------------------------------------
+
+    def hear(self, broker: str, report: Report, now: float) -> None:
+        for each in report.topics:
+            topic = self._service.state.topics.get(each.topic)
+            leases = self._service.state.leases.get(each.topic)
+            if topic is None or leases is None or broker not in leases.targets:
+                continue
+            if topic.adaptation.policy == "off" or len(leases.targets) < 2:
+                continue
+            share = leases.holders[broker].acknowledged
+            if share != NOTHING:
+                self._keep(self._of(each.topic, topic), broker, each, share, report.seconds, now)
+
+    def _of(self, name: str, topic: Topic) -> _Adapted:
+        found = self._topics.get(name)
+        if found is None:
+            asked = topic.adaptation
+            window = Window(parse_duration(asked.window))
+            found = self._topics[name] = _Adapted(POLICIES[asked.policy].make(), window)
+            found.decided_at = self._service.now()
+        if topic.in_force is not None:
+            found.notice(topic.in_force.epoch, self._service.now())
+        return found
+
+    def _keep(
+        self,
+        adapted: _Adapted,
+        broker: str,
+        report: TopicReport,
+        share: Share,
+        seconds: float,
+        now: float,
+    ) -> None:
+        part = Part(share.rate, share.burst)
+        times, counts = _arrivals(report, seconds, now)
+        level = min(adapted.levels.get(broker, part.burst), part.burst)
+        most, level = unfinished(level, part, now - seconds, times, counts, now)
+        adapted.levels[broker] = -report.waiting if report.waiting else max(0.0, level)
+        adapted.window.add(
+            broker, Told(now, part, times, counts, report.waiting, max(most, report.waiting))
+        )
+        adapted.waits = adapted.waits or report.waiting > 0
+
+    # --- decisions ----------------------------------------------------------------------------
+
+    async def decide(self) -> None:
+        """For topics of which a decision is due; under the lock `changing`. Raises StoreError."""
+        now = self._service.now()
+        for name in list(self._topics):
+            topic = self._service.state.topics.get(name)
+            if topic is None or topic.adaptation.policy == "off":
+                self.forget(name)
+            elif self._is_due(self._topics[name], topic, now):
+                await self._decide(name, topic, self._topics[name], now)
+
+    def _is_due(self, adapted: _Adapted, topic: Topic, now: float) -> bool:
+        since = now - adapted.decided_at
+        early = adapted.waits and adapted.policy.acts_early and since >= EARLIEST_SECONDS
+        return early or since >= parse_duration(topic.adaptation.every)
+
+    def resting(self, name: str, topic: Topic, now: float) -> str:
+        """Why nothing is moved; empty where it may be."""
+        state, adapted = self._service.state, self._topics.get(name)
+        targets = state.leases[name].targets if name in state.leases else {}
+        if topic.adaptation.policy == "off":
+            return "it is off"
+        if topic.in_force is None or len(targets) < 2:
+            return "no two brokers share the topic"
+        if topic.is_fitted:
+            return "the topic is being fitted"
+        if state.listens(now):
+            return "gateways tell what they hold"
+        if adapted is None:
+            return "no broker has reported yet"
+        adapted.notice(topic.in_force.epoch, now)
+        if now < adapted.placed_at + _SETTLING_SECONDS:
+            return "the topic was placed just now"
+        for broker in targets:
+            silent = now - state.gateways[broker].contact_at
+            if _SILENT_SECONDS < silent < self._service.lease_seconds:
+                return f"broker {broker} has not reported for {silent:.1f} s"
+        return ""
+
+    async def _decide(self, name: str, topic: Topic, adapted: _Adapted, now: float) -> None:
+        if self.resting(name, topic, now):
+            return
+        adapted.decided_at, adapted.waits = now, False
+        targets = self._service.state.leases[name].targets
+        seen = adapted.window.seen(now)
+        for broker in seen.keys() - targets.keys():
+            adapted.window.forget(broker)
+            del seen[broker]
+        for broker in targets.keys() - seen.keys():  # it is lost, or nothing has come to it
+            seen[broker] = _nothing(Part(targets[broker].rate, targets[broker].burst), now)
+        whole = Part(
+            fsum(each.rate for each in targets.values()),
+            fsum(each.burst for each in targets.values()),
+        )
+        found = adapted.policy.rescale(whole, seen, now)
+        if found is None:
+            return
+        assert topic.in_force is not None
+        before = {broker: (each.rate, each.burst) for broker, each in targets.items()}
+        after = {broker: (part.rate, part.burst) for broker, part in found.split.items()}
+        changed = _with(topic.in_force, after)
+        await self._service.commit([put_rescale(changed.row(name))])
+        topic.history[-1] = changed
+        self._service.state.leases[name].place(changed.targets)
+        self.rescales += 1
+        adapted.rescales.append(
+            RescaleShown(
+                at=self._service.wall(), before=before, after=after, reasons=list(found.reasons)
+            )
+        )
+        log.info("topic %s: rescaled: %s", name, "; ".join(found.reasons))
+
+    # --- what is shown ------------------------------------------------------------------------
+
+    def shown(self, name: str, topic: Topic) -> AdaptationShown:
+        adapted = self._topics.get(name)
+        leases = self._service.state.leases.get(name)
+        targets = leases.targets if leases else {}
+        rescales = list(adapted.rescales)[::-1] if adapted else []
+        placed_at = topic.in_force.at if topic.in_force else None
+        return AdaptationShown(
+            topic=name,
+            policy=topic.adaptation.policy,
+            window=topic.adaptation.window,
+            every=topic.adaptation.every,
+            resting=self.resting(name, topic, self._service.now()),
+            since=rescales[0].at if rescales else placed_at,
+            shares={broker: (each.rate, each.burst) for broker, each in sorted(targets.items())},
+            rescales=rescales,
+        )
+
+
+def checked(asked: AdaptationAsked) -> AdaptationAsked:
+    """Raises UsageError for a duration that is none, or too short."""
+    values: dict[str, Any] = {}
+    for name in ("window", "every"):
+        text = getattr(asked, name)
+        try:
+            seconds = parse_duration(text)
+        except ValueError as error:
+            raise UsageError(f"{name} {text}: {error}") from None
+        if not 1 <= seconds <= 3600:
+            raise UsageError(f"{name} {text}: from 1s to 1h")
+        values[name] = format_duration(seconds)
+    return asked.model_copy(update=values)
+
+
+def _with(before: InForce, parts: dict[str, tuple[float, float]]) -> InForce:
+    return replace(
+        before,
+        brokers=tuple(
+            each.model_copy(update={"r": parts[each.name][0], "b": parts[each.name][1]})
+            for each in before.brokers
+        ),
+    )
+
+
+def _arrivals(report: TopicReport, seconds: float, now: float) -> tuple[Floats, Floats]:
+    """When its messages came. A broker that was not asked yet says only how many: they are taken
+    to have come evenly."""
+    if report.arrivals:
+        pairs = sorted((now - ago / 1e3, count) for ago, count in report.arrivals if count)
+        return np.array([at for at, _ in pairs]), np.array([count for _, count in pairs])
+    count = round(report.offered * seconds)
+    steps = min(count, _STEPS)
+    if not steps:
+        return np.empty(0), np.empty(0)
+    times = now - seconds + (np.arange(steps) + 1) * seconds / steps
+    return times, np.full(steps, count / steps)
+
+
+_STEPS = 1_000
+
+
+def _nothing(part: Part, now: float) -> Seen:
+    return Seen(now, part, np.empty(0), np.empty(0), np.zeros(1), 0.0)

@@ -1,0 +1,1 @@
+ALTER TABLE topics ADD COLUMN adaptation TEXT NOT NULL DEFAULT ''
