@@ -24,9 +24,15 @@ class Forecast:
     counts: Floats
 
 
-def forecast(seen: Seen, seconds: float) -> Forecast:
-    """For so many seconds: the arrivals since the last shift, over and over."""
-    began = shifted_at(seen, seconds)
+def has_shifted(seen: Seen, back: float) -> bool:
+    """Has its rate changed within so many seconds?"""
+    return shifted_at(seen, back) > seen.until - back
+
+
+def forecast(seen: Seen, back: float, seconds: float) -> Forecast:
+    """For so many seconds: the arrivals since the last shift, over and over. back: how far to look
+    for one, in seconds."""
+    began = shifted_at(seen, back)
     span = seen.until - began
     recent = seen.times > began
     times, counts = seen.times[recent] - began, seen.counts[recent]

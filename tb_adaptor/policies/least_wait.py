@@ -10,7 +10,7 @@ from math import fsum
 import numpy as np
 
 from srtm.queueing import Floats
-from tb_adaptor.policies.forecast import forecast
+from tb_adaptor.policies.forecast import forecast, has_shifted
 from tb_adaptor.policies.need import Need, need_of
 from tb_adaptor.policies.policy import RATE_FLOOR, Rescale
 from tb_adaptor.share import Part, divide
@@ -22,6 +22,8 @@ _NO_WAIT = 1e-3
 """seconds: shorter waits move nothing"""
 _WORTH = 1.1
 """The waits of the split in force have to be longer by this factor before it is changed."""
+_STEP = 0.4
+"""Without a shift so much of the way to the split is gone."""
 _NEAR = 1.1
 """Waits longer by this factor than the least ones are as good: they take less from the others."""
 _SPARE = 0.25
@@ -30,18 +32,23 @@ the rest stays where it is"""
 
 
 class LeastWait:
-    """horizon_seconds: how far it looks ahead"""
+    """back_seconds: how far it looks back; horizon_seconds: and ahead"""
 
     acts_early = True
 
-    def __init__(self, horizon_seconds: float = 5.0) -> None:
+    def __init__(self, back_seconds: float = 5.0, horizon_seconds: float = 5.0) -> None:
+        self._back = back_seconds
         self._horizon = horizon_seconds
 
     def rescale(self, contract: Part, seen: Mapping[str, Seen], now: float) -> Rescale | None:
         if not any(each.step_waiting.any() or each.waiting for each in seen.values()):
             return None
+        shifts = any(has_shifted(each, self._back) for each in seen.values())
         rates = _levels(contract, len(seen))
-        needs = {name: need_of(forecast(each, self._horizon), rates) for name, each in seen.items()}
+        needs = {
+            name: need_of(forecast(each, self._back, self._horizon), rates)
+            for name, each in seen.items()
+        }
         held = max(needs[name].wait(*each.part) for name, each in seen.items())
         if held <= _NO_WAIT:
             return None
@@ -52,7 +59,10 @@ class LeastWait:
         assert found is not None
         levels, bursts = found
         needed = {name: Part(float(rates[levels[name]]), bursts[name]) for name in needs}
-        split = _spread(contract, needed, {name: each.part for name, each in seen.items()})
+        parts = {name: each.part for name, each in seen.items()}
+        split = _spread(contract, needed, parts)
+        if not shifts:
+            split = _part_of_the_way(contract, split, parts)
         return Rescale(
             split,
             (
@@ -60,6 +70,22 @@ class LeastWait:
                 f"{wait * 1e3:.3g} ms",
             ),
         )
+
+
+def _part_of_the_way(
+    contract: Part, split: Mapping[str, Part], held: Mapping[str, Part]
+) -> dict[str, Part]:
+    """Without a shift of rates the waits of some seconds are mostly chance: several steps in the
+    same direction are followed, and one there and one back end where they began."""
+    rates = {
+        name: held[name].rate + _STEP * (part.rate - held[name].rate)
+        for name, part in split.items()
+    }
+    bursts = {
+        name: held[name].burst + _STEP * (part.burst - held[name].burst)
+        for name, part in split.items()
+    }
+    return divide(contract, rates, bursts, RATE_FLOOR)
 
 
 def _levels(contract: Part, brokers: int) -> Floats:

@@ -1,0 +1,1 @@
+"""The TB Adaptor: traffic that moves between brokers, by each policy."""

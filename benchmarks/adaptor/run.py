@@ -1,0 +1,214 @@
+"""Shares that follow traffic: token waits by policy, and how long after a shift they are back.
+
+Each scenario is run with each seed by each policy, exactly, with reports and leases as live brokers
+have them (`srtm adaptor simulate`). `hindsight` knows all arrivals: the best constant split of each
+stretch between shifts. A policy is back after a shift when the p99 of a second, and of the two
+after it, is at most 1.5 x hindsight's for that stretch, or 1 ms.
+"""
+
+from collections.abc import Mapping
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks.adaptor.hindsight import hindsight_waits
+from benchmarks.adaptor.scenarios import LOAD, SCENARIOS, SECONDS, Scenario
+from benchmarks.harness.bars import Bar, judge
+from benchmarks.harness.report import Report, number, table
+from benchmarks.harness.session import Session
+from srtm.queueing import Floats
+from tb_adaptor.policies import POLICIES
+from tb_adaptor.simulator.judge import excess, nearest_rank, unsplit_waits
+from tb_adaptor.simulator.run import Settings, simulate
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SEEDS, QUICK_SEEDS = 20, 2
+_WINDOWS_SECONDS = 2 * Settings().window
+_NEVER = float("inf")
+
+
+class Pooled:
+    """One policy in one scenario: waits and arrival times of all seeds, and what each seed was."""
+
+    def __init__(self) -> None:
+        self.waits: list[Floats] = []
+        self.times: list[Floats] = []
+        self.excess = 0.0
+        self.rescales: list[int] = []
+
+    @property
+    def p99_ms(self) -> float:
+        return nearest_rank(np.concatenate(self.waits), 0.99) * 1e3
+
+    @property
+    def mean_ms(self) -> float:
+        return float(np.concatenate(self.waits).mean()) * 1e3
+
+
+Outcomes = Mapping[str, Mapping[str, Pooled]]
+"""by scenario and policy, with `hindsight` and `unsplit` among these"""
+
+
+def run(session: Session) -> Report:
+    seeds = QUICK_SEEDS if session.quick else SEEDS
+    session.plan(len(SCENARIOS) * seeds)
+    outcomes: dict[str, dict[str, Pooled]] = {}
+    for scenario in SCENARIOS:
+        pooled = outcomes[scenario.name] = {
+            name: Pooled() for name in [*POLICIES, "hindsight", "unsplit"]
+        }
+        for seed in range(seeds):
+            session.step(f"{scenario.name}, seed {seed}")
+            _seed(scenario, seed, pooled)
+    back = {
+        scenario.name: {
+            name: _back(scenario, pooled, outcomes[scenario.name]["hindsight"])
+            for name, pooled in outcomes[scenario.name].items()
+        }
+        for scenario in SCENARIOS
+        if scenario.shifts
+    }
+    return Report(
+        settings={"seeds": seeds, "seconds": SECONDS, "load": LOAD},
+        figures=_figures(outcomes, back),
+        bars=_bars(outcomes, back, session.quick),
+        tables=[_waits_table(outcomes), _back_table(back)],
+        draw=lambda figure: _draw(figure, outcomes),
+    )
+
+
+def _seed(scenario: Scenario, seed: int, pooled: Mapping[str, Pooled]) -> None:
+    arrivals = scenario.arrivals(seed)
+    times = np.concatenate([each.times for each in arrivals.values()])
+    for name in POLICIES:
+        outcome = simulate(name, scenario.contract, arrivals)
+        pooled[name].waits.append(outcome.waits)
+        pooled[name].times.append(times)
+        pooled[name].excess = max(pooled[name].excess, excess(outcome, scenario.contract))
+        pooled[name].rescales.append(len(outcome.shares) - 1)
+    best = hindsight_waits(scenario.contract, arrivals, scenario.shifts, SECONDS)
+    pooled["hindsight"].waits.append(np.concatenate(list(best.values())))
+    pooled["hindsight"].times.append(times)
+    pooled["unsplit"].waits.append(unsplit_waits(scenario.contract, arrivals))
+    pooled["unsplit"].times.append(np.sort(times))
+
+
+def _back(scenario: Scenario, pooled: Pooled, hindsight: Pooled) -> list[float]:
+    """Seconds after the first shift, for each seed."""
+    shift = scenario.shifts[0]
+    ends = scenario.shifts[1] if len(scenario.shifts) > 1 else SECONDS
+    best = [
+        waits[(times >= shift) & (times < ends)]
+        for waits, times in zip(hindsight.waits, hindsight.times, strict=True)
+    ]
+    bound = max(1.5 * nearest_rank(np.concatenate(best), 0.99), 1e-3)
+    return [
+        _first_calm(waits, times, shift, ends, bound)
+        for waits, times in zip(pooled.waits, pooled.times, strict=True)
+    ]
+
+
+def _first_calm(waits: Floats, times: Floats, shift: float, ends: float, bound: float) -> float:
+    calm = []
+    for at in np.arange(shift, ends):
+        there = waits[(times >= at) & (times < at + 1)]
+        calm.append(not there.size or nearest_rank(there, 0.99) <= bound)
+    for place in range(len(calm)):
+        if all(calm[place : place + 3]):
+            return float(place)
+    return _NEVER
+
+
+def _bars(
+    outcomes: Outcomes, back: Mapping[str, Mapping[str, list[float]]], quick: bool
+) -> list[Bar]:
+    doubt = f"{QUICK_SEEDS} seeds" if quick else ""
+    worst = max(each.excess for pooled in outcomes.values() for each in pooled.values())
+    bars = [judge("messages over the contract, any policy", [worst], at_most=0)]
+    bars.append(
+        judge("step: srtm is back, s (median)", [median(back["step"]["srtm"])],
+              at_most=_WINDOWS_SECONDS, doubt=doubt),
+    )  # fmt: skip
+    lead = median(back["step"]["srtm"]) - median(back["step"]["paper"])
+    bars.append(
+        judge("step: srtm is back after paper, s", [max(lead, -SECONDS)], at_most=0, doubt=doubt)
+    )
+    moves = outcomes["burstiness moves"]
+    ratio = moves["srtm"].p99_ms / moves["rate-only"].p99_ms
+    bars.append(judge("burstiness moves: p99, srtm / rate-only", [ratio], at_most=0.8, doubt=doubt))
+    for name, pooled in outcomes.items():
+        better = min(pooled["paper"].p99_ms, pooled["even"].p99_ms)
+        over = pooled["srtm"].p99_ms - max(1.1 * better, better + 1)
+        bars.append(
+            judge(f"{name}: p99 of srtm over the better of paper and even, ms", [max(0.0, over)],
+                  at_most=0, doubt=doubt),
+        )  # fmt: skip
+    return bars
+
+
+def _figures(outcomes: Outcomes, back: Mapping[str, Mapping[str, list[float]]]) -> dict[str, Any]:
+    return {
+        scenario: {
+            name: {
+                "p99_ms": each.p99_ms,
+                "mean_ms": each.mean_ms,
+                "excess": each.excess,
+                "rescales": median(each.rescales) if each.rescales else None,
+                "p99_ms_by_seed": [nearest_rank(waits, 0.99) * 1e3 for waits in each.waits],
+                "back_seconds": [
+                    None if at == _NEVER else at for at in back.get(scenario, {}).get(name, [])
+                ],
+                "p99_ms_by_second": by_second(each).tolist(),
+            }
+            for name, each in pooled.items()
+        }
+        for scenario, pooled in outcomes.items()
+    }
+
+
+def by_second(pooled: Pooled) -> Floats:
+    """p99 in ms of what came in each second, over all seeds."""
+    waits, times = np.concatenate(pooled.waits), np.concatenate(pooled.times)
+    found = np.zeros(int(SECONDS))
+    for at in range(found.size):
+        there = waits[(times >= at) & (times < at + 1)]
+        found[at] = nearest_rank(there, 0.99) * 1e3 if there.size else 0.0
+    return found
+
+
+def _waits_table(outcomes: Outcomes) -> Any:
+    names = list(next(iter(outcomes.values())))
+    made = table("p99 of the token wait, ms", "scenario", *names, "rescales of srtm")
+    for scenario, pooled in outcomes.items():
+        made.add_row(
+            scenario,
+            *(number(pooled[name].p99_ms) for name in names),
+            f"{median(pooled['srtm'].rescales):.0f}",
+        )
+    return made
+
+
+def _back_table(back: Mapping[str, Mapping[str, list[float]]]) -> Any:
+    names = list(next(iter(back.values())))
+    made = table("seconds until it is back after a shift, median of the seeds", "scenario", *names)
+    for scenario, seconds in back.items():
+        medians = (median(seconds[name]) for name in names)
+        made.add_row(scenario, *("never" if at == _NEVER else f"{at:.0f}" for at in medians))
+    return made
+
+
+def _draw(figure: "Figure", outcomes: Outcomes) -> None:
+    shown = [scenario for scenario in SCENARIOS if scenario.shifts]
+    figure.set_size_inches(11, 2.4 * len(shown))
+    axes = figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
+    for axis, scenario in zip(axes, shown, strict=True):
+        for name in ("srtm", "paper", "even", "hindsight"):
+            axis.plot(np.maximum(by_second(outcomes[scenario.name][name]), 0.1), label=name)
+        axis.set_yscale("log")
+        axis.set_title(scenario.name, loc="left")
+        axis.set_ylabel("p99 wait, ms")
+    axes[0].legend(ncols=4)
+    axes[-1].set_xlabel("seconds")
