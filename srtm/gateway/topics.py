@@ -1,14 +1,16 @@
 """The topics of one gateway: found or begun at a publish, limited, kept over a restart."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from srtm.audit.blocks import Rule, Word
 from srtm.clock import NS, monotonic_ns
 from srtm.contract import Contract, Limit
 from srtm.errors import SrtmError
 from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.lease import Known, Unplaced, is_near, safe_share
+from srtm.gateway.measure.admissions import AdmissionLog
 from srtm.gateway.measure.meter import Meter
 from srtm.gateway.reactor import Reactor
 from srtm.gateway.run import Run
@@ -44,6 +46,7 @@ class Topics:
         max_topics: int,
         backlogs: Backlogs,
         in_order: bool,
+        log: AdmissionLog | None = None,
     ) -> None:
         """in_order: stamps tell which of two messages came first, whichever was read first"""
         self.by_name: dict[bytes, Topic] = {}
@@ -56,6 +59,7 @@ class Topics:
         self._default_limit = default_limit
         self._max_topics = max_topics
         self._in_order = in_order
+        self._log = log
         self._own: dict[bytes, Limit] = {}  # contracts of options, state file and admin socket
         self._leased: dict[bytes, Limit] = {}  # shares of a Load Distributor, over those
         self._names: frozenset[str] = frozenset()  # topics that it gives no share of here
@@ -78,6 +82,7 @@ class Topics:
                 # It may have had its burst from the gateway before this one.
                 topic = self._new(name.encode(), self._state.first_tokens(name))
             topic.known = True
+        self._tell(self.by_name.values())
 
     # --- publishing ---------------------------------------------------------------------------
 
@@ -127,6 +132,7 @@ class Topics:
     def _new(self, name: bytes, tokens: float | None = None) -> Topic:
         """tokens: that a default limit had when the gateway started; None: all of its burst."""
         topic = self.by_name[name] = Topic(name, self, self._bounds, Meter())
+        topic.log = self._log
         if self._is_shut(name):
             topic.shut(self._unplaced is Unplaced.REJECT, monotonic_ns())
         elif self._default_limit is not None and not (name in self._own or name in self._leased):
@@ -134,6 +140,7 @@ class Topics:
             if tokens is not None:
                 tokens += self._default_limit.rate * (now - self._started_at) / NS
             topic.set_limit(self._default_limit, now, tokens)
+        self._tell((topic,))
         return topic
 
     def _is_shut(self, name: bytes) -> bool:
@@ -167,6 +174,8 @@ class Topics:
         ]
         for name in idle:
             del self.by_name[name]
+            if self._log is not None:
+                self._log.forget(name)
         return bool(idle)
 
     # --- what a topic asks (Gate) -------------------------------------------------------------
@@ -208,6 +217,7 @@ class Topics:
         topic = topic or self._new(key)
         if key not in self._leased:
             self._set(topic, monotonic_ns())
+            self._tell((topic,))
         self.keep(clean=False)
         log.info("topic %s: %s", name, limit.document() if limit else "no contract of its own")
 
@@ -223,6 +233,8 @@ class Topics:
         """What a Load Distributor told besides shares: topics that it names get through here by a
         share only. True when `keep` is due."""
         before, self._state.known = self._state.known, known
+        changed = dict(before.contracts.items() ^ known.contracts.items())
+        self._tell(self.by_name[name.encode()] for name in changed if name.encode() in self.by_name)
         if (known.names, known.unplaced) == (self._names, self._unplaced):
             return (before.store, before.contracts) != (known.store, known.contracts)
         self._names, self._unplaced = known.names, known.unplaced
@@ -230,6 +242,7 @@ class Topics:
         for topic in list(self.by_name.values()):
             if topic.name not in self._leased and (topic.is_shut or self._is_shut(topic.name)):
                 self._set(topic, now)
+                self._tell((topic,))
         return True
 
     def kept_leases(self) -> dict[str, Limit]:
@@ -259,9 +272,31 @@ class Topics:
                 tokens = self._state.first_tokens(name) if topic is None else 0.0
                 (topic or self._new(key)).set_limit(limit, now, tokens or 0.0)
             log.debug("topic %s: share %s", name, limit or "taken back")
+        changed = [self.by_name[key] for key in map(str.encode, changes) if key in self.by_name]
+        self._tell(changed)
         return before.keys() != self._leased.keys() or not all(
             is_near(before[name], safe_share(limit)) for name, limit in self._leased.items()
         )
+
+    def _tell(self, topics: Iterable[Topic]) -> None:
+        """The admission log: what their limits are from now on."""
+        admissions = self._log
+        if admissions is None:
+            return
+        now = monotonic_ns()
+        contracts, epoch = self._state.known.contracts, self._state.known.newest
+        for topic in topics:
+            limit = topic.limit
+            if topic.is_shut:
+                word = Word(Rule.SHUT, epoch=epoch)
+            elif limit is None:
+                word = Word(Rule.NONE)
+            elif topic.name in self._leased:
+                whole = contracts.get(topic.name.decode(), (0.0, 0.0))
+                word = Word(Rule.SHARE, limit.rate, limit.burst, *whole, epoch)
+            else:
+                word = Word(Rule.OWN, limit.rate, limit.burst)
+            admissions.say(topic.name, word, now)
 
     def observe(self, names: frozenset[str]) -> None:
         """Keep the times of arrival of these topics, and of no others, until they are reported."""
