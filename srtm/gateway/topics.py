@@ -105,6 +105,7 @@ class Topics:
         topic = self.by_name.get(name)
         if topic is None and self._has_room():
             topic = self._new(name, self._state.later_tokens(name.decode()))
+            self._tell((topic,))
         return topic
 
     def decide(self, now: int, horizon: int) -> bool:
@@ -140,7 +141,6 @@ class Topics:
             if tokens is not None:
                 tokens += self._default_limit.rate * (now - self._started_at) / NS
             topic.set_limit(self._default_limit, now, tokens)
-        self._tell((topic,))
         return topic
 
     def _is_shut(self, name: bytes) -> bool:
