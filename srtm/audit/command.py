@@ -170,7 +170,7 @@ def _verdict(found: Audit) -> list[str]:
     said = [
         f"excess: {found.excess:.6g} messages; {verdict}",
         f"  fullest interval: {worst.messages:,} messages in "
-        f"{format_duration((worst.ends - worst.begins) / 1e9)} from {_when(worst.begins)}; "
+        f"{(worst.ends - worst.begins) / 1e9:.6g} s from {_when(worst.begins)}; "
         f"b + r t is {worst.allowed:,.6g}",
     ]
     if found.batches:

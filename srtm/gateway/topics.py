@@ -82,7 +82,7 @@ class Topics:
                 # It may have had its burst from the gateway before this one.
                 topic = self._new(name.encode(), self._state.first_tokens(name))
             topic.known = True
-        self._tell(self.by_name.values())
+        self._tell(self.by_name.values(), now)
 
     # --- publishing ---------------------------------------------------------------------------
 
@@ -105,7 +105,7 @@ class Topics:
         topic = self.by_name.get(name)
         if topic is None and self._has_room():
             topic = self._new(name, self._state.later_tokens(name.decode()))
-            self._tell((topic,))
+            self._tell((topic,), monotonic_ns())
         return topic
 
     def decide(self, now: int, horizon: int) -> bool:
@@ -216,8 +216,9 @@ class Topics:
             self._own[key] = limit
         topic = topic or self._new(key)
         if key not in self._leased:
-            self._set(topic, monotonic_ns())
-            self._tell((topic,))
+            now = monotonic_ns()
+            self._set(topic, now)
+            self._tell((topic,), now)
         self.keep(clean=False)
         log.info("topic %s: %s", name, limit.document() if limit else "no contract of its own")
 
@@ -233,16 +234,17 @@ class Topics:
         """What a Load Distributor told besides shares: topics that it names get through here by a
         share only. True when `keep` is due."""
         before, self._state.known = self._state.known, known
-        changed = dict(before.contracts.items() ^ known.contracts.items())
-        self._tell(self.by_name[name.encode()] for name in changed if name.encode() in self.by_name)
+        now = monotonic_ns()
+        if self._log is not None and before.contracts != known.contracts:
+            changed = dict(before.contracts.items() ^ known.contracts.items())
+            self._tell(self._there(changed), now)
         if (known.names, known.unplaced) == (self._names, self._unplaced):
             return (before.store, before.contracts) != (known.store, known.contracts)
         self._names, self._unplaced = known.names, known.unplaced
-        now = monotonic_ns()
         for topic in list(self.by_name.values()):
             if topic.name not in self._leased and (topic.is_shut or self._is_shut(topic.name)):
                 self._set(topic, now)
-                self._tell((topic,))
+                self._tell((topic,), now)
         return True
 
     def kept_leases(self) -> dict[str, Limit]:
@@ -272,18 +274,21 @@ class Topics:
                 tokens = self._state.first_tokens(name) if topic is None else 0.0
                 (topic or self._new(key)).set_limit(limit, now, tokens or 0.0)
             log.debug("topic %s: share %s", name, limit or "taken back")
-        changed = [self.by_name[key] for key in map(str.encode, changes) if key in self.by_name]
-        self._tell(changed)
+        self._tell(self._there(changes), now)
         return before.keys() != self._leased.keys() or not all(
             is_near(before[name], safe_share(limit)) for name, limit in self._leased.items()
         )
 
-    def _tell(self, topics: Iterable[Topic]) -> None:
-        """The admission log: what their limits are from now on."""
+    def _there(self, names: Iterable[str]) -> list[Topic]:
+        """Those of them that the gateway has."""
+        found = map(self.by_name.get, map(str.encode, names))
+        return [topic for topic in found if topic is not None]
+
+    def _tell(self, topics: Iterable[Topic], now: int) -> None:
+        """The admission log: what their limits are from `now` on, by the buckets' own reckoning."""
         admissions = self._log
         if admissions is None:
             return
-        now = monotonic_ns()
         contracts, epoch = self._state.known.contracts, self._state.known.newest
         for topic in topics:
             limit = topic.limit

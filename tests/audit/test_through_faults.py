@@ -1,8 +1,10 @@
 """Two real brokers and a distributor, with more load than the contract: audited through rescales,
 changes of the contract, and a kill -9 of each part."""
 
+import contextlib
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,14 +12,35 @@ from typing import Any
 
 import pytest
 
-from benchmarks.soak.traffic import Publisher
+from srtm.nsq.commands import pub
 from tests.support.distributors import DistributorProcess, Starter, distributors_in, srtm
 from tests.support.servers import GatewayProcess, Servers, free_port, wait_for
+from tests.support.v2 import V2
 
 RATE, BURST = 200.0, 20.0
 BROKERS = ("b0", "b1")
-PUBLISHERS = 12
-"""of each broker, one message out at a time each: more than any share lets in at once"""
+PUBLISHERS, AT_ONCE, EVERY_SECONDS = 3, 8, 0.25
+"""of each broker: together nearly what the contract allows, and twice its burst at once"""
+
+
+class Bursts(threading.Thread):
+    """A publisher that sends a few messages at the same instants as all others, at each broker:
+    full buckets meet more than they hold. What was not answered is not sent again."""
+
+    def __init__(self, address: str, over: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self._address, self._over = address, over
+        self.acknowledged = 0
+
+    def run(self) -> None:
+        while not self._over.is_set():
+            with contextlib.suppress(OSError, AssertionError), V2(self._address) as client:
+                while not self._over.wait(EVERY_SECONDS - time.monotonic() % EVERY_SECONDS):
+                    client.send(pub(b"t", b"x") * AT_ONCE)
+                    for _ in range(AT_ONCE):
+                        client.oks(1)
+                        self.acknowledged += 1
+            self._over.wait(0.05)
 
 
 class World:
@@ -97,14 +120,10 @@ class World:
         )
 
     @contextmanager
-    def load(self) -> Iterator[list[Publisher]]:
-        """Publishers that always have one more message, at both brokers."""
+    def load(self) -> Iterator[list[Bursts]]:
+        """At both brokers, while it lasts."""
         over = threading.Event()
-        publishers = [
-            Publisher(self.gateways[number].tcp, "t", f"p{number}-{each}", over)
-            for number in range(len(BROKERS))
-            for each in range(PUBLISHERS)
-        ]
+        publishers = [Bursts(each.tcp, over) for each in self.gateways for _ in range(PUBLISHERS)]
         for each in publishers:
             each.start()
         try:
@@ -165,11 +184,13 @@ def test_rescales_and_kills_keep_to_the_contract(world: World) -> None:
     assert {(RATE, BURST), (RATE / 2, BURST / 2), (RATE * 1.5, BURST * 1.5)} <= set(told)
     assert {each["source"] for each in document["contract"]} == {"distributor"}
     # It judged a stream that the contract held back, not a trickle.
-    acknowledged = sum(len(each.found.acknowledged) for each in publishers)
+    acknowledged = sum(each.acknowledged for each in publishers)
     missing = sum(gap["at_most"] or 0 for gap in document["gaps"] if gap["kind"] == "cut")
     assert acknowledged > 5 * BURST
     assert acknowledged <= document["messages"] + missing
-    assert document["interval"]["messages"] > document["interval"]["allowed"] * 0.5
+    assert document["interval"]["messages"] > document["interval"]["allowed"] * 0.75
+    for each in document["brokers"].values():
+        assert each["excess_over_share"] < 1e-5
     assert [(gap["broker"], gap["kind"]) for gap in document["gaps"]] == [("b0", "cut")]
     processes = {name: each["processes"] for name, each in document["brokers"].items()}
     assert processes == {"b0": 2, "b1": 1}
@@ -177,3 +198,26 @@ def test_rescales_and_kills_keep_to_the_contract(world: World) -> None:
     half = world.audit(f"--rate={RATE / 4}", f"--burst={BURST / 4}")
     assert half["exceeded"]
     assert half["excess"] > 1
+
+
+@pytest.mark.timeout(120)
+def test_a_broker_that_goes_round_the_distributor_is_found(world: World, servers: Servers) -> None:
+    """It knows of no contract, and lets all through: that is in its log as well."""
+    with world.load():
+        world.flows()
+        folder = servers.folder / "log-stray"
+        stray = servers.gateway(f"--admission-log={folder}", "--broadcast-address=stray")
+        with V2(stray.tcp) as client:
+            client.send(pub(b"t", b"x") * 100)
+            client.oks(100)
+        assert stray.process.stop() == 0
+    world.stop()
+    assert world.audit()["excess"] == 0
+    world.folders.append(folder)
+    document = world.audit()
+    assert document["exceeded"]
+    assert document["excess"] >= 100 - BURST - RATE * document["interval"]["seconds"] - 1e-6
+    assert document["unjudged"] == 0
+    shown = srtm("audit", "t", *map(str, world.folders))
+    assert shown.returncode == 1
+    assert "the contract was EXCEEDED" in shown.stdout
