@@ -7,20 +7,15 @@ import numpy as np
 
 from srtm.audit import blocks
 from srtm.audit.blocks import Admissions, Beat, Kind
-from srtm.audit.session import Damage, Session
+from srtm.audit.session import SUFFIX, Damage, Session
 from srtm.errors import UsageError
 
-SUFFIX = ".admissions"
 _MOST_NAMED = 10
 
 
-def number_of(file: Path) -> int:
-    """Of its place in the row of its broker's files: BROKER-NUMBER.admissions."""
-    return int(file.name.removesuffix(SUFFIX).rpartition("-")[2])
-
-
 def read_sessions(folders: Iterable[Path], topic: str) -> list[Session]:
-    """By broker, and in order of time. Raises UsageError where there is nothing of the topic."""
+    """By broker, and in order of time; at least one has beats. Raises UsageError where there is
+    nothing of the topic."""
     files: set[Path] = set()
     for folder in folders:
         try:
@@ -41,8 +36,9 @@ def read_sessions(folders: Iterable[Path], topic: str) -> list[Session]:
         known = sorted(name.decode(errors="replace") for name in names)
         shown = ", ".join(known[:_MOST_NAMED]) + (", ..." if len(known) > _MOST_NAMED else "")
         raise UsageError(f"topic {topic} is in none of the logs; they have {shown or 'no topic'}")
-    found_sessions = [each for each in sessions.values() if each.beats]
-    return sorted(found_sessions, key=lambda each: (each.broker, each.files[0]))
+    if not any(each.beats for each in sessions.values()):
+        raise UsageError(f"topic {topic}: the logs end before their first beat; nothing is whole")
+    return sorted(sessions.values(), key=lambda each: (each.broker, each.files[0]))
 
 
 def _read_file(file: Path, topic: bytes, sessions: dict[str, Session], names: set[bytes]) -> None:
@@ -82,7 +78,7 @@ def _read_file(file: Path, topic: bytes, sessions: dict[str, Session], names: se
             raise UsageError(f"{file}: not an admission log, or its first block is damaged")
         return
     if place < len(data):
-        session.damages.append(Damage(file, len(data) - place, session.until))
+        session.damages.append(Damage(session.files[-1], len(data) - place, session.until))
 
 
 def _begin(kind: Kind, payload: memoryview, sessions: dict[str, Session]) -> Session:

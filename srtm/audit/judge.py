@@ -117,11 +117,12 @@ class Audit:
 
 def judge(
     topic: str,
-    sessions: Sequence[Session],
+    found: Sequence[Session],
     given: tuple[float, float] | None = None,
     stated_error_ns: int | None = None,
 ) -> Audit:
-    """given: (r, b) in place of what the logs say. `sessions` is by broker and time, not empty."""
+    """given: (r, b) in place of what the logs say. `found` is what `read_sessions` gives."""
+    sessions = [each for each in found if each.beats]
     clocks = clocks_of(sessions, stated_error_ns)
     changes = _changes(sessions, clocks)
     words = by_broker(changes)
@@ -137,7 +138,11 @@ def judge(
         shares.append(_share(broker, len(own), stream, words.get(broker, ())))
     times, counts = _merged(list(streams.values()))
     worst, unjudged = _worst(times, counts, spans)
-    gaps = [gap for broker in streams for gap in _gaps(broker, sessions, clocks)]
+    gaps = [
+        gap
+        for broker in sorted({each.broker for each in found})
+        for gap in _gaps(broker, [each for each in found if each.broker == broker], clocks)
+    ]
     return Audit(
         topic,
         shares,
@@ -238,38 +243,39 @@ def _known(spans: Sequence[Span]) -> list[tuple[int, int]]:
 # --- gaps ---------------------------------------------------------------------------------------
 
 
-def _gaps(broker: str, sessions: Sequence[Session], clocks: Clocks) -> list[Gap]:
-    own = [each for each in sessions if each.broker == broker]
+def _gaps(broker: str, own: Sequence[Session], clocks: Clocks) -> list[Gap]:
     gaps: list[Gap] = []
     numbers = sorted(number for each in own for number in each.files)
     if numbers[0] > 1:
-        gaps.append(Gap(broker, "rotated", None, _wall(clocks, own[0], own[0].began)))
+        gaps.append(Gap(broker, "rotated", None, _began(clocks, own[0])))
     if len(numbers) <= numbers[-1] - numbers[0]:
         gaps.append(Gap(broker, "missing", None, None))
     for session, following in zip(own, [*own[1:], None], strict=True):
-        until = None if following is None else _wall(clocks, following, following.began)
-        since = _wall(clocks, session, session.until)
-        for begins, ends, messages in session.dropped:
+        for begins, ends, messages in session.dropped if session.beats else ():
             gap = _wall(clocks, session, begins), _wall(clocks, session, ends)
             gaps.append(Gap(broker, "dropped", *gap, messages))
+        for damage in session.damages:
+            is_last = damage.file == max(session.files)
+            if session.beats and not (is_last and not session.ended):  # else it was cut there
+                gaps.append(Gap(broker, "damaged", _wall(clocks, session, damage.since), None))
         if session.ended:
             continue
+        since = _wall(clocks, session, session.until) if session.beats else None
         if following is None:
             gaps.append(Gap(broker, "open", since, None))
         else:
+            until = _began(clocks, following)
             gaps.append(Gap(broker, "cut", since, until, None, _at_most(session, since, until)))
-    for session in own:
-        last = max(session.files)
-        for damage in session.damages:
-            is_last = damage.file.name.endswith(f"-{last:08d}.admissions")
-            if not (is_last and not session.ended):  # else it is where the log was cut
-                gaps.append(Gap(broker, "damaged", _wall(clocks, session, damage.since), None))
     return gaps
 
 
-def _at_most(session: Session, since: int, until: int | None) -> float | None:
+def _began(clocks: Clocks, session: Session) -> int | None:
+    return _wall(clocks, session, session.began) if session.beats else None
+
+
+def _at_most(session: Session, since: int | None, until: int | None) -> float | None:
     """That its bucket could have let through from `since` to `until`."""
-    if until is None or not session.words:
+    if since is None or until is None or not session.words:
         return None
     word = session.words[-1][1]
     if word.rule is Rule.SHUT:

@@ -5,12 +5,16 @@ from pathlib import Path
 
 from srtm.audit.blocks import Admissions, Beat, Word
 
+SUFFIX = ".admissions"
+"""of a log's files: BROKER-NUMBER.admissions"""
+
 
 @dataclass(frozen=True)
 class Damage:
-    """Bytes at the end of a file that are no whole block, and the time up to which it is whole."""
+    """Bytes at the end of a file that are no whole block, and the time up to which it is whole.
+    file: its number"""
 
-    file: Path
+    file: int
     unread_bytes: int
     since: int
 
@@ -22,7 +26,8 @@ class Session:
     words:      the topic's limits, each from a time on
     admissions: as blocks have them
     dropped:    (since, until, messages of all topics)
-    beats:      the first one, and each with another offset or error than the one before
+    beats:      the first one, and each with another offset or error than the one before; none:
+                nothing of it can be placed in time
     until:      all that was decided before is in the log, or counted in `dropped`
     ended:      the gateway said so; else it was killed, or still runs
     """
@@ -43,3 +48,8 @@ class Session:
     @property
     def messages(self) -> int:
         return sum(int(each.counts.sum()) for each in self.admissions)
+
+
+def number_of(file: Path) -> int:
+    """Its place in the row of its broker's files."""
+    return int(file.name.removesuffix(SUFFIX).rpartition("-")[2])

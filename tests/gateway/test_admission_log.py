@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from srtm.audit.folder import SUFFIX, read_sessions
+from srtm.audit.folder import read_sessions
 from srtm.audit.judge import judge
+from srtm.audit.session import SUFFIX
 from srtm.errors import UsageError
 from srtm.gateway.measure.admissions import FLUSH_NS, AdmissionLog
 from srtm.gateway.measure.log_files import LogFiles

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from srtm.audit import blocks
 from srtm.audit.blocks import Rule, Word
-from srtm.audit.folder import SUFFIX
+from srtm.audit.session import SUFFIX
 from srtm.gateway.measure.admissions import AdmissionLog
 
 

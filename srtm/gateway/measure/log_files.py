@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from urllib.parse import quote
 
 from srtm.audit import blocks
-from srtm.audit.folder import SUFFIX, number_of
+from srtm.audit.session import SUFFIX, number_of
 from srtm.errors import UsageError
 
 log = logging.getLogger("srtm.gateway")
