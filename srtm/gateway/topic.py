@@ -252,7 +252,7 @@ class Topic:
             meter.offered += passed
             ready.extend(arrivals)
             if log is not None:
-                log.instants.append((self.name, now, passed))
+                log.admit(self.name, now, passed)
         else:
             held, take, burst = self.held, bucket.take, bucket.burst
             zeros = 0
@@ -286,7 +286,7 @@ class Topic:
                 if record is not None:
                     record.admissions.append((when, 0.0, count))
                 if log is not None:
-                    log.instants.append((self.name, when, count))
+                    log.admit(self.name, when, count)
             meter.token_wait.add_zeros(zeros)
             if held:
                 self._release(now)
@@ -325,9 +325,9 @@ class Topic:
             self.record.admissions.append((first, step_ns, count))
         if self.log is not None:
             if step_ns:
-                self.log.ramps.append((self.name, first, step_ns, count))
+                self.log.admit_ramp(self.name, first, step_ns, count)
             else:
-                self.log.instants.append((self.name, first, count))
+                self.log.admit(self.name, first, count)
         if step_ns:
             self.meter.token_wait.add_ramp(first - run.stamp, step_ns, count)
         else:
@@ -343,7 +343,7 @@ class Topic:
                 continue
             ready.append(Part(run, run.admitted, run.count, now, 0.0))
             if log is not None:
-                log.instants.append((self.name, now, run.count - run.admitted))
+                log.admit(self.name, now, run.count - run.admitted)
             run.admitted = run.count
 
     # --- tokens come --------------------------------------------------------------------------

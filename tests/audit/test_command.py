@@ -24,7 +24,8 @@ def folder(tmp_path: Path) -> Path:
     log = log_of(Disk(tmp_path))
     log.clock(OFFSET, 16 * NS)
     log.say(b"t", share(100.0, 10.0, (100.0, 10.0)), NS)
-    log.instants += [(b"t", NS + NS // 4 + k * NS // 1000, 1) for k in range(12)]
+    for k in range(12):
+        log.admit(b"t", NS + NS // 4 + k * NS // 1000, 1)
     log.flush(2 * NS, is_end=True)
     return tmp_path
 

@@ -35,7 +35,7 @@ def written(
     log = log_of(disk)
     log.clock(offset, error)
     log.say(b"t", share(50.0, 5.0, (100.0, 10.0)), at)
-    log.instants.append((b"t", at, messages))
+    log.admit(b"t", at, messages)
     log.flush(at + 1000, is_end=ended)
     return disk
 
@@ -61,7 +61,8 @@ def test_every_whole_block_of_a_cut_file_is_read(
     log.say(b"t", own(100.0, 10.0), 0)
     ends = []
     for turn in range(1, 8):
-        log.instants += [(b"t", turn * NS + k, 1) for k in range(turn)]
+        for k in range(turn):
+            log.admit(b"t", turn * NS + k, 1)
         log.flush(turn * NS + 100)
         ends.append(disk.path.stat().st_size)
     data = disk.path.read_bytes()
@@ -103,7 +104,7 @@ def test_a_file_that_cannot_be_read_to_its_end_before_another_is_said(tmp_path: 
     disk = Disk(tmp_path, file_bytes=600)
     log = log_of(disk)
     for turn in range(1, 30):
-        log.instants.append((b"t", turn * NS, 1))
+        log.admit(b"t", turn * NS, 1)
         log.flush(turn * NS + 1, is_end=turn == 29)
     first = tmp_path / f"b1-00000001{SUFFIX}"
     first.write_bytes(first.read_bytes()[:-10])
@@ -147,7 +148,7 @@ def test_a_block_of_a_later_version_is_passed_over(tmp_path: Path) -> None:
     with disk.path.open("ab") as file:
         file.write(blocks.frame(77, b"what is this"))  # type: ignore[arg-type]
     later = log_of(disk)
-    later.instants.append((b"t", 2 * NS, 1))
+    later.admit(b"t", 2 * NS, 1)
     later.flush(2 * NS)
     assert audited(tmp_path).messages == 6
 
@@ -231,7 +232,8 @@ def test_an_excess_within_the_error_of_the_clocks_is_none_for_sure(tmp_path: Pat
         log = log_of(disk)
         log.clock(0, 10_000_000)
         log.say(b"t", share(50.0, 5.0, (100.0, 10.0)), 0)
-        log.instants += [(b"t", NS + k, 1) for k in range(6)]
+        for k in range(6):
+            log.admit(b"t", NS + k, 1)
         log.flush(2 * NS)
     folders = tmp_path / "one", tmp_path / "two"
     found = audited(*folders)

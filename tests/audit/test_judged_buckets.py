@@ -32,7 +32,7 @@ class Broker:
     def offer(self, count: int, now: int) -> None:
         when = self.bucket.take(count, now)
         if when is not None:
-            self.log.instants.append((TOPIC, when, count))
+            self.log.admit(TOPIC, when, count)
             self.admitted.append((when, count))
             return
         left = count
@@ -40,9 +40,9 @@ class Broker:
             ready = max(now, self.bucket.ready_at(left))
             taken, first, step_ns = self.bucket.take_waiting(left, now, ready)
             if step_ns:
-                self.log.ramps.append((TOPIC, first, step_ns, taken))
+                self.log.admit_ramp(TOPIC, first, step_ns, taken)
             else:
-                self.log.instants.append((TOPIC, first, taken))
+                self.log.admit(TOPIC, first, taken)
             self.admitted += [(int(first + k * step_ns), 1) for k in range(taken)]
             left -= taken
 
@@ -138,7 +138,7 @@ def test_one_message_too_many_is_found_at_its_place(
         for each in found:
             each.offer(12, full)
         later = full + int(gap / 100 / rate * NS)  # less than what brings the next token
-        found[broker % parts].log.instants.append((TOPIC, later, 1))
+        found[broker % parts].log.admit(TOPIC, later, 1)
         for each in found:
             each.log.flush(later + 1)
         audit = audited(Path(name))
@@ -162,7 +162,7 @@ def test_a_batch_bigger_than_the_bucket_is_allowed_and_said(tmp_path: Path) -> N
     assert audit.excess == pytest.approx(15.0)
     assert audit.batches == pytest.approx(15.0)
     assert not audit.is_exceeded
-    broker.log.instants.append((TOPIC, BEGAN + 2, 1))
+    broker.log.admit(TOPIC, BEGAN + 2, 1)
     broker.log.flush(BEGAN + 3)
     assert audited(tmp_path).is_exceeded
 
@@ -172,7 +172,7 @@ def test_limits_of_gateways_add_up_where_no_distributor_told_one(tmp_path: Path)
         log = log_of(Disk(tmp_path, f"b{number}", f"p{number}"))
         log.clock(OFFSET, 0)
         log.say(TOPIC, own(50.0, 5.0), BEGAN)
-        log.instants.append((TOPIC, BEGAN, 5))
+        log.admit(TOPIC, BEGAN, 5)
         log.flush(BEGAN + 1)
     audit = audited(tmp_path)
     assert [(span.rate, span.burst) for span in audit.spans] == [(100.0, 10.0)]

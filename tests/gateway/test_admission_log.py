@@ -168,7 +168,8 @@ def test_the_oldest_files_make_room_and_the_rest_stands_alone(tmp_path: Path) ->
     log.say(b"quiet", own(5.0, 2.0), 0)
     log.say(b"t", own(5000.0, 10.0), 0)
     for second in range(1, 40):
-        log.instants += [(b"t", second * NS + number, 1) for number in range(1000)]
+        for number in range(1000):
+            log.admit(b"t", second * NS + number, 1)
         log.flush(second * NS + NS // 2)
     log.flush(40 * NS, is_end=True)
     files.close()
@@ -195,18 +196,18 @@ def test_what_the_thread_has_no_room_for_is_counted(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     log = log_of(disk)
     log.say(b"t", own(1000.0, 10.0), 0)
-    log.instants.append((b"t", 5, 1))
+    log.admit(b"t", 5, 1)
     log.flush(10)
     disk.takes = False
-    log.instants.append((b"t", 20, 3))
-    log.ramps.append((b"u", 20, 1e6, 4))
+    log.admit(b"t", 20, 3)
+    log.admit_ramp(b"u", 20, 1e6, 4)
     log.flush(30)
     log.say(b"t", own(500.0, 5.0), 40)
-    log.instants.append((b"t", 50, 2))
+    log.admit(b"t", 50, 2)
     log.flush(60)
     assert log.dropped == 9
     disk.takes = True
-    log.instants.append((b"t", 70, 1))
+    log.admit(b"t", 70, 1)
     log.flush(80)
     (session,) = read_sessions([tmp_path], "t")
     assert session.messages == 2
@@ -222,16 +223,16 @@ def test_what_the_thread_has_no_room_for_is_counted(tmp_path: Path) -> None:
 def test_it_is_handed_over_a_few_times_a_second(tmp_path: Path) -> None:
     alarms: list[int] = []
     log = AdmissionLog(Disk(tmp_path), lambda when, alarm: alarms.append(when))
-    log.instants.append((b"t", 5, 1))
+    log.admit(b"t", 5, 1)
     log.stage(NS, NS)
-    assert not log.instants  # nothing came for long
-    log.instants.append((b"t", 6, 1))
+    assert logged(tmp_path, "t") == 1  # nothing came for long
+    log.admit(b"t", 6, 1)
     log.stage(NS + 1000, NS + 1000)
     log.stage(NS + 2000, NS + 2000)
-    assert len(log.instants) == 1
+    assert logged(tmp_path, "t") == 1
     assert alarms == [NS + FLUSH_NS]
     log.stage(NS + FLUSH_NS, NS + FLUSH_NS)
-    assert not log.instants
+    assert logged(tmp_path, "t") == 2
 
 
 def test_topics_that_come_and_go_leave_nothing_behind(tmp_path: Path) -> None:
@@ -239,7 +240,7 @@ def test_topics_that_come_and_go_leave_nothing_behind(tmp_path: Path) -> None:
     for number in range(2_000):
         name = b"t%d" % number
         log.say(name, own(1.0, 1.0), number)
-        log.instants.append((name, number, 1))
+        log.admit(name, number, 1)
         log.flush(number)
         log.forget(name)
     assert len(log._words) == 0
@@ -253,8 +254,9 @@ def test_what_does_not_fit_into_an_instant_is_kept_whole(
     tmp_path: Path, count: int, first: int
 ) -> None:
     log = log_of(Disk(tmp_path))
-    log.instants += [(b"t", 7, 2), (b"t", first, count)]
-    log.ramps.append((b"t", 9, 0.5, 3))
+    log.admit(b"t", 7, 2)
+    log.admit(b"t", first, count)
+    log.admit_ramp(b"t", 9, 0.5, 3)
     log.flush(1 << 62)
     (session,) = read_sessions([tmp_path], "t")
     (block,) = session.admissions

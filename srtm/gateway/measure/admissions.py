@@ -7,6 +7,7 @@ here and in the log.
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Protocol
 
 from srtm.audit import blocks
@@ -34,16 +35,16 @@ class Files(Protocol):
 
 
 class AdmissionLog:
-    """Times are monotonic nanoseconds.
-
-    instants: (topic, bucket time, messages); without a bucket the time when they were let through
-    ramps:    (topic, bucket time of the first, ns from each to the next, messages)
-    """
+    """Times are monotonic nanoseconds."""
 
     def __init__(self, files: Files, call_at: Callable[[int, Callable[[int], None]], None]) -> None:
-        self.instants: list[tuple[bytes, int, int]] = []
-        self.ramps: list[tuple[bytes, int, float, int]] = []
         self.dropped = 0
+        # Columns of instants; `_topics` has each topic with where its row of them begins.
+        self._firsts: list[int] = []
+        self._counts: list[int] = []
+        self._topics: list[tuple[bytes, int]] = []
+        self._topic: bytes | None = None  # the last of them
+        self._ramps: list[tuple[bytes, int, float, int]] = []
         self._files = files
         self._call_at = call_at
         self._words: dict[bytes, Word] = {}
@@ -58,6 +59,19 @@ class AdmissionLog:
         self._missing_since = 0
 
     # --- what it is told ------------------------------------------------------------------------
+
+    def admit(self, topic: bytes, when: int, count: int) -> None:
+        """Messages that got their tokens together, in bucket time; without a bucket the time when
+        they were let through."""
+        if topic is not self._topic:
+            self._topics.append((topic, len(self._firsts)))
+            self._topic = topic
+        self._firsts.append(when)
+        self._counts.append(count)
+
+    def admit_ramp(self, topic: bytes, first: int, step_ns: float, count: int) -> None:
+        """Messages that got theirs one after the other, `step_ns` apart."""
+        self._ramps.append((topic, first, step_ns, count))
 
     def say(self, topic: bytes, word: Word, now: int) -> None:
         """A topic's limit from now on, if it is another one."""
@@ -77,7 +91,7 @@ class AdmissionLog:
 
     def stage(self, now: int, horizon: int) -> bool:
         """After each wake-up of the gateway."""
-        if self.instants or self.ramps or self._said:
+        if self._firsts or self._ramps or self._said:
             if now - self._flushed_at >= FLUSH_NS:
                 self.flush(now)
             elif not self._armed:
@@ -91,13 +105,16 @@ class AdmissionLog:
 
     def tick(self, now: int) -> None:
         """Once a second: so that a quiet log tells that it is whole."""
-        if now - self._beat_at >= _BEAT_NS or self.instants or self.ramps or self._said:
+        if now - self._beat_at >= _BEAT_NS or self._firsts or self._ramps or self._said:
             self.flush(now)
 
     def flush(self, now: int, is_end: bool = False) -> None:
         """Hand over all that there is."""
-        instants, self.instants = self.instants, []
-        ramps, self.ramps = self.ramps, []
+        firsts, self._firsts = self._firsts, []
+        counts, self._counts = self._counts, []
+        topics, self._topics = self._topics, []
+        ramps, self._ramps = self._ramps, []
+        self._topic = None
         said, self._said = self._said, []
         self._flushed_at = now
         is_new = self._files.is_due
@@ -113,8 +130,11 @@ class AdmissionLog:
             topic = self._untold.pop()
             if topic not in self._numbers:
                 self._introduce(topic, now, chunk)
-        if instants or ramps:
-            chunk.append(self._admissions(instants, ramps, now, chunk))
+        if firsts or ramps:
+            for topic in {*[row[0] for row in topics], *[ramp[0] for ramp in ramps]}:
+                if topic not in self._numbers:
+                    self._introduce(topic, now, chunk)
+            chunk.append(self._admissions(topics, firsts, counts, ramps))
         beat = Beat(now, self._offset_ns, self._error_ns, self.dropped)
         chunk.append(blocks.beat(beat))
         if is_end:
@@ -123,7 +143,7 @@ class AdmissionLog:
             self._missing = 0
             self._missing_since = self._beat_at = now
             return
-        lost = sum(count for _, _, count in instants) + sum(ramp[3] for ramp in ramps)
+        lost = sum(counts) + sum(ramp[3] for ramp in ramps)
         self.dropped += lost
         self._missing += lost
         self._said = said[-_MOST_SAID:]
@@ -132,18 +152,18 @@ class AdmissionLog:
 
     def _admissions(
         self,
-        instants: list[tuple[bytes, int, int]],
+        topics: list[tuple[bytes, int]],
+        firsts: list[int],
+        counts: list[int],
         ramps: list[tuple[bytes, int, float, int]],
-        now: int,
-        chunk: list[bytes],
     ) -> bytes:
-        names, firsts, counts = zip(*instants, strict=True) if instants else ((), (), ())
         numbers = self._numbers
-        for topic in {*names, *[ramp[0] for ramp in ramps]}:
-            if topic not in numbers:
-                self._introduce(topic, now, chunk)
+        of_each: list[int] = []
+        edges = pairwise([*[begin for _, begin in topics], len(firsts)])
+        for (topic, _), (begin, stop) in zip(topics, edges, strict=True):
+            of_each += [numbers[topic]] * (stop - begin)
         return blocks.admissions(
-            list(map(numbers.__getitem__, names)),
+            of_each,
             firsts,
             counts,
             [(numbers[topic], first, step, count) for topic, first, step, count in ramps],
