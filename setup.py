@@ -28,6 +28,7 @@ HOT = [
     "srtm/gateway/backlogs.py",
     "srtm/gateway/bodies.py",
     "srtm/gateway/client.py",
+    "srtm/gateway/measure/admissions.py",
     "srtm/gateway/measure/matching.py",
     "srtm/gateway/measure/meter.py",
     "srtm/gateway/outbox.py",

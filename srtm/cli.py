@@ -45,6 +45,11 @@ _COMMANDS = {
         "autoscale",
         "simulate consumer autoscalers on a workload and compare them",
     ),
+    "audit": (
+        "srtm.audit.command",
+        "audit",
+        "did all brokers of a topic together keep to its contract? by their admission logs",
+    ),
     "stat": ("srtm.stat", "stat", "watch topics: contract, tokens, throttling, latency"),
     "load": ("srtm.load.command", "load", "publish an open-loop load and measure its latency"),
     "demo": ("srtm.demo", "demo", "the whole thing on this machine: one topic placed in two ways"),

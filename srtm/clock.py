@@ -5,6 +5,7 @@ nsqd's message times are wall-clock; they are converted here, and a step of the 
 two readings of the offset is noticed. Times of two hosts are never subtracted.
 """
 
+import ctypes
 import time
 
 monotonic_ns = time.monotonic_ns
@@ -20,6 +21,25 @@ def boottime_ns() -> int:
 _STEP_NS = 5_000_000
 """An offset that moved further than this between two readings is a step of the wall clock: NTP
 slews at most 500 ppm (0.5 ms/s), and readings are taken every second or more often."""
+
+
+_TIMEX_BYTES = 256
+"""more than struct timex of adjtimex(2) has"""
+_MAX_ERROR_AT = 3 * ctypes.sizeof(ctypes.c_long)
+"""in it: after `modes` (padded), `offset` and `freq`; microseconds"""
+
+
+def wall_clock_error_ns() -> int:
+    """The most that the wall clock may be off, as the kernel says: NTP's bound where something
+    keeps it (chrony, ntpd), 16 s where nothing does."""
+    timex = ctypes.create_string_buffer(_TIMEX_BYTES)
+    if _libc.adjtimex(timex) < 0:
+        return _UNKNOWN_ERROR_NS
+    return int(ctypes.c_long.from_buffer(timex, _MAX_ERROR_AT).value) * 1000
+
+
+_libc = ctypes.CDLL(None)
+_UNKNOWN_ERROR_NS = 16 * NS
 
 
 class WallClock:

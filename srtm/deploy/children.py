@@ -147,6 +147,8 @@ def gateway_command(
         f"--admin-socket={layout.admin}",
         f"--state-file={layout.gateway_state}",
     ]
+    if broker.admission_log:
+        command.append(f"--admission-log={broker.admission_log}")
     if plan.lookupd:
         command.append(f"--lookupd-tcp-address={plan.lookupd.tcp_address.reachable}")
     if plan.distributor:

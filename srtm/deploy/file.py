@@ -133,6 +133,12 @@ def _with_absolute_paths(plan: Plan, base: Path) -> Plan:
     data_path = absolute(plan.deployment.data_path)
     changes: dict[str, Any] = {
         "deployment": plan.deployment.model_copy(update={"data_path": data_path}),
+        "brokers": tuple(
+            each.model_copy(update={"admission_log": absolute(each.admission_log)})
+            if each.admission_log
+            else each
+            for each in plan.brokers
+        ),
         "topics": tuple(
             each.model_copy(update={"publishers": absolute(each.publishers)})
             if each.publishers

@@ -5,6 +5,8 @@ from typing import Any, Protocol
 from srtm.clock import WallClock
 from srtm.gateway.agent import Agent
 from srtm.gateway.client import ClientHost
+from srtm.gateway.measure.admissions import AdmissionLog
+from srtm.gateway.measure.log_files import LogFiles
 from srtm.gateway.measure.probes import Probes
 from srtm.gateway.nsqd import NsqdHttp
 from srtm.gateway.options import GatewayOptions
@@ -46,6 +48,9 @@ class Host(ClientHost, Protocol):
     watch: NsqdWatch
     agent: Agent | None
     """Where there is a Load Distributor."""
+    admissions: AdmissionLog | None
+    log_files: LogFiles | None
+    """Both with --admission-log."""
     draining: bool
     http_requests: int
     uploads: set[Sender]

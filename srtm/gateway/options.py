@@ -92,6 +92,12 @@ class GatewayOptions(BaseModel):
     )
     admin_socket: str = Field("", description="path of the 0600 socket that changes limits")
     state_file: str = Field("", description="keeps token levels and limits over a restart")
+    admission_log: str = Field(
+        "", description="folder that gets a log of who got tokens when, for `srtm audit`"
+    )
+    admission_log_bytes: int = Field(
+        512 * _MIB, ge=_MIB, description="bytes of it that are kept; the oldest files go first"
+    )
     timestamps: Literal["auto", "ebpf", "sockopt", "clock"] = Field(
         "auto",
         description="where arrival times come from: ebpf, sockopt or clock; auto: the first of "

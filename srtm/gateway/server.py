@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from kernel import StampSource, choose_source
 from srtm.bearer import read_token
-from srtm.clock import NS, WallClock, monotonic_ns
+from srtm.clock import NS, WallClock, monotonic_ns, wall_clock_error_ns
 from srtm.errors import SrtmError, UnavailableError, UsageError
 from srtm.gateway.agent import Agent, Broker
 from srtm.gateway.backlogs import Backlogs
@@ -18,6 +18,8 @@ from srtm.gateway.heartbeats import Heartbeats
 from srtm.gateway.host import Sender
 from srtm.gateway.http.doors import HttpDoors
 from srtm.gateway.instance import instance_of
+from srtm.gateway.measure.admissions import AdmissionLog
+from srtm.gateway.measure.log_files import LogFiles
 from srtm.gateway.measure.matching import Deliveries
 from srtm.gateway.measure.probes import Probes
 from srtm.gateway.nsqd import TESTED_VERSION, Facts, NsqdHttp, check_tcp
@@ -65,6 +67,8 @@ class Gateway:
         self.clients: set[Client] = set()
         self.uploads: set[Sender] = set()
         self.agent: Agent | None = None
+        self.admissions: AdmissionLog | None = None
+        self.log_files: LogFiles | None = None
         self.draining = False
         self.http_requests = 0
         self._read_options = read_options
@@ -146,6 +150,8 @@ class Gateway:
             options, self.reactor, self.nsqd, self.nsqd_http, facts, self._gate_changed
         )
         closing.append(self.watch.pool.close)
+        if options.admission_log:
+            self._begin_log(closing)
         self.topics = Topics(
             self.reactor,
             self.watch,
@@ -155,7 +161,10 @@ class Gateway:
             options.max_topics,
             Backlogs(max(options.max_backlog_bytes, max_body_size), options.max_topics),
             self.stamps.in_order,
+            self.admissions,
         )
+        if self.admissions is not None:
+            self.reactor.add_stage(self.admissions.stage)
         self.reactor.add_stage(self.outbox.flush)  # after the topics' own
         self.topics.begin(options.topic, facts.topics)
         self.probes = Probes(
@@ -188,13 +197,24 @@ class Gateway:
         self.topics.keep(clean=False)
         await self.watch.announce()
 
+    def _begin_log(self, closing: list[Callable[[], None]]) -> None:
+        options = self.options
+        name = options.broker_name or self._broadcast(options.tcp_address)
+        files = LogFiles(options.admission_log, name, options.admission_log_bytes)
+        admissions = AdmissionLog(files, self.reactor.call_at)
+        admissions.clock(self.wall.offset_ns, wall_clock_error_ns())
+        self.admissions, self.log_files = admissions, files
+        closing.append(files.close)
+        closing.append(lambda: admissions.flush(monotonic_ns(), is_end=True))
+
+    def _broadcast(self, address: str) -> str:
+        """As clients are told it."""
+        return f"{self.options.broadcast_address}:{address.rpartition(':')[2]}"
+
     def _broker(self, instance: str) -> Broker:
         """This broker at the Load Distributor: with the addresses that clients are told."""
         options = self.options
-        tcp, web = (
-            f"{options.broadcast_address}:{address.rpartition(':')[2]}"
-            for address in (options.tcp_address, options.http_address)
-        )
+        tcp, web = map(self._broadcast, (options.tcp_address, options.http_address))
         instance = instance or instance_of(options.tcp_address)
         return Broker(options.broker_name or tcp, tcp, web, options.broker_capacity, instance)
 
@@ -298,6 +318,9 @@ class Gateway:
             self.watch.pool.retire_side()
             self._bound_partials()
             busy = self.topics.tick(now)
+            if self.admissions is not None:
+                self.admissions.clock(self.wall.offset_ns, wall_clock_error_ns())
+                self.admissions.tick(now)
             since_collection += 1
             if not busy or since_collection >= _COLLECT_SECONDS:
                 since_collection = 0

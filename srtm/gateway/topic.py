@@ -19,6 +19,7 @@ from srtm.contract import Limit, Mode
 from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.batch import Batch, Ring, gather, messages_of
 from srtm.gateway.bodies import Bodies, Reader
+from srtm.gateway.measure.admissions import AdmissionLog
 from srtm.gateway.measure.meter import Meter
 from srtm.gateway.measure.record import Record
 from srtm.gateway.run import Part, Run
@@ -94,6 +95,7 @@ class Topic:
         self.in_flight = 0
         self.carrier: Carrier | None = None
         self.record: Record | None = None
+        self.log: AdmissionLog | None = None
         self.backlog = 0
         self.backlog_bytes = 0
         self.ring = Ring()
@@ -245,7 +247,7 @@ class Topic:
             record.arrivals += [(run.stamp, run.count) for run in arrivals]
         if self.seen is not None:
             self._see(arrivals)
-        meter, ready, bucket = self.meter, self.ready, self.bucket
+        meter, ready, bucket, log = self.meter, self.ready, self.bucket, self.log
         if self.is_shut or not self._gate.is_open:
             for run in arrivals:
                 meter.offered += run.count
@@ -253,10 +255,14 @@ class Topic:
             self._release(now)
             return
         if bucket is None:
+            passed = 0
             for run in arrivals:
-                meter.offered += run.count
+                passed += run.count
                 run.since = run.stamp
+            meter.offered += passed
             ready.extend(arrivals)
+            if log is not None:
+                log.admit(self.name, now, passed)
         else:
             held, take, burst = self.held, bucket.take, bucket.burst
             zeros = 0
@@ -289,6 +295,8 @@ class Topic:
                 ready.append(run)
                 if record is not None:
                     record.admissions.append((when, 0.0, count))
+                if log is not None:
+                    log.admit(self.name, when, count)
             meter.token_wait.add_zeros(zeros)
             if held:
                 self._release(now)
@@ -325,6 +333,11 @@ class Topic:
         self.ready.append(Part(run, start, start + count, first, step_ns))
         if self.record is not None:
             self.record.admissions.append((first, step_ns, count))
+        if self.log is not None:
+            if step_ns:
+                self.log.admit_ramp(self.name, first, step_ns, count)
+            else:
+                self.log.admit(self.name, first, count)
         if step_ns:
             self.meter.token_wait.add_ramp(first - run.stamp, step_ns, count)
         else:
@@ -332,13 +345,15 @@ class Topic:
 
     def _admit_all(self, now: int) -> None:
         """No bucket: nobody waits for tokens."""
-        held, ready = self.held, self.ready
+        held, ready, log = self.held, self.ready, self.log
         while held:
             run = held.popleft()
             if run.void:
                 self.forget(run)
                 continue
             ready.append(Part(run, run.admitted, run.count, now, 0.0))
+            if log is not None:
+                log.admit(self.name, now, run.count - run.admitted)
             run.admitted = run.count
 
     # --- tokens come --------------------------------------------------------------------------

@@ -1,14 +1,16 @@
 """The topics of one gateway: found or begun at a publish, limited, kept over a restart."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from srtm.audit.blocks import Rule, Word
 from srtm.clock import NS, monotonic_ns
 from srtm.contract import Contract, Limit
 from srtm.errors import SrtmError
 from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.lease import Known, Unplaced, is_near, safe_share
+from srtm.gateway.measure.admissions import AdmissionLog
 from srtm.gateway.measure.meter import Meter
 from srtm.gateway.reactor import Reactor
 from srtm.gateway.run import Run
@@ -44,6 +46,7 @@ class Topics:
         max_topics: int,
         backlogs: Backlogs,
         in_order: bool,
+        log: AdmissionLog | None = None,
     ) -> None:
         """in_order: stamps tell which of two messages came first, whichever was read first"""
         self.by_name: dict[bytes, Topic] = {}
@@ -56,6 +59,7 @@ class Topics:
         self._default_limit = default_limit
         self._max_topics = max_topics
         self._in_order = in_order
+        self._log = log
         self._own: dict[bytes, Limit] = {}  # contracts of options, state file and admin socket
         self._leased: dict[bytes, Limit] = {}  # shares of a Load Distributor, over those
         self._names: frozenset[str] = frozenset()  # topics that it gives no share of here
@@ -79,6 +83,7 @@ class Topics:
                 # It may have had its burst from the gateway before this one.
                 topic = self._new(name.encode(), self._state.first_tokens(name))
             topic.known = True
+        self._tell(self.by_name.values(), now)
 
     # --- publishing ---------------------------------------------------------------------------
 
@@ -101,6 +106,7 @@ class Topics:
         topic = self.by_name.get(name)
         if topic is None and self._has_room():
             topic = self._new(name, self._state.later_tokens(name.decode()))
+            self._tell((topic,), monotonic_ns())
         return topic
 
     def decide(self, now: int, horizon: int) -> bool:
@@ -129,6 +135,7 @@ class Topics:
     def _new(self, name: bytes, tokens: float | None = None) -> Topic:
         """tokens: that a default limit had when the gateway started; None: all of its burst."""
         topic = self.by_name[name] = Topic(name, self, self._bounds, Meter())
+        topic.log = self._log
         if self._is_shut(name):
             topic.shut(self._unplaced is Unplaced.REJECT, monotonic_ns())
         elif self._default_limit is not None and not (name in self._own or name in self._leased):
@@ -171,6 +178,8 @@ class Topics:
         ]
         for name in idle:
             del self.by_name[name]
+            if self._log is not None:
+                self._log.forget(name)
         return bool(idle)
 
     # --- what a topic asks (Gate) -------------------------------------------------------------
@@ -217,7 +226,9 @@ class Topics:
             self._own[key] = limit
         topic = topic or self._new(key)
         if key not in self._leased:
-            self._set(topic, monotonic_ns())
+            now = monotonic_ns()
+            self._set(topic, now)
+            self._tell((topic,), now)
         self.keep(clean=False)
         log.info("topic %s: %s", name, limit.document() if limit else "no contract of its own")
 
@@ -233,13 +244,17 @@ class Topics:
         """What a Load Distributor told besides shares: topics that it names get through here by a
         share only. True when `keep` is due."""
         before, self._state.known = self._state.known, known
+        now = monotonic_ns()
+        if self._log is not None and before.contracts != known.contracts:
+            changed = dict(before.contracts.items() ^ known.contracts.items())
+            self._tell(self._there(changed), now)
         if (known.names, known.unplaced) == (self._names, self._unplaced):
             return (before.store, before.contracts) != (known.store, known.contracts)
         self._names, self._unplaced = known.names, known.unplaced
-        now = monotonic_ns()
         for topic in list(self.by_name.values()):
             if topic.name not in self._leased and (topic.is_shut or self._is_shut(topic.name)):
                 self._set(topic, now)
+                self._tell((topic,), now)
         return True
 
     def kept_leases(self) -> dict[str, Limit]:
@@ -269,9 +284,34 @@ class Topics:
                 tokens = self._state.first_tokens(name) if topic is None else 0.0
                 (topic or self._new(key)).set_limit(limit, now, tokens or 0.0)
             log.debug("topic %s: share %s", name, limit or "taken back")
+        self._tell(self._there(changes), now)
         return before.keys() != self._leased.keys() or not all(
             is_near(before[name], safe_share(limit)) for name, limit in self._leased.items()
         )
+
+    def _there(self, names: Iterable[str]) -> list[Topic]:
+        """Those of them that the gateway has."""
+        found = map(self.by_name.get, map(str.encode, names))
+        return [topic for topic in found if topic is not None]
+
+    def _tell(self, topics: Iterable[Topic], now: int) -> None:
+        """The admission log: what their limits are from `now` on, by the buckets' own reckoning."""
+        admissions = self._log
+        if admissions is None:
+            return
+        contracts, epoch = self._state.known.contracts, self._state.known.newest
+        for topic in topics:
+            limit = topic.limit
+            if topic.is_shut:
+                word = Word(Rule.SHUT, epoch=epoch)
+            elif limit is None:
+                word = Word(Rule.NONE)
+            elif topic.name in self._leased:
+                whole = contracts.get(topic.name.decode(), (0.0, 0.0))
+                word = Word(Rule.SHARE, limit.rate, limit.burst, *whole, epoch)
+            else:
+                word = Word(Rule.OWN, limit.rate, limit.burst)
+            admissions.say(topic.name, word, now)
 
     def observe(self, names: frozenset[str]) -> None:
         """Keep the times of arrival of these topics, and of no others, until they are reported."""

@@ -104,6 +104,17 @@ def specs(values: dict[str, Any]) -> dict[str, ChildSpec]:
             id="gateway-knows-the-distributor",
         ),
         pytest.param(
+            {**BASE, "broker": [BASE["broker"][0] | {"admission-log": "logs/admitted"}]},
+            "broker-1-gateway",
+            f"""{sys.executable} -m srtm gateway --tcp-address=0.0.0.0:4150
+            --http-address=127.0.0.1:4151 --nsqd-tcp-address=/d/broker-1/nsqd.sock
+            --nsqd-http-address=/d/broker-1/nsqd-http.sock --broadcast-address=127.0.0.1
+            --admin-socket=/d/broker-1/admin.sock --state-file=/d/broker-1/gateway-state.json
+            --admission-log=/logs/admitted
+            --topic=sensors,rate=1100.0,burst=41.0,mode=delay,max-wait=2s,slo=0.99@5ms""",
+            id="gateway-logs-admissions",
+        ),
+        pytest.param(
             WHOLE,
             "nsqadmin",
             "/bin/nsqadmin --http-address=127.0.0.1:4171 --lookupd-http-address=127.0.0.1:4161",
@@ -120,7 +131,7 @@ def specs(values: dict[str, Any]) -> dict[str, ChildSpec]:
 )
 def test_command_lines(values: dict[str, Any], name: str, command: str) -> None:
     plan = plan_from(values)
-    expected = command.replace("NODE", str(node_id(plan, plan.brokers[1]))).split()
+    expected = command.replace("NODE", str(node_id(plan, plan.brokers[-1]))).split()
     assert list(specs(values)[name].command()) == expected
 
 

@@ -7,6 +7,8 @@ from typing import NamedTuple
 from srtm.clock import monotonic_ns
 from srtm.gateway.agent import Agent
 from srtm.gateway.host import Host
+from srtm.gateway.measure.admissions import AdmissionLog
+from srtm.gateway.measure.log_files import LogFiles
 from srtm.gateway.measure.meter import SKETCHES
 from srtm.gateway.topic import Topic
 
@@ -87,6 +89,22 @@ DISTRIBUTOR_METRICS: dict[str, tuple[str, Callable[[Agent], float]]] = {
 }
 """Only where there is one."""
 
+ADMISSION_LOG_METRICS: dict[str, tuple[str, Callable[[AdmissionLog, LogFiles], float]]] = {
+    "srtm_admission_log_written_bytes": (
+        "Bytes of the admission log, since start.",
+        lambda log, files: files.written_bytes,
+    ),
+    "srtm_admission_log_dropped_messages": (
+        "Admitted messages that are not in the log, as the disk fell behind, since start.",
+        lambda log, files: log.dropped,
+    ),
+    "srtm_admission_log_failing": (
+        "1 while the log cannot be written.",
+        lambda log, files: float(bool(files.failing)),
+    ),
+}
+"""Only with --admission-log."""
+
 
 def _head(name: str, kind: str, text: str) -> str:
     return f"# HELP {name} {text}\n# TYPE {name} {kind}\n"
@@ -104,6 +122,12 @@ async def exposition(gateway: Host) -> bytes:
         parts += [
             f"{_head(name, 'gauge', text)}{name} {float(figure(agent))!r}\n"
             for name, (text, figure) in DISTRIBUTOR_METRICS.items()
+        ]
+    if gateway.admissions is not None and gateway.log_files is not None:
+        parts += [
+            f"{_head(name, 'gauge', text)}{name} "
+            f"{float(count(gateway.admissions, gateway.log_files))!r}\n"
+            for name, (text, count) in ADMISSION_LOG_METRICS.items()
         ]
     source = "srtm_timestamp_source"
     text = "1 for the source of arrival times in use; reason: why it is not a better one."
