@@ -86,8 +86,7 @@ def _circle(routes: Sequence[Way]) -> list[str]:
     def feeds(one: Way, other: Way) -> bool:
         ends = [one.target, *([one.dead_letter] if one.dead_letter else [])]
         return any(
-            end.system == other.source.system
-            and overlap(_reach(one, end), other.source.topic)
+            end.system == other.source.system and overlap(_reach(one, end), other.source.topic)
             for end in ends
         )
 

@@ -80,7 +80,7 @@ Addresses = Annotated[tuple[str, ...], BeforeValidator(_addresses)]
 
 
 class BridgeTable(Table):
-    """`[bridge]`. Its name tells two bridges of one Kafka group apart, and must outlive a restart."""
+    """`[bridge]`. Its name tells the bridges of a Kafka group apart, and outlives a restart."""
 
     name: str = Field(default_factory=socket.gethostname, min_length=1, max_length=100)
     http_address: ListenAddress = Address("127.0.0.1", 4190)
@@ -136,8 +136,10 @@ class Route(Table):
     @model_validator(mode="before")
     @classmethod
     def _named(cls, values: object) -> object:
-        if isinstance(values, dict) and not values.get("name") and isinstance(
-            values.get("from"), str
+        if (
+            isinstance(values, dict)
+            and not values.get("name")
+            and isinstance(values.get("from"), str)
         ):
             return values | {"name": values["from"].replace("/", ":")}
         return values
@@ -148,7 +150,9 @@ class Route(Table):
             raise ValueError(f"{self.name!r} is no name: 1 to 200 characters, no blank and no /")
         ways = {self.source.system, self.target.system}
         if len(ways) != 2:
-            raise ValueError(f"{self.source} -> {self.target} is no route: one end is NSQ's, one Kafka's")
+            raise ValueError(
+                f"{self.source} -> {self.target} is no route: one end is NSQ's, one Kafka's"
+            )
         for key, used in self._of_one_way().items():
             if used and key in _NOT_OF[self.source.system]:
                 raise ValueError(f"{key} is for routes {_NOT_OF[self.source.system][key]}")
@@ -157,14 +161,20 @@ class Route(Table):
         elif not self.group:
             raise ValueError("group is missing: the Kafka consumer group of the route")
         if self.target.channel:
-            raise ValueError(f"{self.target}: messages are published to a topic; leave out /channel")
+            raise ValueError(
+                f"{self.target}: messages are published to a topic; leave out /channel"
+            )
         if self.target.is_pattern:
             raise ValueError(f"{self.target}: a target has no *; {{topic}} is the source's name")
         ways_in = [name for name in ("nsqd", "lookupd", "distributor") if getattr(self, name)]
         if len(ways_in) != 1:
             raise ValueError(
                 "name NSQ's side once: nsqd = [...]"
-                + (" or lookupd = [...]" if self.source.system == "nsq" else ' or distributor = "..."')
+                + (
+                    " or lookupd = [...]"
+                    if self.source.system == "nsq"
+                    else ' or distributor = "..."'
+                )
             )
         self._check_names()
         return self
@@ -183,7 +193,9 @@ class Route(Table):
         if not self.source.channel:
             raise ValueError(f"{self.source}: the channel is missing; write nsq:TOPIC/CHANNEL")
         if self.source.is_pattern and not self.lookupd:
-            raise ValueError(f"{self.source}: a pattern needs lookupd = [...], which knows the topics")
+            raise ValueError(
+                f"{self.source}: a pattern needs lookupd = [...], which knows the topics"
+            )
 
     def _check_names(self) -> None:
         for end in (self.source, self.target, *([self.dead_letter] if self.dead_letter else [])):

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 
 from srtm.bridge.file import KafkaTable
 
@@ -17,6 +19,7 @@ _RECORD_OVERHEAD_BYTES = 512
 """Of a batch of one record: its 61 bytes of head, lengths, and the bridge's headers with names of
 249 characters."""
 _ASK_SECONDS = 5.0
+_BATCH_BYTES = 1_000_000  # librdkafka's own batch.size
 
 POISON = frozenset(
     {
@@ -83,9 +86,9 @@ class KafkaSink:
         """How many have no report after that."""
         return self._producer.flush(seconds)
 
-    def renew(self) -> None:
+    def renew(self, why: str) -> None:
         """After a fatal error: what has no report gets one, and another producer goes on."""
-        log.warning("Kafka's producer is started anew: %s", self.fatal)
+        log.warning("Kafka's producer is started anew: %s", why)
         self._producer.purge()
         self._producer.flush(1)
         self.fatal = ""
@@ -124,14 +127,12 @@ class KafkaSink:
             return None  # not there, or not for us to see
 
     def fit_batches(self, topic: str) -> None:
-        """A topic refuses a whole batch that is over its limit, so batches stay under it."""
-        size = self.limit(topic)
-        if size < 1_000_000 and "batch.size" not in self._settings:
-            self._settings["batch.size"] = max(size, 1)
-            self._producer.flush(0)
-            self._producer = Producer(self._settings)
-            self.produce = self._producer.produce
-            self.poll = self._producer.poll
+        """A topic refuses a whole batch that is over its limit, so batches stay under it. Where
+        that is new, what has no report is given one (see `renew`)."""
+        size = min(max(self.limit(topic, anew=True), 1), _BATCH_BYTES)
+        if size < self._settings.get("batch.size", _BATCH_BYTES):
+            self._settings["batch.size"] = size
+            self.renew(f"{topic} takes batches of {size:,} bytes at most")
 
     def dead_letter(
         self,

@@ -58,9 +58,7 @@ class Lookup:
 def nsqds_of(lookupd: str, topic: str) -> set[str]:
     """Raises UnavailableError."""
     path = f"/lookup?topic={quote(topic, safe='')}"
-    answer = request(
-        lookupd, "GET", path, timeout_seconds=_TIMEOUT_SECONDS, max_bytes=_MAX_BYTES
-    )
+    answer = request(lookupd, "GET", path, timeout_seconds=_TIMEOUT_SECONDS, max_bytes=_MAX_BYTES)
     if answer.status == 404:  # nobody has it yet
         return set()
     if answer.status != 200:

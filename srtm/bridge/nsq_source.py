@@ -1,8 +1,8 @@
 """The NSQ side of a route to Kafka: connections, RDY, FIN, TOUCH, REQ of each nsqd.
 
 A message is a `Waiting` from its first delivery until Kafka's report. When nsqd gives it again
-meanwhile (its timeout, a connection that broke) it stays the same one: it is not produced again, and
-the report finishes the delivery that is the latest.
+meanwhile (its timeout, a connection that broke) it stays the same one: it is not produced again,
+and the report finishes the delivery that is the latest.
 """
 
 import logging
@@ -197,20 +197,28 @@ class Host:
 
     # --- messages -------------------------------------------------------------------------------
 
-    def frames(self, raw: bytes, ends: list[int], take: Take, now: float) -> list[tuple[int, bytes]]:
+    def frames(
+        self, raw: bytes, ends: list[int], take: Take, now: float
+    ) -> list[tuple[int, bytes]]:
         """Messages go to `take`; the other frames are given back."""
         link = self.link
         assert link is not None
         others: list[tuple[int, bytes]] = []
         unpack = _HEAD.unpack_from
         counts = self._figures.counts
+        waiting, done = self.waiting, self._done
         counts["message_count"] += len(ends)
         counts["message_bytes"] += ends[-1]
         start = 0
         for end in ends:
             if raw[start + 7] == MESSAGE and end - start >= _HEAD_BYTES:
                 time_ns, attempts, id = unpack(raw, start + 8)
-                if attempts == 1 or not self._known(link, id, attempts, now):
+                if attempts > 1:
+                    counts["redelivered_count"] += 1
+                # Also a first attempt may be known: nsqd's disk queue keeps no count of attempts.
+                if id in waiting or id in done:
+                    self._repeated(link, id, now)
+                else:
                     take(self, link, time_ns, attempts, id, raw[start + 34 : end])
                 counts["message_bytes"] -= 34
             else:
@@ -220,20 +228,15 @@ class Host:
             start = end
         return others
 
-    def _known(self, link: Link, id: bytes, attempts: int, now: float) -> bool:
-        """Is there a copy of it in Kafka, or on its way there?"""
-        counts = self._figures.counts
-        counts["redelivered_count"] += 1
+    def _repeated(self, link: Link, id: bytes, now: float) -> None:
+        """A copy of it is in Kafka, or on its way there."""
+        self._figures.counts["not_repeated_count"] += 1
         waiting = self.waiting.get(id)
-        if waiting is not None:
-            waiting.link = link
-            waiting.at = now
-        elif id in self._done:
+        if waiting is None:
             link.finished.append(id)
         else:
-            return False
-        counts["not_repeated_count"] += 1
-        return True
+            waiting.link = link
+            waiting.at = now
 
     def delivered(self, waiting: Waiting) -> None:
         """Kafka has it."""
@@ -284,5 +287,3 @@ class Host:
             self.link.finish()
             if self.link.subscribed:
                 self.link.write(CLS)
-
-

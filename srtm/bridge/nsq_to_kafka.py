@@ -53,6 +53,7 @@ class NsqToKafka(Runner):
         self._retry_at = 0.0
         self._failures = 0
         self._stop: Stopped | None = None
+        self._refit = False
         self._now = 0.0
 
     def document(self) -> dict[str, Any]:
@@ -239,6 +240,15 @@ class NsqToKafka(Runner):
     def _refused(self, waiting: Waiting, error: Any, body: bytes | None) -> None:
         """Kafka's word against one message."""
         topic = self._dead if waiting.dead else self.target
+        if (
+            error.code() == KafkaError.MSG_SIZE_TOO_LARGE
+            and not waiting.dead
+            and waiting.size <= self._sink.limit(self.target, anew=not self._refit)
+        ):
+            # The topic refuses a batch as a whole, also for what would pass alone.
+            self._refit = True
+            self._give_back(waiting)
+            return
         if error.code() in POISON and body is not None:
             if not waiting.dead:
                 self._bury(waiting, body, told(error))
@@ -300,8 +310,11 @@ class NsqToKafka(Runner):
 
     def _tick(self, now: float, lookup: Lookup | None) -> None:
         if self._sink.fatal:
-            self._sink.renew()
-            self._take_reports()
+            self._sink.renew(self._sink.fatal)
+        if self._refit:
+            self._refit = False
+            self._sink.fit_batches(self.target)
+        self._take_reports()
         if lookup:
             self._follow(lookup)
         for host in list(self._hosts.values()):

@@ -5,6 +5,8 @@ import threading
 import time
 from typing import Any
 
+from confluent_kafka import KafkaException
+
 from srtm.bridge.figures import Figures, State
 from srtm.bridge.file import KafkaTable, Route
 
@@ -64,6 +66,10 @@ class Runner:
             except Stopped as error:
                 self.figures.state, self.figures.reason = State.STOPPED, str(error)
                 log.error("route %s stops: %s", self.route.name, error)
+                return
+            except KafkaException as error:
+                self.figures.state, self.figures.reason = State.STOPPED, str(error.args[0])
+                log.error("route %s stops: %s", self.route.name, error.args[0])
                 return
             except Exception as error:
                 # Nothing that was not acknowledged is lost: both sides give it again.

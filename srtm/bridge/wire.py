@@ -45,8 +45,11 @@ class Wire:
         self._out = bytearray()
         self._began = now
         self._heard = now
+        self._beaten = now
+        self._fresh = False
         self._paused = False
         self._connected = False
+        self._fault = ""
         host, port = split_address(address)
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -73,22 +76,26 @@ class Wire:
     # --- bytes ----------------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        """Raises Broken."""
+        """What a dead connection does not take is dropped: its last frame may say why it died, so
+        `read` or `beat` tells of it."""
         if self._out:
             self._out += data
+            return
+        if self._fault:
             return
         try:
             sent = self._socket.send(data)
         except BlockingIOError:
             sent = 0
         except OSError as error:
-            raise self._broken(error) from None
+            self._fault = error.strerror or str(error)
+            return
         if sent < len(data):
             self._out += memoryview(data)[sent:]
             self._listen()
 
     def flush(self) -> None:
-        """What could not be written before. Raises Broken."""
+        """What could not be written before. Raises Broken where the host cannot be reached."""
         if not self._connected:
             fault = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if fault:
@@ -101,7 +108,8 @@ class Wire:
             except BlockingIOError:
                 return
             except OSError as error:
-                raise self._broken(error) from None
+                self._fault = error.strerror or str(error)
+                self._out.clear()
         self._listen()
 
     def read(self, take: Callable[[bytes, list[int]], list[tuple[int, bytes]]]) -> None:
@@ -112,7 +120,7 @@ class Wire:
         except BlockingIOError:
             return
         except OSError as error:
-            raise self._broken(error) from None
+            raise Broken(f"{self.address}: {error.strerror or error}") from None
         if not data:
             raise Broken(f"{self.address}: it closed the connection")
         try:
@@ -151,11 +159,10 @@ class Wire:
 
     # --- time -----------------------------------------------------------------------------------
 
-    _fresh = False
-    _beaten = 0.0
-
     def beat(self, now: float) -> None:
         """Once a second or so. Raises Broken."""
+        if self._fault and self._paused:
+            raise Broken(f"{self.address}: {self._fault}")
         if not self.ready:
             if now - self._began > CONNECT_SECONDS:
                 raise Broken(f"{self.address}: no answer within {CONNECT_SECONDS:g} s")
@@ -195,6 +202,3 @@ class Wire:
         else:
             self._selector.modify(self._socket, events, self)
         self._events = events
-
-    def _broken(self, error: OSError) -> Broken:
-        return Broken(f"{self.address}: {error.strerror or error}")
