@@ -207,11 +207,13 @@ class KafkaToNsq(Runner):
             again, self._again = self._again, []
             for each in again:
                 self._bury(each)
-        if self._source.fault:
+        if "fenced" in self._source.fault:
             raise Stopped(
-                f"{self._source.fault}; if another bridge goes by the name {self.bridge}, give "
-                "each its own name in [bridge]"
+                f"another bridge has taken its place in group {self.route.group}: {self.bridge} is "
+                "the name of both; give each its own name in [bridge]"
             )
+        if self._source.fault:
+            raise RuntimeError(self._source.fault)  # another consumer goes on from the last commit
         self._source.store()
         self.figures.in_flight = sum(len(track.entries) for track in self._source.tracks.values())
         self.figures.records_lag = self._source.lag()
@@ -366,7 +368,7 @@ class KafkaToNsq(Runner):
 
     def _refused(self, error: KafkaError) -> None:
         """Kafka's word to the consumer: it tries again by itself, unless that is fatal."""
-        if error.fatal():
+        if error.fatal() or error.code() == KafkaError._FATAL:
             self._source.fault = told(error)
         elif error.code() != KafkaError._PARTITION_EOF:
             self.said(f"{self.route.source}: {told(error)}")

@@ -51,12 +51,17 @@ class Bridge:
 
 
 def bridge(
-    servers: Servers, kafka: str, *routes: dict[str, Any], wait: bool = True, **settings: Any
+    servers: Servers,
+    kafka: str,
+    *routes: dict[str, Any],
+    wait: bool = True,
+    name: str = "test",
+    **settings: Any,
 ) -> Bridge:
     """One that runs `routes`; settings: of [kafka.settings], an underscore for a dot."""
     address = f"127.0.0.1:{free_port()}"
     file = servers.folder / f"bridge-{address.rpartition(':')[2]}.toml"
-    write(file, kafka, address, *routes, **settings)
+    write(file, kafka, address, *routes, name=name, **settings)
     command = [sys.executable, "-m", "srtm", "bridge", "run", str(file)]
     process = servers.process("bridge", command, PYTHONPATH=str(ROOT))
     found = Bridge(process, file, address)
@@ -65,8 +70,15 @@ def bridge(
     return found
 
 
-def write(file: Path, kafka: str, address: str, *routes: dict[str, Any], **settings: Any) -> None:
-    lines = ["[bridge]", f'http-address = "{address}"', 'name = "test"']
+def write(
+    file: Path,
+    kafka: str,
+    address: str,
+    *routes: dict[str, Any],
+    name: str = "test",
+    **settings: Any,
+) -> None:
+    lines = ["[bridge]", f'http-address = "{address}"', f'name = "{name}"']
     lines += ["[kafka]", f'bootstrap-servers = "{kafka}"', "[kafka.settings]"]
     lines += [
         f'"{name.replace("_", ".")}" = {json.dumps(value)}' for name, value in settings.items()
