@@ -120,11 +120,19 @@ class Route(Table):
     tombstones: Literal["skip", "dead-letter"] = "dead-letter"
     slo: Annotated[SLO | None, BeforeValidator(_slo)] = None
     linger: Duration | None = None
+    msg_timeout: Duration = 10.0
     loop: bool = False
     max_in_flight: int = Field(default=2500, ge=1, le=1_000_000)
     max_in_flight_bytes: int = Field(default=64 << 20, ge=1 << 20, le=8 << 30)
     max_msg_size: int = Field(default=1 << 20, ge=1, le=1 << 30)
     batch: int = Field(default=1000, ge=1, le=100_000)
+
+    @field_validator("msg_timeout")
+    @classmethod
+    def _as_nsqd_takes_it(cls, seconds: float) -> float:
+        if not 1 <= seconds <= 900:
+            raise ValueError("nsqd takes 1s to 15m")
+        return seconds
 
     @field_validator("key")
     @classmethod

@@ -126,12 +126,13 @@ class KafkaSource:
             return
         self._tell_gone(topic, partition, expected)
 
-    def _tell_gone(self, topic: str, partition: int, expected: int) -> None:
+    def _tell_gone(self, topic: str, partition: int, expected: int) -> bool:
+        """True where `expected` is not there."""
         where = TopicPartition(topic, partition)
         try:
             low, high = self._consumer.get_watermark_offsets(where, _ASK_SECONDS)
         except KafkaException:
-            return
+            return False
         if expected < low:
             self._figures.counts["gone_count"] += low - expected
             log.warning(
@@ -152,6 +153,7 @@ class KafkaSource:
                 expected,
                 high,
             )
+        return not low <= expected <= high
 
     def pause(self) -> None:
         """Nothing more is fetched; the place in the group is kept."""
@@ -192,8 +194,9 @@ class KafkaSource:
         for each in partitions:
             track = self.tracks[each.topic, each.partition] = Track()
             if each.offset >= 0:
-                track.following = track.stored = each.offset
-                self._tell_gone(each.topic, each.partition, each.offset)
+                track.stored = each.offset
+                if not self._tell_gone(each.topic, each.partition, each.offset):
+                    track.following = each.offset
         names = ", ".join(f"{each.topic}[{each.partition}]" for each in partitions[:20])
         log.info("partitions assigned: %s", names or "none")
         consumer.incremental_assign(

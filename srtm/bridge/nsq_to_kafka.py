@@ -153,7 +153,11 @@ class NsqToKafka(Runner):
             self._hosts[address].listed = True
             return
         name = socket.gethostname()
-        identity: dict[str, Any] = {"client_id": self.bridge, "hostname": name}
+        # What a bridge held that was killed comes again after this time: nsqd waits for it even
+        # when the connection is gone. TOUCH keeps what waits for Kafka.
+        timeout_ms = int(self.route.msg_timeout * 1000)
+        identity: dict[str, Any] = {"hostname": name, "msg_timeout": timeout_ms}
+        identity["client_id"] = self.bridge
         if self.route.slo and self.route.slo.target_seconds < _TIGHT_SLO_SECONDS:
             identity["output_buffer_size"] = -1
         else:
