@@ -18,8 +18,9 @@ from srtm.errors import UnavailableError
 JARS = Path(__file__).parents[2] / ".setup" / "kafka"
 """where `make setup` puts them"""
 _READY_SECONDS = 60.0
-_JAVA = ("-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-"""The first compiler alone: a server that lives for a minute starts in half of the time."""
+_JAVA = ("-Xmx400m", "-XX:+UseSerialGC")
+_QUICK_JAVA = "-XX:TieredStopAtLevel=1"
+"""The first compiler alone: up in half of the time, for servers that live for a minute."""
 _SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -55,15 +56,24 @@ def missing() -> str:
 
 
 class KafkaServer:
-    """Its data stay in `folder` when it is killed, and it comes back on the same port."""
+    """Its data stay in `folder` when it is killed, and it comes back on the same port.
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+    quick_to_start: and slow at work.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        quick_to_start: bool = True,
+    ) -> None:
         """Raises UnavailableError where Java or the jars are missing."""
         if missing():
             raise UnavailableError(missing())
         folder.mkdir(parents=True, exist_ok=True)
         self.log = folder / "kafka.log"
         self._file = folder / "kafka.properties"
+        self._flags = [_QUICK_JAVA] if quick_to_start else []
         address, controller = map(str, free_addresses(2))
         self.address = address
         self._popen: subprocess.Popen[bytes] | None = None
@@ -78,14 +88,18 @@ class KafkaServer:
         tool = ["kafka.tools.StorageTool", "format", "--standalone", "-t", _cluster_id()]
         with self.log.open("ab") as log:
             subprocess.run(
-                _java(*tool, "-c", str(self._file)), stdout=log, stderr=log, check=True, timeout=60
+                _java(_QUICK_JAVA, *tool, "-c", str(self._file)),
+                stdout=log,
+                stderr=log,
+                check=True,
+                timeout=60,
             )
 
     def start(self, wait: bool = True) -> None:
         """Raises UnavailableError with the end of its log."""
         with self.log.open("ab") as log:
             self._popen = subprocess.Popen(
-                _java("kafka.Kafka", str(self._file)),
+                _java(*self._flags, "kafka.Kafka", str(self._file)),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -1,0 +1,172 @@
+"""Both ways of the bridge: messages/s and CPU, beside a plain loop and the limits of both sides."""
+
+import sys
+from functools import partial
+from statistics import median
+from typing import Any
+
+from benchmarks.bridge.programs import produce, publish
+from benchmarks.bridge.world import Rate, World, world
+from benchmarks.harness.bars import Bar, judge
+from benchmarks.harness.report import Report, number, table
+from benchmarks.harness.session import Session
+
+_PROGRAM = [sys.executable, "-m", "benchmarks.bridge.programs"]
+_ROUNDS, _QUICK_ROUNDS = 3, 2
+_COUNT, _QUICK_COUNT = 300_000, 60_000
+
+
+def run(session: Session) -> Report:
+    rounds = _QUICK_ROUNDS if session.quick else _ROUNDS
+    count = _QUICK_COUNT if session.quick else _COUNT
+    sizes = [100] if session.quick else [100, 1000]
+    found: dict[int, dict[str, list[Rate]]] = {size: {} for size in sizes}
+    session.plan(rounds * len(sizes) * 2)
+    done = 0
+    with world(session) as made:
+        for turn in range(rounds):
+            if turn and session.seconds_left < 18:
+                break
+            done += 1
+            for size in sizes:
+                session.step(f"NSQ -> Kafka, {size} B")
+                for name, rate in _out(made, f"out-{turn}-{size}", count, size).items():
+                    found[size].setdefault(name, []).append(rate)
+                session.step(f"Kafka -> NSQ, {size} B")
+                for name, rate in _in(made, f"in-{turn}-{size}", count, size).items():
+                    found[size].setdefault(name, []).append(rate)
+    return _report(found, count, done, session.quick)
+
+
+def _out(made: World, topic: str, count: int, size: int) -> dict[str, Rate]:
+    """NSQ -> Kafka. Each program has a channel of its own with the same messages."""
+    arms = ["bridge", "plain", "drain"]
+    made.fill(topic, arms, count, size)
+    for arm in (*arms, "produce"):
+        made.topic(f"{topic}-{arm}")
+    nsqd, kafka = made.plain.nsqd_tcp, made.kafka.address
+    commands = {
+        "bridge": made.bridge_file(
+            f"{topic}-bridge",
+            {"from": f"nsq:{topic}/bridge", "to": f"kafka:{topic}-bridge", "nsqd": [nsqd]},
+        ),
+        "plain": [*_PROGRAM, "out", nsqd, topic, "plain", kafka, f"{topic}-plain"],
+        "drain": [*_PROGRAM, "drain", nsqd, topic, "drain"],
+    }
+    found = {}
+    for arm in arms:
+        progress = partial(_finished, made, topic, arm, count)
+        found[f"out {arm}"] = made.trial(commands[arm], progress, count)
+        if arm != "drain":
+            kept = made.records(f"{topic}-{arm}")
+            assert kept >= count, f"{arm} has finished {count}, and Kafka has {kept}"
+    seconds = produce(kafka, f"{topic}-produce", count, size)
+    found["out produce"] = Rate(count / seconds, {})
+    return found
+
+
+def _finished(made: World, topic: str, channel: str, count: int) -> int:
+    return count - made.left(topic, channel)
+
+
+def _in(made: World, topic: str, count: int, size: int) -> dict[str, Rate]:
+    """Kafka -> NSQ, through the gateway. The same topic for each program, with its own group."""
+    made.topic(topic)
+    produce(made.kafka.address, topic, count, size, headers=False)
+    gateway, kafka = made.gateway.publish_to, made.kafka.address
+    commands = {
+        "bridge": made.bridge_file(
+            f"{topic}-bridge",
+            {
+                "from": f"kafka:{topic}",
+                "group": f"{topic}-bridge",
+                "to": f"nsq:{topic}-bridge",
+                "nsqd": [gateway],
+            },
+        ),
+        "plain": [*_PROGRAM, "in", kafka, topic, gateway, f"{topic}-plain"],
+    }
+    found = {}
+    for arm, command in commands.items():
+        made.gateway.create(f"{topic}-{arm}")
+        progress = partial(made.published, f"{topic}-{arm}")
+        found[f"in {arm}"] = made.trial(command, progress, count)
+        made.gateway.empty(f"{topic}-{arm}")
+    seconds = publish(gateway, f"{topic}-mpub", count, size)
+    found["in mpub"] = Rate(count / seconds, {})
+    made.gateway.empty(f"{topic}-mpub")
+    return found
+
+
+_SHOWN = {
+    "out bridge": "NSQ -> Kafka: bridge",
+    "out plain": "plain loop (pynsq, confluent-kafka)",
+    "out produce": "produce alone: same headers and callback",
+    "out drain": "nsqd drained alone: batched FIN",
+    "in bridge": "Kafka -> NSQ: bridge",
+    "in plain": "plain loop",
+    "in mpub": "MPUB alone through the same gateway",
+}
+
+
+def _report(
+    found: dict[int, dict[str, list[Rate]]], count: int, rounds: int, quick: bool
+) -> Report:
+    shown = table(
+        f"{count:,} messages, medians of {rounds}", "", "body", "messages/s", "program us", "all us"
+    )
+    for size, arms in found.items():
+        for name, text in _SHOWN.items():
+            rates = arms[name]
+            spent = [rate.cpu_us for rate in rates if rate.cpu_us]
+            shown.add_row(
+                text,
+                f"{size} B",
+                number(median(rate.per_second for rate in rates)),
+                number(median(each["program"] for each in spent) if spent else None),
+                number(median(sum(each.values()) for each in spent) if spent else None),
+            )
+    bars = _bars(found[100], quick)
+    figures: dict[str, Any] = {
+        str(size): {
+            name: [{"per_second": rate.per_second, "cpu_us": rate.cpu_us} for rate in rates]
+            for name, rates in arms.items()
+        }
+        for size, arms in found.items()
+    }
+    settings = {"messages": count, "rounds": rounds, "sizes": list(found)}
+    return Report(settings, figures, bars, [shown])
+
+
+def _bars(arms: dict[str, list[Rate]], quick: bool) -> list[Bar]:
+    def ratios(one: str, *others: str) -> list[float]:
+        """Round by round, over the slowest of the others."""
+        rows = zip(arms[one], *(arms[other] for other in others), strict=True)
+        return [row[0].per_second / min(each.per_second for each in row[1:]) for row in rows]
+
+    return [
+        judge(
+            "NSQ -> Kafka over plain loop",
+            ratios("out bridge", "out plain"),
+            at_least=3.0,
+            quick=quick,
+        ),
+        judge(
+            "NSQ -> Kafka over the slower side alone",
+            ratios("out bridge", "out produce", "out drain"),
+            at_least=0.4,
+            quick=quick,
+        ),
+        judge(
+            "Kafka -> NSQ over plain loop",
+            ratios("in bridge", "in plain"),
+            at_least=3.0,
+            quick=quick,
+        ),
+        judge(
+            "Kafka -> NSQ over MPUB alone",
+            ratios("in bridge", "in mpub"),
+            at_least=0.5,
+            quick=quick,
+        ),
+    ]
