@@ -1,4 +1,4 @@
-"""What the bridge is compared with, each a process: `python -m benchmarks.bridge.programs NAME ...`.
+"""What the bridge is compared with: `python -m benchmarks.bridge.programs NAME ...`.
 
 out, in: the plainest loop that a user would write with pynsq and confluent-kafka, as durable as the
 bridge. produce, drain, mpub: one side alone, as fast as it goes.
@@ -49,6 +49,9 @@ def plain_out(nsqd: str, topic: str, channel: str, kafka: str, target: str) -> N
             on_delivery=lambda error, _: found.finish() if error is None else found.requeue(),
         )
 
+    def report() -> None:
+        producer.poll(0)
+
     nsq.Reader(
         topic=topic,
         channel=channel,
@@ -56,7 +59,7 @@ def plain_out(nsqd: str, topic: str, channel: str, kafka: str, target: str) -> N
         nsqd_tcp_addresses=[nsqd],
         max_in_flight=2500,
     )
-    tornado.ioloop.PeriodicCallback(lambda: producer.poll(0), 1).start()
+    tornado.ioloop.PeriodicCallback(report, 1).start()
     nsq.run()
 
 
@@ -118,7 +121,7 @@ def produce(kafka: str, topic: str, count: int, size: int, headers: bool = True)
         }
     )
     body = b"x" * size
-    done = []
+    done: list[object] = []
     report = done.append
     began = time.monotonic()
     for number in range(count):
@@ -160,11 +163,11 @@ def drain(nsqd: str, topic: str, channel: str) -> None:
 
 
 def publish(nsqd: str, topic: str, count: int, size: int, batch: int = 1000) -> float:
-    """Seconds for MPUBs through `nsqd`, eight of them without an answer."""
+    """Seconds for MPUBs through `nsqd`, eight of them without an answer. Each is made of its
+    bodies, as by any program that has messages to send."""
     host, _, port = nsqd.rpartition(":")
     number = count // batch
-    element = message(b"x" * size)
-    command = mpub(topic.encode(), [element] * batch, batch)
+    name, bodies = topic.encode(), [b"x" * size] * batch
     with socket.create_connection((host, int(port))) as sock:
         sock.sendall(MAGIC_V2)
         began = time.monotonic()
@@ -172,7 +175,7 @@ def publish(nsqd: str, topic: str, count: int, size: int, batch: int = 1000) -> 
         tail = b""
         while answered < number:
             while sent < number and sent - answered < 8:
-                sock.sendall(command)
+                sock.sendall(mpub(name, [message(body) for body in bodies], batch))
                 sent += 1
             select.select([sock], [], [])
             tail += sock.recv(1 << 16)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import psutil
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.bridge.programs import publish
 from benchmarks.harness.arms import Node, nodes
@@ -33,7 +34,7 @@ class Rate:
 
 
 class World:
-    """plain: an nsqd alone, for what comes from NSQ; gateway: one behind a gateway, to publish to."""
+    """plain: an nsqd alone, for what comes from NSQ; gateway: one behind a gateway, to go to."""
 
     def __init__(self, folder: Path, kafka: KafkaServer, plain: Node, gateway: Node) -> None:
         self.folder = folder
@@ -41,7 +42,9 @@ class World:
         self.plain = plain
         self.gateway = gateway
         self._admin = AdminClient({"bootstrap.servers": kafka.address, "log_level": 0})
-        self._consumer = Consumer({"bootstrap.servers": kafka.address, "group.id": "count"})
+        self._consumer = Consumer(
+            {"bootstrap.servers": kafka.address, "group.id": "count", "log_level": 0}
+        )
 
     def topic(self, name: str) -> None:
         self._admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(10)
@@ -53,11 +56,12 @@ class World:
             time.sleep(0.02)
 
     def records(self, topic: str) -> int:
-        marks = [
+        marks: list[tuple[int, int]] = [
             self._consumer.get_watermark_offsets(TopicPartition(topic, each), 10)
             for each in range(PARTITIONS)
         ]
-        return sum(high for _, high in marks)
+        total: int = sum(high for _, high in marks)
+        return total
 
     def fill(self, topic: str, channels: list[str], count: int, size: int) -> None:
         """Messages in nsqd, in each channel."""

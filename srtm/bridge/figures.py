@@ -69,9 +69,10 @@ class Figures:
         self.state, self.reason = State.RUNNING, ""
         return True
 
-    def measured(self, nanoseconds: list[int]) -> None:
+    def measured(self, nanoseconds: list[int], counts: list[int]) -> None:
+        """`counts[i]` messages of latency `nanoseconds[i]`."""
         with self._lock:
-            self.latency.add_many(nanoseconds, [1] * len(nanoseconds))
+            self.latency.add_many(nanoseconds, counts)
             self.latency.fold(monotonic_ns())
 
     def document(self) -> dict[str, Any]:

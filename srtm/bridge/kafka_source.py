@@ -68,16 +68,22 @@ class KafkaSource:
         self._drained = drained
         self._consumer = Consumer(
             {
+                # These the file may set otherwise.
+                "queued.max.messages.kbytes": _QUEUED_KBYTES,
+                "max.partition.fetch.bytes": 4 << 20,
+                "fetch.max.bytes": 16 << 20,
+                "fetch.wait.max.ms": 100,
+                # How long it pauses when enough is fetched: with its own 1,000 ms a quarter of the
+                # records a second came.
+                "fetch.queue.backoff.ms": 5,
+                "auto.commit.interval.ms": _COMMIT_MS,
                 **client_settings(kafka, f"{bridge}-{route}"),
                 "group.id": group,
                 "group.instance.id": instance_id(bridge, route),
                 "enable.auto.offset.store": False,
                 "enable.auto.commit": True,
-                "auto.commit.interval.ms": _COMMIT_MS,
                 "auto.offset.reset": "earliest",
                 "partition.assignment.strategy": "cooperative-sticky",
-                "queued.max.messages.kbytes": _QUEUED_KBYTES,
-                "fetch.wait.max.ms": 100,
                 "error_cb": self._failed,
             }
         )

@@ -7,6 +7,7 @@ nsqd's OK, so what this process holds when it dies is read again.
 import logging
 import selectors
 import time
+from collections import Counter
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -232,60 +233,75 @@ class KafkaToNsq(Runner):
         batches: dict[tuple[int, str], Batch] = {}
         ends: dict[Partition, tuple[Any, int]] = {}
         tracks, publishers = self._source.tracks, len(self._publishers)
-        target, template = self.route.target.topic, self.route.target.is_template
-        count = size_of_all = 0
+        to, template = self.route.target, self.route.target.is_template
+        largest, most_bytes = self._max_msg_size, self._max_batch_bytes
+        one_topic = "" if self.route.source.is_pattern else self.route.source.topic
+        size_of_all = 0
+        # Of the partition of the last record: what its last records belong to, and what follows.
+        at: Partition = ("", -1)
+        track: Track | None = None
+        last: Any = None
+        following = 0
+        batch: Batch | None = None
         for record in records:
             error = record.error()
             if error is not None:
                 self._refused(error)
                 continue
-            topic, partition = record.topic(), record.partition()
-            offset, body = record.offset(), record.value()
-            where = (topic, partition)
-            track = tracks.get(where)  # type: ignore[arg-type]
+            partition: Any = record.partition()
+            topic: Any = one_topic or record.topic()
+            if partition != at[1] or topic != at[0]:
+                if track is not None:
+                    ends[at] = (last, following)
+                    track.following = following
+                at = (topic, partition)
+                track = tracks.get(at)
+                last, _ = ends.pop(at, (None, 0))
+                following = track.following if track is not None else 0
+                name = to.of(topic) if template else to.topic
+                number = (partition + len(topic)) % publishers
+                batch = batches.get((number, name))
             if track is None:
                 continue  # of a partition that has just been given up
-            if offset != track.following:
-                self._end(ends, where)
-                self._source.gap(topic, partition, track.following, offset)  # type: ignore[arg-type]
-            track.following = offset + 1  # type: ignore[operator]
-            count += 1
-            name = self.route.target.of(topic) if template else target  # type: ignore[arg-type]
-            fault = self._fault(record, name, body)
-            if fault is None:
-                size = len(body)  # type: ignore[arg-type]
-                size_of_all += size
-                number = (partition + len(topic)) % publishers if publishers > 1 else 0  # type: ignore[operator, arg-type]
-                batch = batches.get((number, name))
-                if batch is not None and batch.bytes + size + 4 > self._max_batch_bytes:
-                    # Its partitions end with it here, and begin again with the next.
-                    for each in [key for key, value in ends.items() if value[0] is batch]:
-                        self._end(ends, each)
-                    self._publishers[number].put(batch)
-                    batch = None
-                if batch is None:
-                    batch = batches[number, name] = Batch(name)
-                batch.bodies.append(body)  # type: ignore[arg-type]
-                batch.records.append(record)
-                batch.times_ms.append(record.timestamp()[1])
-                batch.bytes += size + 4
+            offset: Any = record.offset()
+            if offset != following:
+                self._source.gap(topic, partition, following, offset)
+            body: Any = record.value()
+            size = len(body) if body else 0
+            if 0 < size <= largest and not template and record.headers() is None:
                 entry: Any = batch
             else:
-                entry = fault
-            known = ends.get(where)  # type: ignore[arg-type]
-            if known is not None and known[0] is not entry:
-                self._end(ends, where)
-            ends[where] = (entry, offset + 1)  # type: ignore[index, operator]
+                entry = self._fault(record, name, body) or batch
+            if entry is batch:
+                size_of_all += size
+                if batch is None or batch.bytes + size + 4 > most_bytes:
+                    if batch is not None:
+                        # Its partitions end with it here, and begin again with the next.
+                        for each in [key for key, value in ends.items() if value[0] is batch]:
+                            self._end(ends, each)
+                        self._publishers[number].put(batch)
+                    entry = batch = batches[number, name] = Batch(name)
+                batch.bodies.append(body)
+                batch.records.append(record)
+                batch.bytes += size + 4
+            if entry is not last:
+                if last is not None:
+                    track.entries.append((last, following))
+                last = entry
+            following = offset + 1
+        if track is not None:
+            ends[at] = (last, following)
+            track.following = following
         for where in list(ends):
             self._end(ends, where)
-        for (number, _), batch in batches.items():
-            self._publishers[number].put(batch)
-        self.figures.counts["message_count"] += count
+        for (number, _), made in batches.items():
+            self._publishers[number].put(made)
+        self.figures.counts["message_count"] += len(records)
         self.figures.counts["message_bytes"] += size_of_all
 
     def _end(self, ends: dict[Partition, tuple[Any, int]], where: Any) -> None:
         entry = ends.pop(where, None)
-        if entry is not None:
+        if entry is not None and entry[0] is not None:
             self._source.tracks[where].entries.append(entry)
 
     def _fault(self, record: Message, name: str, body: Any) -> "_Dead | _Skipped | None":
@@ -376,7 +392,10 @@ class KafkaToNsq(Runner):
     def _stored(self, batch: Batch) -> None:
         wall_ms = time.time_ns() // 1_000_000
         self.figures.counts["delivered_count"] += len(batch.bodies)
-        self.figures.measured([max(wall_ms - each, 0) * 1_000_000 for each in batch.times_ms])
+        # Kafka's times are whole milliseconds: many are equal.
+        times = Counter([each.timestamp()[1] for each in batch.records])
+        latencies = [max(wall_ms - each, 0) * 1_000_000 for each in times]
+        self.figures.measured(latencies, list(times.values()))
 
     def _divide(self, publisher: Publisher) -> None:
         """nsqd takes less than was thought: what waits is divided anew, in order."""
@@ -396,9 +415,7 @@ class KafkaToNsq(Runner):
         """One message each, and dead letters: their old batch is done when all of them are."""
         for batch in publisher.take_all():
             parts: list[Any] = []
-            for record, body, time_ms in zip(
-                batch.records, batch.bodies, batch.times_ms, strict=True
-            ):
+            for record, body in zip(batch.records, batch.bodies, strict=True):
                 if len(body) > self._max_msg_size:
                     reason = f"{len(body):,} bytes are more than nsqd takes: {self._max_msg_size:,}"
                     parts.append(self._dead_of(record, reason))
@@ -411,7 +428,6 @@ class KafkaToNsq(Runner):
                     parts.append(Batch(batch.topic))
                 parts[-1].bodies.append(body)
                 parts[-1].records.append(record)
-                parts[-1].times_ms.append(time_ms)
                 parts[-1].bytes += len(body) + 4
             batch.parts = parts
             for part in parts:

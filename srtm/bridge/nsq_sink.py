@@ -37,13 +37,12 @@ class Batch:
     it was divided into, if it was too much for nsqd
     """
 
-    __slots__ = ("bodies", "bytes", "parts", "records", "sends", "stored", "times_ms", "topic")
+    __slots__ = ("bodies", "bytes", "parts", "records", "sends", "stored", "topic")
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
         self.bodies: list[bytes] = []
         self.records: list[Any] = []
-        self.times_ms: list[int] = []
         self.bytes = 0
         self.sends = 0
         self.stored = False

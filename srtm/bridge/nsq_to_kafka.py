@@ -46,7 +46,10 @@ class NsqToKafka(Runner):
         self.target = route.target.of(self.topic)
         self._key_of = pointer(route.key) if route.key else None
         self._dead = route.dead_letter.of(self.topic) if route.dead_letter else ""
-        self._largest = 1 << 20  # of the messages of late: nothing is known, so nsqd's maximum
+        # Of the messages since the last tick, and between the two before. Nothing is known at
+        # first, so as many may come as of nsqd's largest.
+        self._largest = 0
+        self._largest_before = 1 << 20
         self._bytes = 0
         self._hosts: dict[str, Host] = {}
         self._reports: list[tuple[Waiting, Any, Any]] = []
@@ -234,7 +237,7 @@ class NsqToKafka(Runner):
         counts["delivered_count"] += delivered
         counts["dead_letter_count"] += dead
         if latencies:
-            self.figures.measured(latencies)
+            self.figures.measured(latencies, [1] * len(latencies))
         if (delivered or dead) and self._failures:
             self._failures = 0
             self._retry_at = 0.0
@@ -349,8 +352,9 @@ class NsqToKafka(Runner):
         """RDY by messages and by bytes; reading stops at the bound, whatever nsqd still sends."""
         joined = [host for host in self._hosts.values() if host.subscribed]
         full = self._bytes >= self.route.max_in_flight_bytes
-        by_bytes = self.route.max_in_flight_bytes // max(self._largest, 1)
-        self._largest = max(int(self._largest * 0.8), 1)
+        by_bytes = self.route.max_in_flight_bytes // max(self._largest, self._largest_before)
+        if self._largest:
+            self._largest_before, self._largest = self._largest, 0
         total = max(min(self.route.max_in_flight, by_bytes), 1)
         for number, host in enumerate(joined):
             link = host.link
