@@ -60,8 +60,7 @@ class World:
             self._consumer.get_watermark_offsets(TopicPartition(topic, each), 10)
             for each in range(PARTITIONS)
         ]
-        total: int = sum(high for _, high in marks)
-        return total
+        return sum(high for _, high in marks)
 
     def fill(self, topic: str, channels: list[str], count: int, size: int) -> None:
         """Messages in nsqd, in each channel."""
@@ -74,7 +73,7 @@ class World:
         flags = "format=json&include_clients=false&include_mem=false"
         stats = get_json(self.plain.nsqd_http, f"/stats?{flags}&topic={topic}&channel={channel}")
         found = stats["topics"][0]["channels"][0]
-        return int(found["depth"] + found["in_flight_count"]) + stats["topics"][0]["depth"]
+        return int(found["depth"] + found["in_flight_count"] + stats["topics"][0]["depth"])
 
     def published(self, topic: str) -> int:
         return self.gateway.depth(topic).received

@@ -1,9 +1,13 @@
 """What goes away and comes back: Kafka, its topics, nsqd, nsqlookupd, the bridge itself."""
 
+import re
 import signal
 import socket
+import tempfile
 import threading
+from pathlib import Path
 
+import pytest
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -14,9 +18,13 @@ from confluent_kafka.admin import (
 )
 
 from benchmarks.harness.kafka import KafkaServer
+from srtm.deploy import free_addresses, running
+from srtm.errors import UsageError
 from tests.bridge.test_kafka_to_nsq import IN_MEMORY, read
 from tests.bridge.test_nsq_to_kafka import channel, open_channel, publish
 from tests.support.bridges import Bridge, bridge, write
+from tests.support.deployments import need_nsq
+from tests.support.distributors import srtm
 from tests.support.kafka import Kafka, kafka_in
 from tests.support.servers import Nsqd, Servers, http, wait_for
 
@@ -368,3 +376,30 @@ def test_sighup_touches_only_the_routes_that_changed(servers: Servers, kafka: Ka
     wait_for(lambda: kafka.count("came") == kafka.count("kept") == 1, "both work")
     assert kafka.count("left") == 0
     assert made.route("nsq:kept:bridge")["connect_count"] == 1
+
+
+def test_srtm_up_runs_a_bridge_beside_its_brokers(
+    servers: Servers, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_nsq(monkeypatch)
+    kafka.create("up")
+    tcp, web, door = map(str, free_addresses(3))
+    with tempfile.TemporaryDirectory(prefix="srtm-") as short:
+        folder = Path(short)
+        route = {"from": "nsq:up/bridge", "to": "kafka:up", "nsqd": [tcp]}
+        write(folder / "bridge.toml", kafka.address, door, route)
+        spec = {
+            "deployment": {"data-path": str(folder / "d")},
+            "distributor": False,
+            "broker": [{"tcp-address": tcp, "http-address": web}],
+            "bridge": {"file": str(folder / "bridge.toml")},
+        }
+        with running(spec):
+            assert http(web, "/pub?topic=up", b"x")[0] == 200
+            wait_for(lambda: kafka.count("up") == 1, "it is carried over", 20)
+            shown = srtm("stat", "--bridge-http-address", door, "--count", "1")
+            assert shown.returncode == 0, shown.stderr
+            assert re.search(r"^nsq:up:bridge +running +1 ", shown.stdout, re.M), shown.stdout
+        (folder / "bridge.toml").write_text("[kafka]\n")
+        with pytest.raises(UsageError, match="bootstrap-servers"), running(spec):
+            pass
