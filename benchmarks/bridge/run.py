@@ -1,10 +1,14 @@
 """Both ways of the bridge: messages/s and CPU, beside a plain loop and the limits of both sides."""
 
 import sys
+from dataclasses import asdict
 from functools import partial
 from statistics import median
 from typing import Any
 
+from rich.table import Table
+
+from benchmarks.bridge.faults import Faults, Outcome
 from benchmarks.bridge.programs import produce, publish
 from benchmarks.bridge.world import Rate, World, world
 from benchmarks.harness.bars import Bar, judge
@@ -37,7 +41,12 @@ def run(session: Session) -> Report:
                 session.step(f"Kafka -> NSQ, {size} B")
                 for name, rate in _in(made, f"in-{turn}-{size}", count, size).items():
                     found[size].setdefault(name, []).append(rate)
-    return _report(found, count, done, session.quick)
+    outcomes = {}
+    if not session.quick:
+        for name, first_too in (("all but the first nsqd", False), ("the first nsqd, too", True)):
+            session.step(f"a minute of kill -9: {name}")
+            outcomes[name] = Faults(session.folder / f"faults-{first_too}").run(60, first_too)
+    return _report(found, outcomes, count, done, session.quick)
 
 
 def _out(made: World, topic: str, count: int, size: int) -> dict[str, Rate]:
@@ -114,7 +123,11 @@ _SHOWN = {
 
 
 def _report(
-    found: dict[int, dict[str, list[Rate]]], count: int, rounds: int, quick: bool
+    found: dict[int, dict[str, list[Rate]]],
+    outcomes: dict[str, Outcome],
+    count: int,
+    rounds: int,
+    quick: bool,
 ) -> Report:
     shown = table(
         f"{count:,} messages, medians of {rounds}", "", "body", "messages/s", "program us", "all us"
@@ -130,7 +143,7 @@ def _report(
                 number(median(each["program"] for each in spent) if spent else None),
                 number(median(sum(each.values()) for each in spent) if spent else None),
             )
-    bars = _bars(found[100], quick)
+    bars = _bars(found[100], quick) + _fault_bars(outcomes)
     figures: dict[str, Any] = {
         str(size): {
             name: [{"per_second": rate.per_second, "cpu_us": rate.cpu_us} for rate in rates]
@@ -138,8 +151,49 @@ def _report(
         }
         for size, arms in found.items()
     }
+    figures["faults"] = {name: asdict(each) for name, each in outcomes.items()}
     settings = {"messages": count, "rounds": rounds, "sizes": list(found)}
-    return Report(settings, figures, bars, [shown])
+    notes = [
+        "what nsqd has delivered without a FIN it keeps in memory only: its own kill -9 forgets it"
+    ]
+    return Report(settings, figures, bars, [shown, _killed(outcomes)], notes)
+
+
+def _killed(outcomes: dict[str, Outcome]) -> Table:
+    shown = table(
+        "a minute of kill -9 at 2,000 messages/s",
+        "killed",
+        "kills",
+        "acknowledged",
+        "lost in Kafka",
+        "lost in NSQ",
+        "twice in Kafka",
+        "twice in NSQ",
+        "out of order",
+    )
+    for name, each in outcomes.items():
+        shown.add_row(
+            name,
+            str(sum(each.kills.values())),
+            f"{each.acknowledged:,}",
+            str(each.lost_in_kafka),
+            str(each.lost_in_nsq),
+            str(each.twice_in_kafka),
+            str(each.twice_in_nsq),
+            str(each.out_of_order),
+        )
+    return shown
+
+
+def _fault_bars(outcomes: dict[str, Outcome]) -> list[Bar]:
+    outcome = outcomes.get("all but the first nsqd")
+    doubt = "" if outcome else "it takes minutes"
+    lost = [outcome.lost_in_kafka + outcome.lost_in_nsq] if outcome else []
+    broken = [outcome.out_of_order] if outcome else []
+    return [
+        judge("lost in a minute of kill -9", lost, at_most=0, doubt=doubt),
+        judge("out of order there", broken, at_most=0, doubt=doubt),
+    ]
 
 
 def _bars(arms: dict[str, list[Rate]], quick: bool) -> list[Bar]:
