@@ -59,7 +59,7 @@ $(STAMPS)/nsq: $(NSQ_MODULE)/go.mod $(NSQ_MODULE)/go.sum | $(STAMPS)/python
 # Kafka, for tests and benchmarks of the bridge. Without Java or Maven no stamp is left, as above.
 $(STAMPS)/kafka.fetched: $(KAFKA_POM) | $(STAMPS)/python
 	@if command -v java >/dev/null && command -v mvn >/dev/null; then echo "Kafka 4.1: fetching its jars"; rm -rf $(STAMPS)/kafka; \
-	  mvn -q -B -f $(KAFKA_POM) dependency:copy-dependencies -DoutputDirectory=$(abspath $(STAMPS))/kafka && touch $@; \
+	  mvn -q -B -Dstyle.color=never -f $(KAFKA_POM) dependency:copy-dependencies -DoutputDirectory=$(abspath $(STAMPS))/kafka && touch $@; \
 	else echo "no java or no mvn: Kafka is not fetched, and what needs it is skipped (srtm bridge)"; fi
 
 # The lock file, made anew from pyproject.toml.

@@ -63,8 +63,7 @@ def test_after_kill_9_it_goes_on_within_ten_seconds_and_loses_nothing(
         made.again()
         made.wait_ready(10)
     wait_for(lambda: kafka.committed("killed", "killed") == 60_000, "all are committed", 30)
-    count = channel(nsqd, "killed", "reader")["depth"]
-    got = read(nsqd, "killed", count)
+    got = read(nsqd, "killed", nsqd.message_count("killed"))
     assert set(got) == {b"%d-%d" % (turn, n) for turn in range(3) for n in range(20_000)}
     first = list(dict.fromkeys(got))
     for turn in range(3):

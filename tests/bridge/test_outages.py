@@ -181,9 +181,15 @@ def test_a_source_topic_that_is_missing_repartitioned_and_made_anew(
     assert "Traceback" not in made.process.text()
 
 
+def at_rest(nsqd: Nsqd, topic: str) -> None:
+    """Its channels have all that the topic has got."""
+    wait_for(lambda: (nsqd.topic(topic) or {"depth": 1})["depth"] == 0, "the topic is empty")
+
+
 def read_all(nsqd: Nsqd, topic: str, count: int) -> list[bytes]:
     if nsqd.message_count(topic) < count:
         return []
+    at_rest(nsqd, topic)
     return read(nsqd, topic, channel(nsqd, topic, "reader")["depth"])
 
 
@@ -290,6 +296,7 @@ def test_an_nsqd_that_cannot_write_is_waited_for(servers: Servers, kafka: Kafka)
         wait_for(lambda: "E_" in made.route()["reason"], "it says so", 20)
         assert kafka.committed("ill", "ill") < 2000
     wait_for(lambda: kafka.committed("ill", "ill") == 2000, "all are published", 30)
+    at_rest(nsqd, "ill")
     count = channel(nsqd, "ill", "reader")["depth"]
     assert set(read(nsqd, "ill", count)) >= {b"%d" % n for n in range(2000)}
 
