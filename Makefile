@@ -9,6 +9,7 @@ STAMPS := .setup
 WORKERS ?= 4
 NSQ_PROGRAMS := nsqd nsqlookupd nsqadmin nsq_stat nsq_tail nsq_to_file to_nsq
 NSQ_MODULE := srtm/deploy/binaries
+KAFKA_POM := benchmarks/harness/kafka_pom.xml
 CLANG := $(shell sed -n 's/^CLANG = "\(.*\)"$$/\1/p' setup.py)
 HOT := $(shell sed -n 's/^    "\(.*\.py\)",$$/\1/p' setup.py)
 
@@ -25,7 +26,7 @@ lint: setup
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-setup: $(STAMPS)/python $(STAMPS)/compiled $(STAMPS)/program $(STAMPS)/nsq
+setup: $(STAMPS)/python $(STAMPS)/compiled $(STAMPS)/program $(STAMPS)/nsq $(STAMPS)/kafka.fetched
 
 $(STAMPS)/python: requirements.lock pyproject.toml
 	@test "$$(uname -s)" = Linux || { echo "SRTM runs on Linux only (epoll, timerfd, kernel time stamps)" >&2; exit 3; }
@@ -55,10 +56,16 @@ $(STAMPS)/nsq: $(NSQ_MODULE)/go.mod $(NSQ_MODULE)/go.sum | $(STAMPS)/python
 	else echo "not found:$$missing. Put NSQ 1.3.0's programs on the PATH, or install Go and run make setup again" >&2; exit 3; fi
 	@mkdir -p $(STAMPS) && touch $@
 
+# Kafka, for tests and benchmarks of the bridge. Without Java or Maven no stamp is left, as above.
+$(STAMPS)/kafka.fetched: $(KAFKA_POM) | $(STAMPS)/python
+	@if command -v java >/dev/null && command -v mvn >/dev/null; then echo "Kafka 4.1: fetching its jars"; rm -rf $(STAMPS)/kafka; \
+	  mvn -q -B -Dstyle.color=never -f $(KAFKA_POM) dependency:copy-dependencies -DoutputDirectory=$(abspath $(STAMPS))/kafka && touch $@; \
+	else echo "no java or no mvn: Kafka is not fetched, and what needs it is skipped (srtm bridge)"; fi
+
 # The lock file, made anew from pyproject.toml.
 lock: $(STAMPS)/python
 	@$(BIN)/pip install --quiet uv
-	@$(BIN)/uv pip compile --quiet pyproject.toml --extra plots --group dev --generate-hashes --universal --python-version 3.11 --custom-compile-command "make lock" -o requirements.lock
+	@$(BIN)/uv pip compile --quiet pyproject.toml --extra plots --extra kafka --group dev --generate-hashes --universal --python-version 3.11 --custom-compile-command "make lock" -o requirements.lock
 
 clean:
 	rm -rf $(VENV) $(STAMPS) out build srtm.egg-info

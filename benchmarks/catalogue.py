@@ -54,6 +54,7 @@ BENCHMARKS = {
     "timestamps": Entry(
         "gateway.timestamps", "whom a late gateway delays, by source of arrival times"
     ),
+    "bridge": Entry("bridge.run", "the Kafka bridge beside a plain loop and each side alone"),
     "soak": Entry(
         "soak.run", "faults at random: what is lost, let in too much, or grows", lasts=True
     ),

@@ -50,6 +50,11 @@ _COMMANDS = {
         "audit",
         "did all brokers of a topic together keep to its contract? by their admission logs",
     ),
+    "bridge": (
+        "srtm.bridge.command",
+        "bridge",
+        "carry NSQ topics to Kafka and back, at least once",
+    ),
     "stat": ("srtm.stat", "stat", "watch topics: contract, tokens, throttling, latency"),
     "load": ("srtm.load.command", "load", "publish an open-loop load and measure its latency"),
     "demo": ("srtm.demo", "demo", "the whole thing on this machine: one topic placed in two ways"),

@@ -181,6 +181,35 @@ def distributor_table(rows: list[Row]) -> Table | None:
     return table
 
 
+def routes_of(bridge: str) -> list[dict[str, Any]]:
+    """Raises UnavailableError."""
+    found: list[dict[str, Any]] = get_json(bridge, "/stats")["routes"]
+    return found
+
+
+def bridge_table(bridge: str, routes: list[dict[str, Any]]) -> Table:
+    """Of each route: what it carried, its latency in milliseconds, and its SLO."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in (f"route of {bridge}", "state"):
+        table.add_column(name, no_wrap=True)
+    for name in ("delivered", "inflt", "lag", "dead", "p50", "p95", "p99", "SLO", "late", "budget"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for route in routes:
+        late, budget = route.get("late_share"), route.get("error_budget")
+        table.add_row(
+            Text(route["route"]),
+            Text(route["state"] + (f": {route['reason']}" if route["reason"] else "")),
+            *(str(route[name]) for name in ("delivered_count", "in_flight_count")),
+            str(route.get("records_lag", "-")),
+            str(route["dead_letter_count"]),
+            *(_milliseconds(route["latency"][name]) for name in ("p50", "p95", "p99")),
+            route.get("slo", "-"),
+            "-" if late is None else f"{late:.2%}",
+            "-" if budget is None else f"{budget:.0%}",
+        )
+    return table
+
+
 def _table(*figures: str) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in ("topic", "broker"):
@@ -222,6 +251,13 @@ def _milliseconds(value: float | None) -> str:
     help="HTTP address of a gateway (or a plain nsqd); may be given several times",
 )
 @click.option(
+    "--bridge-http-address",
+    "bridges",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="HTTP address of an `srtm bridge`: its routes too; may be given several times",
+)
+@click.option(
     "--deployment",
     envvar="SRTM_DEPLOYMENT",
     default="./srtm-data",
@@ -233,6 +269,7 @@ def _milliseconds(value: float | None) -> str:
 @click.option("--json", "as_json", is_flag=True, help="one JSON list for each table")
 def stat(
     addresses: tuple[str, ...],
+    bridges: tuple[str, ...],
     deployment: str,
     topic: str,
     interval: str,
@@ -244,6 +281,7 @@ def stat(
     \b
       srtm stat --nsqd-http-address 127.0.0.1:4151
       srtm stat --deployment ./srtm-data --topic sensors --count 1 --json
+      srtm stat --bridge-http-address 127.0.0.1:4190
 
     p50, p95 and p99 are broker latency: from arrival to delivery to a consumer that is always
     ready, of the last minute. "wait" is the delay in the token bucket alone.
@@ -252,7 +290,7 @@ def stat(
         seconds = parse_duration(interval)
     except ValueError as error:
         raise UsageError(f"--interval: {error}") from None
-    if addresses:
+    if addresses or bridges:
         brokers = [Broker(address, address) for address in addresses]
     else:
         found = find(Path(deployment))
@@ -265,11 +303,15 @@ def stat(
         now = time.monotonic()
         rated = with_rates(rows, before, now - then) if before else rows
         if as_json:
-            click.echo(json.dumps([row.document() for row in rated]))
+            routes = [{"bridge": each, **route} for each in bridges for route in routes_of(each)]
+            click.echo(json.dumps([row.document() for row in rated] + routes))
         else:
-            console.print(queue_table(rated))
-            console.print(contract_table(rated))
-            console.print(timestamps_table(rated), "")
+            if brokers:
+                console.print(queue_table(rated))
+                console.print(contract_table(rated))
+                console.print(timestamps_table(rated), "")
+            for each in bridges:
+                console.print(bridge_table(each, routes_of(each)), "")
             distributors = distributor_table(rated)
             if distributors is not None:
                 console.print(distributors, "")

@@ -17,6 +17,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 LONGEST = (
+    "bridge/test_outages",
+    "bridge/test_faults",
+    "bridge/test_kafka_to_nsq",
     "benchmarks/test_soak",
     "distributor/test_lease_faults",
     "client/test_with_distributor",

@@ -35,6 +35,7 @@ def _srtm(*arguments: str) -> subprocess.CompletedProcess[str]:
         "placement",
         "broker",
         "autoscale",
+        "bridge",
         "stat",
         "load",
         "demo",

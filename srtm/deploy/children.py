@@ -4,11 +4,18 @@ import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from srtm.bridge.file import read_bridge_file
 from srtm.contract import Contract
 from srtm.deploy.file import Plan
 from srtm.deploy.process import ChildSpec, Stage
 from srtm.deploy.programs import Programs
-from srtm.deploy.tables import BrokerTable, DistributorTable, LookupdTable, NsqadminTable
+from srtm.deploy.tables import (
+    BridgeTable,
+    BrokerTable,
+    DistributorTable,
+    LookupdTable,
+    NsqadminTable,
+)
 from srtm.nsq.unix_http import Response
 
 _NODE_IDS = 1024  # nsqd: node-id in [0,1024)
@@ -74,6 +81,18 @@ def children(
                 command=partial(nsqadmin_command, plan, plan.nsqadmin, programs),
                 ping=str(plan.nsqadmin.http_address.reachable),
                 log=logs / "nsqadmin.log",
+            )
+        )
+    if plan.bridge:
+        door = read_bridge_file(plan.bridge.file).bridge.http_address
+        specs.append(
+            ChildSpec(
+                name="bridge",
+                stage=Stage.BRIDGE,
+                command=partial(bridge_command, plan.bridge, programs),
+                ping=str(door.reachable),
+                log=logs / "bridge.log",
+                path="/stats",  # /ping says no while Kafka is away, and brokers go on without it
             )
         )
     return specs
@@ -177,6 +196,10 @@ def topic_flag(contract: Contract, brokers: int) -> str:
     """One broker's share as `Contract.parse` reads it: NAME,rate=R,burst=B,..."""
     pairs = contract.limit().share(brokers).document().items()
     return ",".join((contract.topic, *(f"{key}={value}" for key, value in pairs)))
+
+
+def bridge_command(bridge: BridgeTable, programs: Programs) -> list[str]:
+    return [*programs.bridge, str(bridge.file)]
 
 
 def nsqadmin_command(plan: Plan, nsqadmin: NsqadminTable, programs: Programs) -> list[str]:

@@ -7,8 +7,10 @@ from typing import Any, Self
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from srtm.address import Address
+from srtm.bridge.file import read_bridge_file
 from srtm.deploy.layout import Layout
 from srtm.deploy.tables import (
+    BridgeTable,
     BrokerTable,
     DeploymentTable,
     DistributorTable,
@@ -32,6 +34,7 @@ class Plan(Table):
     distributor: OptionalDistributor = DistributorTable.model_validate({})
     lookupd: OptionalLookupd = None
     nsqadmin: OptionalNsqadmin = None
+    bridge: BridgeTable | None = None
     brokers: tuple[BrokerTable, ...] = Field(alias="broker", default=(), max_length=MAX_BROKERS)
     topics: tuple[TopicTable, ...] = Field(alias="topic", default=())
 
@@ -119,11 +122,21 @@ def plan_of(values: dict[str, Any], where: str, base: Path) -> Plan:
     except ValidationError as error:
         raise one_line(error, where) from None
     plan = _with_absolute_paths(plan, base)
+    if plan.bridge:
+        _check_bridge(plan, plan.bridge.file, where)
     try:
         plan.layout.check_sockets(plan.broker_names)
     except SrtmError as error:
         raise UsageError(f"{where}: {error}") from None
     return plan
+
+
+def _check_bridge(plan: Plan, file: Path, where: str) -> None:
+    """Raises UsageError."""
+    address = read_bridge_file(file).bridge.http_address
+    for key, other in plan.addresses():
+        if address.clashes_with(other):
+            raise UsageError(f"{file}: http-address {address} is taken by {key} of {where}")
 
 
 def _with_absolute_paths(plan: Plan, base: Path) -> Plan:
@@ -146,6 +159,8 @@ def _with_absolute_paths(plan: Plan, base: Path) -> Plan:
             for each in plan.topics
         ),
     }
+    if plan.bridge:
+        changes["bridge"] = BridgeTable(file=absolute(plan.bridge.file))
     if plan.distributor:
         store, token_file = plan.distributor.store, plan.distributor.token_file
         if not store:

@@ -34,6 +34,7 @@ class Stage(IntEnum):
     NSQD = 2
     GATEWAY = 3
     NSQADMIN = 4
+    BRIDGE = 5
 
 
 GRACE_SECONDS = {
@@ -42,6 +43,7 @@ GRACE_SECONDS = {
     Stage.NSQD: 60.0,  # it writes its messages to disk; killed, it loses those in memory
     Stage.GATEWAY: 20.0,  # it drains: held messages, answers that are still owed
     Stage.NSQADMIN: 5.0,
+    Stage.BRIDGE: 20.0,  # it drains, while the gateways still answer it
 }
 """from SIGTERM to SIGKILL"""
 

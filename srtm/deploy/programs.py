@@ -27,6 +27,7 @@ class Programs:
     nsqadmin: str = ""
     gateway: tuple[str, ...] = (sys.executable, "-m", "srtm", "gateway")
     distributor: tuple[str, ...] = (sys.executable, "-m", "srtm", "distributor")
+    bridge: tuple[str, ...] = (sys.executable, "-m", "srtm", "bridge", "run")
 
 
 def find_programs(plan: Plan) -> Programs:

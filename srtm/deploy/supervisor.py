@@ -2,8 +2,8 @@
 
 A start that fails ends all of them. Later no death does: whoever keeps dying is started again ever
 more seldom, while the others go on.
-Stop order (SIGTERM, then SIGKILL after a grace period): nsqadmin, gateways, nsqds, distributor,
-nsqlookupd.
+Stop order (SIGTERM, then SIGKILL after a grace period): bridge, nsqadmin, gateways, nsqds,
+distributor, nsqlookupd.
 All from one thread: a child gets SIGTERM when the thread that started it ends.
 """
 

@@ -88,6 +88,12 @@ class NsqadminTable(Table):
     http_address: ListenAddress = Field(default=Address("127.0.0.1", 4171), alias="http-address")
 
 
+class BridgeTable(Table):
+    """`[bridge]`: the Kafka bridge to start, by the file of its routes."""
+
+    file: Path
+
+
 class DistributorTable(Table, DistributorOptions):
     """`[distributor]`: the Load Distributor to start; its flags are the keys. `store` is a file of
     the data path where it is not given."""

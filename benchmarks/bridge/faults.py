@@ -1,0 +1,278 @@
+"""NSQ -> Kafka -> NSQ while everything is killed: what is lost, what comes twice, what is out of
+order. Both nsqds keep their messages on disk, as only that survives kill -9. What one has delivered
+and has no FIN for does not: nsqd keeps it in memory. So the first nsqd is killed only where that is
+asked for, and what it forgets is shown apart."""
+
+import http.client
+import json
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from benchmarks.harness.kafka import KafkaServer
+from srtm.deploy import free_addresses
+from srtm.deploy.programs import find_program
+from srtm.errors import UnavailableError
+from srtm.nsq.commands import MAGIC_V2, fin, rdy, sub
+from srtm.nsq.frames import MESSAGE, FrameReader, parse_message
+from srtm.nsq.unix_http import get_json, request
+
+_EVERY_SECONDS = 3.0
+_KAFKA_EVERY_SECONDS = 10.0
+_RATE = 2000  # messages/s
+_BATCH = 50
+_KEYS = 10
+_SETTLE_SECONDS = 90.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Messages: acknowledged to their publisher; of them not in Kafka, not back in NSQ; copies
+    beyond the first in both; pairs of one key that NSQ has in another order than Kafka."""
+
+    acknowledged: int
+    lost_in_kafka: int
+    lost_in_nsq: int
+    twice_in_kafka: int
+    twice_in_nsq: int
+    out_of_order: int
+    kills: dict[str, int]
+
+
+class Faults:
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._kafka = KafkaServer(folder / "kafka")
+        addresses = [str(each) for each in free_addresses(7)]
+        self._nsqd, self._nsqd_http, self._gateway, gateway_http, door = addresses[:5]
+        self._gateway_http, self._first, self._first_http = gateway_http, *addresses[5:]
+        (folder / "bridge.toml").write_text(
+            f'[bridge]\nhttp-address = "{door}"\nname = "faults"\n'
+            f'[kafka]\nbootstrap-servers = "{self._kafka.address}"\n'
+            f'[[route]]\nfrom = "nsq:first/bridge"\nto = "kafka:middle"\nkey = "/key"\n'
+            f'nsqd = ["{self._first}"]\n'
+            f'[[route]]\nfrom = "kafka:middle"\nto = "nsq:last"\ngroup = "faults"\n'
+            f'nsqd = ["{self._gateway}"]\n'
+        )
+        self._commands = {
+            "first nsqd": _nsqd(self._first, self._first_http, folder / "first"),
+            "nsqd": _nsqd(self._nsqd, self._nsqd_http, folder / "last"),
+            "gateway": [
+                *(sys.executable, "-m", "srtm", "gateway"),
+                f"--tcp-address={self._gateway}",
+                f"--http-address={self._gateway_http}",
+                f"--nsqd-tcp-address={self._nsqd}",
+                f"--nsqd-http-address={self._nsqd_http}",
+                f"--admin-socket={folder / 'admin.sock'}",
+                "--broadcast-address=127.0.0.1",
+            ],
+            "bridge": [
+                *(sys.executable, "-m", "srtm", "bridge", "run"),
+                str(folder / "bridge.toml"),
+            ],
+        }
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._acknowledged: list[int] = []
+        self._over = threading.Event()
+        self.kills = dict.fromkeys((*self._commands, "kafka"), 0)
+
+    def run(self, seconds: float, first_too: bool = False, seed: int = 1) -> Outcome:
+        """first_too: the first nsqd is killed as well. Raises UnavailableError where it does not
+        come to rest."""
+        dice = random.Random(seed)
+        victims = list(self._commands)[0 if first_too else 1 :]
+        try:
+            self._begin()
+            sender = threading.Thread(target=self._publish)
+            sender.start()
+            until = time.monotonic() + seconds
+            kafka_at = time.monotonic() + _KAFKA_EVERY_SECONDS
+            while time.monotonic() < until:
+                time.sleep(_EVERY_SECONDS)
+                self._kill(dice.choice(victims))
+                if time.monotonic() > kafka_at:
+                    kafka_at += _KAFKA_EVERY_SECONDS
+                    self._kafka.kill()
+                    self._kafka.start(wait=False)
+                    self.kills["kafka"] += 1
+            self._over.set()
+            sender.join()
+            self._kafka.wait_ready()
+            self._settle()
+            return self._judge()
+        finally:
+            self._over.set()
+            for process in self._running.values():
+                process.kill()
+                process.wait()
+            self._kafka.kill()
+
+    def _begin(self) -> None:
+        self._kafka.start()
+        admin = AdminClient({"bootstrap.servers": self._kafka.address, "log_level": 0})
+        admin.create_topics([NewTopic("middle", 3, 1)])["middle"].result(10)
+        for name, address, topic, channel in (
+            ("first nsqd", self._first_http, "first", "bridge"),
+            ("nsqd", self._nsqd_http, "last", "reader"),
+        ):
+            self._start(name)
+            _wait(address)
+            request(address, "POST", f"/topic/create?topic={topic}")
+            request(address, "POST", f"/channel/create?topic={topic}&channel={channel}")
+        self._start("gateway")
+        _wait(self._gateway_http)
+        self._start("bridge")
+
+    def _start(self, name: str) -> None:
+        with (self._folder / f"{name}.log").open("ab") as log:
+            self._running[name] = subprocess.Popen(
+                self._commands[name], stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            )
+
+    def _kill(self, name: str) -> None:
+        self._running[name].kill()
+        self._running[name].wait()
+        self._start(name)
+        self.kills[name] += 1
+
+    def _publish(self) -> None:
+        """Numbers, in order; one that was not acknowledged may be there all the same."""
+        number = 0
+        while not self._over.wait(_BATCH / _RATE):
+            batch = range(number, number + _BATCH)
+            number += _BATCH
+            lines = (json.dumps({"key": f"k{n % _KEYS}", "n": n}) for n in batch)
+            try:
+                body = "\n".join(lines).encode()
+                if _post(self._first_http, "/mpub?topic=first", body):
+                    self._acknowledged += batch
+            except OSError:
+                pass
+
+    def _settle(self) -> None:
+        """Until both channels of the bridge are read to their end, for two seconds."""
+        until, quiet, known = time.monotonic() + _SETTLE_SECONDS, time.monotonic(), (-1, -1)
+        while time.monotonic() - quiet < 12:  # a killed bridge's messages come again after 10 s
+            if time.monotonic() > until:
+                raise UnavailableError(f"the bridge does not come to rest: {known}")
+            time.sleep(0.3)
+            try:
+                now = self._left()
+            except UnavailableError:
+                continue
+            if now != known or now[0]:
+                quiet, known = time.monotonic(), now
+
+    def _left(self) -> tuple[int, int]:
+        """Messages that the bridge has not finished; messages that the last nsqd ever got."""
+        flags = "/stats?format=json&include_mem=false"
+        first = get_json(self._first_http, flags)["topics"][0]
+        left = first["depth"] + sum(
+            each["depth"] + each["in_flight_count"] + each["deferred_count"]
+            for each in first["channels"]
+        )
+        return left, get_json(self._nsqd_http, flags)["topics"][0]["message_count"]
+
+    # --- the judgement --------------------------------------------------------------------------
+
+    def _judge(self) -> Outcome:
+        middle = self._records()
+        last = self._read_last()
+        sent = set(self._acknowledged)
+        in_kafka, in_nsq = list(dict.fromkeys(middle)), list(dict.fromkeys(last))
+        place = {n: at for at, n in enumerate(in_nsq)}
+        broken = 0
+        for key in range(_KEYS):
+            places = [place[n] for n in in_kafka if n % _KEYS == key and n in place]
+            broken += sum(one > other for one, other in pairwise(places))
+        return Outcome(
+            len(sent),
+            len(sent - set(in_kafka)),
+            len(set(in_kafka) - set(in_nsq)),
+            len(middle) - len(in_kafka),
+            len(last) - len(in_nsq),
+            broken,
+            self.kills,
+        )
+
+    def _records(self) -> list[int]:
+        """Numbers in Kafka, partition by partition; a key is in one partition only."""
+        consumer = Consumer(
+            {"bootstrap.servers": self._kafka.address, "group.id": "judge", "log_level": 0}
+        )
+        found = []
+        for partition in range(3):
+            where = TopicPartition("middle", partition, 0)
+            _, high = consumer.get_watermark_offsets(where, 10)
+            consumer.assign([where])
+            at = 0
+            while at < high:
+                for record in consumer.consume(1000, 1):
+                    if record.error() is None:
+                        found.append(int(json.loads(record.value() or b"")["n"]))
+                        at = (record.offset() or 0) + 1
+        consumer.close()
+        return found
+
+    def _read_last(self) -> list[int]:
+        """Until nothing more comes: after kill -9 nsqd knows no right depth."""
+        host, _, port = self._nsqd.rpartition(":")
+        found: list[int] = []
+        reader = FrameReader(1 << 22)
+        with socket.create_connection((host, int(port)), 5) as sock:
+            sock.sendall(MAGIC_V2 + sub(b"last", b"reader") + rdy(1))
+            try:
+                while data := sock.recv(1 << 16):
+                    for frame in reader.feed(data):
+                        if frame.kind == MESSAGE:
+                            message = parse_message(frame.data)
+                            found.append(int(json.loads(message.body)["n"]))
+                            sock.sendall(fin(message.id))
+            except TimeoutError:
+                return found
+        raise UnavailableError(f"nsqd {self._nsqd} ends the connection of its reader")
+
+
+def _nsqd(tcp: str, web: str, data: Path) -> list[str]:
+    data.mkdir(exist_ok=True)
+    return [
+        find_program("nsqd"),
+        f"--tcp-address={tcp}",
+        f"--http-address={web}",
+        f"--data-path={data}",
+        "--mem-queue-size=0",
+        "--broadcast-address=127.0.0.1",
+    ]
+
+
+def _post(address: str, path: str, body: bytes) -> bool:
+    connection = http.client.HTTPConnection(address, timeout=10)
+    try:
+        connection.request("POST", path, body)
+        return connection.getresponse().status == 200
+    except http.client.HTTPException:
+        return False
+    finally:
+        connection.close()
+
+
+def _wait(address: str) -> None:
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        try:
+            if request(address, "GET", "/ping").status == 200:
+                return
+        except UnavailableError:
+            time.sleep(0.05)
+    raise UnavailableError(f"{address} does not answer")

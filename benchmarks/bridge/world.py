@@ -1,0 +1,147 @@
+"""The servers of the benchmark, and one trial of each program."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from benchmarks.bridge.programs import publish
+from benchmarks.harness.arms import Node, nodes
+from benchmarks.harness.kafka import KafkaServer
+from benchmarks.harness.session import Session
+from srtm.deploy import free_addresses
+from srtm.errors import UnavailableError
+from srtm.nsq.unix_http import get_json
+
+PARTITIONS = 4
+_TRIAL_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Rate:
+    """messages/s, and CPU microseconds a message by process."""
+
+    per_second: float
+    cpu_us: dict[str, float]
+
+
+class World:
+    """plain: an nsqd alone, for what comes from NSQ; gateway: one behind a gateway, to go to."""
+
+    def __init__(self, folder: Path, kafka: KafkaServer, plain: Node, gateway: Node) -> None:
+        self.folder = folder
+        self.kafka = kafka
+        self.plain = plain
+        self.gateway = gateway
+        self._admin = AdminClient({"bootstrap.servers": kafka.address, "log_level": 0})
+        self._consumer = Consumer(
+            {"bootstrap.servers": kafka.address, "group.id": "count", "log_level": 0}
+        )
+
+    def topic(self, name: str) -> None:
+        self._admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(10)
+        until = time.monotonic() + 10
+        while time.monotonic() < until:
+            found = self._consumer.list_topics(timeout=5).topics.get(name)
+            if found is not None and len(found.partitions) == PARTITIONS:
+                return
+            time.sleep(0.02)
+
+    def records(self, topic: str) -> int:
+        marks: list[tuple[int, int]] = [
+            self._consumer.get_watermark_offsets(TopicPartition(topic, each), 10)
+            for each in range(PARTITIONS)
+        ]
+        return sum(high for _, high in marks)
+
+    def fill(self, topic: str, channels: list[str], count: int, size: int) -> None:
+        """Messages in nsqd, in each channel."""
+        for channel in channels:
+            self.plain.create(topic, channel)
+        publish(self.plain.nsqd_tcp, topic, count, size)
+
+    def left(self, topic: str, channel: str) -> int:
+        """Messages of a channel that are not finished."""
+        flags = "format=json&include_clients=false&include_mem=false"
+        stats = get_json(self.plain.nsqd_http, f"/stats?{flags}&topic={topic}&channel={channel}")
+        found = stats["topics"][0]["channels"][0]
+        return int(found["depth"] + found["in_flight_count"] + stats["topics"][0]["depth"])
+
+    def published(self, topic: str) -> int:
+        return self.gateway.depth(topic).received
+
+    def trial(self, command: list[str], progress: Callable[[], int], count: int) -> Rate:
+        """From its first progress to the end. Raises UnavailableError."""
+        watched = {"nsqd": self.plain.pids["nsqd"], "kafka": self.kafka.pid}
+        watched |= {f"gateway's {name}": pid for name, pid in self.gateway.pids.items()}
+        log = (self.folder / "trial.log").open("ab")
+        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        watched["program"] = process.pid
+        try:
+            until = time.monotonic() + _TRIAL_SECONDS
+            while not (first := progress()):
+                if time.monotonic() > until or process.poll() is not None:
+                    raise UnavailableError(f"{command} does not begin; see {log.name}")
+                time.sleep(0.002)
+            began, before = time.monotonic(), _cpu(watched)
+            while (now := progress()) < count:
+                if time.monotonic() > until:
+                    raise UnavailableError(f"{command} stands at {now} of {count}")
+                time.sleep(0.02)
+            seconds, after = time.monotonic() - began, _cpu(watched)
+            done = max(count - first, 1)
+            spent = {name: (after[name] - before[name]) / done * 1e6 for name in watched}
+            return Rate(done / seconds, spent)
+        finally:
+            process.kill()
+            process.wait()
+            log.close()
+
+    def bridge_file(self, name: str, route: dict[str, object]) -> list[str]:
+        """The command of a bridge with one route."""
+        file = self.folder / f"{name}.toml"
+        lines = [
+            "[bridge]",
+            f'http-address = "{free_addresses(1)[0]}"',
+            f'name = "{name}"',
+            "[kafka]",
+            f'bootstrap-servers = "{self.kafka.address}"',
+            "[[route]]",
+            *(f"{key} = {_toml(value)}" for key, value in route.items()),
+        ]
+        file.write_text("\n".join(lines))
+        return [sys.executable, "-m", "srtm", "bridge", "run", str(file)]
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _cpu(watched: dict[str, int]) -> dict[str, float]:
+    found = {}
+    for name, pid in watched.items():
+        times = psutil.Process(pid).cpu_times()
+        found[name] = times.user + times.system
+    return found
+
+
+@contextmanager
+def world(session: Session) -> Iterator[World]:
+    """Raises SrtmError."""
+    kafka = KafkaServer(session.folder / "kafka", quick_to_start=False)
+    try:
+        kafka.start()
+        with nodes(session.folder, {"plain": None, "gateway": []}) as made:
+            yield World(session.folder, kafka, made["plain"], made["gateway"])
+    finally:
+        kafka.kill()

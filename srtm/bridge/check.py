@@ -1,0 +1,110 @@
+"""`srtm bridge check`: what would run, asked of both sides; nothing is changed."""
+
+import socket
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from srtm.bridge.file import BridgeFile, Route
+from srtm.bridge.kafka_sink import client_settings, told
+from srtm.bridge.lookup import nsqds_of, topics_of
+from srtm.bridge.names import End
+from srtm.errors import UnavailableError, UsageError
+from srtm.http_client import split_address
+
+_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A line about a route; fault: it would wait or stop."""
+
+    route: str
+    text: str
+    fault: bool = False
+
+
+def check_settings(file: BridgeFile, where: str) -> None:
+    """Would librdkafka take the settings? Raises UsageError."""
+    try:
+        settings = client_settings(file.kafka, "check")
+        Producer({**settings, "acks": "all", "enable.idempotence": True})
+        Consumer({**settings, "group.id": "check"}).close()
+    except KafkaException as error:
+        raise UsageError(f"{where}: [kafka.settings]: {error.args[0].str()}") from None
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{where}: [kafka.settings]: {error}") from None
+
+
+def check(file: BridgeFile) -> list[Finding]:
+    """Of every route."""
+    admin = AdminClient(client_settings(file.kafka, "check"))
+    topics: dict[str, int] | None = None
+    fault = ""
+    try:
+        found = admin.list_topics(timeout=_SECONDS).topics
+        topics = {
+            name: len(each.partitions)
+            for name, each in found.items()
+            if each.error is None or each.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART
+        }
+    except KafkaException as error:
+        fault = f"Kafka at {file.kafka.bootstrap_servers} does not answer: {told(error.args[0])}"
+    findings = []
+    for route in file.routes:
+        findings.append(Finding(route.name, f"{route.source} -> {route.target}"))
+        if topics is None:
+            findings.append(Finding(route.name, fault, True))
+        else:
+            findings += _kafka_side(route, topics)
+        findings += _nsq_side(route)
+        if route.dead_letter is None:
+            findings.append(
+                Finding(route.name, "no dead-letter: it stops at a message that cannot go over")
+            )
+    return findings
+
+
+def _kafka_side(route: Route, topics: dict[str, int]) -> list[Finding]:
+    ends = [end for end in (route.source, route.target, route.dead_letter) if end]
+    return [
+        finding
+        for end in ends
+        if end.system == "kafka"
+        for finding in _kafka_topic(route, end, topics)
+    ]
+
+
+def _kafka_topic(route: Route, end: End, topics: dict[str, int]) -> list[Finding]:
+    if end.is_pattern:
+        names = sorted(name for name in topics if end.matches(name))
+        return [Finding(route.name, f"{end}: {', '.join(names[:20]) or 'no topic'} now")]
+    if end.is_template and route.source.is_pattern:
+        return []
+    name = end.of(route.source.topic)
+    if name not in topics:
+        return [Finding(route.name, f"Kafka has no topic {name}; create it", True)]
+    return [Finding(route.name, f"kafka:{name} has {topics[name]} partitions")]
+
+
+def _nsq_side(route: Route) -> list[Finding]:
+    found: list[Finding] = []
+    for lookupd in route.lookupd:
+        try:
+            if route.source.is_pattern:
+                names = sorted(each for each in topics_of(lookupd) if route.source.matches(each))
+                text = f"{lookupd}: {', '.join(names[:20]) or 'no topic'} now"
+            else:
+                nsqds = sorted(nsqds_of(lookupd, route.source.topic))
+                text = f"{lookupd}: topic {route.source.topic} at {', '.join(nsqds) or 'no nsqd'}"
+            found.append(Finding(route.name, text))
+        except UnavailableError as error:
+            found.append(Finding(route.name, str(error), True))
+    for address in (*route.nsqd, *([route.distributor] if route.distributor else [])):
+        try:
+            with socket.create_connection(split_address(address), _SECONDS):
+                found.append(Finding(route.name, f"{address} answers"))
+        except OSError as error:
+            found.append(Finding(route.name, f"{address}: {error.strerror or error}", True))
+    return found

@@ -1,0 +1,111 @@
+"""What no set of routes may do: go in a circle, or take each other's messages. Pure."""
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Protocol
+
+from srtm.bridge.names import TOPIC, End, collides, overlap
+
+
+class Way(Protocol):
+    """A route, as far as it can stand in another's way."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def source(self) -> End: ...
+    @property
+    def target(self) -> End: ...
+    @property
+    def dead_letter(self) -> End | None: ...
+    @property
+    def group(self) -> str: ...
+    @property
+    def loop(self) -> bool: ...
+
+
+def refuse_conflicts(routes: Sequence[Way]) -> None:
+    """Raises ValueError that names the routes and the remedy."""
+    for one, other in combinations(routes, 2):
+        _refuse_fight(one, other)
+        _refuse_collision(one, other)
+    for route in routes:
+        if route.dead_letter and any(
+            overlap(_reach(route, route.dead_letter), _reach(route, end))
+            for end in (route.source, route.target)
+            if end.system == "kafka"
+        ):
+            raise ValueError(f"route {route.name}: its dead letters would go where it works")
+    circle = _circle([route for route in routes if not route.loop])
+    if circle:
+        raise ValueError(
+            f"the routes {', '.join(circle)} go in a circle: a message would come back; if it is "
+            "meant (or their brokers are not the same), write loop = true"
+        )
+
+
+def _refuse_fight(one: Way, other: Way) -> None:
+    if one.source.system != other.source.system or not overlap(
+        one.source.topic, other.source.topic
+    ):
+        return
+    if one.source.system == "nsq" and one.source.channel == other.source.channel:
+        raise ValueError(
+            f"routes {one.name} and {other.name} fight over channel {one.source.channel}: each "
+            "would get a part of the messages; give each its own channel"
+        )
+    if one.source.system == "kafka" and one.group == other.group:
+        raise ValueError(
+            f"routes {one.name} and {other.name} fight over group {one.group}: each would get a "
+            "part of the partitions; give each its own group"
+        )
+
+
+def _refuse_collision(one: Way, other: Way) -> None:
+    def ends(route: Way) -> list[str]:
+        found = [end for end in (route.source, route.target, route.dead_letter) if end]
+        return [_reach(route, each) for each in found if each.system == "kafka"]
+
+    for name in ends(one):
+        for beside in ends(other):
+            if "*" not in name + beside and collides(name, beside):
+                raise ValueError(
+                    f"routes {one.name} and {other.name}: Kafka refuses topic {name} beside "
+                    f"{beside}, as its metrics write both alike"
+                )
+
+
+def _reach(route: Way, end: End) -> str:
+    """The names that it can have, as a pattern."""
+    return end.topic.replace(TOPIC, route.source.topic)
+
+
+def _circle(routes: Sequence[Way]) -> list[str]:
+    """The names of routes that lead back to the first of them; [] where there are none."""
+
+    def feeds(one: Way, other: Way) -> bool:
+        ends = [one.target, *([one.dead_letter] if one.dead_letter else [])]
+        return any(
+            end.system == other.source.system and overlap(_reach(one, end), other.source.topic)
+            for end in ends
+        )
+
+    following = {
+        number: [n for n, other in enumerate(routes) if feeds(route, other)]
+        for number, route in enumerate(routes)
+    }
+    done: set[int] = set()
+    for start in following:
+        path = [start]
+        todo = [iter(following[start])]
+        while todo:
+            after = next(todo[-1], None)
+            if after is None:
+                done.add(path.pop())
+                todo.pop()
+            elif after in path:
+                return [routes[n].name for n in path[path.index(after) :]]
+            elif after not in done:
+                path.append(after)
+                todo.append(iter(following[after]))
+    return []

@@ -1,0 +1,97 @@
+"""What a route counts and measures. One thread writes, the one of the HTTP door reads."""
+
+import threading
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from srtm.clock import monotonic_ns
+from srtm.gateway.measure.sketch import LatencySketch
+from srtm.slo import SLO
+
+
+class State(StrEnum):
+    """Of a route."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    WAITING = "waiting"  # for what `reason` says; nothing is lost meanwhile
+    DRAINING = "draining"
+    STOPPED = "stopped"  # by a fault that only a person can mend: `reason`
+    ENDED = "ended"
+
+
+COUNTERS = {
+    "message_count": "Messages that came from the source.",
+    "message_bytes": "Bytes of their bodies.",
+    "delivered_count": "Messages that the other side has acknowledged.",
+    "redelivered_count": "Messages that nsqd gave again: attempts over 1.",
+    "not_repeated_count": "Of them, not produced again: the first copy waits or is delivered.",
+    "requeue_count": "Messages given back to nsqd, as Kafka did not take them.",
+    "touch_count": "TOUCHes of messages that wait for Kafka.",
+    "late_finish_count": "FINs that came after nsqd had given the message up.",
+    "dead_letter_count": "Messages in the dead-letter topic.",
+    "cut_count": "Of them, cut short: no topic takes them whole.",
+    "tombstone_count": "Records without a body that were skipped.",
+    "looped_count": "Records that came from the topic that they would go to.",
+    "resent_count": "Messages published again, as their connection broke before the answer.",
+    "connect_count": "Connections to nsqd that were made.",
+    "gone_count": "Records that Kafka had deleted before they were read.",
+}
+
+
+@dataclass
+class Figures:
+    """slo: of the route, from the source's own message time to the acknowledgement."""
+
+    slo: SLO | None = None
+    state: State = State.STARTING
+    reason: str = ""
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))
+    in_flight: int = 0
+    in_flight_bytes: int = 0
+    records_lag: int | None = None
+    latency: LatencySketch = field(default_factory=LatencySketch)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def waits(self, reason: str) -> bool:
+        """True when that is new."""
+        if self.state in (State.DRAINING, State.STOPPED, State.ENDED):
+            return False
+        changed = self.reason != reason
+        self.state, self.reason = State.WAITING, reason
+        return changed
+
+    def runs(self) -> bool:
+        """True when it did not before."""
+        if self.state not in (State.STARTING, State.WAITING):
+            return False
+        self.state, self.reason = State.RUNNING, ""
+        return True
+
+    def measured(self, nanoseconds: list[int], counts: list[int]) -> None:
+        """`counts[i]` messages of latency `nanoseconds[i]`."""
+        with self._lock:
+            self.latency.add_many(nanoseconds, counts)
+            self.latency.fold(monotonic_ns())
+
+    def document(self) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "state": str(self.state),
+            "reason": self.reason,
+            **self.counts,
+            "in_flight_count": self.in_flight,
+            "in_flight_bytes": self.in_flight_bytes,
+        }
+        if self.records_lag is not None:
+            found["records_lag"] = self.records_lag
+        with self._lock:
+            found["latency"] = self.latency.quantiles(monotonic_ns()).document()
+            if self.slo:
+                all_, late = self.latency.counts(self.slo.target_seconds)
+        if self.slo:
+            share = late / all_ if all_ else 0.0
+            found["slo"] = str(self.slo)
+            found["late_share"] = share
+            found["error_budget"] = 1.0 - share / self.slo.allowed_late_share
+        return found

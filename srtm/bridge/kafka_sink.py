@@ -1,0 +1,162 @@
+"""The Kafka side of a route from NSQ, and the dead-letter topic of every route: one producer."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+
+from srtm.bridge.file import KafkaTable
+
+log = logging.getLogger("srtm.bridge")
+_quiet = logging.getLogger("srtm.bridge.librdkafka")
+
+_DEFAULT_MAX_BYTES = 1_048_588  # Kafka's message.max.bytes, where the topic is not there to ask
+_RECORD_OVERHEAD_BYTES = 512
+"""Of a batch of one record: its 61 bytes of head, lengths, and the bridge's headers with names of
+249 characters."""
+_ASK_SECONDS = 5.0
+_BATCH_BYTES = 1_000_000  # librdkafka's own batch.size
+
+POISON = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.INVALID_RECORD,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError._BAD_MSG,
+    }
+)
+"""It is the message's own fault: no second try helps."""
+
+
+def client_settings(kafka: KafkaTable, client_id: str) -> dict[str, Any]:
+    """Of every client of librdkafka."""
+    return {
+        "client.id": client_id,
+        "reconnect.backoff.max.ms": 2000,
+        "topic.metadata.refresh.interval.ms": 10_000,
+        **kafka.settings,
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "logger": _quiet,
+    }
+
+
+class KafkaSink:
+    """A producer that gives nothing up: acks of all, in order, for as long as it takes."""
+
+    def __init__(
+        self,
+        kafka: KafkaTable,
+        client_id: str,
+        *,
+        linger_ms: float,
+        max_messages: int,
+        max_msg_size: int,
+    ) -> None:
+        """Raises KafkaException for settings that librdkafka does not know."""
+        self._kafka = kafka
+        self._client_id = client_id
+        self.fatal = ""
+        self._limits: dict[str, int] = {}
+        self._settings = {
+            **client_settings(kafka, client_id),
+            "acks": "all",
+            "enable.idempotence": True,
+            "message.timeout.ms": 0,  # it waits for Kafka, and order with it
+            "message.max.bytes": max_msg_size + 64 * 1024,
+            "linger.ms": linger_ms,
+            "queue.buffering.max.messages": 2 * max_messages + 1000,
+            "queue.buffering.max.kbytes": 2_097_151,
+            # How long a topic may be unknown before its messages are given back to nsqd.
+            "topic.metadata.propagation.max.ms": 3000,
+            "error_cb": self._failed,
+        }
+        self._producer = Producer(self._settings)
+        self.produce = self._producer.produce
+        self.poll = self._producer.poll
+
+    def __len__(self) -> int:
+        return len(self._producer)
+
+    def flush(self, seconds: float) -> int:
+        """How many have no report after that."""
+        return self._producer.flush(seconds)
+
+    def renew(self, why: str) -> None:
+        """After a fatal error: what has no report gets one, and another producer goes on."""
+        log.warning("Kafka's producer is started anew: %s", why)
+        self._producer.purge()
+        self._producer.flush(1)
+        self.fatal = ""
+        self._producer = Producer(self._settings)
+        self.produce = self._producer.produce
+        self.poll = self._producer.poll
+
+    def _failed(self, error: KafkaError) -> None:
+        if error.fatal():
+            self.fatal = error.str()
+
+    def reached(self) -> str:
+        """Why Kafka cannot be asked; "" when it can."""
+        try:
+            self._producer.list_topics(timeout=_ASK_SECONDS)
+        except KafkaException as error:
+            return told(error.args[0])
+        return ""
+
+    def limit(self, topic: str, anew: bool = False) -> int:
+        """Bytes of the largest body that the topic takes, as it says itself."""
+        if anew or topic not in self._limits:
+            found = self._ask_limit(topic)
+            if found is None:
+                return _DEFAULT_MAX_BYTES - _RECORD_OVERHEAD_BYTES
+            self._limits[topic] = found - _RECORD_OVERHEAD_BYTES
+        return max(self._limits[topic], 0)
+
+    def _ask_limit(self, topic: str) -> int | None:
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        admin = AdminClient(client_settings(self._kafka, self._client_id))
+        try:
+            found = admin.describe_configs([resource], request_timeout=_ASK_SECONDS)
+            return int(found[resource].result(_ASK_SECONDS)["max.message.bytes"].value)
+        except (KafkaException, KeyError, ValueError, TimeoutError):
+            return None  # not there, or not for us to see
+
+    def fit_batches(self, topic: str) -> None:
+        """A topic refuses a whole batch that is over its limit, so batches stay under it. Where
+        that is new, what has no report is given one (see `renew`)."""
+        size = min(max(self.limit(topic, anew=True), 1), _BATCH_BYTES)
+        if size < self._settings.get("batch.size", _BATCH_BYTES):
+            self._settings["batch.size"] = size
+            self.renew(f"{topic} takes batches of {size:,} bytes at most")
+
+    def dead_letter(
+        self,
+        topic: str,
+        body: bytes | None,
+        key: bytes | None,
+        headers: Mapping[str, bytes | str],
+        reason: str,
+        on_delivery: Any,
+        cut: bool = False,
+    ) -> bool:
+        """With its reason; True when it had to be cut short. Raises BufferError."""
+        limit = self.limit(topic) - len(reason) - len(key or b"")
+        limit -= sum(len(each) + 20 for each in headers.values())
+        given = dict(headers)
+        given["srtm-reason"] = reason
+        short = body is not None and len(body) > max(limit, 0)
+        if short and body is not None:
+            given["srtm-cut-from"] = str(len(body))
+            body = body[: max(limit, 0) // 2 if cut else max(limit, 0)]
+        self.produce(topic, body, key, headers=list(given.items()), on_delivery=on_delivery)
+        return short
+
+
+def told(error: Any) -> str:
+    """A Kafka error as one line with its name."""
+    return f"{error.str()} ({error.name()})"

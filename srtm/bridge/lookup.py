@@ -1,0 +1,85 @@
+"""Which nsqds have a topic, asked of nsqlookupd by a thread of its own: a hung one stops nobody."""
+
+import logging
+import threading
+from collections.abc import Sequence
+from urllib.parse import quote
+
+from srtm.errors import UnavailableError
+from srtm.nsq.unix_http import request
+
+log = logging.getLogger("srtm.bridge")
+
+_POLL_SECONDS = 5.0
+_TIMEOUT_SECONDS = 3.0
+_MAX_BYTES = 8 << 20
+_MAX_FOUND = 1000
+
+
+class Lookup:
+    """found: `host:port` of the nsqds, over all nsqlookupds that answered; None before the first.
+
+    A nsqlookupd that does not answer takes nothing away: what was found before stays.
+    """
+
+    def __init__(self, lookupds: Sequence[str], topic: str) -> None:
+        self.found: frozenset[str] | None = None
+        self.reason = ""
+        self._lookupds = lookupds
+        self._topic = topic
+        self._over = threading.Event()
+        threading.Thread(target=self._run, name=f"lookup {topic}", daemon=True).start()
+
+    def close(self) -> None:
+        self._over.set()
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            self._ask()
+            self._over.wait(_POLL_SECONDS)
+
+    def _ask(self) -> None:
+        found: set[str] = set()
+        fault = ""
+        for lookupd in self._lookupds:
+            try:
+                found |= nsqds_of(lookupd, self._topic)
+            except UnavailableError as error:
+                fault = str(error)
+        if fault and fault != self.reason:
+            log.warning("%s; what is known goes on", fault)
+        self.reason = fault
+        if fault and self.found is not None:
+            found |= self.found
+        if not fault or found:
+            self.found = frozenset(found)
+
+
+def nsqds_of(lookupd: str, topic: str) -> set[str]:
+    """Raises UnavailableError."""
+    path = f"/lookup?topic={quote(topic, safe='')}"
+    answer = request(lookupd, "GET", path, timeout_seconds=_TIMEOUT_SECONDS, max_bytes=_MAX_BYTES)
+    if answer.status == 404:  # nobody has it yet
+        return set()
+    if answer.status != 200:
+        raise UnavailableError(f"nsqlookupd {lookupd}: {answer.message}")
+    document = answer.json()
+    try:
+        producers = document["producers"][:_MAX_FOUND]
+        return {f"{each['broadcast_address']}:{int(each['tcp_port'])}" for each in producers}
+    except (KeyError, TypeError, ValueError):
+        raise UnavailableError(f"nsqlookupd {lookupd}: {path} is no list of nsqds") from None
+
+
+def topics_of(lookupd: str) -> set[str]:
+    """Raises UnavailableError."""
+    answer = request(
+        lookupd, "GET", "/topics", timeout_seconds=_TIMEOUT_SECONDS, max_bytes=_MAX_BYTES
+    )
+    if answer.status != 200:
+        raise UnavailableError(f"nsqlookupd {lookupd}: {answer.message}")
+    document = answer.json()
+    try:
+        return {str(each) for each in document["topics"]}
+    except (KeyError, TypeError):
+        raise UnavailableError(f"nsqlookupd {lookupd}: /topics is no list of topics") from None

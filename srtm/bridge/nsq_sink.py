@@ -1,0 +1,237 @@
+"""The NSQ side of a route from Kafka: MPUBs in order, pipelined, each until its OK.
+
+A lane is one connection at a time. All records of a partition go through one lane, so that their
+order is kept, also over a connection that breaks: what has no answer then is published again, in
+order, before anything else of the lane.
+"""
+
+import logging
+import random
+import re
+import selectors
+import socket
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from srtm.backoff import backoff_seconds
+from srtm.bridge.figures import Figures
+from srtm.bridge.wire import Broken, Wire
+from srtm.nsq.commands import message, mpub, pub
+from srtm.nsq.frames import ERROR
+
+log = logging.getLogger("srtm.bridge")
+
+_MAX_BACKOFF_SECONDS = 5.0
+_WINDOW = 8
+"""MPUBs without an answer on a connection: one is stored while others are on their way."""
+_TOO_BIG = re.compile(r"(message|body) too big \d+ > (\d+)")
+MAX_BATCH_BYTES = 1 << 20
+"""Of an MPUB: a fifth of nsqd's --max-body-size, or one message that is longer."""
+
+
+class Batch:
+    """Messages to one topic, and what they mean to the source.
+
+    bodies: of the messages; records: what the source gave, for the dead-letter topic; parts: what
+    it was divided into, if it was too much for nsqd
+    """
+
+    __slots__ = ("bodies", "bytes", "parts", "records", "sends", "stored", "topic")
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.bodies: list[bytes] = []
+        self.records: list[Any] = []
+        self.bytes = 0
+        self.sends = 0
+        self.stored = False
+        self.parts: list[Any] | None = None
+
+    @property
+    def done(self) -> bool:
+        if self.parts is not None:
+            return all(part.done for part in self.parts)
+        return self.stored
+
+    def command(self) -> bytes:
+        topic = self.topic.encode()
+        if len(self.bodies) == 1:
+            return pub(topic, self.bodies[0])
+        return mpub(topic, [message(body) for body in self.bodies], len(self.bodies))
+
+
+class Lane(Wire):
+    """The connection that a `Publisher` has at the moment."""
+
+    def __init__(
+        self, selector: selectors.BaseSelector, owner: "Publisher", address: str, now: float
+    ) -> None:
+        self.owner = owner
+        identity = {"client_id": owner.client_id, "hostname": socket.gethostname()}
+        super().__init__(selector, address, identity, now)
+
+    def identified(self) -> None:
+        self.owner.joined()
+
+    def answered(self, kind: int, data: bytes) -> None:
+        if kind == ERROR:
+            raise Broken(f"{self.address}: {data[:300].decode(errors='replace')}")
+        self.owner.stored()
+
+    def take(self, raw: bytes, ends: list[int]) -> list[tuple[int, bytes]]:
+        starts = [0, *ends[:-1]]
+        return [
+            (raw[start + 7], raw[start + 8 : end]) for start, end in zip(starts, ends, strict=True)
+        ]
+
+
+class Publisher:
+    """One lane: what waits for it, what it has sent, where it goes.
+
+    addresses: nsqds or gateways; when one is away the next is tried. `move` names another.
+    """
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        client_id: str,
+        addresses: Sequence[str],
+        first: int,
+        figures: Figures,
+    ) -> None:
+        self.client_id = client_id
+        self.reason = ""
+        self.answers: deque[Batch] = deque()  # those that were just stored, for the owner
+        self.max_msg_size = 0  # as nsqd has said it; 0: not yet
+        self.max_body_size = 0
+        self._selector = selector
+        self._addresses = list(addresses)
+        self._at = first
+        self._figures = figures
+        self._wanted: str | None = None
+        self._lane: Lane | None = None
+        self._queue: deque[Batch] = deque()
+        self._sent: deque[Batch] = deque()
+        self._failures = 0
+        self._next = 0.0
+
+    # --- for its owner --------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> int:
+        """Batches without an answer, sent or not."""
+        return len(self._queue) + len(self._sent)
+
+    @property
+    def connected(self) -> bool:
+        return self._lane is not None and self._lane.ready
+
+    @property
+    def address(self) -> str:
+        return self._lane.address if self._lane else ""
+
+    @property
+    def has_room(self) -> bool:
+        return self.waiting < _WINDOW
+
+    def put(self, batch: Batch) -> None:
+        self._queue.append(batch)
+
+    def take_all(self) -> list[Batch]:
+        """What is not sent, out of the queue, for a new division; `put` gives it back in order."""
+        taken = list(self._queue)
+        self._queue.clear()
+        return taken
+
+    def move(self, address: str) -> None:
+        """From any thread: go there once all that was sent is answered; "" stays."""
+        self._wanted = address
+
+    def pump(self, now: float) -> None:
+        """Send what may be sent."""
+        lane = self._lane
+        if self._wanted is not None and not self._sent:
+            wanted, self._wanted = self._wanted, None
+            if lane is None or lane.address != wanted:
+                if lane is not None:
+                    lane.close()
+                    self._lane = None
+                self._addresses, self._at, self._next = [wanted], 0, 0.0
+            return
+        if lane is None or not lane.ready or self._wanted is not None:
+            return
+        try:
+            while self._queue and len(self._sent) < _WINDOW:
+                batch = self._queue.popleft()
+                self._sent.append(batch)
+                if batch.sends:
+                    self._figures.counts["resent_count"] += len(batch.bodies)
+                batch.sends += 1
+                lane.write(batch.command())
+        except Broken as error:
+            self.broken(str(error), now)
+
+    def tick(self, now: float) -> None:
+        """Once in a while: connect, beat."""
+        try:
+            if self._lane is not None:
+                self._lane.beat(now)
+            elif now >= self._next and self._addresses:
+                address = self._addresses[self._at % len(self._addresses)]
+                self._lane = Lane(self._selector, self, address, now)
+        except Broken as error:
+            self.broken(str(error), now)
+
+    def ready(self, lane: Lane, events: int, now: float) -> None:
+        """The selector's word."""
+        try:
+            if events & selectors.EVENT_WRITE:
+                lane.flush()
+            if events & selectors.EVENT_READ:
+                lane.read(lane.take)
+        except Broken as error:
+            self.broken(str(error), now)
+
+    def close(self) -> None:
+        if self._lane is not None:
+            self._lane.close()
+            self._lane = None
+
+    # --- for its lane ---------------------------------------------------------------------------
+
+    def joined(self) -> None:
+        self._figures.counts["connect_count"] += 1
+        log.info("%s publishes to %s", self.client_id, self.address)
+
+    def stored(self) -> None:
+        if not self._sent:
+            raise Broken(f"{self.address}: an answer to nothing")
+        self._failures = 0
+        self.reason = ""
+        batch = self._sent.popleft()
+        batch.stored = True
+        self.answers.append(batch)
+
+    def broken(self, why: str, now: float) -> None:
+        """What was sent has an unknown outcome: it is published again, in order, first."""
+        if self._lane is not None:
+            self._lane.close()
+            self._lane = None
+        self._queue.extendleft(reversed(self._sent))
+        self._sent.clear()
+        limit = _TOO_BIG.search(why)
+        if limit is not None:
+            if limit[1] == "message":
+                self.max_msg_size = int(limit[2])
+            else:
+                self.max_body_size = int(limit[2])
+            log.warning("%s; from now on no longer one is sent", why)
+            self._next = now
+            return
+        if why != self.reason:
+            log.warning("%s; it is tried again", why)
+        self.reason = why
+        self._at += 1
+        self._next = now + backoff_seconds(self._failures, random.random(), _MAX_BACKOFF_SECONDS)
+        self._failures += 1

@@ -1,0 +1,91 @@
+"""One route at work, in a thread of its own."""
+
+import logging
+import threading
+import time
+from typing import Any
+
+from confluent_kafka import KafkaException
+
+from srtm.bridge.figures import Figures, State
+from srtm.bridge.file import KafkaTable, Route
+
+log = logging.getLogger("srtm.bridge")
+
+_RESTART_SECONDS = 1.0
+
+
+class Stopped(Exception):
+    """The route can do nothing more until a person mends what the text says."""
+
+
+class Runner:
+    """What the service knows of a route: start it, ask it to stop, look at its figures."""
+
+    def __init__(self, route: Route, kafka: KafkaTable, bridge: str, drain_seconds: float) -> None:
+        self.route = route
+        self.kafka = kafka
+        self.bridge = bridge
+        self.drain_seconds = drain_seconds
+        self.figures = Figures(route.slo)
+        self.stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"route {route.name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def ask_stop(self) -> None:
+        """It drains."""
+        self.stopping.set()
+
+    def join(self, seconds: float) -> bool:
+        """Has it ended?"""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def work(self) -> None:
+        """For who inherits: until `stopping` is set and all is drained. Raises Stopped."""
+        raise NotImplementedError
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "route": self.route.name,
+            "from": str(self.route.source),
+            "to": str(self.route.target),
+            **self.figures.document(),
+        }
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self.work()
+            except Stopped as error:
+                self.figures.state, self.figures.reason = State.STOPPED, str(error)
+                log.error("route %s stops: %s", self.route.name, error)
+                return
+            except KafkaException as error:
+                self.figures.state, self.figures.reason = State.STOPPED, str(error.args[0])
+                log.error("route %s stops: %s", self.route.name, error.args[0])
+                return
+            except Exception as error:
+                # Nothing that was not acknowledged is lost: both sides give it again.
+                log.exception("route %s begins anew", self.route.name)
+                self.figures.waits(f"a fault of the bridge: {error}")
+                time.sleep(_RESTART_SECONDS)
+                if not self.stopping.is_set():
+                    continue
+            self.figures.state = State.ENDED
+            return
+
+    def said(self, reason: str) -> None:
+        """The route waits; one line when that is new."""
+        if self.figures.waits(reason):
+            log.warning("route %s waits: %s", self.route.name, reason)
+
+    def goes_on(self) -> None:
+        if self.figures.runs():
+            log.info("route %s runs", self.route.name)

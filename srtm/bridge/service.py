@@ -1,0 +1,201 @@
+"""`srtm bridge run`: all routes of a file, its HTTP door, its signals."""
+
+import asyncio
+import logging
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from srtm import __version__
+from srtm.bridge.figures import State
+from srtm.bridge.file import BridgeFile, Route, read_bridge_file
+from srtm.bridge.http import listen
+from srtm.bridge.kafka_to_nsq import KafkaToNsq
+from srtm.bridge.lookup import topics_of
+from srtm.bridge.nsq_to_kafka import NsqToKafka
+from srtm.bridge.placed import Placed
+from srtm.bridge.runner import Runner
+from srtm.errors import Exit, UnavailableError, UsageError
+
+log = logging.getLogger("srtm.bridge")
+
+_WATCH_SECONDS = 0.2
+_TOPICS_SECONDS = 5.0
+MAX_TOPICS = 200
+"""Of one pattern: each has a thread and a producer."""
+
+
+class Service:
+    def __init__(self, path: Path, file: BridgeFile) -> None:
+        self._path = path
+        self._file = file
+        self._runners: dict[tuple[str, str], Runner] = {}  # by route and, of a pattern, topic
+        self._refused: set[str] = set()
+        self._lock = threading.Lock()  # a SIGHUP and a pattern's topics may change runners
+        self._began = time.time()
+        self._over = threading.Event()
+
+    async def run(self) -> int:
+        """Until SIGTERM; the exit code."""
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, ended.set)
+        again = asyncio.Event()
+        loop.add_signal_handler(signal.SIGHUP, again.set)
+        door = listen(self._file.bridge.http_address, self)
+        for route in self._file.routes:
+            self._begin(route)
+        patterns = threading.Thread(target=self._follow_patterns, daemon=True)
+        patterns.start()
+        log.info("%d routes, HTTP at %s", len(self._file.routes), self._file.bridge.http_address)
+        while not ended.is_set():
+            await asyncio.sleep(_WATCH_SECONDS)
+            if again.is_set():
+                again.clear()
+                await loop.run_in_executor(None, self._read_again)
+            if self._all_stopped():
+                log.error("every route has stopped; the bridge ends")
+                break
+        failed = self._all_stopped()
+        self._over.set()
+        await loop.run_in_executor(None, self._end)
+        door.stop()
+        return Exit.FAILED if failed else Exit.OK
+
+    # --- routes ---------------------------------------------------------------------------------
+
+    def _begin(self, route: Route) -> None:
+        if not (route.source.system == "nsq" and route.source.is_pattern):
+            self._start(route, "")
+
+    def _start(self, route: Route, topic: str) -> None:
+        kafka, bridge = self._file.kafka, self._file.bridge
+        runner: Runner
+        if route.source.system == "nsq":
+            runner = NsqToKafka(route, kafka, bridge.name, bridge.drain_timeout, topic)
+        else:
+            placed = Placed(route, bridge.name) if route.distributor else None
+            runner = KafkaToNsq(route, kafka, bridge.name, bridge.drain_timeout, placed)
+        with self._lock:
+            self._runners[route.name, topic] = runner
+        runner.start()
+
+    def _stop(self, runners: dict[tuple[str, str], Runner]) -> None:
+        """Drain them, all at once."""
+        for runner in runners.values():
+            runner.ask_stop()
+        until = time.monotonic() + self._file.bridge.drain_timeout + 5
+        for (name, _), runner in runners.items():
+            if not runner.join(max(until - time.monotonic(), 0.1)):
+                log.error("route %s does not end; what it holds comes again", name)
+
+    def _end(self) -> None:
+        with self._lock:
+            runners = dict(self._runners)
+        self._stop(runners)
+
+    def _all_stopped(self) -> bool:
+        with self._lock:
+            runners = list(self._runners.values())
+        waits = any(route.source.is_pattern for route in self._file.routes)
+        return (
+            bool(runners)
+            and not waits
+            and all(each.figures.state is State.STOPPED for each in runners)
+        )
+
+    def _read_again(self) -> None:
+        """SIGHUP: only routes that changed are touched."""
+        try:
+            file = read_bridge_file(self._path)
+        except UsageError as error:
+            log.error("%s; the routes go on as they are", error)
+            return
+        if file.bridge != self._file.bridge:
+            log.warning("[bridge] has changed: that takes a restart")
+            file = file.model_copy(update={"bridge": self._file.bridge})
+        all_anew = file.kafka != self._file.kafka
+        before = {route.name: route for route in self._file.routes}
+        after = {route.name: route for route in file.routes}
+        with self._lock:
+            gone = {
+                key: runner
+                for key, runner in self._runners.items()
+                if all_anew or after.get(key[0]) != before.get(key[0]) or not runner.alive
+            }
+        self._stop(gone)
+        with self._lock:
+            for key in gone:
+                del self._runners[key]
+            running = {name for name, _ in self._runners}
+        self._file = file
+        started = [route for route in file.routes if route.name not in running]
+        for route in started:
+            self._begin(route)
+        log.info("%s read again: %d ended, %d started", self._path, len(gone), len(started))
+
+    def _follow_patterns(self) -> None:
+        """New topics of NSQ that a pattern takes in."""
+        while not self._over.is_set():
+            for route in self._file.routes:
+                if route.source.system == "nsq" and route.source.is_pattern:
+                    self._follow(route)
+            self._over.wait(_TOPICS_SECONDS)
+
+    def _follow(self, route: Route) -> None:
+        found: set[str] = set()
+        for lookupd in route.lookupd:
+            try:
+                found |= topics_of(lookupd)
+            except UnavailableError as error:
+                self._once(f"route {route.name}: {error}")
+        for topic in sorted(found):
+            if not route.source.matches(topic) or (route.name, topic) in self._runners:
+                continue
+            fault = route.target.fault(route.target.of(topic))
+            if fault:
+                self._once(f"route {route.name}: topic {topic} is not taken: {fault}")
+            elif sum(name == route.name for name, _ in self._runners) >= MAX_TOPICS:
+                self._once(f"route {route.name}: more than {MAX_TOPICS} topics; divide its pattern")
+            elif not self._over.is_set():
+                self._start(route, topic)
+
+    def _once(self, line: str) -> None:
+        if line not in self._refused and len(self._refused) < 10_000:
+            self._refused.add(line)
+            log.warning(line)
+
+    # --- for the HTTP door ----------------------------------------------------------------------
+
+    def documents(self) -> list[dict[str, Any]]:
+        with self._lock:
+            runners = list(self._runners.values())
+        return [runner.document() for runner in runners]
+
+    def fault(self) -> str:
+        """Why it is not ready; "" when it is."""
+        with self._lock:
+            runners = list(self._runners.values())
+        for runner in runners:
+            if runner.figures.state is not State.RUNNING:
+                why = runner.figures.reason or runner.figures.state
+                return f"route {runner.route.name}: {why}"
+        return ""
+
+    def stats(self) -> dict[str, Any]:
+        fault = self.fault()
+        return {
+            "version": __version__,
+            "health": f"NOK - {fault}" if fault else "OK",
+            "start_time": int(self._began),
+            "routes": self.documents(),
+        }
+
+
+def run(path: Path) -> int:
+    """The exit code. Raises SrtmError."""
+    file = read_bridge_file(path)
+    return asyncio.run(Service(path, file).run())

@@ -1,0 +1,21 @@
+"""The benchmark's kill -9 of bridge, gateway, nsqd and Kafka, shorter."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from benchmarks.bridge.faults import Faults
+from benchmarks.harness.kafka import missing
+
+
+def test_nothing_is_lost_or_out_of_order_while_everything_is_killed(tmp_path: Path) -> None:
+    why = missing()
+    if why:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(why)
+    outcome = Faults(tmp_path).run(18)
+    assert outcome.acknowledged > 1000
+    assert sum(outcome.kills.values()) >= 6
+    assert outcome.kills["kafka"] >= 1
+    assert outcome.lost_in_kafka == outcome.lost_in_nsq == 0
+    assert outcome.out_of_order == 0

@@ -1,0 +1,412 @@
+"""What goes away and comes back: Kafka, its topics, nsqd, nsqlookupd, the bridge itself."""
+
+import re
+import signal
+import socket
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from benchmarks.harness.kafka import KafkaServer
+from srtm.deploy import free_addresses, running
+from srtm.errors import UsageError
+from tests.bridge.test_kafka_to_nsq import IN_MEMORY, read
+from tests.bridge.test_nsq_to_kafka import channel, open_channel, publish
+from tests.support.bridges import Bridge, bridge, write
+from tests.support.deployments import need_nsq
+from tests.support.distributors import srtm
+from tests.support.kafka import Kafka, kafka_in
+from tests.support.servers import Nsqd, Servers, http, wait_for
+
+
+def out(nsqd: Nsqd, topic: str, **more: object) -> dict[str, object]:
+    return {"from": f"nsq:{topic}/bridge", "to": f"kafka:{topic}", "nsqd": [nsqd.tcp], **more}
+
+
+def back(nsqd: str, topic: str, **more: object) -> dict[str, object]:
+    return {
+        "from": f"kafka:{topic}",
+        "group": topic,
+        "to": f"nsq:{topic}",
+        "nsqd": [nsqd],
+        **more,
+    }
+
+
+def ids(kafka: Kafka, topic: str) -> list[bytes]:
+    return [each.headers["nsq-message-id"] for each in kafka.records(topic)]
+
+
+def freeze(server: KafkaServer) -> None:
+    server.signal(signal.SIGSTOP)
+
+
+def test_while_kafka_hangs_messages_are_touched_and_none_comes_twice(servers: Servers) -> None:
+    nsqd = servers.nsqd()
+    with kafka_in(servers.folder / "kafka") as kafka:
+        kafka.create("hangs")
+        open_channel(nsqd, "hangs")
+        made = bridge(servers, kafka.address, out(nsqd, "hangs", **{"msg-timeout": "2s"}))
+        publish(nsqd, "hangs", [b"a%d" % n for n in range(100)])
+        wait_for(lambda: kafka.count("hangs") == 100, "it works")
+        kafka.server.signal(signal.SIGSTOP)
+        publish(nsqd, "hangs", [b"b%d" % n for n in range(5000)])
+        wait_for(lambda: made.route()["in_flight_count"] > 1000, "messages wait")
+        # Past nsqd's timeout, twice: it would have given each of them again by then.
+        wait_for(lambda: made.route()["touch_count"] > 6 * 2000, "they are touched", 30)
+        assert made.route()["in_flight_count"] <= 2500
+        kafka.server.signal(signal.SIGCONT)
+        wait_for(lambda: kafka.count("hangs") == 5100, "all come", 40)
+        wait_for(lambda: channel(nsqd, "hangs")["in_flight_count"] == 0, "all are finished")
+        found = ids(kafka, "hangs")
+        assert len(found) == len(set(found)) == 5100
+        assert channel(nsqd, "hangs")["timeout_count"] == 0
+
+
+def test_what_nsqd_gives_again_meanwhile_is_not_produced_again(servers: Servers) -> None:
+    """TOUCH holds a message for max-msg-timeout at most; then it comes again."""
+    nsqd = servers.nsqd("--max-msg-timeout=2s")
+    with kafka_in(servers.folder / "kafka") as kafka:
+        kafka.create("again")
+        open_channel(nsqd, "again")
+        made = bridge(servers, kafka.address, out(nsqd, "again", **{"msg-timeout": "1s"}))
+        kafka.server.signal(signal.SIGSTOP)
+        publish(nsqd, "again", [b"%d" % n for n in range(300)])
+        wait_for(lambda: made.route()["not_repeated_count"] > 600, "they come again, twice", 30)
+        kafka.server.signal(signal.SIGCONT)
+        wait_for(lambda: kafka.count("again") == 300, "all come", 40)
+        wait_for(lambda: channel(nsqd, "again")["in_flight_count"] == 0, "all are finished")
+        wait_for(lambda: channel(nsqd, "again")["depth"] == 0, "none is left")
+        assert len(set(ids(kafka, "again"))) == 300
+        assert kafka.count("again") == 300
+
+
+def test_kafka_may_be_away_at_the_start_and_die_later(servers: Servers) -> None:
+    nsqd = servers.nsqd(IN_MEMORY)
+    with kafka_in(servers.folder / "kafka") as kafka:
+        kafka.create("dies")
+        kafka.create("dies-back")
+        open_channel(nsqd, "dies")
+        publish(nsqd, "dies", [b"%d" % n for n in range(1000)])
+        kafka.server.kill()
+        routes = [
+            out(nsqd, "dies", name="out"),
+            back(nsqd.tcp, "dies-back", name="back"),
+        ]
+        made = bridge(servers, kafka.address, *routes, wait=False)
+        wait_for(lambda: _answers(made), "the door is open")
+        assert not made.ready()
+        wait_for(lambda: "does not answer" in made.route("out")["reason"], "it says why", 20)
+        assert channel(nsqd, "dies").get("in_flight_count", 0) == 0
+        kafka.server.start()
+        made.wait_ready(30)
+        kafka.produce("dies-back", [b"%d" % n for n in range(1000)])
+        wait_for(lambda: kafka.count("dies") == 1000, "all come", 30)
+        for turn in range(2):
+            publish(nsqd, "dies", [b"%d-%d" % (turn, n) for n in range(20_000)])
+            count = kafka.count("dies")
+            wait_for(lambda count=count: kafka.count("dies") > count, "some come", 20)  # type: ignore[misc]
+            kafka.server.kill()
+            kafka.server.start()
+        wait_for(lambda: channel(nsqd, "dies")["depth"] == 0, "all were taken", 40)
+        wait_for(lambda: channel(nsqd, "dies")["in_flight_count"] == 0, "and finished", 40)
+        found = ids(kafka, "dies")
+        assert len(set(found)) == 41_000
+        assert len(found) == 41_000  # acks=all, and the log is there again
+        wait_for(lambda: nsqd.message_count("dies-back") >= 1000, "the way back works", 30)
+        assert made.process.stop(30) == 0, made.process.text()
+
+
+def _answers(made: Bridge) -> bool:
+    try:
+        return http(made.address, "/ping")[0] in (200, 500)
+    except OSError:
+        return False
+
+
+def test_a_topic_that_is_missing_is_waited_for_and_so_is_one_that_is_deleted(
+    servers: Servers, kafka: Kafka
+) -> None:
+    nsqd = servers.nsqd()
+    open_channel(nsqd, "missing")
+    publish(nsqd, "missing", [b"%d" % n for n in range(100)])
+    made = bridge(servers, kafka.address, out(nsqd, "missing"), wait=False)
+    wait_for(lambda: _answers(made), "the door is open")
+    wait_for(lambda: "Kafka's topic missing" in made.route()["reason"], "it says so", 20)
+    kafka.create("missing")
+    wait_for(lambda: kafka.count("missing") == 100, "all come", 30)
+    kafka.delete("missing")
+    publish(nsqd, "missing", [b"late-%d" % n for n in range(100)])
+    wait_for(lambda: "Kafka's topic missing" in made.route()["reason"], "it says so", 30)
+    kafka.create("missing", 3)
+    wait_for(lambda: kafka.count("missing") >= 100, "all come", 30)
+    wait_for(lambda: channel(nsqd, "missing")["in_flight_count"] == 0, "all are finished")
+    values = {each.value for each in kafka.records("missing")}
+    assert values == {b"late-%d" % n for n in range(100)}
+
+
+def test_a_source_topic_that_is_missing_repartitioned_and_made_anew(
+    servers: Servers, kafka: Kafka
+) -> None:
+    nsqd = servers.nsqd(IN_MEMORY)
+    open_channel(nsqd, "moving", "reader")
+    made = bridge(servers, kafka.address, back(nsqd.tcp, "moving"), wait=False)
+    wait_for(lambda: _answers(made), "the door is open")
+    wait_for(lambda: "moving" in made.route()["reason"], "it says so", 20)
+    kafka.create("moving", 1)
+    kafka.produce("moving", [b"a%d" % n for n in range(500)])
+    wait_for(lambda: nsqd.message_count("moving") == 500, "all come", 30)
+    from confluent_kafka.admin import NewPartitions
+
+    kafka.admin.create_partitions([NewPartitions("moving", 3)])["moving"].result(10)
+    wait_for(lambda: kafka.partitions("moving") == 3, "it has three")
+    for partition in range(3):
+        kafka.produce("moving", [b"p%d" % partition], partition=partition)
+    wait_for(lambda: nsqd.message_count("moving") == 503, "all three are read", 40)
+    kafka.delete("moving")
+    wait_for(lambda: kafka.partitions("moving") == 0, "it is gone")
+    kafka.create("moving", 1)
+    kafka.produce("moving", [b"new"])
+    wait_for(lambda: b"new" in read_all(nsqd, "moving", 504), "it is read from its beginning", 40)
+    assert "Traceback" not in made.process.text()
+
+
+def at_rest(nsqd: Nsqd, topic: str) -> None:
+    """Its channels have all that the topic has got."""
+    wait_for(lambda: (nsqd.topic(topic) or {"depth": 1})["depth"] == 0, "the topic is empty")
+
+
+def read_all(nsqd: Nsqd, topic: str, count: int) -> list[bytes]:
+    if nsqd.message_count(topic) < count:
+        return []
+    at_rest(nsqd, topic)
+    return read(nsqd, topic, channel(nsqd, topic, "reader")["depth"])
+
+
+def test_offsets_that_kafka_has_deleted_are_counted_and_told(
+    servers: Servers, kafka: Kafka
+) -> None:
+    nsqd = servers.nsqd()
+    kafka.create("expired")
+    kafka.produce("expired", [b"a"] * 10)
+    made = bridge(servers, kafka.address, back(nsqd.tcp, "expired"))
+    wait_for(lambda: kafka.committed("expired", "expired") == 10, "it has read ten")
+    made.process.kill()
+    kafka.produce("expired", [b"b"] * 10)
+    from confluent_kafka import TopicPartition
+
+    where = TopicPartition("expired", 0, 15)
+    kafka.admin.delete_records([where])[where].result(10)
+    made.again()
+    wait_for(lambda: nsqd.message_count("expired") == 15, "the rest comes", 20)
+    assert made.route()["gone_count"] == 5
+    assert "has deleted offsets 10 to 14 before they were read" in made.process.text()
+
+
+def test_an_authorisation_that_is_refused_is_waited_for(servers: Servers, kafka: Kafka) -> None:
+    nsqd = servers.nsqd()
+    kafka.create("denied")
+    open_channel(nsqd, "denied")
+    publish(nsqd, "denied", [b"%d" % n for n in range(10)])
+    rule = AclBinding(
+        ResourceType.TOPIC,
+        "denied",
+        ResourcePatternType.LITERAL,
+        "User:ANONYMOUS",
+        "*",
+        AclOperation.WRITE,
+        AclPermissionType.DENY,
+    )
+    kafka.admin.create_acls([rule])[rule].result(10)
+    made = bridge(servers, kafka.address, out(nsqd, "denied"), wait=False)
+    wait_for(lambda: _answers(made), "the door is open")
+    wait_for(lambda: "uthorization" in made.route()["reason"], "it says so", 20)
+    assert channel(nsqd, "denied")["depth"] + channel(nsqd, "denied")["deferred_count"] > 0
+    every = AclBindingFilter(
+        ResourceType.TOPIC,
+        "denied",
+        ResourcePatternType.LITERAL,
+        None,
+        None,
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
+    kafka.admin.delete_acls([every])[every].result(10)
+    wait_for(lambda: kafka.count("denied") == 10, "all come", 30)
+    assert len(set(ids(kafka, "denied"))) == 10
+
+
+def test_the_bridge_killed_again_and_again_loses_nothing(servers: Servers, kafka: Kafka) -> None:
+    nsqd = servers.nsqd(IN_MEMORY)
+    kafka.create("murder", 2)
+    open_channel(nsqd, "murder")
+    made = bridge(servers, kafka.address, out(nsqd, "murder"))
+    for turn in range(4):
+        publish(nsqd, "murder", [b"%d-%d" % (turn, n) for n in range(20_000)])
+        count = kafka.count("murder")
+        wait_for(lambda count=count: kafka.count("murder") > count, "it works", 20)  # type: ignore[misc]
+        made.process.kill()
+        made.again()
+        made.wait_ready(10)
+    wait_for(lambda: channel(nsqd, "murder")["depth"] == 0, "all were taken", 30)
+    # What a killed bridge held comes again after msg-timeout.
+    wait_for(lambda: channel(nsqd, "murder")["in_flight_count"] == 0, "and finished", 30)
+    found = ids(kafka, "murder")
+    assert len(set(found)) == 80_000
+    assert len(found) <= 80_000 + 4 * 2500  # a kill repeats what was in flight, no more
+
+
+def test_nsqd_stopped_and_started_makes_no_duplicate_and_loses_nothing(
+    servers: Servers, kafka: Kafka
+) -> None:
+    nsqd = servers.nsqd()
+    kafka.create("restarted")
+    open_channel(nsqd, "restarted")
+    made = bridge(servers, kafka.address, out(nsqd, "restarted"))
+    for turn in range(3):
+        publish(nsqd, "restarted", [b"%d-%d" % (turn, n) for n in range(10_000)])
+        nsqd.process.stop()  # it writes to disk what is not finished
+        nsqd.process.start()
+        nsqd.wait_ready()
+    wait_for(lambda: kafka.count("restarted") >= 30_000, "all come", 30)
+    made.wait_ready()
+    wait_for(lambda: channel(nsqd, "restarted")["depth"] == 0, "none is left")
+    wait_for(lambda: channel(nsqd, "restarted")["in_flight_count"] == 0, "all are finished")
+    found = ids(kafka, "restarted")
+    assert len(found) == len(set(found)) == 30_000
+
+
+def test_an_nsqd_that_cannot_write_is_waited_for(servers: Servers, kafka: Kafka) -> None:
+    nsqd = servers.nsqd("--mem-queue-size=0")
+    kafka.create("ill")
+    open_channel(nsqd, "ill", "reader")
+    made = bridge(servers, kafka.address, back(nsqd.tcp, "ill"))
+    with nsqd.full_disk():
+        kafka.produce("ill", [b"%d" % n for n in range(2000)])
+        wait_for(lambda: "E_" in made.route()["reason"], "it says so", 20)
+        assert kafka.committed("ill", "ill") < 2000
+    wait_for(lambda: kafka.committed("ill", "ill") == 2000, "all are published", 30)
+    at_rest(nsqd, "ill")
+    count = channel(nsqd, "ill", "reader")["depth"]
+    assert set(read(nsqd, "ill", count)) >= {b"%d" % n for n in range(2000)}
+
+
+def test_a_gateway_killed_again_and_again_loses_nothing_and_keeps_order(
+    servers: Servers, kafka: Kafka
+) -> None:
+    gateway = servers.gateway(nsqd=servers.nsqd(IN_MEMORY))
+    kafka.create("gone", 2)
+    open_channel(gateway.nsqd, "gone", "reader")
+    made = bridge(servers, kafka.address, back(gateway.tcp, "gone"))
+    keys = [b"k%d" % (n % 6) for n in range(60_000)]
+    sender = threading.Thread(
+        target=kafka.produce, args=("gone", [b"%d" % n for n in range(60_000)], keys)
+    )
+    sender.start()
+    for _ in range(3):
+        before = gateway.nsqd.message_count("gone")
+        wait_for(lambda before=before: gateway.nsqd.message_count("gone") > before, "it works", 20)  # type: ignore[misc]
+        gateway.process.kill()
+        gateway.process.start()
+        gateway.wait_ready()
+    sender.join()
+    wait_for(lambda: kafka.committed("gone", "gone") == 60_000, "all are committed", 30)
+    got = [int(n) for n in read(gateway.nsqd, "gone", gateway.nsqd.message_count("gone"))]
+    first = list(dict.fromkeys(got))
+    assert sorted(first) == list(range(60_000))
+    for key in range(6):
+        of_key = [n for n in first if n % 6 == key]
+        assert of_key == sorted(of_key)
+    assert made.process.stop() == 0
+
+
+def test_a_hung_lookupd_stops_nobody_and_a_pattern_takes_new_topics(
+    servers: Servers, kafka: Kafka
+) -> None:
+    tcp, web, _ = servers.lookupd()
+    nsqd = servers.nsqd(f"--lookupd-tcp-address={tcp}")
+    for name in ("site.a", "site.b", "other"):
+        kafka.create(f"from.{name}")
+        open_channel(nsqd, name)
+    publish(nsqd, "site.a", [b"1"])
+    publish(nsqd, "other", [b"x"])
+    with socket.create_server(("127.0.0.1", 0)) as hung:
+        address = f"127.0.0.1:{hung.getsockname()[1]}"
+        made = bridge(
+            servers,
+            kafka.address,
+            {
+                "from": "nsq:site.*/bridge",
+                "to": "kafka:from.{topic}",
+                "lookupd": [address, web],
+            },
+            wait=False,
+        )
+        wait_for(lambda: kafka.count("from.site.a") == 1, "a is carried over", 30)
+        open_channel(nsqd, "site.c")
+        kafka.create("from.site.c")
+        publish(nsqd, "site.c", [b"3"])
+        publish(nsqd, "site.b", [b"2"])
+        wait_for(lambda: kafka.count("from.site.c") == 1, "a new topic, too", 30)
+        wait_for(lambda: kafka.count("from.site.b") == 1, "and b", 30)
+        open_channel(nsqd, "site.d#ephemeral".replace("#", "%23"))
+        wait_for(lambda: "site.d#ephemeral is not taken" in made.process.text(), "told", 30)
+        assert f"{address}" in made.process.text()  # it says that this one does not answer
+    assert kafka.count("from.other") == 0
+
+
+def test_sighup_touches_only_the_routes_that_changed(servers: Servers, kafka: Kafka) -> None:
+    nsqd = servers.nsqd()
+    for name in ("kept", "left", "came"):
+        kafka.create(name)
+        open_channel(nsqd, name)
+    made = bridge(servers, kafka.address, out(nsqd, "kept"), out(nsqd, "left"))
+    write(made.file, kafka.address, made.address, out(nsqd, "kept"), {"from": "nonsense"})
+    made.process.signal(signal.SIGHUP)
+    wait_for(lambda: "the routes go on as they are" in made.process.text(), "it is refused")
+    write(made.file, kafka.address, made.address, out(nsqd, "kept"), out(nsqd, "came"))
+    made.process.signal(signal.SIGHUP)
+    wait_for(lambda: "1 ended, 1 started" in made.process.text(), "it is read again", 20)
+    publish(nsqd, "came", [b"x"])
+    publish(nsqd, "left", [b"x"])
+    publish(nsqd, "kept", [b"x"])
+    wait_for(lambda: kafka.count("came") == kafka.count("kept") == 1, "both work")
+    assert kafka.count("left") == 0
+    assert made.route("nsq:kept:bridge")["connect_count"] == 1
+
+
+def test_srtm_up_runs_a_bridge_beside_its_brokers(
+    servers: Servers, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_nsq(monkeypatch)
+    kafka.create("up")
+    tcp, web, door = map(str, free_addresses(3))
+    with tempfile.TemporaryDirectory(prefix="srtm-") as short:
+        folder = Path(short)
+        route = {"from": "nsq:up/bridge", "to": "kafka:up", "nsqd": [tcp]}
+        write(folder / "bridge.toml", kafka.address, door, route)
+        spec = {
+            "deployment": {"data-path": str(folder / "d")},
+            "distributor": False,
+            "broker": [{"tcp-address": tcp, "http-address": web}],
+            "bridge": {"file": str(folder / "bridge.toml")},
+        }
+        with running(spec):
+            assert http(web, "/pub?topic=up", b"x")[0] == 200
+            wait_for(lambda: kafka.count("up") == 1, "it is carried over", 20)
+            shown = srtm("stat", "--bridge-http-address", door, "--count", "1")
+            assert shown.returncode == 0, shown.stderr
+            assert re.search(r"^nsq:up:bridge +running +1 ", shown.stdout, re.M), shown.stdout
+        (folder / "bridge.toml").write_text("[kafka]\n")
+        with pytest.raises(UsageError, match="bootstrap-servers"), running(spec):
+            pass
