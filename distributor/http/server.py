@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from tornado.netutil import bind_sockets
 
-from distributor.control import fittings
+from distributor.control import fittings, newcomers
 from distributor.control.committer import Committer
 from distributor.control.service import Distributor
 from distributor.control.state import State
@@ -104,6 +104,7 @@ class Server:
                     await self._off(self._sure().confirm)
                     self._service.confirmed_at = asked_at
                     await self._service.settle()
+                    await newcomers.retry(self._service)
             except SrtmError as error:
                 self._step_down(str(error))
             except Exception as error:

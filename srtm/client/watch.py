@@ -39,6 +39,9 @@ class Member(Protocol):
 
     def placed(self, place: Place) -> None: ...
 
+    def unplaced(self) -> None:
+        """The distributor knows it, and has never had a broker for it."""
+
     def failed(self, error: SrtmError) -> bool:
         """The distributor refuses it. True when that is its end."""
 
@@ -183,7 +186,9 @@ class Watch:
             place = read_place(document)
         except ValueError as error:
             raise UnavailableError(f"{self._endpoint.address}: {error}") from None
-        if place is not None:
+        if place is None:
+            member.unplaced()
+        else:
             member.placed(place)
 
     def _unknown(self, member: Member) -> None:
