@@ -1,10 +1,11 @@
-"""`srtm broker capacity`."""
+"""`srtm broker`, with the command that measures: the load generator is needed for that alone."""
 
 import click
 
 from distributor.capacity.report import Report, shown
 from distributor.capacity.rounds import Round, Rounds, settings_for
 from distributor.capacity.search import Search, least_rate
+from distributor.cli.broker import broker
 from distributor.placement.words import number, rate
 from distributor.remote import Remote, print_json, remote_options
 from srtm.duration import format_duration, parse_duration
@@ -18,7 +19,7 @@ _START = 10
 """messages/s of each publisher in the first round, as SRTM's publishers send (section 6)"""
 
 
-@click.command()
+@broker.command()
 @click.argument("name", required=False)
 @click.option(
     "--nsqd-tcp-address",

@@ -4,7 +4,6 @@ import click
 from rich.box import SIMPLE
 from rich.table import Table
 
-from distributor.capacity.command import capacity
 from distributor.placement.words import number, some
 from distributor.remote import Remote, print_json, remote_options
 from srtm.terminal import show
@@ -13,9 +12,6 @@ from srtm.terminal import show
 @click.group()
 def broker() -> None:
     """The brokers that the Load Distributor knows."""
-
-
-broker.add_command(capacity)
 
 
 @broker.command("list")

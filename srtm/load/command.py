@@ -14,9 +14,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from srtm.bearer import read_token
 from srtm.duration import parse_duration
-from srtm.errors import SrtmError, UsageError
+from srtm.errors import SrtmError, UnavailableError, UsageError
 from srtm.http_client import Endpoint
 from srtm.load import runner, table
+from srtm.load.brokers import Brokers, brokers_of, left_out
+from srtm.load.connection import split_address
 from srtm.load.placement import read_placement, settings_of
 from srtm.load.settings import LoadSettings
 from srtm.load.trace import read_trace
@@ -35,10 +37,24 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "--nsqd-tcp-address",
     "publish_addresses",
     multiple=True,
-    default=["127.0.0.1:4150"],
-    show_default=True,
     metavar="HOST:PORT",
-    help="nsqd or gateway to publish to; may be given several times, publishers take them in turn.",
+    help="nsqd or gateway to publish to; may be given several times, publishers take them in turn. "
+    "Default: the topic's brokers, of which publishers take one after the other; without a "
+    "deployment 127.0.0.1:4150.",
+)
+@click.option(
+    "--lookupd-http-address",
+    "lookupds",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="nsqlookupd that knows the topic's brokers (several times).",
+)
+@click.option(
+    "--deployment",
+    type=click.Path(path_type=Path),
+    envvar="SRTM_DEPLOYMENT",
+    show_envvar=True,
+    help="Data path or file of the `srtm up` that knows them.  [default: ./srtm-data]",
 )
 @click.option(
     "--consumer-nsqd-tcp-address",
@@ -163,7 +179,9 @@ def load(
       srtm load --topic sensors --distributor-address 127.0.0.1:4180
     """
     _require_apart(context)
+    found = _brokers(flags)
     settings = _settings(**flags)
+    _warn(settings, found)
     if (slo or histogram) and not settings.consume_addresses:
         raise UsageError("--slo and --histogram need a consumer: leave out --no-consumer")
     if strict and slo is None:
@@ -186,6 +204,8 @@ def load(
 
 _PLACED = {
     "publish_addresses": "--nsqd-tcp-address",
+    "lookupds": "--lookupd-http-address",
+    "deployment": "--deployment",
     "publishers": "--publishers",
     "rate": "--rate",
     "group_size": "--group-size",
@@ -201,8 +221,36 @@ def _require_apart(context: click.Context) -> None:
             raise UsageError("--distributor-token-file goes with --distributor-address")
         return
     for name, flag in _PLACED.items():
-        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise UsageError(f"{flag}: the distributor says it; leave out one of the two")
+
+
+def _brokers(flags: dict[str, Any]) -> Brokers | None:
+    """Those of the topic, which take the place of addresses that are not given; None: the
+    distributor knows where its publishers belong. Raises UsageError, UnavailableError."""
+    lookupds, deployment = flags.pop("lookupds"), flags.pop("deployment")
+    if flags["distributor_address"] is not None:
+        return None
+    for address in lookupds:
+        split_address(address)
+    try:
+        found = brokers_of(flags["topic"], deployment, lookupds)
+    except UnavailableError:
+        if not flags["publish_addresses"]:
+            raise
+        return None
+    flags["publish_addresses"] = flags["publish_addresses"] or found.addresses
+    return found
+
+
+def _warn(settings: LoadSettings, found: Brokers | None) -> None:
+    """A load on a part of the brokers is late by the whole of the contract's other part."""
+    used = {
+        settings.publish_addresses[settings.address_index(publisher)]
+        for publisher in range(settings.publishers)
+    }
+    if found is not None and (warning := left_out(settings.topic, found, used)):
+        click.echo(f"warning: {warning}", err=True)
 
 
 def _check_writable(path: Path) -> None:
