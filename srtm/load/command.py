@@ -19,6 +19,7 @@ from srtm.http_client import Endpoint
 from srtm.load import runner, table
 from srtm.load.brokers import Brokers, brokers_of, left_out
 from srtm.load.connection import split_address
+from srtm.load.follow import Follower
 from srtm.load.placement import read_placement, settings_of
 from srtm.load.settings import LoadSettings
 from srtm.load.trace import read_trace
@@ -104,7 +105,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "--distributor-address",
     metavar="HOST:PORT",
     help="Load Distributor that has placed TOPIC: its publishers, their rates and groups, each at "
-    "its own gateway.",
+    "its own gateway, wherever they are moved.",
 )
 @click.option(
     "--distributor-token-file",
@@ -180,7 +181,7 @@ def load(
     """
     _require_apart(context)
     found = _brokers(flags)
-    settings = _settings(**flags)
+    settings, follower = _settings(**flags)
     _warn(settings, found)
     if (slo or histogram) and not settings.consume_addresses:
         raise UsageError("--slo and --histogram need a consumer: leave out --no-consumer")
@@ -189,7 +190,7 @@ def load(
     if histogram is not None:
         _check_writable(histogram)
     with _progress(settings, silent=as_json) as on_progress:
-        result = runner.run_load(settings, on_progress)
+        result = runner.run_load(settings, on_progress, follower)
     if histogram is not None:
         result.total.end_to_end.write_distribution(histogram)
     if as_json:
@@ -279,7 +280,7 @@ def _settings(
     distributor_address: str | None,
     distributor_token_file: str,
     **same: Any,
-) -> LoadSettings:
+) -> tuple[LoadSettings, Follower | None]:
     if (rate is not None) + max_speed + (trace is not None) > 1:
         raise UsageError("--rate, --max-speed and --trace exclude each other")
     if outstanding is not None and not max_speed:
@@ -289,10 +290,14 @@ def _settings(
     if no_consumer and consumer_buffer:
         raise UsageError("--no-consumer and --consumer-buffer exclude each other")
     placed: dict[str, Any] = {}
+    follower = None
     if distributor_address is not None:
         token = read_token(distributor_token_file, "--distributor-token-file")
         endpoint = Endpoint(distributor_address, token)
-        placed = settings_of(read_placement(endpoint, same["topic"]))
+        everybody = read_placement(endpoint, same["topic"])
+        ids, at = [each.id for each in everybody], [each.address for each in everybody]
+        follower = Follower(endpoint, same["topic"], ids, at)
+        placed = settings_of(everybody)
         publish_addresses = placed["publish_addresses"]
     elif max_speed:
         outstanding = 1 if outstanding is None else outstanding
@@ -301,7 +306,7 @@ def _settings(
     if duration is None and trace is None:
         duration = 10.0
     same = {**same, "publish_addresses": publish_addresses, **placed}
-    return LoadSettings(
+    settings = LoadSettings(
         consume_addresses=() if no_consumer else consume_addresses or publish_addresses,
         rate_per_second=rate,
         outstanding=outstanding,
@@ -314,6 +319,7 @@ def _settings(
         drain_seconds=drain,
         **same,
     )
+    return settings, follower
 
 
 @contextmanager

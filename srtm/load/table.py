@@ -25,6 +25,8 @@ def render(result: LoadResult, slo: SLO | None = None) -> Group:
     ]
     cpu = result.account.cpu_seconds
     parts.append(Text(f"generator: {cpu:.2f} s CPU, {result.cpu_us_per_message:.1f} us a message"))
+    if result.account.moves:
+        parts.append(Text(f"followed: {len(result.account.moves):,} moves of publishers"))
     if slo is not None:
         verdict = "met" if result.meets(slo) else "missed"
         late, allowed = 100 * result.late_share(slo), 100 * slo.allowed_late_share
