@@ -15,8 +15,8 @@ from rich.text import Text
 
 from srtm.deploy.deployment import find
 from srtm.duration import parse_duration
-from srtm.errors import UsageError
-from srtm.nsq.unix_http import get_json
+from srtm.errors import UnavailableError, UsageError
+from srtm.nsq.unix_http import request
 from srtm.slo import SLO
 
 _PIPED_WIDTH = 160  # nobody's terminal: nothing is cut
@@ -32,10 +32,12 @@ class Broker:
 class Row:
     """One topic on one broker; counts in messages, latencies in seconds.
 
-    nsq:  nsqd's part: depth, in flight, deferred, requeued, timed out, messages, clients
+    nsq:  nsqd's part: depth, in flight, deferred, requeued, timed out, messages, clients; empty
+          while nsqd is away
     srtm: the gateway's part, as /stats gives it under "srtm"; empty on a plain nsqd
     timestamps: where the gateway's arrival times come from, and why; empty on a plain nsqd
     distributor: contact, epoch and lease of its Load Distributor; empty where it has none
+    away: why nsqd's part is missing; empty where it is there
     """
 
     broker: str
@@ -45,6 +47,7 @@ class Row:
     timestamps: dict[str, Any]
     distributor: dict[str, Any]
     offered_per_second: float | None
+    away: str = ""
 
     def document(self) -> dict[str, Any]:
         return {
@@ -54,32 +57,55 @@ class Row:
             "offered_per_second": self.offered_per_second,
             "timestamps": self.timestamps,
             "distributor": self.distributor,
+            "away": self.away,
             "srtm": self.srtm,
         }
 
 
-def read_rows(brokers: list[Broker], topic: str) -> list[Row]:
-    """What every broker says now. Raises UnavailableError."""
-    rows = []
+def read_rows(brokers: list[Broker], topic: str) -> tuple[list[Row], dict[str, str]]:
+    """What every broker says now, and why some say nothing or only a part. Raises UnavailableError
+    where none says anything."""
+    rows, away = [], {}
+    path = f"/stats?format=json&include_clients=false&include_mem=false&topic={quote(topic)}"
     for broker in brokers:
-        path = f"/stats?format=json&include_clients=false&include_mem=false&topic={quote(topic)}"
-        document = get_json(broker.http_address, path)
+        try:
+            document = _stats(broker.http_address, path)
+        except UnavailableError as error:
+            if len(brokers) == 1:
+                raise
+            away[broker.name] = str(error)
+            continue
         gateway = document.get("srtm", {})
+        if gateway.get("nsqd_away"):
+            away[broker.name] = gateway["nsqd_away"]
         ours = {entry["topic"]: entry for entry in gateway.get("topics", [])}
         theirs = {entry["topic_name"]: entry for entry in document["topics"] or []}
         rows += [
             Row(
                 broker.name,
                 name,
-                _nsq(theirs.get(name)),
+                {} if gateway.get("nsqd_away") else _nsq(theirs.get(name)),
                 ours.get(name, {}),
                 gateway.get("timestamps", {}),
                 gateway.get("distributor") or {},
                 None,
+                gateway.get("nsqd_away", ""),
             )
             for name in sorted(ours.keys() | theirs.keys())
         ]
-    return rows
+    if not rows and len(away) == len(brokers):
+        raise UnavailableError("; ".join(f"{name}: {why}" for name, why in away.items()))
+    return rows, away
+
+
+def _stats(address: str, path: str) -> dict[str, Any]:
+    """A gateway whose nsqd is away says so by its status, and tells its own part all the same.
+    Raises UnavailableError."""
+    answer = request(address, "GET", path)
+    document = answer.json() if answer.status in (200, 503) else None
+    if not isinstance(document, dict) or "topics" not in document:
+        raise UnavailableError(f"{address}: /stats answered {answer.status}: {answer.message}")
+    return document
 
 
 def with_rates(rows: list[Row], before: list[Row], seconds: float) -> list[Row]:
@@ -114,7 +140,7 @@ def queue_table(rows: list[Row]) -> Table:
     table = _table("depth", "inflt", "def", "req", "t-o", "msgs", "clients", "in/s")
     names = ("depth", "in_flight", "deferred", "requeued", "timed_out", "messages", "clients")
     for row in rows:
-        figures = (str(row.nsq[name]) for name in names)
+        figures = (str(row.nsq.get(name, "-")) for name in names)
         table.add_row(row.topic, row.broker, *figures, _number(row.offered_per_second))
     return table
 
@@ -261,7 +287,7 @@ def stat(
     before: list[Row] = []
     shown, then = 0, 0.0
     while True:
-        rows = read_rows(brokers, topic)
+        rows, away = read_rows(brokers, topic)
         now = time.monotonic()
         rated = with_rates(rows, before, now - then) if before else rows
         if as_json:
@@ -273,6 +299,8 @@ def stat(
             distributors = distributor_table(rated)
             if distributors is not None:
                 console.print(distributors, "")
+        for name, why in away.items():
+            click.echo(f"{name}: {why}", err=True)
         before, then = rows, now
         shown += 1
         if shown == count:

@@ -30,7 +30,7 @@ def topics_table(report: Report) -> Table:
     return _table(
         ("topic", "owner", *_COLUMNS),
         (
-            (each.topic, each.owner, *_cells(each.document(), each.worst_wait_p99_seconds))
+            (each.topic, _owner(each), *_cells(each.document(), each.worst_wait_p99_seconds))
             for each in report.topics
         ),
     )
@@ -42,14 +42,19 @@ def broker_table(status: TopicStatus) -> Table:
         (name, *_cells(row, (row.get("token_wait") or {}).get("p99")))
         for name, row in status.brokers.items()
     ]
+    rows += [(f"{name}: no answer", *_cells({}, None)) for name in sorted(status.silent)]
     rows.append((_whole(status), *_cells(status.document(), status.worst_wait_p99_seconds)))
     return _table((status.topic, *_COLUMNS), rows)
+
+
+def _owner(status: TopicStatus) -> str:
+    return f"{status.owner}, last known" if status.is_last_known else status.owner
 
 
 def _whole(status: TopicStatus) -> str:
     placed = status.placed
     if placed is None:
-        return "all"
+        return f"all, by the {_owner(status)}" if status.is_last_known else "all"
     return f"all, by the distributor ({placed.placed:,} of {placed.publishers:,} publishers placed)"
 
 

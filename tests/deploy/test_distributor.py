@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -251,6 +253,25 @@ def test_a_gateway_comes_back_while_the_distributor_hangs(spec: Spec) -> None:
         finally:
             os.kill(deployment.pids["distributor"], signal.SIGCONT)
         wait_for(lambda: shares(deployment) == [(33, 6)] * 2)
+
+
+def test_while_the_distributor_hangs_its_topics_stay_its_own(spec: Spec) -> None:
+    with running(spec) as deployment:
+        wait_for(lambda: shares(deployment) == [(33, 6)] * 2)
+        os.kill(deployment.pids["distributor"], signal.SIGSTOP)
+        try:
+            done = subprocess.run(
+                [*(sys.executable, "-m", "srtm", "topic", "list", "--json"),
+                 f"--deployment={spec['deployment']['data-path']}"],
+                capture_output=True, text=True,
+            )  # fmt: skip
+        finally:
+            os.kill(deployment.pids["distributor"], signal.SIGCONT)
+    assert done.returncode == Exit.UNAVAILABLE
+    assert "this is not all: distributor does not answer" in done.stderr
+    [topic] = json.loads(done.stdout)["topics"]
+    assert (topic["owner"], topic["last_known"]) == ("distributor", True)
+    assert (topic["rate"], topic["burst"], topic["slo"]) == (66, 12, "0.99@5ms")
 
 
 def test_who_finds_no_room_is_told(spec: Spec) -> None:

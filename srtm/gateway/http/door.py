@@ -310,16 +310,14 @@ class _Stats(_Handler):
             name: _TRUE.get(self.argument(name) or "", True)
             for name in ("include_clients", "include_mem")
         }
-        try:
-            document = await stats_document(
-                self.gateway,
-                self.argument("topic") or "",
-                self.argument("channel") or "",
-                **include,
-            )
-        except UnavailableError as error:
-            self.fail(HttpError(500, str(error)))
-            return
+        document = await stats_document(
+            self.gateway,
+            self.argument("topic") or "",
+            self.argument("channel") or "",
+            **include,
+        )
+        if document["srtm"]["nsqd_away"]:  # whoever knows nsqd alone must not take this for idle
+            self.set_status(503)
         if self.argument("format") == "json":
             self.finish(document)
         else:
