@@ -1,7 +1,7 @@
 """The topics of one gateway: found or begun at a publish, limited, kept over a restart."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from srtm.clock import NS, monotonic_ns
@@ -108,12 +108,25 @@ class Topics:
         dirty, self.dirty = self.dirty, []
         self._active.update(dirty)
         for topic in dirty:
-            topic.decide(now, horizon if self._in_order else now)
+            arrivals = topic.arrivals
+            try:
+                topic.decide(now, horizon if self._in_order else now)
+            except Exception as error:
+                self.failed(topic, error, arrivals)
         for topic in dirty:
-            topic.pump(now)
+            try:
+                topic.pump(now)
+            except Exception as error:
+                self.failed(topic, error)
             if topic.arrivals:
                 self.dirty.append(topic)
         return bool(self.dirty)
+
+    def failed(self, topic: Topic, error: Exception, arrivals: Sequence[Run] = ()) -> None:
+        """A fault of ours in one topic: who waits for it is not left to wait, and the others go
+        on. arrivals: what it was deciding about."""
+        self._reactor.fault(error, f"topic {topic.name.decode()} failed and loses what waits")
+        topic.lose_waiting(arrivals)
 
     def tick(self, now: int) -> bool:
         """Once a second; True when there were messages since the last one."""
