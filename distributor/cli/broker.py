@@ -1,12 +1,10 @@
 """`srtm broker`."""
 
 import click
-from rich.box import SIMPLE
-from rich.table import Table
 
 from distributor.placement.words import number, some
 from distributor.remote import Remote, print_json, remote_options
-from srtm.terminal import show
+from srtm.terminal import Column, Table, show
 
 
 @click.group()
@@ -24,12 +22,17 @@ def list_(remote: Remote, as_json: bool) -> None:
     if as_json:
         print_json(answer)
         return
-    table = Table("broker", "state", "TCP", box=SIMPLE)
-    for column in ("capacity", "allocated", "epoch"):
-        table.add_column(column, justify="right")
-    table.add_column("topics")
+    table = Table(
+        Column("broker", text=True),
+        Column("state", text=True),
+        Column("TCP", 2, text=True),
+        Column("capacity/s"),
+        Column("allocated/s"),
+        Column("epoch", 3),
+        Column("topics", 1, sentence=True),
+    )
     for each in answer["brokers"]:
-        table.add_row(
+        table.add(
             each["name"],
             each["state"],
             each["tcp_address"],

@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import click
-from rich.box import SIMPLE
 from rich.console import Console, Group
-from rich.table import Table
 from rich.text import Text
 
 from distributor.api import FittingMode, Meanwhile
@@ -17,6 +15,8 @@ from distributor.placement import POLICIES
 from distributor.placement.words import counted, number, rate, some
 from distributor.remote import Remote, print_json, remote_options
 from srtm.errors import Exit, SrtmError, UsageError
+from srtm.terminal import Column, Table
+from srtm.terminal import show as show_
 
 _FOLLOW_SECONDS = 0.5
 
@@ -146,7 +146,7 @@ def fit(
     if as_json:
         print_json(found)
     else:
-        Console().print(_fitting(found))
+        show_(_fitting(found))
     if not stop and found["state"] not in ("running", "met"):
         raise click.exceptions.Exit(Exit.FAILED)
 
@@ -222,18 +222,24 @@ def _show(found: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        Console().print(_render(found))
+        show_(_render(found))
 
 
 def _render(found: dict[str, Any]) -> Group:
     epoch = f", epoch {found['epoch']}" if found.get("epoch") else ""
     title = f"policy {found['policy']}{epoch}"
-    table = Table("broker", title=title, title_justify="left", box=SIMPLE)
-    for column in ("publishers", "messages/s", "quota", "r", "b"):
-        table.add_column(column, justify="right")
+    table = Table(
+        Column("broker", text=True),
+        Column("publishers", 1),
+        Column("messages/s"),
+        Column("quota", 2),
+        Column("r"),
+        Column("b"),
+        title=title,
+    )
     for share in found["brokers"]:
         figures = (share["rate"], share["quota"], share["r"], share["b"])
-        table.add_row(share["name"], f"{share['publishers']:,}", *map(number, figures))
+        table.add(share["name"], f"{share['publishers']:,}", *map(number, figures))
     lines = [Text(f"- {reason}") for reason in found["reasons"]]
     if found["unplaced"]:
         unplaced = found["unplaced"]

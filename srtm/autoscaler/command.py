@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from srtm.autoscaler.comparison import (
     Experiment,
@@ -30,6 +30,7 @@ from srtm.duration import parse_duration
 from srtm.errors import UnavailableError, UsageError
 from srtm.options import parsed
 from srtm.slo import SLO
+from srtm.terminal import show
 
 _DEFAULT_PARTITIONS = 5  # CLOSER's and ICCBDC's experiments
 
@@ -181,10 +182,7 @@ def simulate(
     if as_json:
         click.echo(document)
     else:
-        # What is piped is not cut to the 80 columns that rich assumes there.
-        console = Console(width=None if sys.stdout.isatty() else 120)
-        console.print(title(experiment, runs[0]), highlight=False, soft_wrap=True)
-        console.print(render(runs, experiment.setting.slo))
+        show(Text(title(experiment, runs[0])), render(runs, experiment.setting.slo))
     for warning in warnings:
         click.echo(f"note: {warning}", err=as_json)
     if out is not None:

@@ -25,6 +25,7 @@ from srtm.load.settings import LoadSettings
 from srtm.load.trace import read_trace
 from srtm.options import parsed
 from srtm.slo import SLO
+from srtm.terminal import show
 
 _DURATION = parsed(parse_duration)
 _SLO = parsed(SLO.parse)
@@ -196,7 +197,7 @@ def load(
     if as_json:
         click.echo(json.dumps(result.document(slo), indent=2))
     else:
-        Console().print(table.render(result, slo))
+        show(table.render(result, slo))
     if result.problems:
         raise SrtmError("; ".join(result.problems))
     if strict and slo is not None and not result.meets(slo):
