@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from math import inf
 from operator import attrgetter
 from typing import Protocol
 
@@ -430,7 +431,7 @@ class Topic:
                 self.forget(run)
             else:
                 error = ProtocolError(run.failure_code, sentence)
-                self._fail(run, run.count - run.admitted, error, 1.0)
+                self._fail(run, run.count - run.admitted, error, inf)
 
     def _fail(
         self, run: Run, count: int, error: ProtocolError, retry_seconds: float | None = None

@@ -19,6 +19,9 @@ from srtm.nsq.names import is_ephemeral
 
 log = logging.getLogger("srtm.gateway")
 
+_FLEETING_SECONDS = 10
+"""an ephemeral topic without messages is kept: longer than its channels take to come back"""
+
 
 class Far(Protocol):
     """nsqd, as topics need it."""
@@ -62,6 +65,7 @@ class Topics:
         self._unplaced = Unplaced.PASS
         self._started_at = monotonic_ns()
         self._active: set[Topic] = set()
+        self._fleeting: dict[bytes, int] = {}  # ephemeral topics: seconds without a message
         reactor.add_stage(self.decide)
 
     def begin(self, contracts: tuple[Contract, ...], known: list[str]) -> None:
@@ -135,11 +139,29 @@ class Topics:
             topic.tick(now)
             if topic.record is not None or topic.ring:
                 self._active.add(topic)
+        if self._fleeting:
+            self._forget_fleeting(active, now)
         return bool(active)
+
+    def _forget_fleeting(self, active: set[Topic], now: int) -> None:
+        """nsqd drops an ephemeral topic with its last channel: one that nobody uses any more, and
+        that has no contract of its own, is not kept and shown for ever."""
+        for name, idle in list(self._fleeting.items()):
+            topic = self.by_name.get(name)
+            if topic is None or name in self._own or name in self._leased:
+                del self._fleeting[name]
+            elif topic in active or topic.backlog or topic.in_flight:
+                self._fleeting[name] = 0
+            elif topic.bucket is None or topic.bucket.level(now) >= topic.bucket.burst:
+                self._fleeting[name] = idle + 1
+                if idle >= _FLEETING_SECONDS:
+                    del self.by_name[name], self._fleeting[name]
 
     def _new(self, name: bytes, tokens: float | None = None) -> Topic:
         """tokens: that a default limit had when the gateway started; None: all of its burst."""
         topic = self.by_name[name] = Topic(name, self, self._bounds, Meter())
+        if is_ephemeral(name):
+            self._fleeting[name] = 0
         if self._is_shut(name):
             topic.shut(self._unplaced is Unplaced.REJECT, monotonic_ns())
         elif self._default_limit is not None and not (name in self._own or name in self._leased):

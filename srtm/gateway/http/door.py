@@ -3,6 +3,7 @@
 import asyncio
 import re
 from contextlib import nullcontext
+from math import inf
 from typing import Any
 
 from tornado.web import Application, RequestHandler, stream_request_body
@@ -93,7 +94,7 @@ class _Handler(RequestHandler):
 
     def fail(self, error: HttpError) -> None:
         self.set_status(error.status)
-        if error.retry_seconds is not None:
+        if error.retry_seconds is not None and error.retry_seconds < inf:
             self.set_header("Retry-After", str(max(1, round(error.retry_seconds + 0.5))))
         self.finish({"message": error.message})
 
