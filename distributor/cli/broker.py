@@ -36,7 +36,7 @@ def list_(remote: Remote, as_json: bool) -> None:
             each["name"],
             each["state"],
             each["tcp_address"],
-            number(each["capacity"]),
+            number(each["capacity"]) if each["capacity"] else "not measured",
             number(each["allocated"]),
             f"{each['applied_epoch']}/{each['epoch']}",
             some(each["topics"]),

@@ -1,6 +1,7 @@
 """`srtm placement`."""
 
 import time
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from distributor.api import FittingMode, Meanwhile
 from distributor.cli.offline import read_offline
+from distributor.cli.topics import moves
 from distributor.placement import POLICIES
 from distributor.placement.words import counted, number, rate, some
 from distributor.remote import Remote, print_json, remote_options
@@ -74,7 +76,19 @@ def plan(
     else:
         assert topic is not None
         body = {"policy": policy, "keep": keep, "dry_run": True}
-        _show(remote.call("POST", "topics", topic, "placements", body=body), as_json)
+        found = remote.call("POST", "topics", topic, "placements", body=body)
+        try:
+            before = remote.call("GET", "topics", topic, "placements", "current")
+        except UsageError:  # it has none yet
+            before = None
+        changes = moves(before, found)
+        found["moves"] = [
+            {"from": former or None, "to": to or None, "publishers": who}
+            for (former, to), who in changes.items()
+        ]
+        _show(found, as_json)
+        if not as_json:
+            _show_moves(changes, before is None)
 
 
 @placement.command()
@@ -223,6 +237,16 @@ def _show(found: dict[str, Any], as_json: bool) -> None:
         print_json(found)
     else:
         show_(_render(found))
+
+
+def _show_moves(changes: Mapping[tuple[str, str], Sequence[str]], is_first: bool) -> None:
+    if is_first:
+        return
+    if not changes:
+        click.echo("nobody would move")
+    for (former, to), who in changes.items():
+        way = f"from {former or 'no broker'} to {to or 'no broker'}"
+        click.echo(f"would move {way}: {counted(len(who), 'publisher')}: {some(who)}")
 
 
 def _render(found: dict[str, Any]) -> Group:

@@ -27,7 +27,7 @@ from srtm.autoscaler.simulator.setting import Setting
 from srtm.autoscaler.simulator.workload import read_workload
 from srtm.autoscaler.table import render, title
 from srtm.duration import parse_duration
-from srtm.errors import UnavailableError, UsageError
+from srtm.errors import PLOTS, UnavailableError, UsageError
 from srtm.options import parsed
 from srtm.slo import SLO
 from srtm.terminal import show
@@ -221,7 +221,7 @@ def _experiment(
 def _prepare(folder: Path) -> None:
     """Before the runs, not after them."""
     if importlib.util.find_spec("matplotlib") is None:
-        raise UnavailableError("--out: plots need matplotlib; pip install 'srtm[plots]'")
+        raise UnavailableError(f"--out: plots need matplotlib; {PLOTS}")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -114,6 +114,7 @@ class Gateway:
         """Start the parts in order; each that needs it appends how it is closed."""
         options = self.options
         state = State.read(options.state_file)
+        state.require_writable()
         facts = await self.nsqd_http.facts()
         if not facts.info["version"].startswith(TESTED_VERSION):
             log.warning(

@@ -85,6 +85,23 @@ class State:
                 f"--state-file {path}: not a gateway's state; remove it to start afresh"
             ) from None
 
+    def require_writable(self) -> None:
+        """At the start: later nobody could be told. Raises UsageError."""
+        if self.path is None:
+            return
+        try:
+            self._partial.open("a").close()
+        except OSError as error:
+            raise UsageError(
+                f"--state-file {self.path}: {self._partial} cannot be written: {error.strerror}; "
+                "name a file in a folder that this user may write to"
+            ) from None
+
+    @property
+    def _partial(self) -> Path:
+        assert self.path is not None
+        return self.path.with_name(self.path.name + ".partial")
+
     def first_tokens(self, name: str) -> float | None:
         """Tokens that a topic has at the start of the gateway; None: full, it is new. Without a
         state file nobody knows whether this is a restart, so it has none."""
@@ -123,7 +140,7 @@ class State:
                 for name, kept in topics.items()
             },
         }
-        partial = self.path.with_name(self.path.name + ".partial")
+        partial = self._partial
         with partial.open("w") as file:
             json.dump(document, file, indent=1)
             file.flush()

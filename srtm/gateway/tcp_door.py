@@ -5,8 +5,9 @@ import logging
 import resource
 import socket
 
+from srtm.address import cannot_listen
 from srtm.clock import monotonic_ns
-from srtm.errors import UnavailableError, UsageError
+from srtm.errors import UsageError
 from srtm.gateway.client import Client
 from srtm.gateway.host import Host
 from srtm.gateway.reactor import READABLE
@@ -53,9 +54,7 @@ class TcpDoor:
             listener.listen(_BACKLOG)
         except OSError as error:
             listener.close()
-            raise UnavailableError(
-                f"--tcp-address {self.address}: {error.strerror}; is another nsqd or gateway there?"
-            ) from None
+            raise cannot_listen(f"--tcp-address {self.address}", error) from None
         listener.setblocking(False)
         self._gateway.reactor.watch(listener.fileno(), self._accept, end=self.close)
         self._listener = listener
