@@ -74,8 +74,10 @@ def _say(line: str) -> None:
 
 @contextlib.contextmanager
 def _stopping(ask_stop: Callable[[], None]) -> Iterator[None]:
-    """Those that are ignored stay so: that is what nohup is for."""
-    heeded = [each for each in STOP_SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+    """SIGHUP that is ignored stays so: that is what nohup is for. A shell without a terminal starts
+    what it runs in the background with SIGINT ignored, and there it is meant all the same."""
+    nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    heeded = [each for each in STOP_SIGNALS if not (nohup and each is signal.SIGHUP)]
     before = {number: signal.signal(number, lambda *_: ask_stop()) for number in heeded}
     try:
         yield

@@ -337,8 +337,8 @@ class _Admin(_Handler):
 
     async def post(self) -> None:
         if not self.gateway.options.http_admin:
-            # Not 403: nsqadmin takes that for a broker that wants TLS, asks again by https, and shows
-            # what becomes of that. An empty Allow: switched off by configuration (RFC 9110, 10.2.1).
+            # Not 403: nsqadmin takes that for a broker that wants TLS, asks again by https, and
+            # shows what becomes of that. An empty Allow: switched off by configuration (RFC 9110).
             self.set_header("Allow", "")
             self.fail(HttpError(405, "FORBIDDEN: start the gateway with --http-admin"))
             return
