@@ -10,7 +10,10 @@ import json
 import math
 import os
 import secrets
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +50,9 @@ class State:
     complete: bool = True
     instance: str = field(default_factory=lambda: secrets.token_hex(8))
     known: Known = field(default_factory=Known)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _number: int = 0
+    _written: int = 0
 
     @classmethod
     def read(cls, path: str) -> "State":
@@ -115,10 +121,20 @@ class State:
         return None if self.path is None else self.first_tokens(name)
 
     def write(self, topics: dict[str, Kept], clean: bool) -> None:
-        """Replace the file at once, or leave the old one."""
+        """Replace the file at once, or leave the old one. Raises OSError."""
+        self.writer(topics, clean)()
+
+    def writer(self, topics: dict[str, Kept], clean: bool) -> Callable[[], None]:
+        """Does the same from any thread, with what is known now; nothing where something newer has
+        been written meanwhile."""
         if self.path is None:
-            return
-        document = {
+            return _nothing
+        document = self._document(topics, clean)
+        self._number += 1
+        return partial(self._replace, self._number, document)
+
+    def _document(self, topics: dict[str, Kept], clean: bool) -> dict[str, Any]:
+        return {
             "clean": clean,
             "instance": self.instance,
             "distributor": {
@@ -140,12 +156,22 @@ class State:
                 for name, kept in topics.items()
             },
         }
-        partial = self._partial
-        with partial.open("w") as file:
-            json.dump(document, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(self.path)
+
+    def _replace(self, number: int, document: dict[str, Any]) -> None:
+        assert self.path is not None
+        with self._lock:
+            if number < self._written:
+                return
+            with self._partial.open("w") as file:
+                json.dump(document, file, indent=1)
+                file.flush()
+                os.fsync(file.fileno())
+            self._partial.replace(self.path)
+            self._written = number
+
+
+def _nothing() -> None:
+    """There is no file."""
 
 
 def _known(document: dict[str, Any]) -> Known:

@@ -1,7 +1,9 @@
 """The topics of one gateway: found or begun at a publish, limited, kept over a restart."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
 from srtm.clock import NS, monotonic_ns
@@ -65,6 +67,8 @@ class Topics:
         self._unplaced = Unplaced.PASS
         self._started_at = monotonic_ns()
         self._active: set[Topic] = set()
+        self._disk = ThreadPoolExecutor(1, "state")
+        self._writing: Future[None] | None = None
         self._fleeting: dict[bytes, int] = {}  # ephemeral topics: seconds without a message
         reactor.add_stage(self.decide)
 
@@ -228,8 +232,8 @@ class Topics:
     # --- limits -------------------------------------------------------------------------------
 
     def set_limit(self, name: str, limit: Limit | None) -> None:
-        """Begin, change or end a contract at run time, and keep it. Raises SrtmError at
-        --max-topics."""
+        """Begin, change or end a contract at run time, and keep it: `written` tells when. Raises
+        SrtmError at --max-topics."""
         key = name.encode()
         topic = self.by_name.get(key)
         if limit is None:
@@ -243,7 +247,7 @@ class Topics:
         topic = topic or self._new(key)
         if key not in self._leased:
             self._set(topic, monotonic_ns())
-        self.keep(clean=False)
+        self.keep_soon()
         log.info("topic %s: %s", name, limit.document() if limit else "no contract of its own")
 
     def is_leased(self, name: str) -> bool:
@@ -320,9 +324,7 @@ class Topics:
             if old.get(name) != new.get(name):
                 self.set_limit(name, new.get(name))
 
-    def keep(self, clean: bool) -> None:
-        """Write the state file; `clean`: the levels in it will still hold at the next start. Else
-        it has the least that may be there after a crash."""
+    def _kept(self, clean: bool) -> dict[str, Kept]:
         now = monotonic_ns()
         kept = {}
         for topic in self.by_name.values():
@@ -334,8 +336,25 @@ class Topics:
                     topic.name in self._own,
                     self._leased.get(topic.name),
                 )
+        return kept
+
+    def keep(self, clean: bool) -> None:
+        """Write the state file, and wait for the disk; `clean`: the levels in it will still hold
+        at the next start. Else it has the least that may be there after a crash."""
+        self._write(self._state.writer(self._kept(clean), clean))
+
+    def keep_soon(self) -> None:
+        """Write it beside the loop: messages do not wait for the disk. `written` does."""
+        self._writing = self._disk.submit(self._write, self._state.writer(self._kept(False), False))
+
+    async def written(self) -> None:
+        """What was to be kept by now is on disk: whoever asked for it may be answered."""
+        if self._writing is not None:
+            await asyncio.wrap_future(self._writing)
+
+    def _write(self, write: Callable[[], None]) -> None:
         try:
-            self._state.write(kept, clean)
+            write()
         except OSError as error:
             log.error("--state-file %s: %s", self._state.path, error.strerror)
 
