@@ -155,14 +155,14 @@ def test_its_contract_is_set_shown_and_deleted_at_the_distributor(spec: Spec) ->
         ]
         assert (listed[0]["publishers"], listed[0]["placed"]) == (6, 6)
         rows = srtm("topic", "describe", "sensors", where).splitlines()
-        assert [row.split()[:3] for row in rows[1:3]] == [
+        assert [row.split()[:3] for row in rows[2:4]] == [
             ["broker-1", "66", "6"],
             ["broker-2", "66", "6"],
         ]
-        assert rows[3].split()[:9] == (
+        assert rows[4].split()[:9] == (
             ["all,", "by", "the", "distributor", "(6", "of", "6", "publishers", "placed)"]
         )
-        assert rows[3].split()[9:11] == ["132", "12"]
+        assert rows[4].split()[9:11] == ["132", "12"]
 
     with running(spec, say=said.append) as deployment:
         assert said[0] == (
