@@ -72,36 +72,52 @@ class Remote:
 def remote_options(command: Command) -> Command:
     """--distributor-address, --distributor-token-file and --json, which each command takes; the
     command gets `remote` and `as_json`."""
+    command = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+    return _address("127.0.0.1:4180", "The Load Distributor.")(command)
 
-    def connect(context: click.Context, _: click.Parameter, text: str) -> Remote:
+
+def remote_or_none(command: Command) -> Command:
+    """The same without a default and --json, for commands that may do without; `remote` is None
+    then."""
+    return _address(None, "Ask this Load Distributor, and no deployment.")(command)
+
+
+def _address(default: str | None, text: str) -> Callable[[Command], Command]:
+    def connect(context: click.Context, _: click.Parameter, address: str | None) -> Remote | None:
+        file = context.params.pop("distributor_token_file", "")
+        if address is None:
+            if file:
+                raise UsageError("--distributor-token-file goes with --distributor-address")
+            return None
         try:
-            address = Address.parse(text)
+            found = Address.parse(address)
         except ValueError as error:
             raise UsageError(f"--distributor-address: {error}") from None
-        file = context.params.pop("distributor_token_file", "")
-        return Remote(address, read_token(file, "--distributor-token-file"))
+        return Remote(found, read_token(file, "--distributor-token-file"))
 
-    command = click.option(
-        "--distributor-address",
-        "remote",
-        envvar="SRTM_DISTRIBUTOR_ADDRESS",
-        default="127.0.0.1:4180",
-        show_default=True,
-        show_envvar=True,
-        metavar="HOST:PORT",
-        callback=connect,
-        help="The Load Distributor.",
-    )(command)
-    command = click.option(
-        "--distributor-token-file",
-        envvar="SRTM_DISTRIBUTOR_TOKEN_FILE",
-        show_envvar=True,
-        type=click.Path(),
-        default="",
-        is_eager=True,  # read before the address that it goes to
-        help="File of mode 0600 with its token.",
-    )(command)
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+    def decorate(command: Command) -> Command:
+        command = click.option(
+            "--distributor-address",
+            "remote",
+            envvar="SRTM_DISTRIBUTOR_ADDRESS",
+            default=default,
+            show_default=True,
+            show_envvar=True,
+            metavar="HOST:PORT",
+            callback=connect,
+            help=text,
+        )(command)
+        return click.option(
+            "--distributor-token-file",
+            envvar="SRTM_DISTRIBUTOR_TOKEN_FILE",
+            show_envvar=True,
+            type=click.Path(),
+            default="",
+            is_eager=True,  # read before the address that it goes to
+            help="File of mode 0600 with its token.",
+        )(command)
+
+    return decorate
 
 
 def print_json(document: object) -> None:

@@ -21,6 +21,8 @@ class Address(NamedTuple):
     @classmethod
     def parse(cls, text: object) -> "Address":
         """Read `host:port` or `[v6]:port`. Raises ValueError."""
+        if isinstance(text, str) and "://" in text:
+            raise ValueError(f"{text!r} is a URL; write HOST:PORT alone, such as 127.0.0.1:4150")
         host, colon, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
         if not colon or (":" in host and not (host[0] == "[" and host[-1] == "]")):
             raise ValueError(f"{text!r} is not an address; write HOST:PORT, such as 127.0.0.1:4150")
@@ -69,15 +71,21 @@ def require_free(address: Address, where: str) -> None:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(target)
                 probe.listen(1)  # with SO_REUSEADDR the bind alone may succeed beside a listener
-    except socket.gaierror as error:
-        raise UnavailableError(f"{where} {address}: {error.strerror}") from None
     except OSError as error:
-        why = {
-            errno.EADDRINUSE: "is in use by another process; stop it or choose another port",
-            errno.EADDRNOTAVAIL: "is no address of this machine",
-            errno.EACCES: "may not be listened on by this user; choose a port from 1024 on",
-        }.get(error.errno or 0, os.strerror(error.errno or 0))
-        raise UnavailableError(f"{where} {address} {why}") from None
+        raise cannot_listen(f"{where} {address}", error) from None
+
+
+def cannot_listen(where: str, error: OSError) -> UnavailableError:
+    """What is wrong with the address that `where` names, and how to mend it."""
+    if isinstance(error, socket.gaierror):
+        return UnavailableError(f"{where}: {error.strerror}: no address of this name is known")
+    number = error.errno or 0
+    why = {
+        errno.EADDRINUSE: "is in use by another process; stop it or choose another port",
+        errno.EADDRNOTAVAIL: "is no address of this machine; ip addr shows those that it has",
+        errno.EACCES: "may not be listened on by this user; choose a port from 1024 on",
+    }.get(number, f"cannot be listened on: {os.strerror(number)}")
+    return UnavailableError(f"{where} {why}")
 
 
 def free_addresses(count: int, host: str = "127.0.0.1") -> list[Address]:

@@ -31,7 +31,7 @@ _COMMANDS = {
         "decide which publisher sends to which broker",
     ),
     "broker": (
-        "distributor.cli.broker",
+        "distributor.capacity.command",
         "broker",
         "list, drain and measure the brokers that the Load Distributor knows",
     ),

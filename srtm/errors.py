@@ -14,6 +14,12 @@ class Exit(IntEnum):
     UNAVAILABLE = 3  # something that is needed is not there: nsqd, a port, a broker
 
 
+PLOTS = (
+    "pip install matplotlib, or the wheel's file with the extra: pip install './FILE.whl[plots]'"
+)
+"""as the package is in no registry"""
+
+
 class SrtmError(Exception):
     """An error that a person can act on: one line that says what, where and how to mend it."""
 
@@ -33,12 +39,24 @@ class UnavailableError(SrtmError):
 
 
 def one_line(error: ValidationError, where: str, named: int = 0) -> UsageError:
-    """The first fault that pydantic found, as one line: where, which field, what, the value.
+    """The first fault that pydantic found, as one line: where, which field, what, the value. Of
+    fields that are missing all are named.
     `named` parts of the field's path stand in `where` already."""
-    fault = error.errors(include_url=False, include_context=False)[0]
-    field = ".".join(str(part) for part in fault["loc"][named:])
+    faults = error.errors(include_url=False, include_context=False)
+    fault = faults[0]
+    same = [each for each in faults if each["type"] == fault["type"] == "missing"]
+    paths = [".".join(str(part) for part in each["loc"][named:]) for each in same or [fault]]
+    fields = [path for path in paths if path]
+    shown = ", ".join(fields[:_SHOWN]) + (
+        f" and {len(fields) - _SHOWN} more" if len(fields) > _SHOWN else ""
+    )
     message = fault["msg"].removeprefix("Value error, ")
     unquoted = ("missing", "value_error", "json_invalid")  # the last one would quote the whole text
     given = "" if fault["type"] in unquoted else f" (got {fault['input']!r})"
-    more = f"; {error.error_count() - 1} more" if error.error_count() > 1 else ""
-    return UsageError(f"{where}: {field + ': ' if field else ''}{message}{given}{more}")
+    left = len(faults) - len(paths)
+    more = f"; {left} more" if left else ""
+    return UsageError(f"{where}: {shown + ': ' if shown else ''}{message}{given}{more}")
+
+
+_SHOWN = 5
+"""fields that one line names"""

@@ -33,6 +33,8 @@ class Endpoint:
 
 def split_address(address: str) -> tuple[str, int]:
     """host:port or [v6]:port as a pair. Raises UsageError."""
+    if "://" in address:
+        raise UsageError(f"{address!r} is a URL; write host:port alone, such as 127.0.0.1:4180")
     host, _, port = address.rpartition(":")
     if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
         raise UsageError(f"{address!r} is not an address; write host:port, such as 127.0.0.1:4180")

@@ -63,7 +63,10 @@ def read_options(model: type[Model], context: click.Context) -> Model:
         if name not in model.model_fields:
             raise one_line(error, where) from None
         key = name.replace("_", "-")
-        raise one_line(error, f"{path}: {key}" if name in in_file else f"--{key}", 1) from None
+        missing = [each["loc"][0] for each in error.errors() if each["type"] == "missing"]
+        flags = ", ".join("--" + str(each).replace("_", "-") for each in missing)
+        at = f"{path}: {key}" if name in in_file else flags if name in missing else f"--{key}"
+        raise one_line(error, at, 1) from None
 
 
 def parsed(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:

@@ -9,17 +9,14 @@ from typing import Any
 from urllib.parse import quote
 
 import click
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from srtm.deploy.deployment import find
 from srtm.duration import parse_duration
-from srtm.errors import UsageError
-from srtm.nsq.unix_http import get_json
+from srtm.errors import UnavailableError, UsageError
+from srtm.nsq.unix_http import get_json, request
 from srtm.slo import SLO
-
-_PIPED_WIDTH = 160  # nobody's terminal: nothing is cut
+from srtm.terminal import Column, Table, show
 
 
 @dataclass(frozen=True)
@@ -32,10 +29,12 @@ class Broker:
 class Row:
     """One topic on one broker; counts in messages, latencies in seconds.
 
-    nsq:  nsqd's part: depth, in flight, deferred, requeued, timed out, messages, clients
+    nsq:  nsqd's part: depth, in flight, deferred, requeued, timed out, messages, clients; empty
+          while nsqd is away
     srtm: the gateway's part, as /stats gives it under "srtm"; empty on a plain nsqd
     timestamps: where the gateway's arrival times come from, and why; empty on a plain nsqd
     distributor: contact, epoch and lease of its Load Distributor; empty where it has none
+    away: why nsqd's part is missing; empty where it is there
     """
 
     broker: str
@@ -45,6 +44,7 @@ class Row:
     timestamps: dict[str, Any]
     distributor: dict[str, Any]
     offered_per_second: float | None
+    away: str = ""
 
     def document(self) -> dict[str, Any]:
         return {
@@ -54,32 +54,55 @@ class Row:
             "offered_per_second": self.offered_per_second,
             "timestamps": self.timestamps,
             "distributor": self.distributor,
+            "away": self.away,
             "srtm": self.srtm,
         }
 
 
-def read_rows(brokers: list[Broker], topic: str) -> list[Row]:
-    """What every broker says now. Raises UnavailableError."""
-    rows = []
+def read_rows(brokers: list[Broker], topic: str) -> tuple[list[Row], dict[str, str]]:
+    """What every broker says now, and why some say nothing or only a part. Raises UnavailableError
+    where none says anything."""
+    rows, away = [], {}
+    path = f"/stats?format=json&include_clients=false&include_mem=false&topic={quote(topic)}"
     for broker in brokers:
-        path = f"/stats?format=json&include_clients=false&include_mem=false&topic={quote(topic)}"
-        document = get_json(broker.http_address, path)
+        try:
+            document = _stats(broker.http_address, path)
+        except UnavailableError as error:
+            if len(brokers) == 1:
+                raise
+            away[broker.name] = str(error)
+            continue
         gateway = document.get("srtm", {})
+        if gateway.get("nsqd_away"):
+            away[broker.name] = gateway["nsqd_away"]
         ours = {entry["topic"]: entry for entry in gateway.get("topics", [])}
         theirs = {entry["topic_name"]: entry for entry in document["topics"] or []}
         rows += [
             Row(
                 broker.name,
                 name,
-                _nsq(theirs.get(name)),
+                {} if gateway.get("nsqd_away") else _nsq(theirs.get(name)),
                 ours.get(name, {}),
                 gateway.get("timestamps", {}),
                 gateway.get("distributor") or {},
                 None,
+                gateway.get("nsqd_away", ""),
             )
             for name in sorted(ours.keys() | theirs.keys())
         ]
-    return rows
+    if not rows and len(away) == len(brokers):
+        raise UnavailableError("; ".join(f"{name}: {why}" for name, why in away.items()))
+    return rows, away
+
+
+def _stats(address: str, path: str) -> dict[str, Any]:
+    """A gateway whose nsqd is away says so by its status, and tells its own part all the same.
+    Raises UnavailableError."""
+    answer = request(address, "GET", path)
+    document = answer.json() if answer.status in (200, 503) else None
+    if not isinstance(document, dict) or "topics" not in document:
+        raise UnavailableError(f"{address}: /stats answered {answer.status}: {answer.message}")
+    return document
 
 
 def with_rates(rows: list[Row], before: list[Row], seconds: float) -> list[Row]:
@@ -111,26 +134,47 @@ def _nsq(topic: dict[str, Any] | None) -> dict[str, int]:
 
 def queue_table(rows: list[Row]) -> Table:
     """What nsq_stat shows, in messages, and the offered rate."""
-    table = _table("depth", "inflt", "def", "req", "t-o", "msgs", "clients", "in/s")
+    table = Table(
+        *_NAMES,
+        Column("depth"),
+        Column("inflt", 3),
+        Column("def", 6),
+        Column("req", 5),
+        Column("t-o", 7),
+        Column("msgs", 1),
+        Column("clients", 4),
+        Column("in/s", 2),
+    )
     names = ("depth", "in_flight", "deferred", "requeued", "timed_out", "messages", "clients")
     for row in rows:
-        figures = (str(row.nsq[name]) for name in names)
-        table.add_row(row.topic, row.broker, *figures, _number(row.offered_per_second))
+        figures = (_count(row.nsq.get(name)) for name in names)
+        table.add(row.topic, row.broker, *figures, _number(row.offered_per_second))
     return table
 
 
 def contract_table(rows: list[Row]) -> Table:
     """Contract and tokens, who waits, and latency of the last minute in milliseconds."""
-    table = _table("r/s", "b", "tokens", "waiting", "rejected", "wait p99", "p50", "p95", "p99")
-    table.add_column("state", no_wrap=True)
+    table = Table(
+        *_NAMES,
+        Column("r/s"),
+        Column("b"),
+        Column("tokens", 5),
+        Column("waiting", 1),
+        Column("rejected", 4),
+        Column("wait p99 ms", 2),
+        Column("p50 ms", 6),
+        Column("p95 ms", 7),
+        Column("p99 ms", 1),
+        Column("state", text=True),
+    )
     for row in rows:
         ours = row.srtm
         latency = ours.get("broker_latency", {})
-        table.add_row(
+        table.add(
             row.topic,
             row.broker,
             *(_number(ours.get(name)) for name in ("rate", "burst", "tokens")),
-            *(str(ours.get(name, "-")) for name in ("waiting", "rejected")),
+            *(_count(ours.get(name)) for name in ("waiting", "rejected")),
             _milliseconds(ours.get("token_wait", {}).get("p99")),
             *(_milliseconds(latency.get(name)) for name in ("p50", "p95", "p99")),
             _state(ours),
@@ -140,43 +184,44 @@ def contract_table(rows: list[Row]) -> Table:
 
 def timestamps_table(rows: list[Row]) -> Table:
     """Where each gateway's arrival times come from, and why they do not come from a better one."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("broker", no_wrap=True)
-    table.add_column("timestamps", no_wrap=True)
-    for name in ("lost records", "degraded bytes"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("why not better")
+    table = Table(
+        Column("broker", text=True),
+        Column("timestamps", text=True),
+        Column("lost records", 1),
+        Column("degraded bytes", 2),
+        Column("why not better", sentence=True),
+    )
     for name, source in {row.broker: row.timestamps for row in rows if row.timestamps}.items():
-        table.add_row(
+        table.add(
             name,
             source["source"],
-            str(source["lost_records"]),
-            str(source["degraded_bytes"]),
-            Text(source["reason"] or "-"),
+            _count(source["lost_records"]),
+            _count(source["degraded_bytes"]),
+            source["reason"] or "-",
         )
     return table
 
 
-def distributor_table(rows: list[Row]) -> Table | None:
-    """Each gateway's word with its Load Distributor; None where nobody has one."""
-    found = {row.broker: row.distributor for row in rows if row.distributor}
-    if not found:
-        return None
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("broker", "distributor", "contact"):
-        table.add_column(name, no_wrap=True)
-    for name in ("epoch", "lease s", "topics"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("state")
-    for name, ours in found.items():
-        table.add_row(
+def distributor_table(rows: list[Row]) -> Table:
+    """Each gateway's word with its Load Distributor."""
+    table = Table(
+        Column("broker", text=True),
+        Column("distributor", 3, text=True),
+        Column("contact", text=True),
+        Column("epoch", 2),
+        Column("lease s"),
+        Column("topics", 1),
+        Column("state", sentence=True),
+    )
+    for name, ours in {row.broker: row.distributor for row in rows if row.distributor}.items():
+        table.add(
             name,
             ours["address"],
-            "yes" if ours["contact"] else "[red]no[/]",
-            str(ours["epoch"]),
+            "yes" if ours["contact"] else Text("no", "red"),
+            _count(ours["epoch"]),
             f"{ours['lease_left_seconds']:.1f}",
-            str(ours["topics"]),
-            "[red]safe shares[/]" if ours["safe_share"] else Text(ours["error"]),
+            _count(ours["topics"]),
+            Text("safe shares", "red") if ours["safe_share"] else ours["error"],
         )
     return table
 
@@ -189,19 +234,29 @@ def routes_of(bridge: str) -> list[dict[str, Any]]:
 
 def bridge_table(bridge: str, routes: list[dict[str, Any]]) -> Table:
     """Of each route: what it carried, its latency in milliseconds, and its SLO."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in (f"route of {bridge}", "state"):
-        table.add_column(name, no_wrap=True)
-    for name in ("delivered", "inflt", "lag", "dead", "p50", "p95", "p99", "SLO", "late", "budget"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = Table(
+        Column(f"route of {bridge}", text=True),
+        Column("state", sentence=True),
+        Column("delivered"),
+        Column("in flight", 2),
+        Column("lag", 1),
+        Column("dead letters", 2),
+        Column("p50 ms", 3),
+        Column("p95 ms", 4),
+        Column("p99 ms"),
+        Column("SLO", 3),
+        Column("late", 1),
+        Column("budget", 2),
+    )
     for route in routes:
         late, budget = route.get("late_share"), route.get("error_budget")
-        table.add_row(
-            Text(route["route"]),
-            Text(route["state"] + (f": {route['reason']}" if route["reason"] else "")),
-            *(str(route[name]) for name in ("delivered_count", "in_flight_count")),
+        table.add(
+            route["route"],
+            route["state"] + (f": {route['reason']}" if route["reason"] else ""),
+            _count(route["delivered_count"]),
+            _count(route["in_flight_count"]),
             str(route.get("records_lag", "-")),
-            str(route["dead_letter_count"]),
+            _count(route["dead_letter_count"]),
             *(_milliseconds(route["latency"][name]) for name in ("p50", "p95", "p99")),
             route.get("slo", "-"),
             "-" if late is None else f"{late:.2%}",
@@ -210,28 +265,26 @@ def bridge_table(bridge: str, routes: list[dict[str, Any]]) -> Table:
     return table
 
 
-def _table(*figures: str) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("topic", "broker"):
-        table.add_column(name, no_wrap=True)
-    for name in figures:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
+_NAMES = (Column("topic", text=True), Column("broker", text=True))
 
 
-def _state(ours: dict[str, Any]) -> str:
+def _state(ours: dict[str, Any]) -> Text:
     words = []
     if ours.get("placed_elsewhere"):
-        words.append("[yellow]no share here[/]")
+        words.append(Text("no share here", "yellow"))
     elif ours.get("throttled"):
-        words.append("[yellow]throttled[/]")
+        words.append(Text("throttled", "yellow"))
     measured = ours.get("broker_latency", {}).get("p99")
     if "slo" in ours and measured is not None:
         slo = SLO.parse(ours["slo"])
         if slo.percentile == 0.99:
             met = slo.met_by(measured)
-            words.append(f"[green]{slo}[/]" if met else f"[red]over {slo}[/]")
-    return " ".join(words)
+            words.append(Text(str(slo), "green") if met else Text(f"over {slo}", "red"))
+    return Text(" ").join(words)
+
+
+def _count(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
 
 
 def _number(value: float | None) -> str:
@@ -264,16 +317,22 @@ def _milliseconds(value: float | None) -> str:
     help="data path or file of `srtm up`, when no address is given [default: ./srtm-data]",
 )
 @click.option("--topic", default="", help="only this topic")
-@click.option("--interval", default="2s", help="between two tables [default: 2s]")
-@click.option("--count", default=0, help="tables before it ends; 0: until it is stopped")
+@click.option(
+    "--interval", help="between two tables, of which there is more than one then [default: 2s]"
+)
+@click.option(
+    "--count",
+    type=click.IntRange(min=0),
+    help="tables before it ends; 0: until it is stopped [default: 0 on a terminal, 1 in a pipe]",
+)
 @click.option("--json", "as_json", is_flag=True, help="one JSON list for each table")
 def stat(
     addresses: tuple[str, ...],
     bridges: tuple[str, ...],
     deployment: str,
     topic: str,
-    interval: str,
-    count: int,
+    interval: str | None,
+    count: int | None,
     as_json: bool,
 ) -> None:
     """Watch topics: depth and messages as nsq_stat, and contract, tokens, throttling, latency.
@@ -287,7 +346,7 @@ def stat(
     ready, of the last minute. "wait" is the delay in the token bucket alone.
     """
     try:
-        seconds = parse_duration(interval)
+        seconds = parse_duration(interval or "2s")
     except ValueError as error:
         raise UsageError(f"--interval: {error}") from None
     if addresses or bridges:
@@ -295,26 +354,32 @@ def stat(
     else:
         found = find(Path(deployment))
         brokers = [Broker(broker.name, str(broker.http_address)) for broker in found.brokers]
-    console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
+    if count is None:  # whoever reads a pipe waits for its end
+        count = 0 if interval or sys.stdout.isatty() else 1
     before: list[Row] = []
     shown, then = 0, 0.0
     while True:
-        rows = read_rows(brokers, topic)
+        rows, away = read_rows(brokers, topic)
+        if topic and not rows and not away:
+            raise UsageError(
+                f"no broker knows topic {topic}; without --topic all that they know are shown"
+            )
         now = time.monotonic()
         rated = with_rates(rows, before, now - then) if before else rows
         if as_json:
             routes = [{"bridge": each, **route} for each in bridges for route in routes_of(each)]
             click.echo(json.dumps([row.document() for row in rated] + routes))
         else:
+            tables: list[Table] = []
             if brokers:
-                console.print(queue_table(rated))
-                console.print(contract_table(rated))
-                console.print(timestamps_table(rated), "")
-            for each in bridges:
-                console.print(bridge_table(each, routes_of(each)), "")
-            distributors = distributor_table(rated)
-            if distributors is not None:
-                console.print(distributors, "")
+                made = (queue_table, contract_table, timestamps_table, distributor_table)
+                tables += [each(rated) for each in made]
+            tables += [bridge_table(each, routes_of(each)) for each in bridges]
+            for table in tables:
+                if len(table):
+                    show(table, "")
+        for name, why in away.items():
+            click.echo(f"{name}: {why}", err=True)
         before, then = rows, now
         shown += 1
         if shown == count:

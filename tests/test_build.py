@@ -1,8 +1,11 @@
 """What is compiled is what is written, and what is documented is what is coded."""
 
+import os
 import re
+import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -57,6 +60,10 @@ def test_every_flag_of_the_readme_exists() -> None:
         ("placement", "fit"),
         ("broker", "capacity"),
         ("autoscale", "simulate"),
+        ("adaptor", "simulate"),
+        ("adaptor", "set"),
+        ("audit",),
+        ("bridge", "run"),
     ):
         known += _srtm(*command, "--help").stdout
     of_nsqd = {"--broadcast-tcp-port", "--broadcast-http-port", "--quick", "--strict", "--out"}
@@ -75,3 +82,34 @@ def test_nothing_heavy_is_imported_by_the_core() -> None:
     code += "('scipy', 'matplotlib', 'pyspark', 'kafka', 'pandas')])"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert shown.stdout.strip() == "[]", shown.stderr
+
+
+def test_a_wheel_has_the_product_and_its_extras_and_no_benchmarks(tmp_path: Path) -> None:
+    copy, wheels = tmp_path / "copy", tmp_path / "wheels"
+    for part in ("srtm", "distributor", "kernel", "benchmarks"):
+        shutil.copytree(
+            ROOT / part, copy / part, ignore=shutil.ignore_patterns("*.so", "__pycache__")
+        )
+    for file in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / file, copy)
+    build = [*(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"),
+             *("--no-build-isolation", "--wheel-dir", str(wheels), str(copy))]  # fmt: skip
+    environment = {**os.environ, "SRTM_COMPILE": "0"}
+    subprocess.run(build, check=True, capture_output=True, env=environment, timeout=110)
+    [file] = wheels.glob("srtm-*.whl")
+    with zipfile.ZipFile(file) as wheel:
+        names = {name.split("/")[0] for name in wheel.namelist()}
+        [metadata] = [name for name in wheel.namelist() if name.endswith("/METADATA")]
+        assert b"Provides-Extra: plots" in wheel.read(metadata)
+    assert {name for name in names if ".dist-info" not in name} == {"srtm", "distributor", "kernel"}
+    shown = [*(sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--no-index"),
+             f"{file}[plots]"]  # fmt: skip
+    subprocess.run(shown, check=True, capture_output=True, timeout=60)
+
+
+def test_the_shell_completes_commands() -> None:
+    program = Path(sys.executable).with_name("srtm")
+    words = {"COMP_WORDS": "srtm sta", "COMP_CWORD": "1", "_SRTM_COMPLETE": "bash_complete"}
+    shown = subprocess.run([program], env={**os.environ, **words}, capture_output=True, text=True)
+    assert shown.stdout == "plain,stat\n"
+    assert "_SRTM_COMPLETE=bash_source" in README

@@ -69,3 +69,44 @@ def test_stat_says_in_one_line_that_an_interval_is_none() -> None:
     shown = stat("--interval", "soon")
     assert shown.returncode == 2
     assert "--interval: 'soon' is not a duration" in shown.stderr
+
+
+def test_stat_shows_what_the_gateway_knows_while_nsqd_is_away(servers: Servers) -> None:
+    gateway = servers.gateway("--topic=t,rate=550,burst=20")
+    gateway.nsqd.process.kill()
+    shown = stat("--nsqd-http-address", gateway.http, "--count", "1")
+    assert shown.returncode == 0, shown.stderr
+    assert "550" in shown.stdout
+    assert "does not answer" in shown.stderr
+    (row,) = json.loads(stat("--nsqd-http-address", gateway.http, "--count", "1", "--json").stdout)
+    assert (row["srtm"]["rate"], row.get("depth")) == (550, None)
+    assert "does not answer" in row["away"]
+
+
+def test_stat_shows_the_others_where_one_broker_is_silent(servers: Servers) -> None:
+    gateway = servers.gateway("--topic=t,rate=550,burst=20")
+    shown = stat(*("--nsqd-http-address", gateway.http), "--nsqd-http-address=127.0.0.1:1",
+                 "--count=1")  # fmt: skip
+    assert shown.returncode == 0, shown.stderr
+    assert "550" in shown.stdout
+    assert shown.stderr == "127.0.0.1:1: 127.0.0.1:1: nothing listens there\n"
+
+
+def test_a_topic_that_nobody_knows_is_told(servers: Servers) -> None:
+    shown = stat("--nsqd-http-address", servers.gateway().http, "--topic", "nosuch")
+    assert shown.returncode == 2
+    assert "no broker knows topic nosuch" in shown.stderr
+    assert shown.stderr.count("\n") == 1
+
+
+def test_into_a_pipe_there_is_one_table_unless_more_are_asked_for(servers: Servers) -> None:
+    gateway = servers.gateway("--topic=t,rate=550,burst=20")
+    assert stat("--nsqd-http-address", gateway.http).stdout.count("depth") == 1
+    with subprocess.Popen(
+        [*(sys.executable, "-m", "srtm", "stat", "--nsqd-http-address", gateway.http),
+         "--interval=100ms", "--json"],
+        stdout=subprocess.PIPE, text=True,
+    ) as going_on:  # fmt: skip
+        assert going_on.stdout is not None
+        assert [going_on.stdout.readline()[:1] for _ in range(3)] == ["["] * 3
+        going_on.terminate()

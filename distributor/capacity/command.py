@@ -1,15 +1,20 @@
-"""`srtm broker capacity`."""
+"""`srtm broker`, with the command that measures: the load generator is needed for that alone."""
+
+import contextlib
 
 import click
 
 from distributor.capacity.report import Report, shown
 from distributor.capacity.rounds import Round, Rounds, settings_for
 from distributor.capacity.search import Search, least_rate
+from distributor.cli.broker import broker
 from distributor.placement.words import number, rate
 from distributor.remote import Remote, print_json, remote_options
+from srtm.contract import MAX_RATE
 from srtm.duration import format_duration, parse_duration
-from srtm.errors import SrtmError, UsageError
+from srtm.errors import SrtmError, UnavailableError, UsageError
 from srtm.load.settings import MAX_MESSAGES, Arrivals
+from srtm.nsq.unix_http import get_json
 from srtm.options import parsed
 from srtm.slo import SLO
 from srtm.terminal import show
@@ -18,8 +23,9 @@ _START = 10
 """messages/s of each publisher in the first round, as SRTM's publishers send (section 6)"""
 
 
-@click.command()
+@broker.command()
 @click.argument("name", required=False)
+@click.argument("figure", required=False, type=click.FloatRange(0, MAX_RATE), metavar="[N]")
 @click.option(
     "--nsqd-tcp-address",
     "tcp",
@@ -31,7 +37,6 @@ _START = 10
 )
 @click.option(
     "--slo",
-    required=True,
     metavar="P@DURATION",
     callback=parsed(SLO.parse),
     help="Such as 0.99@1ms.",
@@ -62,9 +67,10 @@ _START = 10
 @remote_options
 def capacity(
     name: str | None,
+    figure: float | None,
     tcp: str | None,
     http: str | None,
-    slo: SLO,
+    slo: SLO | None,
     publishers: int,
     batch: int,
     message_size: int,
@@ -75,10 +81,11 @@ def capacity(
     remote: Remote,
     as_json: bool,
 ) -> None:
-    """Measure how many messages/s broker NAME holds within an SLO.
+    """Measure how many messages/s broker NAME holds within an SLO; or store N, which is known.
 
     \b
       srtm broker capacity b1 --slo 0.99@1ms --set
+      srtm broker capacity b1 5000
       srtm broker capacity --slo 0.99@5ms \\
         --nsqd-tcp-address 127.0.0.1:4150 --nsqd-http-address 127.0.0.1:4151
 
@@ -89,6 +96,13 @@ def capacity(
     the figure is a lower bound, and so it is where --most ends the search. The traffic of other
     topics goes on: the figure is what is left beside them.
     """
+    if figure is not None:
+        if name is None or tcp or http or store or slo:
+            raise UsageError("srtm broker capacity NAME N stores N: give nothing to measure")
+        _set(name, figure, remote, as_json)
+        return
+    if slo is None:
+        raise UsageError("--slo: within which SLO is it measured? such as 0.99@1ms; or give N")
     tcp, http = _addresses(name, tcp, http, store, remote)
     settings = settings_for(
         tcp, seconds, publishers, batch=batch, message_bytes=message_size, arrivals=arrivals
@@ -104,10 +118,7 @@ def capacity(
     done: list[Round] = []
     with Rounds(settings, http, slo) as rounds, shown(rounds.measure, as_json) as measure:
         if store and (declared := rounds.declared_capacity):
-            raise UsageError(
-                f"--set: the gateway of {name} registers with --broker-capacity {declared}, which "
-                "would stand over what is measured: start it without that flag"
-            )
+            raise UsageError(f"--set: {_declares(name, declared)}")
         while asked := search.next_rate([(each.rate, each.outcome) for each in done]):
             done.append(measure(asked))
         others = rounds.others()
@@ -126,6 +137,29 @@ def capacity(
         raise SrtmError(report.verdict)
     if not as_json:
         click.echo(report.verdict + ("; stored" if store else ""))
+
+
+def _declares(name: str | None, capacity: float) -> str:
+    return (
+        f"the gateway of {name} registers with a capacity of {number(capacity)} of its own, which "
+        "would stand over this one: take broker-capacity out of its flags, file or environment, or "
+        "capacity out of the file of srtm up, and start it again"
+    )
+
+
+def _set(name: str, capacity: float, remote: Remote, as_json: bool) -> None:
+    """A figure that somebody knows. Raises UsageError."""
+    tcp, http = _addresses(name, None, None, True, remote)
+    with contextlib.suppress(UnavailableError):  # a gateway that is away says so when it registers
+        ours = get_json(http, "/stats?format=json&include_clients=false").get("srtm", {})
+        if declared := (ours.get("distributor") or {}).get("capacity"):
+            raise UsageError(f"broker {name}: {_declares(name, declared)}")
+    body = {"name": name, "tcp_address": tcp, "http_address": http, "capacity": capacity}
+    remote.call("POST", "brokers", body=body)
+    if as_json:
+        print_json({"broker": name, "capacity": capacity})
+    else:
+        click.echo(f"broker {name} holds {rate(capacity)}; stored")
 
 
 def _addresses(

@@ -6,16 +6,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
-from rich.table import Table
 
 from distributor.capacity.rounds import Round
 from distributor.capacity.search import Found, Outcome
 from distributor.placement.words import number, rate, some
 from srtm.load import runner
 from srtm.slo import SLO
+from srtm.terminal import Column, Table
 
 _WHY = {
     Outcome.LATE: "",
@@ -68,18 +67,23 @@ class Report:
         }
 
     def table(self) -> Table:
-        table = Table(box=SIMPLE)
-        for column in ("messages/s", "with OK", *_columns(self.slo)):
-            table.add_column(column, justify="right")
-        table.add_column("round")
+        latency, lag = _columns(self.slo)
+        table = Table(
+            Column("messages/s"),
+            Column("with OK/s", 1),
+            Column(latency),
+            Column("late"),
+            Column(lag, 2),
+            Column("round", sentence=True),
+        )
         for each in self.rounds:
-            table.add_row(*_cells(each))
+            table.add(*_cells(each))
         return table
 
 
-def _columns(slo: SLO) -> tuple[str, str, str]:
+def _columns(slo: SLO) -> tuple[str, str]:
     percentile = f"p{100 * slo.percentile:.6g}"
-    return f"{percentile}, ms", "late", f"generator's own {percentile}, ms"
+    return f"{percentile} ms", f"generator's own {percentile} ms"
 
 
 def _cells(found: Round) -> tuple[str, ...]:

@@ -1,21 +1,15 @@
 """`srtm broker`."""
 
 import click
-from rich.box import SIMPLE
-from rich.table import Table
 
-from distributor.capacity.command import capacity
 from distributor.placement.words import number, some
 from distributor.remote import Remote, print_json, remote_options
-from srtm.terminal import show
+from srtm.terminal import Column, Table, show
 
 
 @click.group()
 def broker() -> None:
     """The brokers that the Load Distributor knows."""
-
-
-broker.add_command(capacity)
 
 
 @broker.command("list")
@@ -28,16 +22,21 @@ def list_(remote: Remote, as_json: bool) -> None:
     if as_json:
         print_json(answer)
         return
-    table = Table("broker", "state", "TCP", box=SIMPLE)
-    for column in ("capacity", "allocated", "epoch"):
-        table.add_column(column, justify="right")
-    table.add_column("topics")
+    table = Table(
+        Column("broker", text=True),
+        Column("state", text=True),
+        Column("TCP", 2, text=True),
+        Column("capacity/s"),
+        Column("allocated/s"),
+        Column("epoch", 3),
+        Column("topics", 1, sentence=True),
+    )
     for each in answer["brokers"]:
-        table.add_row(
+        table.add(
             each["name"],
             each["state"],
             each["tcp_address"],
-            number(each["capacity"]),
+            number(each["capacity"]) if each["capacity"] else "not measured",
             number(each["allocated"]),
             f"{each['applied_epoch']}/{each['epoch']}",
             some(each["topics"]),

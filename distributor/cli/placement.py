@@ -1,22 +1,24 @@
 """`srtm placement`."""
 
 import time
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
 import click
-from rich.box import SIMPLE
 from rich.console import Console, Group
-from rich.table import Table
 from rich.text import Text
 
 from distributor.api import FittingMode, Meanwhile
 from distributor.cli.offline import read_offline
+from distributor.cli.topics import moves
 from distributor.placement import POLICIES
 from distributor.placement.words import counted, number, rate, some
 from distributor.remote import Remote, print_json, remote_options
 from srtm.errors import Exit, SrtmError, UsageError
+from srtm.terminal import Column, Table
+from srtm.terminal import show as show_
 
 _FOLLOW_SECONDS = 0.5
 
@@ -74,7 +76,19 @@ def plan(
     else:
         assert topic is not None
         body = {"policy": policy, "keep": keep, "dry_run": True}
-        _show(remote.call("POST", "topics", topic, "placements", body=body), as_json)
+        found = remote.call("POST", "topics", topic, "placements", body=body)
+        try:
+            before = remote.call("GET", "topics", topic, "placements", "current")
+        except UsageError:  # it has none yet
+            before = None
+        changes = moves(before, found)
+        found["moves"] = [
+            {"from": former or None, "to": to or None, "publishers": who}
+            for (former, to), who in changes.items()
+        ]
+        _show(found, as_json)
+        if not as_json:
+            _show_moves(changes, before is None)
 
 
 @placement.command()
@@ -146,7 +160,7 @@ def fit(
     if as_json:
         print_json(found)
     else:
-        Console().print(_fitting(found))
+        show_(_fitting(found))
     if not stop and found["state"] not in ("running", "met"):
         raise click.exceptions.Exit(Exit.FAILED)
 
@@ -222,18 +236,34 @@ def _show(found: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        Console().print(_render(found))
+        show_(_render(found))
+
+
+def _show_moves(changes: Mapping[tuple[str, str], Sequence[str]], is_first: bool) -> None:
+    if is_first:
+        return
+    if not changes:
+        click.echo("nobody would move")
+    for (former, to), who in changes.items():
+        way = f"from {former or 'no broker'} to {to or 'no broker'}"
+        click.echo(f"would move {way}: {counted(len(who), 'publisher')}: {some(who)}")
 
 
 def _render(found: dict[str, Any]) -> Group:
     epoch = f", epoch {found['epoch']}" if found.get("epoch") else ""
     title = f"policy {found['policy']}{epoch}"
-    table = Table("broker", title=title, title_justify="left", box=SIMPLE)
-    for column in ("publishers", "messages/s", "quota", "r", "b"):
-        table.add_column(column, justify="right")
+    table = Table(
+        Column("broker", text=True),
+        Column("publishers", 1),
+        Column("messages/s"),
+        Column("quota", 2),
+        Column("r"),
+        Column("b"),
+        title=title,
+    )
     for share in found["brokers"]:
         figures = (share["rate"], share["quota"], share["r"], share["b"])
-        table.add_row(share["name"], f"{share['publishers']:,}", *map(number, figures))
+        table.add(share["name"], f"{share['publishers']:,}", *map(number, figures))
     lines = [Text(f"- {reason}") for reason in found["reasons"]]
     if found["unplaced"]:
         unplaced = found["unplaced"]

@@ -70,7 +70,7 @@ def read_publishers(path: Path, keys: list[str] | None) -> list[PublisherAsked]:
     found: dict[str, PublisherAsked] = {}
     known = None if keys is None else set(keys)
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") as file:
             for where, values in read(path, file):
                 publisher = _publisher(where, values)
                 if publisher.id in found:

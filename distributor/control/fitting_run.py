@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 
 from distributor.api import FittingAsked, FittingShown, Report
 from distributor.control.fitting_targets import Changed, Trials
@@ -10,6 +11,7 @@ from distributor.control.placement_inputs import asked_of
 from distributor.control.service import Distributor
 from distributor.errors import Conflict, NotFound
 from distributor.fitting import MOST_ALLOWED, Done, Fitting, Meanwhile, Mode, Round, Settings
+from distributor.placement.words import counted
 from distributor.store import StoreError
 
 log = logging.getLogger("srtm.distributor")
@@ -195,6 +197,7 @@ class Fitter:
                 return await asyncio.to_thread(fitting.lost, lost, now())
             if self._seen.interrupted:
                 return None
+            self._require_followed(what)
             if now() >= found.look_again_at:
                 samples, arrivals = self._seen.take_samples(), self._seen.arrivals(now())
                 after = await asyncio.to_thread(fitting.next, samples, now(), arrivals)
@@ -202,6 +205,21 @@ class Fitter:
                     return after
                 found = after
         return found
+
+    def _require_followed(self, what: Round) -> None:
+        """Raises Conflict: who stays where it was says nothing of the brokers of the round."""
+        topic, rates = self._trials.topic(), dict.fromkeys(what.shares, 0.0)
+        there: Counter[str] = Counter(what.assignment.values())
+        for publisher, broker in what.assignment.items():
+            rates[broker] += topic.publishers[publisher][1] if publisher in topic.publishers else 0
+        name = self._seen.deserted(rates)
+        if name is not None:
+            raise Conflict(
+                f"nothing was judged in round {what.epoch}: the messages of the "
+                f"{counted(there[name], 'publisher')} placed on {name} come through other brokers; "
+                "publishers have to follow their placement, as those of srtm.client and of srtm "
+                "load --distributor-address do"
+            )
 
     async def _moved(self, what: Round) -> str | None:
         """Wait until every broker has its share, every publisher is told where to go, and what

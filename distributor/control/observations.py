@@ -1,7 +1,7 @@
 """What brokers report while a topic is fitted: samples of a round, and the topic's arrivals."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -11,6 +11,11 @@ from distributor.fitting import Arrivals, Sample
 _ARRIVALS_SECONDS = 60.0
 _MS = 1e-3
 _MOST_ARRIVALS = 1_000_000
+_ENOUGH = 100.0
+"""messages that should have come before their absence tells anything: bursts are late together"""
+_FEW, _MOST = 0.25, 0.75
+"""of what should have come: so little at a broker, while so much comes at all of them together,
+is no slip of the declared rates"""
 
 
 class Observations:
@@ -30,6 +35,9 @@ class Observations:
         self._answered: dict[str, int] = {}
         self._samples: list[Sample] = []
         self._arrivals: deque[tuple[int, float]] = deque(maxlen=_MOST_ARRIVALS)
+        self._began_at = float("inf")
+        self._offered: dict[str, float] = {}
+        self._seconds: dict[str, float] = {}
 
     def move(self) -> None:
         """Publishers begin to move."""
@@ -53,6 +61,19 @@ class Observations:
         self._from = dict.fromkeys([*self._judged, *helping], at)
         self._samples = []
         self._arrivals.clear()
+        self._began_at, self._offered, self._seconds = at, {}, {}
+
+    def deserted(self, rates: Mapping[str, float]) -> str | None:
+        """A judged broker to which those who were placed there do not send, while as many messages
+        come elsewhere. rates: declared messages/s of the round by broker."""
+        due = {each: rates.get(each, 0.0) * self._seconds.get(each, 0.0) for each in self._judged}
+        together = sum(rates.values()) * max(self._seconds.values(), default=0.0)
+        if sum(self._offered.values()) < _MOST * together:
+            return None
+        for name, messages in sorted(due.items()):
+            if messages >= _ENOUGH and self._offered.get(name, 0.0) < _FEW * messages:
+                return name
+        return None
 
     def hear(self, broker: str, report: Report, now: float, lapsed: bool = False) -> None:
         """A report that came at `now`; lapsed: after the lease of the one before."""
@@ -70,6 +91,11 @@ class Observations:
             self._calm.add(broker)
         if repeated:
             return
+        if self._began_at <= began_at < now:
+            self._seconds[broker] = self._seconds.get(broker, 0.0) + report.seconds
+            for each in own:
+                count = each.offered * report.seconds
+                self._offered[broker] = self._offered.get(broker, 0.0) + count
         if began_at >= min(self._from.values(), default=float("inf")):
             for each in own:
                 self._keep_arrivals(each, now)

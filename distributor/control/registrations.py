@@ -27,6 +27,8 @@ class Registrations:
         self._commit = commit
         self._watches = watches
         self._waiting: list[_Registration] = []
+        self.newcomers: set[str] = set()
+        """topics with publishers that have registered and that no placement has considered yet"""
 
     async def register(self, topic: str, asked: Sequence[PublisherAsked]) -> int:
         """Raises UsageError for an id given twice or a key that the topic does not know, NotFound,
@@ -62,7 +64,10 @@ class Registrations:
                 each.error = error
             return
         for each, rows in good:
-            self._state.topic(each.topic).register(rows)
+            topic = self._state.topic(each.topic)
+            topic.register(rows)
+            if any(row.id not in topic.places for row in rows):
+                self.newcomers.add(each.topic)
             self._watches.notify(each.topic, (row.id for row in rows))
 
     def _rows(self, asked: "_Registration") -> list[PublisherRow]:

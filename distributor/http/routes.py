@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from distributor import api
-from distributor.control import fittings, placements
+from distributor.control import fittings, newcomers, placements
 from distributor.control.service import Distributor
 
 PREFIX = "/v1"
@@ -90,9 +90,9 @@ async def _delete_topic(service: Distributor, call: Call) -> BaseModel:
 
 
 async def _register(service: Distributor, call: Call) -> BaseModel:
-    return api.Registered(
-        registered=await service.registrations.register(call.name, call.body.publishers)
-    )
+    registered = await service.registrations.register(call.name, call.body.publishers)
+    await newcomers.place_newcomers(service, call.name)
+    return api.Registered(registered=registered)
 
 
 async def _publisher(service: Distributor, call: Call) -> BaseModel:
@@ -159,7 +159,8 @@ ROUTES = (
     Route("DELETE", "/topics/{topic}", "Forget a topic, its publishers and placements.",
           None, api.Done, (404,), _delete_topic),
     Route("POST", "/topics/{topic}/publishers",
-          "Register one or many publishers; an id that is known gets the new key and rate.",
+          "Register one or many publishers; an id that is known gets the new key and rate, a new "
+          "one of a placed topic a broker where there is room.",
           api.PublishersAsked, api.Registered, (400, 404), _register),
     Route("GET", "/topics/{topic}/publishers/{id}", "Where a publisher connects.",
           None, api.Place, (404,), _publisher),

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from tornado.netutil import bind_sockets
 
-from distributor.control import fittings
+from distributor.control import fittings, newcomers
 from distributor.control.committer import Committer
 from distributor.control.service import Distributor
 from distributor.control.state import State
@@ -21,9 +21,10 @@ from distributor.http.handlers import application
 from distributor.options import DistributorOptions
 from distributor.store import Store, StoreError, open_store
 from distributor.store.statements import put_lineage
+from srtm.address import cannot_listen
 from srtm.bearer import read_token
 from srtm.clock import NS, WallClock, monotonic_ns
-from srtm.errors import SrtmError, UnavailableError
+from srtm.errors import SrtmError
 
 log = logging.getLogger("srtm.distributor")
 Result = TypeVar("Result")
@@ -66,10 +67,7 @@ class Server:
         try:
             sockets = bind_sockets(address.port, address.host, backlog=_BACKLOG)
         except OSError as error:
-            raise UnavailableError(
-                f"--http-address {address}: {error.strerror}; name another, or end what listens "
-                "there"
-            ) from None
+            raise cannot_listen(f"--http-address {address}", error) from None
         server = Door(application(self._leading, self._token, connections), connections)
         server.add_sockets(sockets)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -107,6 +105,7 @@ class Server:
                     await self._off(self._sure().confirm)
                     self._service.confirmed_at = asked_at
                     await self._service.settle()
+                    await newcomers.retry(self._service)
             except SrtmError as error:
                 self._step_down(str(error))
             except Exception as error:
@@ -128,7 +127,10 @@ class Server:
         if self._store is None:
             self._store = await self._off(open_store, self._options.store)
         if not await self._off(self._sure().lead):
-            self._why_not = f"{await self._off(self._leader)} has the store"
+            why = f"{await self._off(self._leader)} has the store"
+            if why != self._why_not:
+                log.warning("waits until it may lead: %s", why)
+            self._why_not = why
             return
         lease = self._options.lease_duration
         kept = await self._off(self._sure().snapshot)

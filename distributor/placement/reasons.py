@@ -125,9 +125,17 @@ def _missing(asked: Request, found: Candidates, left: Sequence[Publisher]) -> li
             f"brokers (b_l >= 1 at each), {len(found.new) - found.allowed} more have room: raise b"
         )
     missing = fsum([publisher.rate for publisher in left])
+    remedy = f"add brokers with room for {rate(missing)}"
+    unmeasured = sorted(each.name for each in asked.brokers if not each.capacity)
+    if unmeasured:
+        first = f"srtm broker capacity {unmeasured[0]}"
+        remedy = (
+            f"not measured yet: {some(unmeasured)}; {first} --slo "
+            f"{asked.contract.slo or '0.99@5ms'} --set does it, {first} N sets a figure"
+        )
     said.append(
         f"out of brokers: {counted(len(left), 'publisher')} with {rate(missing)} "
         f"{'has' if len(left) == 1 else 'have'} none; {counted(len(found.usable), 'broker')} had "
-        f"room for {rate(sum(rooms) / NANO)}; add brokers with room for {rate(missing)}"
+        f"room for {rate(sum(rooms) / NANO)}; {remedy}"
     )
     return said

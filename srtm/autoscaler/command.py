@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from srtm.autoscaler.comparison import (
     Experiment,
@@ -27,9 +27,10 @@ from srtm.autoscaler.simulator.setting import Setting
 from srtm.autoscaler.simulator.workload import read_workload
 from srtm.autoscaler.table import render, title
 from srtm.duration import parse_duration
-from srtm.errors import UnavailableError, UsageError
+from srtm.errors import PLOTS, UnavailableError, UsageError
 from srtm.options import parsed
 from srtm.slo import SLO
+from srtm.terminal import show
 
 _DEFAULT_PARTITIONS = 5  # CLOSER's and ICCBDC's experiments
 
@@ -181,10 +182,7 @@ def simulate(
     if as_json:
         click.echo(document)
     else:
-        # What is piped is not cut to the 80 columns that rich assumes there.
-        console = Console(width=None if sys.stdout.isatty() else 120)
-        console.print(title(experiment, runs[0]), highlight=False, soft_wrap=True)
-        console.print(render(runs, experiment.setting.slo))
+        show(Text(title(experiment, runs[0])), render(runs, experiment.setting.slo))
     for warning in warnings:
         click.echo(f"note: {warning}", err=as_json)
     if out is not None:
@@ -223,7 +221,7 @@ def _experiment(
 def _prepare(folder: Path) -> None:
     """Before the runs, not after them."""
     if importlib.util.find_spec("matplotlib") is None:
-        raise UnavailableError("--out: plots need matplotlib; pip install 'srtm[plots]'")
+        raise UnavailableError(f"--out: plots need matplotlib; {PLOTS}")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

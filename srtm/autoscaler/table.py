@@ -1,13 +1,12 @@
 """A comparison for people."""
 
-from rich.box import SIMPLE
-from rich.table import Table
 from rich.text import Text
 
 from srtm.autoscaler.comparison import Experiment
 from srtm.autoscaler.simulator.run import Run
 from srtm.duration import format_duration
 from srtm.slo import SLO
+from srtm.terminal import Column, Table
 
 
 def title(experiment: Experiment, run: Run) -> str:
@@ -26,16 +25,23 @@ def title(experiment: Experiment, run: Run) -> str:
 
 def render(runs: list[Run], slo: SLO) -> Table:
     """A row for each run: what it kept, what it cost, its latencies and actions."""
-    table = Table(box=SIMPLE, padding=(0, 1, 0, 0))
-    table.add_column("policy", no_wrap=True)
-    for column in ("in SLO", "replica\nminutes", "mean\nms", "p50\nms", "p99\nms", "max\nms"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for column in ("ups", "downs", "rebal-\nances", "events/s"):
-        table.add_column(column, justify="right", no_wrap=True)
+    table = Table(
+        Column("policy", text=True),
+        Column("in SLO"),
+        Column("replica minutes"),
+        Column("mean ms", 3),
+        Column("p50 ms", 4),
+        Column("p99 ms", 1),
+        Column("max ms", 2),
+        Column("ups", 6),
+        Column("downs", 7),
+        Column("rebal- ances", 5),
+        Column("events/s", 8),
+    )
     for run in runs:
         figures = run.summary()
         kept = run.sla_share >= slo.percentile
-        table.add_row(
+        table.add(
             run.policy,
             Text(f"{figures['sla_percent']:.2f}%", style="green" if kept else "bold red"),
             f"{figures['replica_minutes']:.2f}",

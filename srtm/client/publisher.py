@@ -47,11 +47,13 @@ class Publisher:
     nsqd:          host:port of a gateway or an nsqd, instead of a distributor
     max_in_flight: messages that may be unanswered; past it `publish` and `send` wait
     close_seconds: how long leaving the `async with` waits for answers
+    place_timeout: seconds that a message waits while no gateway was ever named for this publisher
 
     Every message ends in one of four ways: stored; Refused (an error frame); OutcomeUnknown (its
     connection died after it was sent: it is never sent again by itself); NotSent (the publisher was
-    closed, or the distributor refuses it). Messages are sent in order of the calls, also over a
-    move. Without a connection they wait, up to max_in_flight. Not thread-safe: see SyncPublisher.
+    closed, the distributor refuses it, or it has no place within place_timeout). Messages are sent
+    in order of the calls, also over a move. Without a connection they wait, up to max_in_flight.
+    Not thread-safe: see SyncPublisher.
     """
 
     def __init__(
@@ -66,8 +68,11 @@ class Publisher:
         nsqd: str = "",
         max_in_flight: int = 1000,
         close_seconds: float = 10.0,
+        place_timeout: float = 10.0,
     ) -> None:
         """Raises UsageError."""
+        if not 0 < place_timeout < float("inf"):
+            raise UsageError(f"place_timeout={place_timeout} is not a number of seconds above 0")
         _check(topic, key, id, rate, distributor, nsqd)
         self.topic = topic
         self.id = id
@@ -79,6 +84,9 @@ class Publisher:
             self._endpoint = Endpoint(distributor, read_token(token_file, "token_file"))
         self._nsqd = nsqd
         self._close_seconds = close_seconds
+        self._place_timeout = place_timeout
+        self._deadline: asyncio.TimerHandle | None = None
+        self._is_known = False  # to the distributor, without a place yet
         self._window = Window(max_in_flight)
         self._outbox: Outbox[_Entry] = Outbox()
         self._route = Route()
@@ -158,6 +166,9 @@ class Publisher:
         entry.done.add_done_callback(lambda _: self._window.leave(count))
         self._outbox.put(entry)
         self._idle.clear()
+        if self._endpoint and not self._route.address and self._deadline is None:
+            loop = asyncio.get_running_loop()
+            self._deadline = loop.call_later(self._place_timeout, self._not_placed)
         self._pump_soon()
         return entry.done
 
@@ -170,6 +181,42 @@ class Publisher:
     def placed(self, place: Place) -> None:
         if self._route.placed(place):
             self._act()
+        if self._route.address:
+            self._end_deadline()
+        else:
+            self.unplaced()
+
+    def unplaced(self) -> None:
+        self._is_known = True
+
+    def _end_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _not_placed(self) -> None:
+        """What waits is given up; the publisher stays, and what it sends later waits anew."""
+        self._deadline = None
+        assert self._endpoint is not None, "with nsqd= the place is known from the start"
+        seconds = f"within {self._place_timeout:g} s"
+        if self._is_known:
+            why = (
+                f"no broker takes it {seconds}: srtm placement apply {self.topic} --keep places it "
+                "where there is room, and says what is missing where there is none"
+            )
+        else:
+            why = (
+                f"the distributor at {self._endpoint.address} named no gateway {seconds}: is it "
+                "there? start it, or correct distributor="
+            )
+        self._give_up(NotSent(f"publisher {self.id} of topic {self.topic} has no place: {why}"))
+        self._check_idle()
+
+    def _give_up(self, error: SrtmError) -> None:
+        """What was never sent."""
+        for entry in self._outbox.give_up():
+            if not entry.done.done():
+                entry.done.set_exception(NotSent(str(error)))
 
     def failed(self, error: SrtmError) -> bool:
         """The distributor refuses it: its end, unless it knows a gateway."""
@@ -299,9 +346,8 @@ class Publisher:
         if self._route.state is not State.CLOSED:
             self._route.step(Event.CLOSE)
         self._hang_up()
-        for entry in self._outbox.give_up():
-            if not entry.done.done():
-                entry.done.set_exception(NotSent(str(error)))
+        self._end_deadline()
+        self._give_up(error)
         self._lose("the publisher was closed before the answer came")
         if self._endpoint is not None:
             leave(self._endpoint, self.topic, self)

@@ -26,7 +26,7 @@ _SILENCE_SECONDS = 30.0
 """The stream beats every 10 s."""
 _GATHER_SECONDS = 0.05
 """Publishers that start together share one registration and one stream."""
-_MAX_IDS = 10_000
+MAX_IDS = 10_000
 """Of one registration, and of one stream: the API bounds both."""
 
 
@@ -39,12 +39,17 @@ class Member(Protocol):
 
     def placed(self, place: Place) -> None: ...
 
+    def unplaced(self) -> None:
+        """The distributor knows it, and has never had a broker for it."""
+
     def failed(self, error: SrtmError) -> bool:
         """The distributor refuses it. True when that is its end."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Subject:
+class Subject:
+    """What one watch follows."""
+
     endpoint: Endpoint
     topic: str
 
@@ -52,7 +57,7 @@ class _Subject:
 class Watch:
     """Made by `join`, ended with its last member."""
 
-    def __init__(self, subject: _Subject) -> None:
+    def __init__(self, subject: Subject) -> None:
         self._endpoint = subject.endpoint
         self._path = f"/v1/topics/{quote(subject.topic, safe='')}"
         self._topic = subject.topic
@@ -73,9 +78,9 @@ class Watch:
                 f"publisher {member.id} of topic {self._topic} is open already in this process: "
                 "two of one id would mix their order; give each its own id"
             )
-        if len(self._members) >= _MAX_IDS:
+        if len(self._members) >= MAX_IDS:
             raise UsageError(
-                f"{_MAX_IDS:,} publishers of topic {self._topic} are open in this process, the "
+                f"{MAX_IDS:,} publishers of topic {self._topic} are open in this process, the "
                 "most that one stream follows; use more processes"
             )
         self._members[member.id] = member
@@ -87,8 +92,11 @@ class Watch:
             del self._members[member.id]
         if self._members:
             return False
-        self._task.cancel()
+        self.end()
         return True
+
+    def end(self) -> None:
+        self._task.cancel()
 
     async def _run(self) -> None:
         while True:
@@ -183,7 +191,9 @@ class Watch:
             place = read_place(document)
         except ValueError as error:
             raise UnavailableError(f"{self._endpoint.address}: {error}") from None
-        if place is not None:
+        if place is None:
+            member.unplaced()
+        else:
             member.placed(place)
 
     def _unknown(self, member: Member) -> None:
@@ -204,7 +214,7 @@ class Watch:
 
 
 _THEIR_FAULT = (400, 404, 409, 413, 422)
-_watches: dict[tuple[int, _Subject], Watch] = {}
+_watches: dict[tuple[int, Subject], Watch] = {}
 """By event loop: a watch's task and its members belong to one."""
 
 
@@ -217,7 +227,7 @@ def _description(member: Member) -> dict[str, Any]:
 
 def join(endpoint: Endpoint, topic: str, member: Member) -> None:
     """Watch for `member`, with all others of this topic in this loop. Raises UsageError."""
-    key = (id(asyncio.get_running_loop()), _Subject(endpoint, topic))
+    key = (id(asyncio.get_running_loop()), Subject(endpoint, topic))
     watch = _watches.get(key)
     if watch is None or watch.over:  # of a loop that is gone, whose number has come again
         watch = _watches[key] = Watch(key[1])
@@ -225,7 +235,7 @@ def join(endpoint: Endpoint, topic: str, member: Member) -> None:
 
 
 def leave(endpoint: Endpoint, topic: str, member: Member) -> None:
-    key = (id(asyncio.get_running_loop()), _Subject(endpoint, topic))
+    key = (id(asyncio.get_running_loop()), Subject(endpoint, topic))
     watch = _watches.get(key)
     if watch is not None and watch.remove(member):
         del _watches[key]

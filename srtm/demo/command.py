@@ -26,7 +26,7 @@ from srtm.demo.load import (
 from srtm.demo.measure import measure, noise
 from srtm.demo.shown import PERCENTILE, as_table, meaning, plot
 from srtm.deploy import free_addresses, running
-from srtm.errors import Exit
+from srtm.errors import PLOTS, Exit
 from srtm.slo import SLO
 from srtm.terminal import show
 
@@ -87,7 +87,7 @@ def demo(seconds: float, out: Path) -> None:
     if plot(shown, slo, out):
         console.print(f"plot: {out}")
     else:
-        console.print("no plot: matplotlib is not installed (pip install 'srtm[plots]')")
+        console.print(f"no plot: matplotlib is not installed; {PLOTS}")
     if any(outcome.latency.count == 0 for outcome in shown):
         raise click.exceptions.Exit(Exit.FAILED)
 

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from rich import box
-from rich.table import Table
+from rich.text import Text
 
 from srtm.demo.load import GROUP, PUBLISHERS, RATE
 from srtm.demo.measure import Outcome
 from srtm.queueing import Floats
 from srtm.slo import SLO
+from srtm.terminal import Column, Table
 
 PERCENTILE = 0.99
 
@@ -19,31 +19,36 @@ def as_table(outcomes: Sequence[Outcome], unsplit: Floats, slo: SLO) -> Table:
     """One row a placement; below them one bucket for all, on paper: the same send times through
     exact buckets."""
     table = Table(
-        title=f"{PUBLISHERS} publishers x {RATE:g} msg/s in rooms of {GROUP}, SLO {slo}; in ms",
-        box=box.SIMPLE,
-        padding=(0, 0),
+        Column("policy", text=True),
+        Column("brokers"),
+        Column("sent", 3),
+        Column("p50 ms", 2),
+        Column("p99 ms"),
+        Column("late"),
+        Column("late by tokens", 1),
+        Column("SLO", text=True),
+        Column("token wait mean ms"),
+        Column("on paper ms"),
+        Column("token wait p99 ms"),
+        Column("on paper ms"),
+        title=f"{PUBLISHERS} publishers x {RATE:g} msg/s in rooms of {GROUP}, SLO {slo}",
     )
-    table.add_column("\npolicy")
-    for name in ("\nbrokers", "\nsent", "\np50", "\np99", "\nlate", "by\ntokens", "\nSLO"):
-        table.add_column(name, justify="right")
-    for name in ("token\nmean", "wait\npaper", "token\np99", "wait\npaper"):
-        table.add_column(name, justify="right")
     for each in outcomes:
-        table.add_row(
+        table.add(
             each.policy,
             str(each.brokers),
             f"{len(each.measured):,}",
             *(f"{each.latency.percentile_ms(p):.2f}" for p in (50, 99)),
             f"{each.late_share:.2%}",
             f"{each.late_by_tokens(slo):.2%}",
-            "[green]kept[/]" if each.keeps(slo) else "[red]missed[/]",
+            Text("kept", "green") if each.keeps(slo) else Text("missed", "red"),
             _mean(each.measured),
             _mean(each.predicted),
             _high(each.measured),
             _high(each.predicted),
         )
     nothing = ("-",) * 7
-    table.add_row("unsplit", *nothing, "-", _mean(unsplit), "-", _high(unsplit))
+    table.add("unsplit", *nothing, "-", _mean(unsplit), "-", _high(unsplit))
     return table
 
 

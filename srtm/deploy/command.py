@@ -7,9 +7,16 @@ from pathlib import Path
 
 import click
 
-from distributor.cli.topic import register
+from distributor.cli.topic import register, remove
+from distributor.cli.topics import (
+    delete_topic,
+    describe_topic,
+    list_topics,
+    set_topic,
+    warn_of_rates,
+)
 from distributor.placement.words import counted
-from distributor.remote import print_json
+from distributor.remote import Remote, print_json, remote_or_none
 from srtm.deploy.deployment import Deployment, find
 from srtm.deploy.file import read_plan
 from srtm.deploy.kept_topics import describe as describe_limit
@@ -67,8 +74,10 @@ def _say(line: str) -> None:
 
 @contextlib.contextmanager
 def _stopping(ask_stop: Callable[[], None]) -> Iterator[None]:
-    """Those that are ignored stay so: that is what nohup is for."""
-    heeded = [each for each in STOP_SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+    """SIGHUP that is ignored stays so: that is what nohup is for. A shell without a terminal starts
+    what it runs in the background with SIGINT ignored, and there it is meant all the same."""
+    nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    heeded = [each for each in STOP_SIGNALS if not (nohup and each is signal.SIGHUP)]
     before = {number: signal.signal(number, lambda *_: ask_stop()) for number in heeded}
     try:
         yield
@@ -79,15 +88,16 @@ def _stopping(ask_stop: Callable[[], None]) -> Iterator[None]:
 
 @click.group()
 def topic() -> None:
-    """Set, delete and show the limits of topics in a deployment that runs; register topics whose
-    publishers are to be placed."""
+    """Set, delete and show the limits of topics in a deployment that runs, or of a Load Distributor
+    alone (--distributor-address); register topics whose publishers are to be placed."""
 
 
 topic.add_command(register)
+topic.add_command(remove)
 
 
 def _options(function: Callable[..., None]) -> Callable[..., None]:
-    """--deployment and --json, which each command takes."""
+    """--deployment, --distributor-address and --json, which each command takes."""
     where = click.option(
         "--deployment",
         "deployment",
@@ -99,7 +109,7 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
         help="Its data path, or its TOML file.",
     )
     as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-    return where(as_json(function))
+    return where(remote_or_none(as_json(function)))
 
 
 @topic.command("set")
@@ -118,6 +128,7 @@ def set_(
     max_wait: str | None,
     slo: str | None,
     deployment: Path,
+    remote: Remote | None,
     as_json: bool,
 ) -> None:
     """Give topic NAME a limit, or change what is given of the one it has.
@@ -134,14 +145,20 @@ def set_(
     for key in ("max-wait", "slo"):
         if changes.get(key) == "none":
             changes[key] = None
+    if remote is not None:
+        set_topic(remote, name, changes, as_json)
+        return
     found = find(deployment)
     topics = Topics(found)
     contract = topics.set(name, changes)
+    placed = topics.placed(name)
+    if placed:
+        warn_of_rates(name, contract.rate, placed.declared)
     if as_json:
         print_json(contract.document())
     else:
         where = f"over {counted(len(found.brokers), 'broker')}"
-        if topics.placed(name):
+        if placed:
             where = "split by the distributor"
         click.echo(f"topic {name}: {describe_limit(contract)}, {where}")
 
@@ -149,8 +166,11 @@ def set_(
 @topic.command()
 @click.argument("name")
 @_options
-def delete(name: str, deployment: Path, as_json: bool) -> None:
+def delete(name: str, deployment: Path, remote: Remote | None, as_json: bool) -> None:
     """Take the limit of topic NAME away; its messages stay."""
+    if remote is not None:
+        delete_topic(remote, name, as_json)
+        return
     Topics(find(deployment)).delete(name)
     if as_json:
         print_json({"topic": name, "deleted": True})
@@ -160,9 +180,12 @@ def delete(name: str, deployment: Path, as_json: bool) -> None:
 
 @topic.command("list")
 @_options
-def list_(deployment: Path, as_json: bool) -> None:
+def list_(deployment: Path, remote: Remote | None, as_json: bool) -> None:
     """Every topic, summed over the brokers, and who owns it: the distributor, or the deployment,
     which splits it evenly."""
+    if remote is not None:
+        list_topics(remote, as_json)
+        return
     report = Topics(find(deployment)).report()
     if as_json:
         print_json(report.document())
@@ -174,8 +197,11 @@ def list_(deployment: Path, as_json: bool) -> None:
 @topic.command()
 @click.argument("name")
 @_options
-def describe(name: str, deployment: Path, as_json: bool) -> None:
+def describe(name: str, deployment: Path, remote: Remote | None, as_json: bool) -> None:
     """Topic NAME on each broker; its contract in the last row."""
+    if remote is not None:
+        describe_topic(remote, name, as_json)
+        return
     report = Topics(find(deployment)).report()
     status = next((each for each in report.topics if each.topic == name), None)
     if status is None:

@@ -20,13 +20,14 @@ _TIMEOUT_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class PlacedTopic:
-    """contract: over all brokers; publishers: all, and those who have a broker; epoch: of the
-    placement in force, None before the first."""
+    """contract: over all brokers; publishers: all, and those who have a broker; declared: their
+    messages/s; epoch: of the placement in force, None before the first."""
 
     contract: Contract
     keys: list[str] | None
     publishers: int
     placed: int
+    declared: float
     epoch: int | None
 
 
@@ -121,5 +122,6 @@ def _placed_topic(row: dict[str, Any]) -> PlacedTopic:
         keys=row["keys"],
         publishers=row["publishers"],
         placed=row["placed"],
+        declared=row["offered"],
         epoch=row["epoch"],
     )

@@ -1,62 +1,71 @@
 """Deployments and topics as tables on a terminal."""
 
-from collections.abc import Iterable
 from typing import Any
-
-from rich.table import Table
 
 from srtm.deploy.deployment import Deployment
 from srtm.deploy.topics import Report, TopicStatus
-from srtm.duration import format_duration
+from srtm.terminal import Column, Table
 
 
 def addresses_table(deployment: Deployment) -> Table:
     """Where clients connect to; nsqd itself listens on unix sockets only."""
-    rows = []
+    table = Table(Column("part", text=True), Column("TCP", text=True), Column("HTTP", text=True))
     for broker in deployment.brokers:
-        rows.append((broker.name, str(broker.tcp_address), str(broker.http_address)))
+        table.add(broker.name, str(broker.tcp_address), str(broker.http_address))
     if deployment.distributor:
-        rows.append(("distributor", "", str(deployment.distributor.http_address)))
+        table.add("distributor", "", str(deployment.distributor.http_address))
     if deployment.lookupd:
         lookupd = deployment.lookupd
-        rows.append(("nsqlookupd", str(lookupd.tcp_address), str(lookupd.http_address)))
+        table.add("nsqlookupd", str(lookupd.tcp_address), str(lookupd.http_address))
     if deployment.nsqadmin:
-        rows.append(("nsqadmin", "", str(deployment.nsqadmin.http_address)))
-    return _table(("", "TCP", "HTTP"), rows)
+        table.add("nsqadmin", "", str(deployment.nsqadmin.http_address))
+    return table
 
 
 def topics_table(report: Report) -> Table:
     """One row a topic, summed over the brokers."""
-    return _table(
-        ("topic", "owner", *_COLUMNS),
-        (
-            (each.topic, each.owner, *_cells(each.document(), each.worst_wait_p99_seconds))
-            for each in report.topics
-        ),
-    )
+    table = Table(Column("topic", text=True), Column("owner", text=True), *_COLUMNS)
+    for each in report.topics:
+        cells = _cells(each.document(), each.worst_wait_p99_seconds)
+        table.add(each.topic, _owner(each), *cells)
+    return table
 
 
 def broker_table(status: TopicStatus) -> Table:
     """One row a broker, and their sum."""
-    rows = [
-        (name, *_cells(row, (row.get("token_wait") or {}).get("p99")))
-        for name, row in status.brokers.items()
-    ]
-    rows.append((_whole(status), *_cells(status.document(), status.worst_wait_p99_seconds)))
-    return _table((status.topic, *_COLUMNS), rows)
+    table = Table(Column(status.topic, text=True), *_COLUMNS)
+    for name, row in status.brokers.items():
+        table.add(name, *_cells(row, (row.get("token_wait") or {}).get("p99")))
+    for name in sorted(status.silent):
+        table.add(f"{name}: no answer", *_cells({}, None))
+    table.add(_whole(status), *_cells(status.document(), status.worst_wait_p99_seconds))
+    return table
+
+
+def _owner(status: TopicStatus) -> str:
+    return f"{status.owner}, last known" if status.is_last_known else status.owner
 
 
 def _whole(status: TopicStatus) -> str:
     placed = status.placed
     if placed is None:
-        return "all"
+        return f"all, by the {_owner(status)}" if status.is_last_known else "all"
     return f"all, by the distributor ({placed.placed:,} of {placed.publishers:,} publishers placed)"
 
 
 _COLUMNS = (
-    "rate/s", "burst", "mode", "max-wait", "SLO",
-    "offered", "admitted", "rejected", "waiting", "throttled", "p99 wait",
-)  # fmt: skip
+    Column("rate/s"),
+    Column("burst"),
+    Column("mode", 6, text=True),
+    Column("max-wait", 7),
+    Column("SLO", 3, text=True),
+    Column("offered", 4),
+    Column("admitted", 5),
+    Column("rejected", 2),
+    Column("waiting", 1),
+    Column("throttled", 2, text=True),
+    Column("p99 wait ms", 1),
+)
 
 
 def _cells(row: dict[str, Any], p99_seconds: float | None) -> tuple[str, ...]:
@@ -66,7 +75,7 @@ def _cells(row: dict[str, Any], p99_seconds: float | None) -> tuple[str, ...]:
         *(str(row.get(key) or "-") for key in ("mode", "max-wait", "slo")),
         *(number(row.get(key)) for key in ("offered", "admitted", "rejected", "waiting")),
         "yes" if row.get("throttled") else "no",
-        "-" if p99_seconds is None else format_duration(p99_seconds),
+        "-" if p99_seconds is None else f"{p99_seconds * 1e3:,.2f}",
     )
 
 
@@ -75,12 +84,3 @@ def number(value: Any) -> str:
     if not isinstance(value, int | float):
         return "-"
     return f"{value:,.2f}".rstrip("0").rstrip(".")
-
-
-def _table(columns: Iterable[str], rows: Iterable[tuple[str, ...]]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for column in columns:
-        table.add_column(column, no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    return table

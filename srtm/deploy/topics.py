@@ -12,39 +12,76 @@ from srtm.deploy.placed_topics import PlacedTopic, placed_topics
 from srtm.deploy.split import Step, change
 from srtm.errors import SrtmError, UnavailableError, UsageError
 
+DISTRIBUTOR = "distributor"
+"""its name among those that do not answer"""
+
 
 @dataclass(frozen=True)
 class TopicStatus:
-    """One topic over the brokers that answered; `placed` where it is the distributor's."""
+    """One topic over the brokers that answered.
+
+    placed: what the distributor says of it, where it is the distributor's and answers
+    silent: names of those that do not answer, brokers and distributor
+    kept:   its limit over all brokers, as it was set at run time
+    """
 
     topic: str
     brokers: dict[str, Row]
     placed: PlacedTopic | None = None
+    silent: frozenset[str] = frozenset()
+    kept: Limit | None = None
 
     @property
     def owner(self) -> str:
-        """Who holds the contract, and gives the brokers their shares of it."""
-        return "distributor" if self.placed else "deployment"
+        """Who holds the contract, and gives the brokers their shares of it. While the distributor
+        does not answer, gateways know what it has told them."""
+        if self.placed or self._whole or self.rule("placed_elsewhere"):
+            return DISTRIBUTOR
+        return "deployment"
+
+    @property
+    def is_last_known(self) -> bool:
+        """Who could say how things are now does not answer."""
+        return bool(self.silent)
+
+    @property
+    def _whole(self) -> dict[str, float] | None:
+        """The distributor's contract as gateways were told it."""
+        return next((row["contract"] for row in self.brokers.values() if "contract" in row), None)
 
     def total(self, key: str) -> float | None:
-        """The sum over the brokers; None where one of them has no such figure."""
+        """The sum over the brokers; None where one of them has no such figure, or is silent."""
+        if self.silent - {DISTRIBUTOR}:
+            return None
         values = [row.get(key) for row in self.brokers.values()]
         numbers = [value for value in values if isinstance(value, int | float)]
         return sum(numbers) if len(numbers) == len(values) else None
 
     def rule(self, key: str) -> Any:
         """mode, max-wait or slo, which all brokers share."""
-        return next((row.get(key) for row in self.brokers.values()), None)
+        return next((row[key] for row in self.brokers.values() if row.get(key)), None)
 
     @property
     def contract(self) -> dict[str, Any]:
         """As its owner has it: of the deployment's topics it is what the shares add up to."""
         rules = ("mode", "max-wait", "slo")
-        if self.placed is None:
-            sums = {key: self.total(key) for key in ("rate", "burst")}
-            return {**sums, **{key: self.rule(key) for key in rules}}
-        found = self.placed.contract.document()
-        return {key: found.get(key) for key in ("rate", "burst", *rules)}
+        if self.placed is not None:
+            found = self.placed.contract.document()
+            return {key: found.get(key) for key in ("rate", "burst", *rules)}
+        if self.owner == "deployment" and self.silent and self.kept:
+            found = self.kept.document()
+            return {key: found.get(key) for key in ("rate", "burst", *rules)}
+        sums: dict[str, Any] = self._whole or {key: self._split(key) for key in ("rate", "burst")}
+        return {**sums, **{key: self.rule(key) for key in rules}}
+
+    def _split(self, key: str) -> float | None:
+        """Of one that is split evenly: a broker that is silent has as much as each of the others.
+        None for the distributor's, of which nobody has told the whole."""
+        away = len(self.silent - {DISTRIBUTOR})
+        values = [row[key] for row in self.brokers.values() if key in row]
+        if self.owner == "distributor" or not values or len(values) < len(self.brokers):
+            return None
+        return float(f"{sum(values) * (len(values) + away) / len(values):.12g}")
 
     @property
     def worst_wait_p99_seconds(self) -> float | None:
@@ -59,6 +96,7 @@ class TopicStatus:
         return {
             "topic": self.topic,
             "owner": self.owner,
+            "last_known": self.is_last_known,
             **self.contract,
             **({"publishers": placed.publishers, "placed": placed.placed} if placed else {}),
             **{key: self.total(key) for key in sums},
@@ -96,17 +134,24 @@ class Topics:
             try:
                 placed = self._distributor.all()
             except UnavailableError as error:
-                silent["distributor"] = str(error)
+                silent[DISTRIBUTOR] = str(error)
         for broker in self._brokers:
             try:
                 for topic, row in topics_of(broker).items():
                     rows.setdefault(topic, {})[broker.name] = row
             except UnavailableError as error:
                 silent[broker.name] = str(error)
+        kept = {name: limit for name, limit in self._kept.read().items() if limit} if silent else {}
         return Report(
             tuple(
-                TopicStatus(topic, rows.get(topic, {}), placed.get(topic))
-                for topic in sorted(rows.keys() | placed.keys())
+                TopicStatus(
+                    topic,
+                    rows.get(topic, {}),
+                    placed.get(topic),
+                    frozenset(silent),
+                    kept.get(topic),
+                )
+                for topic in sorted(rows.keys() | placed.keys() | kept.keys())
             ),
             silent,
         )

@@ -58,7 +58,8 @@ class Limited(Protocol):
 
     def kept_leases(self) -> dict[str, Limit]: ...
 
-    def keep(self, clean: bool) -> None: ...
+    def keep_soon(self) -> None: ...
+    async def written(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +242,7 @@ class Agent:
             return False
         self._check(answer, "takes no report")
         self._take(answer, asked_at)
+        await self._topics.written()  # the next report acknowledges it
         self.contact_at = boottime_ns()
         there = self._topics.by_name
         self._counted = {n: each for n, each in (self._counted | counts).items() if n in there}
@@ -291,7 +293,7 @@ class Agent:
     def _apply(self, changes: Changes, due: bool = False) -> None:
         """due: the state file is to be written for another reason"""
         if (bool(changes) and self._topics.lease(changes)) or due:
-            self._topics.keep(clean=False)
+            self._topics.keep_soon()
         if changes:
             log.info("distributor: epoch %d: %d shares changed", self.lease.epoch, len(changes))
 

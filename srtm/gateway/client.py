@@ -129,7 +129,7 @@ class Client:
         self._topics = gateway.topics.by_name
         self._came_ill = not gateway.topics.is_open  # nsqd was: its messages go elsewhere
         self._bounds = gateway.connection_bounds
-        gateway.reactor.watch(self._fd, self._on_event, READABLE | EDGE)
+        gateway.reactor.watch(self._fd, self._on_event, READABLE | EDGE, self.close)
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -516,8 +516,8 @@ class Client:
         self._gateway.reactor.forget(self._fd)
         self._reads.close()
         self._socket.close()
-        self._leave_topics()
         self._gateway.clients.discard(self)
+        self._leave_topics()
         if self.tunnel is not None:
             self.tunnel.close()
 

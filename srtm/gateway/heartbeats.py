@@ -3,6 +3,7 @@
 import heapq
 import itertools
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 _SOON_NS = 1_000_000_000
@@ -18,12 +19,14 @@ class Beating(Protocol):
     closed: bool
 
     def beat(self, now: int) -> None: ...
+    def close(self) -> None: ...
 
 
 class Heartbeats:
     """Clients by the time of their next beat; `tick` beats with those that are due."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_fault: Callable[[Exception, str], None]) -> None:
+        self._on_fault = on_fault
         self._due: list[tuple[int, int, Beating]] = []
         self._soon: deque[tuple[int, Beating]] = deque()
         self._serial = itertools.count()
@@ -48,12 +51,19 @@ class Heartbeats:
         while self._soon and self._soon[0][0] <= now:
             client = self._soon.popleft()[1]
             if not client.closed:
-                client.beat(now)
+                self._beat(client, now)
         due = self._due
         while due and due[0][0] <= now:
             _, serial, client = heapq.heappop(due)
             if client.closed or serial < client.beat_serial:
                 continue
-            client.beat(now)
+            self._beat(client, now)
             if not client.closed:
                 self.schedule(client, now)
+
+    def _beat(self, client: Beating, now: int) -> None:
+        try:
+            client.beat(now)
+        except Exception as error:
+            self._on_fault(error, "a heartbeat failed and its connection is closed")
+            client.close()

@@ -15,6 +15,8 @@ _BROKER_NAME = re.compile(r"[A-Za-z0-9_.:\[\]-]{1,128}")
 
 def _endpoint(text: str) -> str:
     """host:port, as nsqd's flags take it."""
+    if "://" in text:
+        raise ValueError(f"{text!r} is a URL; write HOST:PORT alone, such as 127.0.0.1:4150")
     host, colon, port = text.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise ValueError(f"{text!r} is not HOST:PORT; write 127.0.0.1:4150")
@@ -22,8 +24,18 @@ def _endpoint(text: str) -> str:
 
 
 def _endpoint_or_path(text: str) -> str:
-    if "/" not in text:
+    if "://" in text or (":" in text and "/" not in text):
         return _endpoint(text)
+    if "/" not in text:
+        raise ValueError(
+            f"{text!r} is neither HOST:PORT nor the path of a unix socket, which has a slash: "
+            f"write 127.0.0.1:4150, or ./{text}"
+        )
+    return _path(text)
+
+
+def _path(text: str) -> str:
+    """Of a unix socket."""
     if len(text.encode()) > 107:
         raise ValueError(
             f"{text!r} is longer than the 107 bytes that a unix socket's path may have"
@@ -112,10 +124,15 @@ class GatewayOptions(BaseModel):
     def _listen(cls, text: str) -> str:
         return _endpoint(text)
 
-    @field_validator("nsqd_tcp_address", "nsqd_http_address", "admin_socket")
+    @field_validator("nsqd_tcp_address", "nsqd_http_address")
     @classmethod
     def _far(cls, text: str) -> str:
         return _endpoint_or_path(text) if text else text
+
+    @field_validator("admin_socket")
+    @classmethod
+    def _admin(cls, text: str) -> str:
+        return _path(text if "/" in text else f"./{text}") if text else text
 
     @field_validator("distributor_address")
     @classmethod

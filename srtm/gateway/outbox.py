@@ -1,6 +1,7 @@
 """Answers of one wake-up, sent together at its end: a client with several gets them in one piece,
 and the clients run when all are answered, not in place of the gateway after each send."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from srtm.gateway.sender import send_all
@@ -12,12 +13,15 @@ class Recipient(Protocol):
     def sent_short(self, data: bytes, sent: int) -> None:
         """Only `sent` bytes of `data` were taken; below zero it is -errno."""
 
+    def close(self) -> None: ...
+
 
 class Outbox:
     """A client remembers the turn in which it put an answer in, and its slot: while the turn is
     the same, what it writes next joins that answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_fault: Callable[[Exception, str], None]) -> None:
+        self._on_fault = on_fault
         self.turn = 1
         self._clients: list[Recipient] = []
         self._fds: list[int] = []
@@ -47,5 +51,9 @@ class Outbox:
             self._clients, self._fds, self._pieces = [], [], []
             self.turn += 1
             for slot, sent in send_all(fds, pieces):
-                clients[slot].sent_short(pieces[slot], sent)
+                try:
+                    clients[slot].sent_short(pieces[slot], sent)
+                except Exception as error:
+                    self._on_fault(error, "answers could not be kept and the connection is closed")
+                    clients[slot].close()
         return False

@@ -10,7 +10,9 @@ a message nothing.
 import heapq
 import itertools
 import logging
+import os
 import select
+import socket
 from collections.abc import Callable
 
 from srtm.clock import monotonic_ns
@@ -29,6 +31,7 @@ _MAX_EVENTS = 1024
 
 log = logging.getLogger("srtm.gateway")
 Handler = Callable[[int], None]
+End = Callable[[], None]
 Stage = Callable[[int, int], bool]
 
 
@@ -38,6 +41,10 @@ class Reactor:
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._handlers: dict[int, Handler] = {}
+        self._ends: dict[int, End] = {}
+        self._told: set[str] = set()
+        self.faults = 0
+        """exceptions that were a fault of ours, since start"""
         self._stages: list[Stage] = []
         self._timer = TimerFd()
         self._alarms: list[tuple[int, int, Callable[[int], None]]] = []
@@ -46,8 +53,13 @@ class Reactor:
         self._again = False
         self.watch(self._timer.fd, self._ring)
 
-    def watch(self, fd: int, handler: Handler, events: int = READABLE) -> None:
+    def watch(
+        self, fd: int, handler: Handler, events: int = READABLE, end: End | None = None
+    ) -> None:
+        """end: closes what the descriptor belongs to, when the handler fails"""
         self._handlers[fd] = handler
+        if end is not None:
+            self._ends[fd] = end
         self._epoll.register(fd, events)
 
     def change(self, fd: int, events: int) -> None:
@@ -55,7 +67,29 @@ class Reactor:
 
     def forget(self, fd: int) -> None:
         if self._handlers.pop(fd, None) is not None:
+            self._ends.pop(fd, None)
             self._epoll.unregister(fd)
+
+    def fault(self, error: Exception, what: str) -> None:
+        """Count it, and log it once for each place in the code: its cause may come in floods."""
+        self.faults += 1
+        place = _place(error)
+        if place not in self._told:
+            self._told.add(place)
+            log.error("a fault: %s; the same again is only counted", what, exc_info=error)
+
+    def _fail(self, fd: int, error: Exception) -> None:
+        """A handler has failed: whoever is at the other end is not left to wait."""
+        self.fault(error, "a connection failed and is closed")
+        end = self._ends.get(fd)
+        try:
+            if end is not None:
+                end()
+        except Exception as other:
+            self.fault(other, "a connection could not be closed in order")
+        if fd in self._handlers:  # nobody has closed it
+            self.forget(fd)
+            _shut_down(fd)
 
     def add_stage(self, stage: Stage) -> None:
         """`stage(now, horizon)` runs after everything readable has been read: all that had
@@ -100,17 +134,19 @@ class Reactor:
                     if handler is not None:
                         try:
                             handler(mask)
-                        except Exception:
-                            log.exception("a connection failed and is forgotten")
-                            self.forget(fd)
+                        except Exception as error:
+                            self._fail(fd, error)
                 if len(events) < _MAX_EVENTS:
                     break
                 events = poll(0, _MAX_EVENTS)  # there were more than fit
             now = monotonic_ns()
             if run_stages:
                 for stage in stages:
-                    if stage(now, horizon):
-                        self._again = True
+                    try:
+                        if stage(now, horizon):
+                            self._again = True
+                    except Exception as error:
+                        self.fault(error, "a stage failed")
             if self._asyncio_wanted:
                 return
             if deadline is not None:
@@ -130,10 +166,28 @@ class Reactor:
             alarm = heapq.heappop(alarms)[2]
             try:
                 alarm(now)
-            except Exception:
-                log.exception("an alarm failed")  # the others still ring
+            except Exception as error:
+                self.fault(error, "an alarm failed")  # the others still ring
         if alarms:
             self._timer.arm(alarms[0][0])
+
+
+def _place(error: Exception) -> str:
+    """Kind, and where it was raised."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = "" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+    return f"{type(error).__name__} {where}"
+
+
+def _shut_down(fd: int) -> None:
+    """End the connection for the other side; the descriptor itself is its owner's to close."""
+    try:
+        with socket.socket(fileno=os.dup(fd)) as same:
+            same.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # it is no socket, or not connected
 
 
 def _merged(events: list[tuple[int, int]], more: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -61,8 +61,8 @@ class Gateway:
         self.wall: WallClock = WallClock()
         self.nsqd = NsqdAddress(options.nsqd_tcp_address)
         self.nsqd_http = NsqdHttp(options.nsqd_http_address)
-        self.heartbeats = Heartbeats()
-        self.outbox = Outbox()
+        self.heartbeats = Heartbeats(reactor.fault)
+        self.outbox = Outbox(reactor.fault)
         self.deliveries = Deliveries(self.wall)
         self.clients: set[Client] = set()
         self.uploads: set[Sender] = set()
@@ -118,6 +118,7 @@ class Gateway:
         """Start the parts in order; each that needs it appends how it is closed."""
         options = self.options
         state = State.read(options.state_file)
+        state.require_writable()
         facts = await self.nsqd_http.facts()
         if not facts.info["version"].startswith(TESTED_VERSION):
             log.warning(

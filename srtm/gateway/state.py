@@ -10,7 +10,10 @@ import json
 import math
 import os
 import secrets
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +50,9 @@ class State:
     complete: bool = True
     instance: str = field(default_factory=lambda: secrets.token_hex(8))
     known: Known = field(default_factory=Known)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _number: int = 0
+    _written: int = 0
 
     @classmethod
     def read(cls, path: str) -> "State":
@@ -85,6 +91,23 @@ class State:
                 f"--state-file {path}: not a gateway's state; remove it to start afresh"
             ) from None
 
+    def require_writable(self) -> None:
+        """At the start: later nobody could be told. Raises UsageError."""
+        if self.path is None:
+            return
+        try:
+            self._partial.open("a").close()
+        except OSError as error:
+            raise UsageError(
+                f"--state-file {self.path}: {self._partial} cannot be written: {error.strerror}; "
+                "name a file in a folder that this user may write to"
+            ) from None
+
+    @property
+    def _partial(self) -> Path:
+        assert self.path is not None
+        return self.path.with_name(self.path.name + ".partial")
+
     def first_tokens(self, name: str) -> float | None:
         """Tokens that a topic has at the start of the gateway; None: full, it is new. Without a
         state file nobody knows whether this is a restart, so it has none."""
@@ -98,10 +121,20 @@ class State:
         return None if self.path is None else self.first_tokens(name)
 
     def write(self, topics: dict[str, Kept], clean: bool) -> None:
-        """Replace the file at once, or leave the old one."""
+        """Replace the file at once, or leave the old one. Raises OSError."""
+        self.writer(topics, clean)()
+
+    def writer(self, topics: dict[str, Kept], clean: bool) -> Callable[[], None]:
+        """Does the same from any thread, with what is known now; nothing where something newer has
+        been written meanwhile."""
         if self.path is None:
-            return
-        document = {
+            return _nothing
+        document = self._document(topics, clean)
+        self._number += 1
+        return partial(self._replace, self._number, document)
+
+    def _document(self, topics: dict[str, Kept], clean: bool) -> dict[str, Any]:
+        return {
             "clean": clean,
             "instance": self.instance,
             "distributor": {
@@ -123,12 +156,22 @@ class State:
                 for name, kept in topics.items()
             },
         }
-        partial = self.path.with_name(self.path.name + ".partial")
-        with partial.open("w") as file:
-            file.write(json.dumps(document))  # an indented one takes ten times as long
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(self.path)
+
+    def _replace(self, number: int, document: dict[str, Any]) -> None:
+        assert self.path is not None
+        with self._lock:
+            if number < self._written:
+                return
+            with self._partial.open("w") as file:
+                file.write(json.dumps(document))  # an indented one takes ten times as long
+                file.flush()
+                os.fsync(file.fileno())
+            self._partial.replace(self.path)
+            self._written = number
+
+
+def _nothing() -> None:
+    """There is no file."""
 
 
 def _known(document: dict[str, Any]) -> Known:

@@ -5,8 +5,9 @@ import logging
 import resource
 import socket
 
+from srtm.address import cannot_listen
 from srtm.clock import monotonic_ns
-from srtm.errors import UnavailableError, UsageError
+from srtm.errors import UsageError
 from srtm.gateway.client import Client
 from srtm.gateway.host import Host
 from srtm.gateway.reactor import READABLE
@@ -53,15 +54,14 @@ class TcpDoor:
             listener.listen(_BACKLOG)
         except OSError as error:
             listener.close()
-            raise UnavailableError(
-                f"--tcp-address {self.address}: {error.strerror}; is another nsqd or gateway there?"
-            ) from None
+            raise cannot_listen(f"--tcp-address {self.address}", error) from None
         listener.setblocking(False)
-        self._gateway.reactor.watch(listener.fileno(), self._accept)
+        self._gateway.reactor.watch(listener.fileno(), self._accept, end=self.close)
         self._listener = listener
         self.address = shown(listener)
 
     def close(self) -> None:
+        """`open` opens it again: the gateway does so once a second while nsqd is there."""
         if self._listener is not None:
             self._gateway.reactor.forget(self._listener.fileno())
             self._listener.close()
@@ -96,12 +96,24 @@ class TcpDoor:
                 self.refused += 1
                 connection.close()
                 continue
-            connection.setblocking(False)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            client = Client(gateway, connection, f"{peer[0]}:{peer[1]}")
-            gateway.clients.add(client)
-            gateway.heartbeats.schedule(client, monotonic_ns())
+            try:
+                self._take(connection, f"{peer[0]}:{peer[1]}")
+            except Exception as error:  # of one connection: the door stays open to the others
+                gateway.reactor.fault(error, "a connection was not taken")
+                gateway.reactor.forget(connection.fileno())
+                connection.close()
+
+    def _take(self, connection: socket.socket, address: str) -> None:
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client = Client(self._gateway, connection, address)
+        self._gateway.clients.add(client)
+        try:
+            self._gateway.heartbeats.schedule(client, monotonic_ns())
             client.read()  # what it sent already belongs to this wake-up
+        except Exception:
+            client.close()
+            raise
 
 
 def shown(listener: socket.socket) -> str:

@@ -9,8 +9,9 @@ MPUB is in flight the next one gathers: quick when little comes, big when much d
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from math import inf
 from operator import attrgetter
 from typing import Protocol
 
@@ -56,6 +57,9 @@ class Gate(Protocol):
     @property
     def is_open(self) -> bool:
         """May messages be admitted, or is nsqd away or ill?"""
+
+    def failed(self, topic: "Topic", error: Exception) -> None:
+        """A fault of ours in what the topic does by itself."""
 
     def carrier(self, topic: "Topic") -> Carrier | None:
         """A connection to nsqd for this topic's next batch; None: it will be pumped later."""
@@ -420,7 +424,10 @@ class Topic:
             return  # set when the next token was later; another one is under way
         self._alarm_at = _NEVER
         if self.held:
-            self.release(now)
+            try:
+                self.release(now)
+            except Exception as error:
+                self._gate.failed(self, error)
 
     def _refuse(self, run: Run, retry_ns: int | None) -> None:
         """`retry_ns` is None where nobody knows: nsqd is away."""
@@ -450,7 +457,7 @@ class Topic:
                 self.forget(run)
             else:
                 error = ProtocolError(run.failure_code, sentence)
-                self._fail(run, run.count - run.admitted, error, 1.0)
+                self._fail(run, run.count - run.admitted, error, inf)
 
     def _fail(
         self, run: Run, count: int, error: ProtocolError, retry_seconds: float | None = None
@@ -477,6 +484,19 @@ class Topic:
                 self.forget(run)
             else:
                 self._fail(run, count, ProtocolError(run.failure_code, sentence))
+
+    def lose_waiting(self, arrivals: Iterable[Run] = ()) -> None:
+        """After a fault: nobody knows how far it came, so nothing is answered. arrivals: that may
+        stand in none of the queues."""
+        held, self.held = self.held, deque()
+        ready, self.ready = self.ready, deque()
+        runs = [*arrivals, *held, *(run for run, _ in messages_of(ready))]
+        for run in runs:
+            if run.size:
+                self.meter.unknown += run.left
+                if not run.void:
+                    run.owner.lose(run)
+                self.forget(run)
 
     def try_one(self, now: int) -> None:
         """The oldest that waits goes to nsqd whatever the gate says."""

@@ -1,7 +1,9 @@
 """The topics of one gateway: found or begun at a publish, limited, kept over a restart."""
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
 from srtm.audit.blocks import Rule, Word
@@ -20,6 +22,9 @@ from srtm.nsq.errors import ProtocolError
 from srtm.nsq.names import is_ephemeral
 
 log = logging.getLogger("srtm.gateway")
+
+_FLEETING_SECONDS = 10
+"""an ephemeral topic without messages is kept: longer than its channels take to come back"""
 
 
 class Far(Protocol):
@@ -67,6 +72,9 @@ class Topics:
         self._started_at = monotonic_ns()
         self._active: set[Topic] = set()
         self._owes = False  # a debt that is not written yet
+        self._disk = ThreadPoolExecutor(1, "state")
+        self._writing: Future[None] | None = None
+        self._fleeting: dict[bytes, int] = {}  # ephemeral topics: seconds without a message
         reactor.add_stage(self.decide)
 
     def begin(self, contracts: tuple[Contract, ...], known: list[str]) -> None:
@@ -115,13 +123,26 @@ class Topics:
         dirty, self.dirty = self.dirty, []
         self._active.update(dirty)
         for topic in dirty:
-            topic.decide(now, horizon if self._in_order else now)
+            arrivals = topic.arrivals
+            try:
+                topic.decide(now, horizon if self._in_order else now)
+            except Exception as error:
+                self.failed(topic, error, arrivals)
         self.keep_debts()
         for topic in dirty:
-            topic.pump(now)
+            try:
+                topic.pump(now)
+            except Exception as error:
+                self.failed(topic, error)
             if topic.arrivals:
                 self.dirty.append(topic)
         return bool(self.dirty)
+
+    def failed(self, topic: Topic, error: Exception, arrivals: Sequence[Run] = ()) -> None:
+        """A fault of ours in one topic: who waits for it is not left to wait, and the others go
+        on. arrivals: what it was deciding about."""
+        self._reactor.fault(error, f"topic {topic.name.decode()} failed and loses what waits")
+        topic.lose_waiting(arrivals)
 
     def tick(self, now: int) -> bool:
         """Once a second; True when there were messages since the last one."""
@@ -130,12 +151,30 @@ class Topics:
             topic.tick(now)
             if topic.record is not None or topic.ring:
                 self._active.add(topic)
+        if self._fleeting:
+            self._forget_fleeting(active, now)
         return bool(active)
+
+    def _forget_fleeting(self, active: set[Topic], now: int) -> None:
+        """nsqd drops an ephemeral topic with its last channel: one that nobody uses any more, and
+        that has no contract of its own, is not kept and shown for ever."""
+        for name, idle in list(self._fleeting.items()):
+            topic = self.by_name.get(name)
+            if topic is None or name in self._own or name in self._leased:
+                del self._fleeting[name]
+            elif topic in active or topic.backlog or topic.in_flight:
+                self._fleeting[name] = 0
+            elif topic.bucket is None or topic.bucket.level(now) >= topic.bucket.burst:
+                self._fleeting[name] = idle + 1
+                if idle >= _FLEETING_SECONDS:
+                    del self.by_name[name], self._fleeting[name]
 
     def _new(self, name: bytes, tokens: float | None = None) -> Topic:
         """tokens: that a default limit had when the gateway started; None: all of its burst."""
         topic = self.by_name[name] = Topic(name, self, self._bounds, Meter())
         topic.log = self._log
+        if is_ephemeral(name):
+            self._fleeting[name] = 0
         if self._is_shut(name):
             topic.shut(self._unplaced is Unplaced.REJECT, monotonic_ns())
         elif self._default_limit is not None and not (name in self._own or name in self._leased):
@@ -212,8 +251,8 @@ class Topics:
     # --- limits -------------------------------------------------------------------------------
 
     def set_limit(self, name: str, limit: Limit | None) -> None:
-        """Begin, change or end a contract at run time, and keep it. Raises SrtmError at
-        --max-topics."""
+        """Begin, change or end a contract at run time, and keep it: `written` tells when. Raises
+        SrtmError at --max-topics."""
         key = name.encode()
         topic = self.by_name.get(key)
         if limit is None:
@@ -229,7 +268,7 @@ class Topics:
             now = monotonic_ns()
             self._set(topic, now)
             self._tell((topic,), now)
-        self.keep(clean=False)
+        self.keep_soon()
         log.info("topic %s: %s", name, limit.document() if limit else "no contract of its own")
 
     def is_leased(self, name: str) -> bool:
@@ -335,9 +374,7 @@ class Topics:
             if old.get(name) != new.get(name):
                 self.set_limit(name, new.get(name))
 
-    def keep(self, clean: bool) -> None:
-        """Write the state file; `clean`: the levels in it will still hold at the next start. Else
-        it has the least that may be there after a crash."""
+    def _kept(self, clean: bool) -> dict[str, Kept]:
         now = monotonic_ns()
         kept = {}
         for topic in self.by_name.values():
@@ -349,8 +386,25 @@ class Topics:
                     topic.name in self._own,
                     self._leased.get(topic.name),
                 )
+        return kept
+
+    def keep(self, clean: bool) -> None:
+        """Write the state file, and wait for the disk; `clean`: the levels in it will still hold
+        at the next start. Else it has the least that may be there after a crash."""
+        self._write(self._state.writer(self._kept(clean), clean))
+
+    def keep_soon(self) -> None:
+        """Write it beside the loop: messages do not wait for the disk. `written` does."""
+        self._writing = self._disk.submit(self._write, self._state.writer(self._kept(False), False))
+
+    async def written(self) -> None:
+        """What was to be kept by now is on disk: whoever asked for it may be answered."""
+        if self._writing is not None:
+            await asyncio.wrap_future(self._writing)
+
+    def _write(self, write: Callable[[], None]) -> None:
         try:
-            self._state.write(kept, clean)
+            write()
         except OSError as error:
             log.error("--state-file %s: %s", self._state.path, error.strerror)
 

@@ -109,7 +109,9 @@ class Tunnel:
             return
         self._gateway.tcp.consumers += 1
         events = READABLE | WRITABLE
-        self._gateway.reactor.watch(self._socket.fileno(), self._on_event, events)
+        self._gateway.reactor.watch(
+            self._socket.fileno(), self._on_event, events, self._client.close
+        )
 
     def forward(self, line: Line) -> None:
         """A command of the client, as it stands."""

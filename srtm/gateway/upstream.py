@@ -93,7 +93,7 @@ class Upstream:
             b'{"client_id":"srtm-gateway","hostname":"srtm-gateway","user_agent":"srtm/gateway",'
             b'"heartbeat_interval":%d,"feature_negotiation":true}' % _HEARTBEAT_MS
         )
-        reactor.watch(self._fd, self._on_event, READABLE | WRITABLE)
+        reactor.watch(self._fd, self._on_event, READABLE | WRITABLE, self._end)
 
     def publish(self, batch: "Batch") -> None:
         self.in_flight.append(batch)
@@ -203,6 +203,9 @@ class Upstream:
     def is_silent(self, before: int) -> bool:
         """Has it owed an answer, and said nothing, since before `before`?"""
         return bool(self.in_flight) and max(self.in_flight[0].written_at, self.last_read) < before
+
+    def _end(self) -> None:
+        self.close("a fault of the gateway")
 
     def close(self, why: str) -> None:
         """What is in flight has an unknown outcome then."""

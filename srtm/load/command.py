@@ -14,14 +14,18 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from srtm.bearer import read_token
 from srtm.duration import parse_duration
-from srtm.errors import SrtmError, UsageError
+from srtm.errors import SrtmError, UnavailableError, UsageError
 from srtm.http_client import Endpoint
 from srtm.load import runner, table
+from srtm.load.brokers import Brokers, brokers_of, left_out
+from srtm.load.connection import split_address
+from srtm.load.follow import Follower
 from srtm.load.placement import read_placement, settings_of
 from srtm.load.settings import LoadSettings
 from srtm.load.trace import read_trace
 from srtm.options import parsed
 from srtm.slo import SLO
+from srtm.terminal import show
 
 _DURATION = parsed(parse_duration)
 _SLO = parsed(SLO.parse)
@@ -35,10 +39,24 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "--nsqd-tcp-address",
     "publish_addresses",
     multiple=True,
-    default=["127.0.0.1:4150"],
-    show_default=True,
     metavar="HOST:PORT",
-    help="nsqd or gateway to publish to; may be given several times, publishers take them in turn.",
+    help="nsqd or gateway to publish to; may be given several times, publishers take them in turn. "
+    "Default: the topic's brokers, of which publishers take one after the other; without a "
+    "deployment 127.0.0.1:4150.",
+)
+@click.option(
+    "--lookupd-http-address",
+    "lookupds",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="nsqlookupd that knows the topic's brokers (several times).",
+)
+@click.option(
+    "--deployment",
+    type=click.Path(path_type=Path),
+    envvar="SRTM_DEPLOYMENT",
+    show_envvar=True,
+    help="Data path or file of the `srtm up` that knows them.  [default: ./srtm-data]",
 )
 @click.option(
     "--consumer-nsqd-tcp-address",
@@ -88,7 +106,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "--distributor-address",
     metavar="HOST:PORT",
     help="Load Distributor that has placed TOPIC: its publishers, their rates and groups, each at "
-    "its own gateway.",
+    "its own gateway, wherever they are moved.",
 )
 @click.option(
     "--distributor-token-file",
@@ -163,7 +181,9 @@ def load(
       srtm load --topic sensors --distributor-address 127.0.0.1:4180
     """
     _require_apart(context)
-    settings = _settings(**flags)
+    found = _brokers(flags)
+    settings, follower = _settings(**flags)
+    _warn(settings, found)
     if (slo or histogram) and not settings.consume_addresses:
         raise UsageError("--slo and --histogram need a consumer: leave out --no-consumer")
     if strict and slo is None:
@@ -171,13 +191,13 @@ def load(
     if histogram is not None:
         _check_writable(histogram)
     with _progress(settings, silent=as_json) as on_progress:
-        result = runner.run_load(settings, on_progress)
+        result = runner.run_load(settings, on_progress, follower)
     if histogram is not None:
         result.total.end_to_end.write_distribution(histogram)
     if as_json:
         click.echo(json.dumps(result.document(slo), indent=2))
     else:
-        Console().print(table.render(result, slo))
+        show(table.render(result, slo))
     if result.problems:
         raise SrtmError("; ".join(result.problems))
     if strict and slo is not None and not result.meets(slo):
@@ -186,6 +206,8 @@ def load(
 
 _PLACED = {
     "publish_addresses": "--nsqd-tcp-address",
+    "lookupds": "--lookupd-http-address",
+    "deployment": "--deployment",
     "publishers": "--publishers",
     "rate": "--rate",
     "group_size": "--group-size",
@@ -201,8 +223,36 @@ def _require_apart(context: click.Context) -> None:
             raise UsageError("--distributor-token-file goes with --distributor-address")
         return
     for name, flag in _PLACED.items():
-        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise UsageError(f"{flag}: the distributor says it; leave out one of the two")
+
+
+def _brokers(flags: dict[str, Any]) -> Brokers | None:
+    """Those of the topic, which take the place of addresses that are not given; None: the
+    distributor knows where its publishers belong. Raises UsageError, UnavailableError."""
+    lookupds, deployment = flags.pop("lookupds"), flags.pop("deployment")
+    if flags["distributor_address"] is not None:
+        return None
+    for address in lookupds:
+        split_address(address)
+    try:
+        found = brokers_of(flags["topic"], deployment, lookupds)
+    except UnavailableError:
+        if not flags["publish_addresses"]:
+            raise
+        return None
+    flags["publish_addresses"] = flags["publish_addresses"] or found.addresses
+    return found
+
+
+def _warn(settings: LoadSettings, found: Brokers | None) -> None:
+    """A load on a part of the brokers is late by the whole of the contract's other part."""
+    used = {
+        settings.publish_addresses[settings.address_index(publisher)]
+        for publisher in range(settings.publishers)
+    }
+    if found is not None and (warning := left_out(settings.topic, found, used)):
+        click.echo(f"warning: {warning}", err=True)
 
 
 def _check_writable(path: Path) -> None:
@@ -231,7 +281,7 @@ def _settings(
     distributor_address: str | None,
     distributor_token_file: str,
     **same: Any,
-) -> LoadSettings:
+) -> tuple[LoadSettings, Follower | None]:
     if (rate is not None) + max_speed + (trace is not None) > 1:
         raise UsageError("--rate, --max-speed and --trace exclude each other")
     if outstanding is not None and not max_speed:
@@ -241,10 +291,14 @@ def _settings(
     if no_consumer and consumer_buffer:
         raise UsageError("--no-consumer and --consumer-buffer exclude each other")
     placed: dict[str, Any] = {}
+    follower = None
     if distributor_address is not None:
         token = read_token(distributor_token_file, "--distributor-token-file")
         endpoint = Endpoint(distributor_address, token)
-        placed = settings_of(read_placement(endpoint, same["topic"]))
+        everybody = read_placement(endpoint, same["topic"])
+        ids, at = [each.id for each in everybody], [each.address for each in everybody]
+        follower = Follower(endpoint, same["topic"], ids, at)
+        placed = settings_of(everybody)
         publish_addresses = placed["publish_addresses"]
     elif max_speed:
         outstanding = 1 if outstanding is None else outstanding
@@ -253,7 +307,7 @@ def _settings(
     if duration is None and trace is None:
         duration = 10.0
     same = {**same, "publish_addresses": publish_addresses, **placed}
-    return LoadSettings(
+    settings = LoadSettings(
         consume_addresses=() if no_consumer else consume_addresses or publish_addresses,
         rate_per_second=rate,
         outstanding=outstanding,
@@ -266,6 +320,7 @@ def _settings(
         drain_seconds=drain,
         **same,
     )
+    return settings, follower
 
 
 @contextmanager

@@ -16,6 +16,8 @@ _OTHER_FILES = 64  # standard streams, epoll, timer, libraries
 
 def split_address(address: str) -> str | tuple[str, int]:
     """host:port or [v6]:port as a pair; the path of a unix socket as it is. Raises UsageError."""
+    if "://" in address:
+        raise UsageError(f"{address!r} is a URL; write host:port alone, such as 127.0.0.1:4150")
     if "/" in address:
         return address
     host, _, port = address.rpartition(":")

@@ -2,7 +2,8 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from select import EPOLLET, EPOLLIN, epoll
 from socket import socket
 
@@ -19,11 +20,12 @@ from srtm.timerfd import TimerFd
 class Fleet:
     """handlers: by file descriptor, what to call when the poller reports it."""
 
-    def __init__(self, settings: LoadSettings, record: Record) -> None:
-        """Raises UsageError: an address, or more connections than this process may have."""
+    def __init__(self, settings: LoadSettings, record: Record, spare: int = 0) -> None:
+        """spare: connections that may be opened beside these. Raises UsageError: an address, or
+        more connections than this process may have."""
         for address in (*settings.publish_addresses, *settings.consume_addresses):
             split_address(address)
-        raise_file_limit(settings.publishers + len(settings.consume_addresses))
+        raise_file_limit(settings.publishers + len(settings.consume_addresses) + spare)
         self._settings = settings
         self._record = record
         self._sockets: list[socket] = []
@@ -34,6 +36,8 @@ class Fleet:
         self.timer = TimerFd()
         self.poller.register(self.timer.fd, EPOLLIN | EPOLLET)
         self.handlers: dict[int, Callable[[], None]] = {self.timer.fd: _only_wake}
+        self.publish_addresses = list(settings.publish_addresses)
+        self.consume_addresses = list(settings.consume_addresses)
 
     def connect(self) -> None:
         """Consumers first, so that the topic has its channel before the first message.
@@ -42,13 +46,15 @@ class Fleet:
         """
         settings = self._settings
         run_id = int.from_bytes(os.urandom(4), "big")
-        payload = Payload(
+        payload = self._payload = Payload(
             settings.topic, settings.message_bytes, run_id, settings.batch, settings.mpub
         )
         for address in settings.consume_addresses:
-            self.consumers.append(self._subscribe(address, payload))
+            sock = self.subscribe(address)
+            self._sockets.append(sock)
+            self._add_consumer(sock)
         self._connect_publishers(payload)
-        for link in (*self.consumers, *self.publishers):
+        for link in self.publishers:
             self.handlers[link.sock.fileno()] = link.on_ready
 
     def start_consumers(self) -> None:
@@ -61,14 +67,47 @@ class Fleet:
         self.poller.close()
         self.timer.close()
 
-    def _subscribe(self, address: str, payload: Payload) -> Consumer:
-        settings, received = self._settings, Received()
+    def consume_at(self, address: str, sock: socket) -> None:
+        """One broker more."""
+        self.consume_addresses.append(address)
+        self._sockets.append(sock)
+        self._add_consumer(sock)
+        self.consumers[-1].write(rdy(MAX_IN_FLIGHT))
+
+    def publish_at(self, index: int, address: str, sock: socket) -> int:
+        """Publisher `index` goes on there. Returns the address's number."""
+        if address not in self.publish_addresses:
+            self.publish_addresses.append(address)
+        self._sockets.append(sock)
+        publisher = self.publishers[index]
+        self.handlers.pop(publisher.sock.fileno(), None)
+        self.handlers[sock.fileno()] = publisher.on_ready
+        publisher.go_on(sock)
+        return self.publish_addresses.index(address)
+
+    def dial(self, address: str, index: int) -> socket:
+        """A connection to publish, for any thread. Raises UnavailableError."""
+        sock = dial(address, f"srtm-load-{index}")
+        with _closed_on_failure(sock):
+            await_ok(sock, address, "IDENTIFY")
+        return sock
+
+    def subscribe(self, address: str) -> socket:
+        """One to consume, likewise."""
+        settings = self._settings
         buffering = {"output_buffer_size": -1} if settings.low_latency else {}
-        sock = self._dial(address, "srtm-load-consumer", **buffering)
-        await_ok(sock, address, "IDENTIFY")
-        ask(sock, address, sub(settings.topic.encode(), settings.channel.encode()))
+        sock = dial(address, "srtm-load-consumer", **buffering)
+        with _closed_on_failure(sock):
+            await_ok(sock, address, "IDENTIFY")
+            ask(sock, address, sub(settings.topic.encode(), settings.channel.encode()))
+        return sock
+
+    def _add_consumer(self, sock: socket) -> None:
+        received, layout = Received(), self._payload.frame_layout()
         self._record.received.append(received)
-        return Consumer(sock, payload.frame_layout(), received, self.poller, self.errors)
+        consumer = Consumer(sock, layout, received, self.poller, self.errors)
+        self.consumers.append(consumer)
+        self.handlers[sock.fileno()] = consumer.on_ready
 
     def _connect_publishers(self, payload: Payload) -> None:
         """Ask all, then hear all: one round trip for thousands."""
@@ -87,6 +126,15 @@ class Fleet:
         sock = dial(address, client_id, **identity)
         self._sockets.append(sock)
         return sock
+
+
+@contextmanager
+def _closed_on_failure(sock: socket) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        sock.close()
+        raise
 
 
 def _only_wake() -> None:

@@ -54,6 +54,15 @@ class Link:
         """Count an error frame by its code."""
         self.errors[data.decode("ascii", "backslashreplace").partition(" ")[0]] += 1
 
+    def reconnect(self, sock: socket.socket) -> None:
+        """Go on with another connection; what the old one had not taken is lost."""
+        self.close()
+        sock.setblocking(False)
+        self.sock = sock
+        self.closed = False
+        self._unsent.clear()
+        self._epoll.register(sock, EPOLLIN)
+
     def close(self) -> None:
         """The other side is gone, or the run is over."""
         if not self.closed:

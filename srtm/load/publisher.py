@@ -22,9 +22,10 @@ class Publisher(Link):
     """`waiting`: commands without an answer, oldest first.
 
     refill: closed loop: each answer is followed at once by the next event
+    held:   events that are due and wait for a connection to another broker; None: it sends
     """
 
-    __slots__ = ("_payload", "_reader", "_record", "index", "refill", "waiting")
+    __slots__ = ("_payload", "_reader", "_record", "held", "index", "refill", "waiting")
 
     def __init__(
         self,
@@ -39,6 +40,7 @@ class Publisher(Link):
         self.index = index
         self.waiting: deque[int] = deque()
         self.refill = False
+        self.held: list[int] | None = None
         self._payload = payload
         self._record = record
         self._reader = FrameReader(max_size=1 << 20)
@@ -47,7 +49,8 @@ class Publisher(Link):
 
     def send_event(self, event: int) -> None:
         """Send one planned event: the short way of `send_events`."""
-        if self.closed:
+        if self.closed or self.held is not None:
+            self.send_events([event])
             return
         record = self._record
         data = self._payload.event(event, record.intended_ns[event])
@@ -57,6 +60,9 @@ class Publisher(Link):
 
     def send_events(self, events: list[int]) -> None:
         """Send planned events that are due together, in one write."""
+        if self.held is not None:
+            self.held += events
+            return
         if self.closed:
             return
         record = self._record
@@ -91,6 +97,24 @@ class Publisher(Link):
             self.waiting.append(event)
         else:
             self.waiting.extend(range(event * commands, (event + 1) * commands))
+
+    # --- moves --------------------------------------------------------------------------------
+
+    def hold(self) -> None:
+        """Send nothing more over this connection."""
+        if self.held is None:
+            self.held = []
+
+    def go_on(self, sock: socket.socket | None = None) -> None:
+        """Send what was held, over `sock` where there is one: only once everything before is
+        answered, or nobody is there to answer it."""
+        if sock is not None:
+            self.reconnect(sock)
+            self._reader = FrameReader(max_size=1 << 20)
+            self.waiting.clear()
+        held, self.held = self.held, None
+        if held:
+            self.send_events(held)
 
     # --- answers ------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """What a run showed: the total, each broker's share, and what went wrong."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from srtm.clock import NS
 from srtm.load.latency import Latencies
+from srtm.load.moves import Move
 from srtm.load.record import Record
 from srtm.load.schedule import Ints
 from srtm.load.settings import LoadSettings
@@ -23,6 +25,8 @@ class Account:
     errors:   error frames by code
     foreign:  messages of other runs that stood in the channel
     cpu_seconds: of this process, user and system, while the loop ran
+    publish_addresses, consume_addresses: those of the settings, and what moves added
+    moves:    of publishers to other brokers, in their order; move_problems: lines for a person
     """
 
     start_ns: int
@@ -33,6 +37,10 @@ class Account:
     foreign: int
     cpu_seconds: float
     interrupted: bool
+    publish_addresses: tuple[str, ...] = ()
+    consume_addresses: tuple[str, ...] = ()
+    moves: tuple[Move, ...] = ()
+    move_problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +84,7 @@ class LoadResult:
             "errors": account.errors,
             "connections_closed": len(account.closed_publishers) + len(account.closed_consumers),
             "foreign_messages": account.foreign,
+            "moves": len(account.moves),
             "generator": {
                 "seconds": (account.end_ns - account.start_ns) / NS,
                 "cpu_seconds": account.cpu_seconds,
@@ -96,11 +105,13 @@ def summarise(settings: LoadSettings, record: Record, account: Account) -> LoadR
         to_ns = min(to_ns, account.end_ns)
     messages = Messages(record, from_ns, to_ns)
     total = messages.share(np.ones(record.messages, dtype=np.bool_))
-    addresses = settings.publish_addresses
+    addresses = account.publish_addresses or settings.publish_addresses
     brokers = {addresses[0]: total}
     if len(addresses) > 1:
         of_publisher = np.array([settings.address_index(p) for p in range(settings.publishers)])
-        broker = of_publisher[record.by_message(record.publisher)]
+        publisher = record.by_message(record.publisher)
+        broker = of_publisher[publisher]
+        _follow(broker, publisher, messages.sent, account.moves)
         brokers = {at: messages.share(broker == index) for index, at in enumerate(addresses)}
     return LoadResult(
         settings,
@@ -114,20 +125,36 @@ def summarise(settings: LoadSettings, record: Record, account: Account) -> LoadR
     )
 
 
+def _follow(broker: Ints, publisher: Ints, sent: Ints, moves: Sequence[Move]) -> None:
+    """The number of the broker of each message, after the moves of its publisher."""
+    if not moves:
+        return
+    order = np.argsort(publisher, kind="stable")
+    bounds = np.searchsorted(publisher[order], np.arange(publisher.max(initial=0) + 2))
+    for move in moves:
+        if move.publisher + 1 < len(bounds):
+            own = order[bounds[move.publisher] : bounds[move.publisher + 1]]
+            broker[own[sent[own] >= move.at_ns]] = move.address
+
+
 def _problems(settings: LoadSettings, total: Share, account: Account) -> list[str]:
     lines = []
     if account.interrupted:
         seconds = (account.end_ns - account.start_ns) / NS
         lines.append(f"interrupted after {seconds:.1f} s of {settings.seconds:g} s")
-    addresses = settings.publish_addresses
-    publishers = Counter(settings.address_index(p) for p in range(settings.publishers))
-    closed = Counter(settings.address_index(p) for p in account.closed_publishers)
+    addresses = account.publish_addresses or settings.publish_addresses
+    at = {p: settings.address_index(p) for p in range(settings.publishers)}
+    at |= {move.publisher: move.address for move in account.moves}
+    publishers = Counter(at.values())
+    closed = Counter(at[p] for p in account.closed_publishers)
     for index, count in sorted(closed.items()):
         lines.append(
             f"{addresses[index]} closed {count} of its {publishers[index]} publisher connections"
         )
     for index in account.closed_consumers:
-        lines.append(f"{settings.consume_addresses[index]} closed the consumer's connection")
+        consumed = account.consume_addresses or settings.consume_addresses
+        lines.append(f"{consumed[index]} closed the consumer's connection")
+    lines += account.move_problems
     for code, count in sorted(account.errors.items()):
         lines.append(f"{count} x {code}")
     counts = total.counts

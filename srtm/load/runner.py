@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from srtm.clock import NS, monotonic_ns
 from srtm.load.fleet import Fleet
+from srtm.load.follow import Follower
+from srtm.load.moves import Moves
 from srtm.load.record import Record
 from srtm.load.result import Account, LoadResult, summarise
 from srtm.load.schedule import Schedule, build_schedule
@@ -41,30 +43,42 @@ class Progress:
 
 
 def run_load(
-    settings: LoadSettings, on_progress: Callable[[Progress], None] | None = None
+    settings: LoadSettings,
+    on_progress: Callable[[Progress], None] | None = None,
+    follower: Follower | None = None,
 ) -> LoadResult:
     """Run the load and measure it; takes the duration, and at most `drain_seconds` more.
 
+    follower: tells of moves of the publishers, which are followed; it is started and stopped here
     Calls `on_progress` every second, inside the loop. Raises UsageError or UnavailableError
     before anything is sent; a broker that goes away later is in the result's `problems`.
     """
-    run = _Run(settings, on_progress)
+    run = _Run(settings, on_progress, follower)
     try:
         run.fleet.connect()
+        if follower is not None:
+            consume = run.fleet.subscribe if settings.consume_addresses else None
+            follower.start(run.fleet.dial, consume)
         return run.measure()
     finally:
+        if follower is not None:
+            follower.stop()
         run.fleet.close()
 
 
 class _Run:
     def __init__(
-        self, settings: LoadSettings, on_progress: Callable[[Progress], None] | None
+        self,
+        settings: LoadSettings,
+        on_progress: Callable[[Progress], None] | None,
+        follower: Follower | None,
     ) -> None:
         self.settings = settings
         self.on_progress = on_progress
         self.schedule = None if settings.outstanding else build_schedule(settings)
         self.record = Record(settings.batch, settings.commands_per_event)
-        self.fleet = Fleet(settings, self.record)
+        self.fleet = Fleet(settings, self.record, spare=settings.publishers if follower else 0)
+        self.moves = Moves(follower, self.fleet) if follower else None
         self.start_ns = 0
         self.tick_at = self.progress_at = 0
         self.interrupted = False
@@ -97,6 +111,10 @@ class _Run:
             errors=dict(fleet.errors),
             foreign=sum(consumer.foreign for consumer in fleet.consumers),
             cpu_seconds=after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime,
+            publish_addresses=tuple(fleet.publish_addresses),
+            consume_addresses=tuple(fleet.consume_addresses),
+            moves=tuple(self.moves.done) if self.moves else (),
+            move_problems=tuple(self.moves.problems) if self.moves else (),
         )
         return summarise(self.settings, self.record, account)
 
@@ -122,7 +140,7 @@ class _Run:
         """Open loop: every event at its time, or as soon after it as the machine allows."""
         record, fleet = self.record, self.fleet
         publishers, handlers = fleet.publishers, fleet.handlers
-        poll, arm, clock = fleet.poller.poll, fleet.timer.arm, monotonic_ns
+        poll, arm, clock, moves = fleet.poller.poll, fleet.timer.arm, monotonic_ns, self.moves
         self.start_ns = monotonic_ns() + _LEAD_NS
         record.plan(schedule, self.start_ns)
         intended_ns, who = record.intended_ns, record.publisher
@@ -146,6 +164,8 @@ class _Run:
                     armed = event
             for fd, _ in poll(timeout, _EVENTS):
                 handlers[fd]()
+            if moves is not None:
+                moves.step()
             if now >= self.tick_at and not self._tick(now):
                 return
 
@@ -191,12 +211,16 @@ class _Run:
                     return
             for fd, _ in self.fleet.poller.poll(_LOOK_NS / NS, _EVENTS):
                 self.fleet.handlers[fd]()
+            if self.moves is not None:
+                self.moves.step()
             now = monotonic_ns()
             if now >= self.tick_at:
                 self._tick(now)
 
     def _awaits_answers(self) -> bool:
-        return any(link.waiting and not link.closed for link in self.fleet.publishers)
+        return any(
+            (link.waiting and not link.closed) or link.held for link in self.fleet.publishers
+        )
 
     def _has_received(self, acknowledged: int) -> bool:
         if all(link.closed for link in self.fleet.consumers):
@@ -209,7 +233,8 @@ class _Run:
         if self.on_progress is not None and now >= self.progress_at:
             self.progress_at = now + NS
             self.on_progress(self._progress(now))
-        return not (self.interrupted or all(link.closed for link in self.fleet.publishers))
+        gone = all(link.closed and link.held is None for link in self.fleet.publishers)
+        return not (self.interrupted or gone)
 
     def _progress(self, now: int) -> Progress:
         return Progress(

@@ -2,15 +2,14 @@
 
 from dataclasses import fields
 
-from rich.box import SIMPLE
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from srtm.load.latency import PERCENTILES, Latencies
 from srtm.load.result import LoadResult
 from srtm.load.share import Counts, Share
 from srtm.slo import SLO
+from srtm.terminal import Column, Table
 
 
 def render(result: LoadResult, slo: SLO | None = None) -> Group:
@@ -25,6 +24,8 @@ def render(result: LoadResult, slo: SLO | None = None) -> Group:
     ]
     cpu = result.account.cpu_seconds
     parts.append(Text(f"generator: {cpu:.2f} s CPU, {result.cpu_us_per_message:.1f} us a message"))
+    if result.account.moves:
+        parts.append(Text(f"followed: {len(result.account.moves):,} moves of publishers"))
     if slo is not None:
         verdict = "met" if result.meets(slo) else "missed"
         late, allowed = 100 * result.late_share(slo), 100 * slo.allowed_late_share
@@ -35,25 +36,38 @@ def render(result: LoadResult, slo: SLO | None = None) -> Group:
 
 
 def _counts(shares: dict[str, Share]) -> Table:
-    table = Table("messages", box=SIMPLE)
-    for title in shares:
-        table.add_column(title, justify="right")
-    for name in ("offered", "acknowledged", "received"):
-        rates = (getattr(share.rates, name) for share in shares.values())
-        table.add_row(f"{name} per second", *(f"{rate:,.0f}" for rate in rates))
-    for field in fields(Counts):
-        counts = [getattr(share.counts, field.name) for share in shares.values()]
-        if any(counts) or field.name == "lost":
-            table.add_row(field.name, *(f"{count:,}" for count in counts))
+    """A row for the total and for each broker."""
+    rates = ("offered", "acknowledged", "received")
+    counts = [
+        field.name
+        for field in fields(Counts)
+        if field.name == "lost" or any(getattr(each.counts, field.name) for each in shares.values())
+    ]
+    table = Table(
+        Column("messages", text=True),
+        *(Column(f"{name}/s", 2 + number) for number, name in enumerate(rates)),
+        *(Column(name, _RANKS.get(name, 1)) for name in counts),
+    )
+    for title, share in shares.items():
+        table.add(
+            title,
+            *(f"{getattr(share.rates, name):,.0f}" for name in rates),
+            *(f"{getattr(share.counts, name):,}" for name in counts),
+        )
     return table
+
+
+_RANKS = {"planned": 6, "sent": 5, "acknowledged": 0, "received": 0, "lost": 0}
 
 
 def _latencies(shares: dict[str, Share], send_lag: Latencies) -> Table:
     """All from the intended send time; the send lag is the generator's own part."""
     columns = (*PERCENTILES, "max", "mean")
-    table = Table("ms", box=SIMPLE)
-    for name in columns:
-        table.add_column(name, justify="right", no_wrap=True)
+    ranks = {"p99": 0, "p50": 0, "max": 1, "mean": 2}
+    table = Table(
+        Column("latency", text=True),
+        *(Column(f"{name} ms", ranks.get(name, 3)) for name in columns),
+    )
     rows = {}
     for title, share in shares.items():
         suffix = "" if len(shares) == 1 else f" {title}"
@@ -63,5 +77,5 @@ def _latencies(shares: dict[str, Share], send_lag: Latencies) -> Table:
     for title, latencies in rows.items():
         figures = latencies.document()
         if figures is not None:
-            table.add_row(title, *(f"{figures[f'{name}_ms']:.3f}" for name in columns))
+            table.add(title, *(f"{figures[f'{name}_ms']:,.3f}" for name in columns))
     return table

@@ -9,7 +9,7 @@ from srtm.errors import UsageError
 def read_trace(path: Path) -> tuple[float, ...]:
     """The events/s of each second. Rows before the first figure are a header. Raises UsageError."""
     try:
-        with path.open(newline="") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             rows = [(number, row) for number, row in enumerate(csv.reader(file), 1) if row]
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"trace {path}: {getattr(error, 'strerror', None) or error}") from None

@@ -274,6 +274,40 @@ def test_who_is_not_placed_yet_waits_and_then_sends() -> None:
         run(lambda: work(fake))
 
 
+@pytest.mark.parametrize(
+    ("known", "remedy"),
+    [
+        pytest.param(True, "srtm placement apply t --keep places it", id="without-a-broker"),
+        pytest.param(False, "is it there? start it", id="no-distributor-answers"),
+    ],
+)
+def test_a_message_without_a_place_fails_in_time_and_a_later_one_is_sent(
+    known: bool, remedy: str
+) -> None:
+    async def work() -> None:
+        with fake_distributor() as distributor:
+            distributor.places["p"] = None
+            if not known:
+                distributor.stop()
+            publisher = Publisher(
+                "t", id="p", rate=1, distributor=distributor.address, place_timeout=0.5
+            )
+            async with far_side() as far, publisher:
+                receipts = [await publisher.send(b"early"), await publisher.send(b"too")]
+                [error, _] = await asyncio.gather(*receipts, return_exceptions=True)
+                assert isinstance(error, NotSent)
+                assert "publisher p of topic t has no place" in str(error)
+                assert remedy in str(error)
+                assert "\n" not in str(error)
+                await publisher.flush()
+                if known:
+                    distributor.place(p=far.address)
+                    await publisher.publish(b"late")
+                    assert far.bodies == [b"late"]
+
+    run(work)
+
+
 def test_who_is_placed_nowhere_any_more_stays_connected_and_sends_nothing() -> None:
     async def work(fake: FakeDistributor) -> None:
         async with far_side() as far, far_side() as other:

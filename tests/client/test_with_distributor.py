@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from srtm.client import OutcomeUnknown, Publisher
+from srtm.client import NotSent, OutcomeUnknown, Publisher
 from tests.support.distributors import srtm
 from tests.support.servers import GatewayProcess, Process, Servers, free_port, http, wait_for
 from tests.support.v2 import V2
@@ -302,3 +302,39 @@ def test_a_key_outside_the_topics_own_is_told_to_the_publisher(servers: Servers,
         assert gateway.nsqd.message_count("t") == 1
     else:
         assert 'key "no such key" is none of the 1' in error
+
+
+def test_who_registers_itself_into_a_placed_topic_publishes_at_once(servers: Servers) -> None:
+    distributor = Distributor(servers)
+    [gateway] = brokers(servers, distributor, 1)
+    distributor.ask("PUT", "/topics/t", rate=1000, burst=50)
+    first = [{"id": "p", "rate": 100}]
+    distributor.ask("POST", "/topics/t/publishers", publishers=first)
+    distributor.apply()
+
+    async def work() -> None:
+        publisher = Publisher("t", id="new", rate=1, distributor=distributor.address)
+        async with asyncio.timeout(20), publisher:
+            await publisher.publish(b"x")
+
+    asyncio.run(work())
+    assert gateway.nsqd.message_count("t") == 1
+
+
+def test_who_finds_no_room_is_told_what_to_do(servers: Servers) -> None:
+    distributor = Distributor(servers)
+    brokers(servers, distributor, 1)
+    distributor.ask("PUT", "/topics/t", rate=1000, burst=50)
+    first = [{"id": "p", "rate": 100}]
+    distributor.ask("POST", "/topics/t/publishers", publishers=first)
+    distributor.apply()
+
+    async def work() -> None:
+        publisher = Publisher(
+            "t", id="new", rate=9000, distributor=distributor.address, place_timeout=1
+        )
+        async with asyncio.timeout(20), publisher:
+            with pytest.raises(NotSent, match="srtm placement apply t --keep places it"):
+                await publisher.publish(b"x")
+
+    asyncio.run(work())

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -153,14 +155,14 @@ def test_its_contract_is_set_shown_and_deleted_at_the_distributor(spec: Spec) ->
         ]
         assert (listed[0]["publishers"], listed[0]["placed"]) == (6, 6)
         rows = srtm("topic", "describe", "sensors", where).splitlines()
-        assert [row.split()[:3] for row in rows[1:3]] == [
+        assert [row.split()[:3] for row in rows[2:4]] == [
             ["broker-1", "66", "6"],
             ["broker-2", "66", "6"],
         ]
-        assert rows[3].split()[:9] == (
+        assert rows[4].split()[:9] == (
             ["all,", "by", "the", "distributor", "(6", "of", "6", "publishers", "placed)"]
         )
-        assert rows[3].split()[9:11] == ["132", "12"]
+        assert rows[4].split()[9:11] == ["132", "12"]
 
     with running(spec, say=said.append) as deployment:
         assert said[0] == (
@@ -251,6 +253,25 @@ def test_a_gateway_comes_back_while_the_distributor_hangs(spec: Spec) -> None:
         finally:
             os.kill(deployment.pids["distributor"], signal.SIGCONT)
         wait_for(lambda: shares(deployment) == [(33, 6)] * 2)
+
+
+def test_while_the_distributor_hangs_its_topics_stay_its_own(spec: Spec) -> None:
+    with running(spec) as deployment:
+        wait_for(lambda: shares(deployment) == [(33, 6)] * 2)
+        os.kill(deployment.pids["distributor"], signal.SIGSTOP)
+        try:
+            done = subprocess.run(
+                [*(sys.executable, "-m", "srtm", "topic", "list", "--json"),
+                 f"--deployment={spec['deployment']['data-path']}"],
+                capture_output=True, text=True,
+            )  # fmt: skip
+        finally:
+            os.kill(deployment.pids["distributor"], signal.SIGCONT)
+    assert done.returncode == Exit.UNAVAILABLE
+    assert "this is not all: distributor does not answer" in done.stderr
+    [topic] = json.loads(done.stdout)["topics"]
+    assert (topic["owner"], topic["last_known"]) == ("distributor", True)
+    assert (topic["rate"], topic["burst"], topic["slo"]) == (66, 12, "0.99@5ms")
 
 
 def test_who_finds_no_room_is_told(spec: Spec) -> None:

@@ -350,12 +350,12 @@ def run(far: Far, *words: str) -> Result:
 def test_set_list_describe_and_delete(far: Far) -> None:
     done = run(far, "set", "t", "--rate", "1500", "--burst", "12", "--slo", "0.99@5ms")
     assert done.output == ("topic t: rate=1500 burst=12 mode=delay slo=0.99@5ms, over 3 brokers\n")
-    rows = [line.split() for line in run(far, "list").output.splitlines()]
+    rows = [line.split() for line in run(far, "list").output.splitlines()[1:]]
     assert rows[1][:7] == ["t", "deployment", "1,500", "12", "delay", "-", "0.99@5ms"]
-    assert rows[1][7:] == ["9", "6", "0", "3", "yes", "4ms"]
+    assert rows[1][7:] == ["9", "6", "0", "3", "yes", "4.00"]
     assert rows[2][:4] == ["unlimited", "deployment", "-", "-"]
     rows = [line.split() for line in run(far, "describe", "t").output.splitlines()]
-    assert [row[:3] for row in rows[1:]] == [
+    assert [row[:3] for row in rows[2:]] == [
         ["broker-1", "500", "4"],
         ["broker-2", "500", "4"],
         ["broker-3", "500", "4"],
@@ -382,7 +382,17 @@ def test_a_silent_broker_is_told_beside_what_the_others_say(far: Far) -> None:
     far.topics.set("t", {"rate": 9, "burst": 3})
     far.gateways["broker-1"].stop()
     done = run(far, "list")
-    assert done.output.splitlines()[1].split()[:4] == ["t", "deployment", "6", "2"]
+    row = done.output.splitlines()[2].split()
+    assert row[:7] == ["t", "deployment,", "last", "known", "9", "3", "delay"]
+    assert row[9:13] == ["-"] * 4, "no sum of a part of the brokers"
+    describe = [line.split() for line in run(far, "describe", "t").output.splitlines()]
+    assert ["broker-1:", "no", "answer"] in [line[:3] for line in describe]
+    assert describe[-1][:7] == ["all,", "by", "the", "deployment,", "last", "known", "9"]
+    [topic, _] = json.loads(run(far, "list", "--json").output)["topics"]
+    assert (topic["last_known"], topic["rate"], topic["offered"]) == (True, 9, None)
+    far.gateways["broker-2"].stop()
+    far.gateways["broker-3"].stop()
+    assert run(far, "list").output.splitlines()[2].split()[4:6] == ["9", "3"], "as it was kept"
     assert isinstance(done.exception, UnavailableError)
     assert "this is not all: broker-1 does not answer" in str(done.exception)
 

@@ -1,5 +1,6 @@
 """`srtm up` with the real nsqd, nsqlookupd, nsqadmin and gateway."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -107,6 +108,24 @@ def test_a_signal_ends_it_in_order(tmp_path: Path, spec: Spec, number: signal.Si
     assert (logs / "broker-1-gateway.log").stat().st_mtime_ns < (
         logs / "broker-1-nsqd.log"
     ).stat().st_mtime_ns
+
+
+def test_sigint_ends_what_a_script_has_started_in_the_background(
+    tmp_path: Path, spec: Spec
+) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell without a terminal does
+    try:
+        started = outside(tmp_path, spec)
+        up = started.__enter__()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with contextlib.ExitStack() as stack:
+        stack.push(started)
+        up.until("is up")
+        up.process.send_signal(signal.SIGINT)
+        code, _ = up.end()
+        assert code == Exit.OK
+        assert not processes_of(spec)
 
 
 def test_kill_9_leaves_no_child(tmp_path: Path, spec: Spec) -> None:

@@ -19,7 +19,7 @@ from srtm.load.share import Counts, Rates, Share
 from srtm.nsq.commands import pub
 from srtm.slo import SLO
 from tests.support.distributors import ROOT, DistributorProcess, distributors_in, srtm
-from tests.support.servers import GatewayProcess, Process, Servers, free_port, wait_for
+from tests.support.servers import GatewayProcess, Process, Servers, free_port, http, wait_for
 from tests.support.v2 import V2
 
 MS = 1_000_000
@@ -160,6 +160,23 @@ def test_messages_that_came_after_the_consumer_left_go_too(servers: Servers) -> 
     assert topics_of(gateway) == []
 
 
+def test_the_measured_topic_is_not_shown_for_ever(servers: Servers) -> None:
+    gateway = servers.gateway()
+    settings = settings_for(gateway.tcp, 1.0, 1)
+    with Rounds(settings, gateway.http, SLO(0.5, 1.0)) as rounds, V2(gateway.tcp) as publisher:
+        rounds.measure(100, None)
+        publisher.send(pub(b"kept", b"x") + pub(b"fleeting#ephemeral", b"x"))
+        publisher.oks(2)
+
+    def shown() -> set[str]:
+        return {
+            each["topic"] for each in http(gateway.http, "/stats?format=json")[1]["srtm"]["topics"]
+        }
+
+    assert settings.topic in shown()
+    wait_for(lambda: shown() == {"kept"}, "nsqd has dropped them, and so has the gateway", 30)
+
+
 def test_other_topics_are_told_with_the_figure(servers: Servers) -> None:
     gateway = servers.gateway()
     tcp = ("--nsqd-tcp-address", gateway.tcp)
@@ -257,7 +274,7 @@ def test_a_gateway_that_declares_its_capacity_is_not_measured_for_nothing(
     joined(servers, distributor, "--broker-capacity=900")
     done = distributor.srtm("broker", "capacity", "b1", "--slo", "0.5@1s", "--set", *QUICK)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "registers with --broker-capacity 900, which would stand over" in done.stderr
+    assert "registers with a capacity of 900 of its own, which would stand over" in done.stderr
     assert capacity_of(distributor) == 900
 
 

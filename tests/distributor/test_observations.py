@@ -136,3 +136,28 @@ def test_arrivals_of_all_brokers_are_one_stream_of_the_last_minute(seen: Observa
     later = seen.arrivals(160.2)
     assert later is not None
     assert later.times.tolist() == pytest.approx([100.25, 160.2], abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("offered", "deserted"),
+    [
+        pytest.param({"b1": 50, "b2": 50}, None, id="as-placed"),
+        pytest.param({"b1": 100, "b2": 0}, "b2", id="nobody-has-left"),
+        pytest.param({"b1": 0, "b9": 100}, "b1", id="outside-the-round"),
+        pytest.param({"b1": 70, "b2": 30}, None, id="rates-are-not-quite-as-declared"),
+        pytest.param({"b1": 50, "b2": 0}, None, id="half-of-them-are-silent"),
+        pytest.param({"b1": 0, "b2": 0}, None, id="nobody-sends"),
+    ],
+)
+def test_publishers_that_do_not_follow_are_seen(
+    offered: dict[str, float], deserted: str | None
+) -> None:
+    found = Observations("t", [])
+    found.begin(1, 10.0, ["b1", "b2"])
+    rates = {"b1": 50.0, "b2": 50.0}
+    for second in range(1, 4):
+        if second < 3:
+            assert found.deserted(rates) is None, "too early to tell"
+        for broker, rate in offered.items():
+            found.hear(broker, report(1.0, offered=float(rate)), 10.0 + second)
+    assert found.deserted(rates) == deserted

@@ -119,6 +119,25 @@ def test_from_one_violated_broker_to_two_that_hold(
     assert {name for (name,) in learnt} == set(done["brokers"])
 
 
+def test_publishers_that_do_not_follow_are_not_judged(distributor: DistributorProcess) -> None:
+    """All of the load stays at b3, which is none of the round's once everybody is placed."""
+
+    def counts(broker: FakeBroker) -> Counts:
+        return {"offered": 100.0 if broker.name == "b3" else 0.0}
+
+    distributor.topic()
+    distributor.publishers(10)
+    with reporting(distributor, counts, "b1", "b2", "b3") as brokers:
+        brokers["b3"].shares["t"] = {}  # so that it reports the topic from the start
+        distributor.ok("POST", "/brokers/b3/drain", {"drain": True})
+        distributor.place()
+        distributor.ok("POST", "/topics/t/fitting", {})
+        done = ended(distributor)
+    assert done["state"] == "stopped"
+    reasons = " ".join(done["reasons"])
+    assert "the messages of the 10 publishers placed on b1 come through other brokers" in reasons
+
+
 def test_none_that_keeps_the_slo(distributor: DistributorProcess) -> None:
     distributor.topic()
     distributor.publishers(10)

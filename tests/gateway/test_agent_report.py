@@ -53,7 +53,9 @@ class Topics:
     def kept_leases(self) -> dict[str, Limit]:
         return {}
 
-    def keep(self, clean: bool) -> None: ...
+    def keep_soon(self) -> None: ...
+
+    async def written(self) -> None: ...
 
 
 def agent_of(topics: Topics) -> Agent:

@@ -157,7 +157,7 @@ def test_limits_are_set_changed_and_taken_away_while_messages_flow(servers: Serv
 BAD_BODIES = {
     "no-json": (b"rate", "not a JSON object"),
     "a-list": ([], "not a JSON object"),
-    "nothing": ({}, "rate: Field required"),
+    "nothing": ({}, "rate, burst: Field required"),
     "no-burst": ({"rate": 1}, "burst: Field required"),
     "rate-zero": ({"rate": 0, "burst": 1}, "rate: Input should be greater than"),
     "rate-negative": ({"rate": -1, "burst": 1}, "rate: Input should be greater than"),

@@ -110,6 +110,25 @@ def test_info_and_nsqadmin_show_the_gateway_and_its_topics_and_channels(
     assert [found["paused"] for found in entry["channels"]] == [True]
 
 
+def test_nsqadmin_shows_why_an_action_is_forbidden(
+    servers: Servers, lookupd: tuple[str, str, Process]
+) -> None:
+    lookupd_tcp, lookupd_http, _ = lookupd
+    gateway = servers.gateway(f"--lookupd-tcp-address={lookupd_tcp}")
+    admin = servers.nsqadmin(lookupd_http)
+    assert http(gateway.http, "/pub?topic=t", b"x")[0] == 200
+    wait_for(lambda: http(admin, "/api/topics/t")[0] == 200, "nsqadmin knows the topic")
+    for said in (
+        http(admin, "/api/topics/t", b'{"action": "pause"}')[1],
+        http(admin, "/api/topics/t", method="DELETE")[1],
+    ):
+        assert "FORBIDDEN: start the gateway with --http-admin" in said["message"]
+        assert "https" not in said["message"]
+    entry = gateway.nsqd.topic("t")
+    assert entry is not None
+    assert not entry["paused"]
+
+
 @pytest.mark.parametrize(
     ("flags", "warned"),
     [

@@ -46,7 +46,15 @@ def test_messages_wait_for_a_new_nsqd_while_new_clients_are_sent_elsewhere(
         assert (status, text) == (500, "NOK - nsqd is away")
         status, document, _ = http(gateway.http, "/pub?topic=t", b"x")
         assert (status, document["message"]) == (503, "NOT_ADMITTING: nsqd is away")
-        assert http(gateway.http, "/stats?format=json")[0] == 500
+        status, document, _ = http(gateway.http, "/stats?format=json")
+        assert status == 503
+        assert document["topics"] == []
+        assert "does not answer" in document["srtm"]["nsqd_away"]
+        assert document["health"] == f"NOK - {document['srtm']['nsqd_away']}"
+        ours = {each["topic"]: each for each in document["srtm"]["topics"]}
+        assert ours["limited"]["rate"] == 10000
+        assert ours["t"]["offered"] == 1
+        assert "Health: NOK - nsqd at " in http(gateway.http, "/stats")[1]
         assert "srtm_admitting 0.0" in http(gateway.http, "/metrics")[1]
         client.send(pub(b"t", b"a") + mpub(b"t", [message(b"b"), message(b"c")], 2))
         client.send(dpub(b"t", 1, message(b"d")))

@@ -16,12 +16,16 @@ from srtm.nsq.commands import MAGIC_V2, Limits, pub
 from srtm.nsq.frames import ERROR, HEARTBEAT_FRAME, OK_FRAME, build_frame
 
 
+def _no_fault(error: Exception, what: str) -> None:
+    raise error
+
+
 class Publisher:
     """A client of a gateway whose topic only collects, and the far end of its connection."""
 
     def __init__(self, kind: int = socket.SOCK_STREAM) -> None:
         self.runs: list[Any] = []
-        self.outbox = Outbox()
+        self.outbox = Outbox(_no_fault)
         self.reactor = Reactor()
         ours, self.far = socket.socketpair(socket.AF_UNIX, kind)
         ours.setblocking(False)
@@ -35,7 +39,7 @@ class Publisher:
             connection_bounds=ConnectionBounds(100, 100_000),
             reactor=self.reactor,
             outbox=self.outbox,
-            heartbeats=Heartbeats(),
+            heartbeats=Heartbeats(_no_fault),
             clients=set(),
         )
         self.client = Client(host, ours, "127.0.0.1:1")

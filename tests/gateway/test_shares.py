@@ -100,8 +100,9 @@ def test_what_becomes_of_messages_beside_the_placement_is_an_option(
     on_b1_alone(distributor, b1)
     if unplaced == "reject":
         wait_for(lambda: knows(b2), "b2 is told that t has a contract")
-        status, said, _ = http(b2.http, "/pub?topic=t", b"x")
+        status, said, headers = http(b2.http, "/pub?topic=t", b"x")
         assert status == 429
+        assert "Retry-After" not in headers, "it would be refused again"
         assert "no share of its contract on this broker" in str(said)
     with V2(b2.tcp) as publisher:
         publisher.send(pub(b"t", b"x"))

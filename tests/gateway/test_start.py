@@ -40,7 +40,7 @@ USAGE: dict[str, tuple[tuple[str, ...], str]] = {
         "longer than the 107 bytes that a unix socket's path may have",
     ),
     "a-lookupd-without-a-port": (("--lookupd-tcp-address=lookup",), "'lookup' is not HOST:PORT"),
-    "a-topic-without-a-contract": (("--topic=t",), "--topic t: rate: Field required"),
+    "a-topic-without-a-contract": (("--topic=t",), "--topic t: rate, burst: Field required"),
     "rate-zero": (("--topic=t,rate=0,burst=1",), "rate: Input should be greater than"),
     "rate-negative": (("--topic=t,rate=-5,burst=1",), "rate: Input should be greater than"),
     "rate-nan": (("--topic=t,rate=nan,burst=1",), "rate: Input should be"),
@@ -135,7 +135,7 @@ def test_a_wrong_file_is_told_in_one_line(
 
 def test_missing_addresses_of_nsqd_are_told_in_one_line(capsys: Any, monkeypatch: Any) -> None:
     code, line = failed((), capsys, monkeypatch)
-    assert line.startswith("srtm: --nsqd-tcp-address: Field required")
+    assert line.startswith("srtm: --nsqd-tcp-address, --nsqd-http-address: Field required")
     assert code == Exit.USAGE
 
 
@@ -186,7 +186,8 @@ def test_a_port_in_use_is_told_for_each_door(servers: Servers, nsqd: Nsqd) -> No
         gateways = [servers.gateway(f"{flag}={address}", nsqd=nsqd, wait=False) for flag in flags]
         for flag, gateway in zip(flags, gateways, strict=True):
             assert unavailable(gateway) == (
-                f"srtm: {flag} {address}: Address already in use; is another nsqd or gateway there?"
+                f"srtm: {flag} {address} is in use by another process; stop it or choose another "
+                "port"
             )
 
 
@@ -200,7 +201,9 @@ def test_an_address_that_is_not_ours_or_has_no_name_is_told(servers: Servers, ns
         servers.gateway(f"{flag}={address}", nsqd=nsqd, wait=False) for flag, address in flags
     ]
     for (flag, address), gateway in zip(flags, gateways, strict=True):
-        assert unavailable(gateway).startswith(f"srtm: {flag} {address}: ")
+        of = "machine" if address[0].isdigit() else "name"
+        assert unavailable(gateway).startswith(f"srtm: {flag} {address}")
+        assert f"no address of this {of}" in unavailable(gateway)
 
 
 def test_an_nsqd_that_is_missing_is_told(servers: Servers, nsqd: Nsqd) -> None:

@@ -159,7 +159,7 @@ def test_a_client_that_is_closed_is_forgotten_by_the_source() -> None:
             topics=SimpleNamespace(by_name={}, is_open=True),
             connection_bounds=ConnectionBounds(1, 1),
             reactor=Reactor(),
-            outbox=Outbox(),
+            outbox=Outbox(lambda error, what: pytest.fail(f"{what}: {error}")),
             clients=set(),
         )
         made.reader.close()

@@ -1,6 +1,7 @@
 """`srtm load` follows a placement: every publisher at its own gateway, groups as they are known."""
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from srtm.load import LoadSettings
 from srtm.load.placement import PlacedPublisher, read_placement, settings_of
 from srtm.load.schedule import build_schedule
 from tests.support.distributors import DistributorProcess, distributors_in, settle, srtm
-from tests.support.servers import GatewayProcess, Servers
+from tests.support.servers import GatewayProcess, Servers, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -140,3 +141,44 @@ def test_the_load_goes_where_the_placement_says(servers: Servers, tmp_path: Path
                                            if isinstance(v, list)}})
         )  # fmt: skip
         assert offered == Counter(connected[publisher] for publisher in schedule.publishers)
+
+
+def test_the_load_follows_a_move_and_loses_nothing(servers: Servers, tmp_path: Path) -> None:
+    with distributors_in(tmp_path) as start:
+        running = start()
+        running.wait_leading()
+        gateways = [
+            servers.gateway(
+                f"--distributor-address={running.address}",
+                f"--broker-name=b{number}",
+                "--broker-capacity=1000",
+            )
+            for number in range(2)
+        ]
+        running.topic("t", rate=20_000.0, burst=200.0)  # a floor of 100/s: the move is quick
+        running.publishers(8, rate=20.0)
+        running.ok("POST", "/brokers/b1/drain", {"drain": True})
+        running.place()
+        process = servers.process(
+            "load",
+            [*(sys.executable, "-m", "srtm", "load", "--topic=t", "--json", "--duration=8s"),
+             f"--distributor-address={running.address}"],
+        )  # fmt: skip
+        wait_for(lambda: gateways[0].offered("t") > 50, "it sends to b0", 20)
+        assert gateways[1].offered("t") == 0
+        running.ok("POST", "/brokers/b1/drain", {"drain": False})
+        running.ok("POST", "/brokers/b0/drain", {"drain": True})
+        running.place()
+        wait_for(lambda: gateways[1].offered("t") > 50, "it sends to b1", 20)
+        left = gateways[0].offered("t")
+        assert process.popen is not None
+        assert process.popen.wait(30) == 0, process.text()
+        assert gateways[0].offered("t") == left, "nobody stayed"
+        document = json.loads(process.text())
+        assert document["moves"] == 8
+        assert document["problems"] == []
+        counts = document["counts"]
+        assert counts["planned"] == counts["received"] == counts["acknowledged"]
+        offered = {gateway.tcp: gateway.offered("t") for gateway in gateways}
+        shares = document["brokers"]
+        assert {at: each["counts"]["received"] for at, each in shares.items()} == offered

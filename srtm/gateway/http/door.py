@@ -3,6 +3,7 @@
 import asyncio
 import re
 from contextlib import nullcontext
+from math import inf
 from typing import Any
 
 from tornado.web import Application, RequestHandler, stream_request_body
@@ -93,7 +94,7 @@ class _Handler(RequestHandler):
 
     def fail(self, error: HttpError) -> None:
         self.set_status(error.status)
-        if error.retry_seconds is not None:
+        if error.retry_seconds is not None and error.retry_seconds < inf:
             self.set_header("Retry-After", str(max(1, round(error.retry_seconds + 0.5))))
         self.finish({"message": error.message})
 
@@ -310,16 +311,14 @@ class _Stats(_Handler):
             name: _TRUE.get(self.argument(name) or "", True)
             for name in ("include_clients", "include_mem")
         }
-        try:
-            document = await stats_document(
-                self.gateway,
-                self.argument("topic") or "",
-                self.argument("channel") or "",
-                **include,
-            )
-        except UnavailableError as error:
-            self.fail(HttpError(500, str(error)))
-            return
+        document = await stats_document(
+            self.gateway,
+            self.argument("topic") or "",
+            self.argument("channel") or "",
+            **include,
+        )
+        if document["srtm"]["nsqd_away"]:  # whoever knows nsqd alone must not take this for idle
+            self.set_status(503)
         if self.argument("format") == "json":
             self.finish(document)
         else:
@@ -338,7 +337,10 @@ class _Admin(_Handler):
 
     async def post(self) -> None:
         if not self.gateway.options.http_admin:
-            self.fail(HttpError(403, "FORBIDDEN: start the gateway with --http-admin"))
+            # Not 403: nsqadmin takes that for a broker that wants TLS, asks again by https, and
+            # shows what becomes of that. An empty Allow: switched off by configuration (RFC 9110).
+            self.set_header("Allow", "")
+            self.fail(HttpError(405, "FORBIDDEN: start the gateway with --http-admin"))
             return
         path = self.request.path
         topic = self.argument("topic") or ""

@@ -17,6 +17,7 @@ from tornado.httputil import (
 from tornado.iostream import IOStream
 from tornado.netutil import bind_sockets, bind_unix_socket
 
+from srtm.address import cannot_listen
 from srtm.errors import UnavailableError
 from srtm.gateway.host import Host
 from srtm.gateway.http.admin import admin_application
@@ -109,10 +110,7 @@ class HttpDoors:
         try:
             listeners = bind_sockets(int(port), host.strip("[]"))
         except OSError as error:
-            raise UnavailableError(
-                f"--http-address {options.http_address}: {error.strerror}; is another nsqd or "
-                "gateway there?"
-            ) from None
+            raise cannot_listen(f"--http-address {options.http_address}", error) from None
         server.add_sockets(listeners)
         self._servers.append(server)
         self.address = shown(listeners[0])

@@ -65,6 +65,10 @@ GATEWAY_METRICS: dict[str, tuple[str, Callable[[Host], float]]] = {
         lambda g: sum(client.paused for client in g.clients),
     ),
     "srtm_admitting": ("0 while nsqd is away or ill.", lambda g: float(g.watch.is_open)),
+    "srtm_faults": (
+        "Exceptions that were the gateway's own fault, since start; the log has each kind once.",
+        lambda g: g.reactor.faults,
+    ),
     "srtm_wall_clock_steps": ("Steps of the wall clock since start.", lambda g: g.wall.steps),
     "srtm_timestamp_degraded_bytes": (
         "Bytes without a segment's time, stamped by a worse source, since start.",

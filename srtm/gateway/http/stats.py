@@ -19,15 +19,25 @@ from srtm.gateway.topic import Topic
 async def stats_document(
     gateway: Host, topic: str, channel: str, include_clients: bool, include_mem: bool
 ) -> dict[str, Any]:
-    """Raises UnavailableError when nsqd does not answer."""
-    document = await gateway.nsqd_http.get(
-        f"/stats?format=json&topic={quote(topic)}&channel={quote(channel)}"
-        f"&include_clients={_flag(include_clients)}&include_mem={_flag(include_mem)}"
-    )
-    if not isinstance(document, dict):
-        raise UnavailableError(
-            f"nsqd at {gateway.nsqd_http.address} answered /stats with no object"
+    """Without nsqd's part where nsqd does not answer: `nsqd_away` says why then, "" otherwise."""
+    away = ""
+    try:
+        document = await gateway.nsqd_http.get(
+            f"/stats?format=json&topic={quote(topic)}&channel={quote(channel)}"
+            f"&include_clients={_flag(include_clients)}&include_mem={_flag(include_mem)}"
         )
+        if not isinstance(document, dict):
+            raise UnavailableError(
+                f"nsqd at {gateway.nsqd_http.address} answered /stats with no object"
+            )
+    except UnavailableError as error:
+        away = str(error)
+        document = {
+            "version": gateway.info.get("version", ""),
+            "health": f"NOK - {away}",
+            "start_time": gateway.info.get("start_time", 0),
+            "topics": [],
+        }
     for found in document.get("topics") or []:
         found["channels"] = [
             _plain(kept) for kept in found["channels"] or [] if kept["channel_name"] != CHANNEL
@@ -38,7 +48,7 @@ async def stats_document(
         if include_clients and client.published
         for entry in _producer(client, topic)
     ]
-    document["srtm"] = await srtm_document(gateway, topic)
+    document["srtm"] = {"nsqd_away": away, **await srtm_document(gateway, topic)}
     return document
 
 
@@ -51,7 +61,7 @@ async def srtm_document(gateway: Host, topic: str = "") -> dict[str, Any]:
     for number, found in enumerate(topics):
         if number % TOPICS_PER_TURN == 0:
             await asyncio.sleep(0)
-        documents.append(topic_document(found))
+        documents.append({**topic_document(found), **_whole(gateway, found)})
     return {
         "timestamps": {
             "source": gateway.stamps.name,
@@ -64,6 +74,16 @@ async def srtm_document(gateway: Host, topic: str = "") -> dict[str, Any]:
         "distributor": _distributor(gateway.agent) if gateway.agent else None,
         "topics": documents,
     }
+
+
+def _whole(gateway: Host, topic: Topic) -> dict[str, Any]:
+    """Of a topic that a Load Distributor limits: its contract over all brokers, as it was told
+    last."""
+    name = topic.name.decode()
+    whole = gateway.agent.lease.known.contracts.get(name) if gateway.agent else None
+    if whole is None or not gateway.topics.is_leased(name):
+        return {}
+    return {"contract": {"rate": whole[0], "burst": whole[1]}}
 
 
 def _distributor(agent: Agent) -> dict[str, Any]:
@@ -166,6 +186,17 @@ def distributor_line(distributor: dict[str, Any]) -> str:
     return line if distributor["contact"] else f"{line}; NO CONTACT: {distributor['error']}"
 
 
+def _contract_lines(ours: dict[str, Any]) -> list[str]:
+    """Nothing for a topic without a contract."""
+    if "rate" not in ours:
+        return []
+    return [
+        f"      contract {ours['rate']:g}/s burst {ours['burst']:g} "
+        f"tokens: {ours['tokens']:.1f} waiting: {ours['waiting']} "
+        f"rejected: {ours['rejected']}{' THROTTLED' if ours['throttled'] else ''}"
+    ]
+
+
 def as_text(document: dict[str, Any]) -> str:
     """For people: nsqd's own lines, and ours under each topic."""
     ours = {topic["topic"]: topic for topic in document["srtm"]["topics"]}
@@ -181,7 +212,7 @@ def as_text(document: dict[str, Any]) -> str:
             else []
         ),
         "",
-        "Topics:" if document["topics"] else "Topics: None",
+        "Topics:" if document["topics"] or document["srtm"]["nsqd_away"] else "Topics: None",
     ]
     for topic in document["topics"] or []:
         lines.append(
@@ -189,13 +220,7 @@ def as_text(document: dict[str, Any]) -> str:
             f"depth: {topic['depth']:<5} be-depth: {topic['backend_depth']:<5} "
             f"msgs: {topic['message_count']:<8}"
         )
-        mine = ours.get(topic["topic_name"])
-        if mine is not None and "rate" in mine:
-            lines.append(
-                f"      contract {mine['rate']:g}/s burst {mine['burst']:g} "
-                f"tokens: {mine['tokens']:.1f} waiting: {mine['waiting']} "
-                f"rejected: {mine['rejected']}{' THROTTLED' if mine['throttled'] else ''}"
-            )
+        lines += _contract_lines(ours.pop(topic["topic_name"], {}))
         lines += [
             f"   {'*P' if channel['paused'] else '  '} [{channel['channel_name']:<25}] "
             f"depth: {channel['depth']:<5} be-depth: {channel['backend_depth']:<5} "
@@ -204,6 +229,9 @@ def as_text(document: dict[str, Any]) -> str:
             f"msgs: {channel['message_count']:<8}"
             for channel in topic["channels"]
         ]
+    if document["srtm"]["nsqd_away"]:
+        for name, mine in ours.items():
+            lines += [f"   [{name:<15}] nsqd is away", *_contract_lines(mine)]
     lines += ["", "Producers:" if document["producers"] else "Producers: None"]
     lines += [
         f"   [V2 {producer['hostname']}:{producer['remote_address'].rpartition(':')[2]} "

@@ -74,7 +74,7 @@ class Probe:
         self.closed = False
         self._afterwards: list[Callable[[], None]] = []
         self._socket = address.connect()
-        reactor.watch(self._socket.fileno(), self._on_event, READABLE)
+        reactor.watch(self._socket.fileno(), self._on_event, READABLE, self.close)
         self._write(b"")
 
     def _write(self, data: bytes) -> None:

@@ -1,0 +1,136 @@
+"""The topics of a Load Distributor alone: `srtm topic ... --distributor-address`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from distributor.cli.topic_file import TopicFile
+from distributor.placement.words import number, rate
+from distributor.remote import Remote, print_json
+from srtm.contract import Contract
+from srtm.errors import UsageError
+from srtm.terminal import Column, Table, show
+
+_RULES = ("mode", "max_wait", "slo")
+
+
+def list_topics(remote: Remote, as_json: bool) -> None:
+    answer = remote.call("GET", "topics")
+    if as_json:
+        print_json(answer)
+        return
+    table = Table(
+        Column("topic", text=True),
+        Column("rate/s"),
+        Column("burst"),
+        Column("mode", 5, text=True),
+        Column("max-wait", 6),
+        Column("SLO", 2, text=True),
+        Column("publishers"),
+        Column("placed", 1),
+        Column("declared/s", 3),
+        Column("epoch", 4),
+    )
+    for each in answer["topics"]:
+        table.add(
+            each["topic"],
+            *(number(each[key]) for key in ("rate", "burst")),
+            *(str(each[key] or "-") for key in _RULES),
+            *(f"{each[key]:,}" for key in ("publishers", "placed")),
+            number(each["offered"]),
+            "-" if each["epoch"] is None else str(each["epoch"]),
+        )
+    if len(table):
+        show(table)
+    else:
+        click.echo("no topic yet; srtm topic register FILE, or srtm topic set NAME, makes one")
+
+
+def describe_topic(remote: Remote, name: str, as_json: bool) -> None:
+    """Its contract, and its shares by broker."""
+    topic = remote.call("GET", "topics", name)
+    plan = None
+    if topic["epoch"] is not None:
+        plan = remote.call("GET", "topics", name, "placements", "current")
+    if as_json:
+        print_json({**topic, "brokers": plan["brokers"] if plan else []})
+        return
+    rules = ", ".join(f"{key} {topic[key]}" for key in _RULES if topic[key])
+    click.echo(f"topic {name}: r = {number(topic['rate'])}, b = {number(topic['burst'])}, {rules}")
+    click.echo(
+        f"{topic['placed']:,} of {topic['publishers']:,} publishers placed, with "
+        f"{rate(topic['offered'])} in all"
+    )
+    if plan is None:
+        click.echo(f"not placed yet: srtm placement apply {name}")
+        return
+    table = Table(
+        Column("broker", text=True),
+        Column("publishers"),
+        Column("messages/s", 1),
+        Column("r"),
+        Column("b"),
+    )
+    for each in plan["brokers"]:
+        figures = (number(each[key]) for key in ("rate", "r", "b"))
+        table.add(each["name"], f"{each['publishers']:,}", *figures)
+    show(table)
+
+
+def set_topic(remote: Remote, name: str, changes: Mapping[str, object], as_json: bool) -> None:
+    """Change what is given of its contract, or make a new one; as flags and files name the keys.
+    Raises UsageError."""
+    known = {each["topic"]: each for each in remote.call("GET", "topics")["topics"]}.get(name)
+    values: dict[str, object] = {}
+    if known is not None:
+        keys = {"rate": "rate", "burst": "burst", "mode": "mode", "max-wait": "max_wait",
+                "slo": "slo"}  # fmt: skip
+        values = {key: known[its] for key, its in keys.items() if known[its] is not None}
+    elif None in (changes.get("rate"), changes.get("burst")):
+        raise UsageError(f"topic {name} is not registered: give both --rate and --burst")
+    values.update(changes)
+    given = {key: value for key, value in values.items() if value is not None}
+    contract = Contract.read({"topic": name, **given}, f"topic {name}")
+    body = TopicFile(contract, known and known["keys"], []).topic_document()
+    answer = remote.call("PUT", "topics", name, body=body)
+    warn_of_rates(name, contract.rate, answer["offered"])
+    if as_json:
+        print_json(answer)
+    else:
+        click.echo(
+            f"topic {name}: r = {number(contract.rate)}, b = {number(contract.burst)}, "
+            "split by the distributor"
+        )
+
+
+def warn_of_rates(name: str, limit: float, declared: float) -> None:
+    """Whoever lowers a contract under what its publishers have declared makes them wait."""
+    if limit < declared:
+        click.echo(
+            f"warning: topic {name}: its publishers have declared {rate(declared)}, and the "
+            f"contract lets {rate(limit)} through: the rest waits",
+            err=True,
+        )
+
+
+def delete_topic(remote: Remote, name: str, as_json: bool) -> None:
+    remote.call("DELETE", "topics", name)
+    if as_json:
+        print_json({"topic": name, "deleted": True})
+    else:
+        click.echo(f"topic {name} is deleted, with its publishers and placements")
+
+
+def moves(
+    before: Mapping[str, Any] | None, plan: Mapping[str, Any]
+) -> dict[tuple[str, str], list[str]]:
+    """Publishers by (from, to); "" for no broker."""
+    was = {each["publisher"]: each["broker"] for each in before["assignments"]} if before else {}
+    now = {each["publisher"]: each["broker"] for each in plan["assignments"]}
+    found: dict[tuple[str, str], list[str]] = {}
+    for publisher in sorted(was.keys() | now.keys()):
+        pair = was.get(publisher, ""), now.get(publisher, "")
+        if pair[0] != pair[1]:
+            found.setdefault(pair, []).append(publisher)
+    return found

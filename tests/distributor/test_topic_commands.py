@@ -1,0 +1,108 @@
+"""`srtm topic ... --distributor-address`, `srtm broker capacity NAME N`, what a plan would move."""
+
+import json
+
+import pytest
+
+from tests.support.distributors import DistributorProcess, settle, srtm
+
+
+def test_a_topic_is_set_listed_described_and_deleted(distributor: DistributorProcess) -> None:
+    new = distributor.srtm("topic", "set", "t", "--rate=150")
+    assert new.returncode == 2
+    assert "topic t is not registered: give both --rate and --burst" in new.stderr
+    made = distributor.srtm("topic", "set", "t", "--rate=150", "--burst=20", "--slo=0.99@5ms")
+    assert made.stdout == "topic t: r = 150, b = 20, split by the distributor\n"
+    assert distributor.srtm("topic", "set", "t", "--max-wait=2s").returncode == 0
+    topic = distributor.ok("GET", "/topics/t")
+    assert [topic[key] for key in ("rate", "burst", "slo", "max_wait")] == [
+        150, 20, "0.99@5ms", "2s",
+    ]  # fmt: skip
+    distributor.publishers(4)
+    assert "not placed yet" in distributor.srtm("topic", "describe", "t").stdout
+    distributor.broker("b1")
+    distributor.place()
+    listed = distributor.srtm("topic", "list").stdout.splitlines()[2].split()
+    assert listed[:9] == ["t", "150", "20", "delay", "2s", "0.99@5ms", "4", "4", "40"]
+    described = distributor.srtm("topic", "describe", "t").stdout
+    assert "4 of 4 publishers placed, with 40 messages/s in all" in described
+    assert described.splitlines()[-1].split() == ["b1", "4", "40", "150", "20"]
+    document = json.loads(distributor.srtm("topic", "describe", "t", "--json").stdout)
+    assert document["brokers"][0]["publishers"] == 4
+
+    removed = distributor.srtm("topic", "remove", "t", "p0")
+    assert removed.stdout == "publisher p0 of topic t is forgotten\n"
+    assert distributor.ok("GET", "/topics/t")["publishers"] == 3
+    again = distributor.srtm("topic", "remove", "t", "p0")
+    assert (again.returncode, "has no publisher p0" in again.stderr) == (2, True)
+    assert distributor.srtm("topic", "delete", "t").returncode == 0
+    assert distributor.ok("GET", "/topics")["topics"] == []
+    assert "no topic yet" in distributor.srtm("topic", "list").stdout
+
+
+def test_lowering_a_contract_under_the_declared_rates_warns(
+    distributor: DistributorProcess,
+) -> None:
+    distributor.topic(keys=["k0", "k1", "k2"])
+    distributor.publishers(4)
+    assert distributor.srtm("topic", "set", "t", "--rate=40").stderr == ""
+    low = distributor.srtm("topic", "set", "t", "--rate=30")
+    assert low.returncode == 0
+    assert "have declared 40 messages/s, and the contract lets 30 messages/s" in low.stderr
+    assert distributor.ok("GET", "/topics/t")["keys"] == ["k0", "k1", "k2"]
+
+
+def test_a_capacity_that_is_known_is_stored(distributor: DistributorProcess) -> None:
+    distributor.broker("b1", 0.0)
+    assert "not measured" in distributor.srtm("broker", "list").stdout
+    distributor.topic()
+    distributor.publishers(4)
+    refused = distributor.srtm("placement", "apply", "t")
+    assert refused.returncode == 2
+    assert "not measured yet: b1; srtm broker capacity b1 --slo 0.99@1ms --set" in refused.stderr
+    done = distributor.srtm("broker", "capacity", "b1", "5000")
+    assert done.stdout == "broker b1 holds 5,000 messages/s; stored\n"
+    assert distributor.srtm("placement", "apply", "t").returncode == 0
+    [broker] = distributor.ok("GET", "/brokers")["brokers"]
+    assert broker["capacity"] == 5000
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        pytest.param(["b1"], "--slo: within which SLO", id="no-slo"),
+        pytest.param(["b1", "5", "--slo", "0.99@1ms"], "NAME N stores N", id="both"),
+        pytest.param(["b9", "5"], "b9", id="no-such-broker"),
+    ],
+)
+def test_a_slip_of_capacity_is_one_line(
+    distributor: DistributorProcess, words: list[str], said: str
+) -> None:
+    done = distributor.srtm("broker", "capacity", *words)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_plan_says_who_would_move(distributor: DistributorProcess) -> None:
+    b1, b2 = distributor.broker("b1"), distributor.broker("b2", 900.0)
+    distributor.topic()
+    distributor.publishers(4)
+    first = distributor.srtm("placement", "plan", "t").stdout
+    assert "would move" not in first
+    distributor.place()
+    settle(b1, b2)
+    assert "nobody would move" in distributor.srtm("placement", "plan", "t").stdout
+    distributor.ok("POST", "/brokers/b1/drain", {"drain": True})
+    plan = distributor.srtm("placement", "plan", "t")
+    assert "would move from b1 to b2: 4 publishers: p0, p1, p2 and 1 more" in plan.stdout
+    document = json.loads(distributor.srtm("placement", "plan", "t", "--json").stdout)
+    assert document["moves"] == [{"from": "b1", "to": "b2", "publishers": ["p0", "p1", "p2", "p3"]}]
+
+
+def test_a_url_is_told_apart_from_an_address() -> None:
+    for command in (["topic", "list"], ["placement", "show", "t"], ["load"]):
+        done = srtm(*command, "--distributor-address", "http://127.0.0.1:4180")
+        assert done.returncode == 2
+        assert "is a URL; write " in done.stderr
+        assert done.stderr.count("\n") == 1
