@@ -32,6 +32,9 @@ class _Member:
             self._place = place
             self._lane.move(place.address)
 
+    def unplaced(self) -> None:
+        self._lane.reason = "the distributor has no broker for it yet"
+
     def failed(self, error: SrtmError) -> bool:
         log.error("%s", error)
         self._lane.reason = str(error)
