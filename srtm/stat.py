@@ -359,7 +359,7 @@ def stat(
     before: list[Row] = []
     shown, then = 0, 0.0
     while True:
-        rows, away = read_rows(brokers, topic)
+        rows, away = read_rows(brokers, topic) if brokers else ([], {})
         if topic and not rows and not away:
             raise UsageError(
                 f"no broker knows topic {topic}; without --topic all that they know are shown"

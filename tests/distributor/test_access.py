@@ -79,7 +79,7 @@ def test_an_address_in_use_is_exit_3(start: Starter, tmp_path: Path) -> None:
     running.wait_leading()
     done = srtm("distributor", f"--store={tmp_path / 'x'}", f"--http-address={running.address}")
     assert done.returncode == 3
-    assert f"--http-address {running.address}: Address already in use" in done.stderr
+    assert f"--http-address {running.address} is in use by another process" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_the_service_answers_as_described(start: Starter) -> None:
         schema = described["components"]["schemas"][content["$ref"].rpartition("/")[2]]
         assert set(schema.get("required", ())) <= set(answer) <= set(schema["properties"]), path
         checked += 1
-    assert checked == 9
+    assert checked == 10
 
 
 def test_metrics_are_prometheus_text(start: Starter) -> None:

@@ -251,7 +251,9 @@ def test_a_gateway_whose_port_was_taken_meanwhile_listens_once_it_is_free(
         thief.bind((host, int(port)))
         thief.listen()
         gateway.nsqd.process.start()
-        wait_for(lambda: "Address already in use" in gateway.process.text(), "the log says so")
+        wait_for(
+            lambda: "is in use by another process" in gateway.process.text(), "the log says so"
+        )
     with V2(wait_for(lambda: not refuses_connections(gateway) and gateway.tcp, "free")) as client:
         client.send(pub(b"t", b"x"))
         assert client.reply() == b"OK"
