@@ -74,6 +74,9 @@ def demo(seconds: float, out: Path) -> None:
             assert up.deployment.distributor is not None
             remote = Remote(up.deployment.distributor.http_address, "")
             upload(remote, TopicFile(contract, None, publishers()))
+            # Placements are compared: no share leaves what they gave.
+            stays = {"policy": "off", "window": "10s", "every": "10s"}
+            remote.call("PUT", "topics", contract.topic, "adaptation", body=stays)
             outcomes = {}
             for policy in ("lb", "srtm"):
                 console.print(
