@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 from pydantic import BaseModel, ValidationError
 
-from srtm.duration import format_duration
+from srtm.duration import format_duration, parse_duration
 from srtm.errors import UsageError, one_line
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -119,4 +119,16 @@ def _help(text: str, default: Any, many: bool) -> str:
         return text
     return (
         f"{text} [default: {format_duration(default) if isinstance(default, float) else default}]"
+    )
+
+
+def duration_option(flag: str, default: str, text: str) -> Callable[..., Any]:
+    """A flag with a Go-style duration, in seconds for the command."""
+    return click.option(
+        flag,
+        metavar="DURATION",
+        callback=parsed(parse_duration),
+        default=default,
+        show_default=True,
+        help=text,
     )

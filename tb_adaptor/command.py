@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,8 @@ from rich.table import Table
 
 from distributor.remote import Remote, print_json, remote_options
 from srtm.contract import MIN_RATE
-from srtm.duration import parse_duration
 from srtm.errors import UsageError
-from srtm.options import parsed
+from srtm.options import duration_option
 from tb_adaptor.policies import POLICIES
 from tb_adaptor.share import Part
 from tb_adaptor.simulator.files import read_arrivals, read_shares
@@ -43,17 +41,6 @@ def policies(as_json: bool) -> None:
         click.echo(f"{name:<{width}}  {each.shows}")
 
 
-def _duration(flag: str, default: str, text: str) -> Callable[..., Any]:
-    return click.option(
-        flag,
-        metavar="DURATION",
-        callback=parsed(parse_duration),
-        default=default,
-        show_default=True,
-        help=text,
-    )
-
-
 @adaptor.command("simulate")
 @click.argument("arrivals", type=click.Path(path_type=Path), metavar="ARRIVALS.csv")
 @click.option("--rate", type=float, required=True, help="r of the contract, messages/s.")
@@ -65,9 +52,9 @@ def _duration(flag: str, default: str, text: str) -> Callable[..., Any]:
     type=click.Choice(list(POLICIES)),
     help="May be given more than once; all of them by default.",
 )
-@_duration("--window", "10s", "What a policy looks back at.")
-@_duration("--every", "10s", "How often a policy is asked.")
-@_duration("--report", "1s", "How often a broker reports and is told its share.")
+@duration_option("--window", "10s", "What a policy looks back at.")
+@duration_option("--every", "10s", "How often a policy is asked.")
+@duration_option("--report", "1s", "How often a broker reports and is told its share.")
 @click.option(
     "--initial",
     type=click.Path(path_type=Path),

@@ -47,17 +47,23 @@ class Told:
     most_waiting: float
 
 
+def levels_after(level: float, part: Part, began: float, times: Floats, counts: Floats) -> Floats:
+    """The bucket's level just after each batch: tokens, less the messages that wait. level: at
+    `began`; times: sorted, shape (n,); counts: messages, shape (n,). Shape (n,)."""
+    free = level + part.rate * np.maximum(times - began, 0.0) - (np.cumsum(counts) - counts)
+    lost = np.maximum.accumulate(np.maximum(free - part.burst, 0.0))
+    after: Floats = free - lost - counts
+    return after
+
+
 def unfinished(
     level: float, part: Part, began: float, times: Floats, counts: Floats, now: float
 ) -> tuple[float, float]:
-    """The most messages that have waited for tokens meanwhile, and the level at `now`: tokens, less
-    the messages that wait. level: at `began`."""
+    """The most messages that have waited for tokens meanwhile, and the level at `now`. level: at
+    `began`."""
     if not times.size:
         return max(0.0, -level), min(part.burst, level + part.rate * (now - began))
-    come = np.cumsum(counts)
-    free = level + part.rate * np.maximum(times - began, 0.0) - (come - counts)
-    lost = np.maximum.accumulate(np.maximum(free - part.burst, 0.0))
-    after = free - lost - counts
+    after = levels_after(level, part, began, times, counts)
     level = float(after[-1]) + part.rate * max(0.0, now - float(times[-1]))
     return max(0.0, -float(after.min())), min(part.burst, level)
 

@@ -25,6 +25,7 @@ from srtm.duration import format_duration, parse_duration
 from srtm.errors import UsageError
 from srtm.queueing import Floats
 from tb_adaptor.policies import POLICIES, Policy
+from tb_adaptor.policies.policy import EARLIEST_SECONDS
 from tb_adaptor.share import Part
 from tb_adaptor.window import Seen, Told, Window, unfinished
 
@@ -32,8 +33,6 @@ log = logging.getLogger("srtm.distributor")
 
 MOST_ASKED = 200
 """topics of a broker whose arrivals are asked for: a busy second of one is 11 kB of a report"""
-EARLIEST_SECONDS = 0.2
-"""between two decisions of a policy that acts early"""
 _SETTLING_SECONDS = 2.0
 """after a placement: publishers are on their way to other brokers"""
 _SILENT_SECONDS = 2.5

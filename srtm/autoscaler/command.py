@@ -26,9 +26,8 @@ from srtm.autoscaler.simulator.run import Run
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.autoscaler.simulator.workload import read_workload
 from srtm.autoscaler.table import render, title
-from srtm.duration import parse_duration
 from srtm.errors import PLOTS, UnavailableError, UsageError
-from srtm.options import parsed
+from srtm.options import duration_option, parsed
 from srtm.slo import SLO
 from srtm.terminal import show
 
@@ -40,17 +39,6 @@ def _shares(text: str) -> tuple[float, ...]:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
         raise ValueError(f"{text!r} is no list of numbers such as 0.5,0.3,0.2") from None
-
-
-def _duration(flag: str, default: str, text: str) -> Callable[..., Any]:
-    return click.option(
-        flag,
-        metavar="DURATION",
-        callback=parsed(parse_duration),
-        default=default,
-        show_default=True,
-        help=text,
-    )
 
 
 @click.group()
@@ -108,7 +96,9 @@ def policies(as_json: bool) -> None:
     callback=parsed(SLO.parse),
     help="Share of events and the time from arrival to the end of processing (w_sla).",
 )
-@_duration("--rebalance", "500ms", "t_reb: from the last member's rejoining to the new assignment.")
+@duration_option(
+    "--rebalance", "500ms", "t_reb: from the last member's rejoining to the new assignment."
+)
 @click.option(
     "--handover",
     type=click.Choice(list(map(str, Handover))),
@@ -116,7 +106,7 @@ def policies(as_json: bool) -> None:
     show_default=True,
     help="Eager: all stop; cooperative: what moves stops for two rebalances; direct: for one.",
 )
-@_duration("--startup", "5s", "From a launch, which is billed, to joining the group.")
+@duration_option("--startup", "5s", "From a launch, which is billed, to joining the group.")
 @click.option(
     "--arrivals",
     "model",
@@ -125,8 +115,8 @@ def policies(as_json: bool) -> None:
     show_default=True,
     help="Events within a second: evenly, at random, or all at its start as the papers send them.",
 )
-@_duration("--lag-phase", "100ms", "Decisions are taken this long after each full second.")
-@_duration("--heartbeat", "3s", "How often a member asks whether a rebalance is due.")
+@duration_option("--lag-phase", "100ms", "Decisions are taken this long after each full second.")
+@duration_option("--heartbeat", "3s", "How often a member asks whether a rebalance is due.")
 @click.option("--initial", default=1, show_default=True, help="Consumers at the start.")
 @click.option(
     "--seed",

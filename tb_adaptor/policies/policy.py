@@ -13,6 +13,10 @@ RATE_FLOOR = 0.05
 """of an even part: what an idle broker keeps of r, so that it can start again"""
 
 
+EARLIEST_SECONDS = 0.2
+"""between two decisions of a policy that acts early"""
+
+
 @dataclass(frozen=True)
 class Rescale:
     """Another split. reasons: sentences that a person can read"""

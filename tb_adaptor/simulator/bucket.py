@@ -10,6 +10,7 @@ import numpy as np
 
 from srtm.queueing import Floats
 from tb_adaptor.share import Part
+from tb_adaptor.window import levels_after
 
 _SLACK = 1e-9
 """messages; less is rounding"""
@@ -51,10 +52,7 @@ class Bucket:
         times, counts = self._times[self._next : end], self._counts[self._next : end]
         level = self._level
         if times.size:
-            come = np.cumsum(counts)
-            free = level + rate * (times - self._at) - (come - counts)
-            lost = np.maximum.accumulate(np.maximum(free - burst, 0.0))
-            after = free - lost - counts
+            after = levels_after(level, self.part, self._at, times, counts)
             self._target[self._next : end] = self._brought + rate * (times - self._at) - after
             self.most_waiting = max(self.most_waiting, float(-after.min()))
             level = float(after[-1]) + rate * (until - float(times[-1]))

@@ -13,15 +13,13 @@ import numpy as np
 from distributor.control.leases import Holder, Share, TopicLeases
 from srtm.queueing import Floats
 from tb_adaptor.policies import POLICIES
-from tb_adaptor.policies.policy import Policy
+from tb_adaptor.policies.policy import EARLIEST_SECONDS, Policy
 from tb_adaptor.share import Part, even
 from tb_adaptor.simulator.bucket import Bucket
 from tb_adaptor.window import Told, Window
 
 GROWING_SECONDS = 0.1
 CHANGED_SECONDS = 0.05
-EARLIEST_SECONDS = 0.2
-"""between two decisions of a policy that acts early"""
 _LEASE_SECONDS = 10.0
 
 
