@@ -13,13 +13,18 @@ KAFKA_POM := benchmarks/harness/kafka_pom.xml
 CLANG := $(shell sed -n 's/^CLANG = "\(.*\)"$$/\1/p' setup.py)
 HOT := $(shell sed -n 's/^    "\(.*\.py\)",$$/\1/p' setup.py)
 
-.PHONY: demo test setup lint lock clean
+.PHONY: demo test setup docs lint lock clean
 
 demo: setup
 	@$(BIN)/srtm demo
 
 test: setup lint
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PART:%=tests/%)
+
+# What the pages say of the code's tables.
+docs: setup
+	@$(BIN)/python -m tests.docs.generated
+	@$(BIN)/python -m benchmarks keep
 
 lint: setup
 	@$(BIN)/ruff check .

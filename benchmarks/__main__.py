@@ -1,4 +1,4 @@
-"""`python -m benchmarks list` and `python -m benchmarks run NAME`."""
+"""`python -m benchmarks list`, `run NAME` and `keep FILE...`."""
 
 import sys
 from pathlib import Path
@@ -9,6 +9,7 @@ from rich.console import Console
 from benchmarks.catalogue import BENCHMARKS
 from benchmarks.harness.report import render, write
 from benchmarks.harness.session import session
+from benchmarks.kept import PAGE, keep, page
 from srtm.errors import Exit, SrtmError, UsageError
 
 _PIPED_WIDTH = 180  # nobody's terminal: nothing is cut
@@ -66,6 +67,17 @@ def run(name: str, quick: bool, full: bool, minutes: float | None, strict: bool,
         console.print(f"wrote {path}")
     if strict and any(bar.met is False for bar in report.bars):
         raise SrtmError(f"{name}: a bar was missed")
+
+
+@cli.command("keep")
+@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def keep_them(files: tuple[Path, ...]) -> None:
+    """Keep what runs measured: tables and bars of their NAME.json go to benchmarks/results/, and
+    the page benchmarks/RESULTS.md is made anew from all that is there."""
+    for file in files:
+        click.echo(f"wrote {keep(file)}")
+    PAGE.write_text(page())
+    click.echo(f"wrote {PAGE}")
 
 
 def main() -> None:

@@ -52,9 +52,11 @@ class Limit(BaseModel):
     burst: float = Field(
         ge=1, le=MAX_BURST, allow_inf_nan=False, description="messages; under 1 admits nothing"
     )
-    mode: Mode = Mode.DELAY
-    max_wait: Duration | None = Field(default=None, alias="max-wait", gt=0)
-    slo: Objective | None = None
+    mode: Mode = Field(default=Mode.DELAY, description="of a message over it: delay or reject")
+    max_wait: Duration | None = Field(
+        default=None, alias="max-wait", gt=0, description="how long a message may be delayed"
+    )
+    slo: Objective | None = Field(default=None, description="PERCENTILE@DURATION, such as 0.99@5ms")
 
     @field_validator("rate")
     @classmethod
@@ -82,7 +84,7 @@ class Limit(BaseModel):
 class Contract(Limit):
     """A topic's name and its limit."""
 
-    topic: str
+    topic: str = Field(description="1 to 64 of [.a-zA-Z0-9_-]; #ephemeral may follow")
 
     @field_validator("topic")
     @classmethod

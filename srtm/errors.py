@@ -9,10 +9,18 @@ class Exit(IntEnum):
     """Exit codes; shells and supervisors rely on them."""
 
     OK = 0
-    FAILED = 1  # it was tried, and it failed: a server went away, a bar was missed
-    USAGE = 2  # the command line or a file is wrong; nothing was started
-    UNAVAILABLE = 3  # something that is needed is not there: nsqd, a port, a broker
+    FAILED = 1
+    USAGE = 2
+    UNAVAILABLE = 3
 
+
+EXITS = {
+    Exit.OK: "done",
+    Exit.FAILED: "it was tried, and it failed: a broker went away, a bar was missed",
+    Exit.USAGE: "the command line or a file is wrong; nothing was started",
+    Exit.UNAVAILABLE: "something that is needed is not there: nsqd, a port, a broker",
+}
+"""what they mean"""
 
 PLOTS = (
     "pip install matplotlib, or the wheel's file with the extra: pip install './FILE.whl[plots]'"

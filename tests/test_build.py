@@ -8,11 +8,16 @@ import sys
 import zipfile
 from pathlib import Path
 
+import click
 import pytest
+
+from benchmarks.__main__ import cli as benchmarks
+from srtm.cli import cli as srtm
+from tests.docs.generated import pages
 
 ROOT = Path(__file__).parent.parent
 HOT = re.findall(r'^    "(.*\.py)",$', (ROOT / "setup.py").read_text(), re.M)
-README = (ROOT / "README.md").read_text()
+README = " ".join((ROOT / "README.md").read_text().split())
 
 
 @pytest.mark.parametrize("module", [*HOT, "srtm/gateway/_sender.c"])
@@ -51,24 +56,25 @@ def test_every_command_has_help_and_is_in_the_readme(command: str) -> None:
     assert f"srtm {command}" in README
 
 
-def test_every_flag_of_the_readme_exists() -> None:
-    known = "".join(_srtm(command, "--help").stdout for command in ("gateway", "load", "stat"))
-    for command in (
-        ("topic", "set"),
-        ("distributor",),
-        ("placement", "plan"),
-        ("placement", "fit"),
-        ("broker", "capacity"),
-        ("autoscale", "simulate"),
-        ("adaptor", "simulate"),
-        ("adaptor", "set"),
-        ("audit",),
-        ("bridge", "run"),
-    ):
-        known += _srtm(*command, "--help").stdout
-    of_nsqd = {"--broadcast-tcp-port", "--broadcast-http-port", "--quick", "--strict", "--out"}
-    flags = set(re.findall(r"--[a-z][a-z-]+", README)) - of_nsqd - {"--help"}
-    assert {flag for flag in flags if flag not in known} == set()
+def _flags(command: click.Command) -> set[str]:
+    """Of a command and of all below it."""
+    own = {flag for each in command.params for flag in each.opts}
+    if not isinstance(command, click.Group):
+        return own
+    context = click.Context(command)
+    below = [command.get_command(context, name) for name in command.list_commands(context)]
+    return own.union(*(_flags(each) for each in below if each))
+
+
+def test_every_flag_of_the_pages_exists() -> None:
+    of_others = {"--broadcast-address", "--broadcast-tcp-port", "--broadcast-http-port",
+                 "--data-path", "--node-id", "--mem-queue-size", "--help"}  # fmt: skip
+    found = {
+        flag
+        for page in pages()
+        for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text())
+    }
+    assert found - _flags(srtm) - _flags(benchmarks) - of_others == set()
 
 
 def test_the_targets_of_the_readme_are_in_the_makefile() -> None:

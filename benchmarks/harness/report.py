@@ -40,6 +40,18 @@ def table(title: str, *columns: str) -> Table:
     return made
 
 
+def plain(made: Table) -> dict[str, Any]:
+    """A table as text: {"title", "columns", "rows"}, for programs and for pages."""
+    return {
+        "title": str(made.title or ""),
+        "columns": [str(column.header) for column in made.columns],
+        "rows": [
+            [str(cell) for cell in row]
+            for row in zip(*(column.cells for column in made.columns), strict=True)
+        ],
+    }
+
+
 def render(report: Report) -> RenderableType:
     """For the terminal."""
     parts: list[RenderableType] = [*report.tables]

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from benchmarks.harness.machine import commit, load_average, machine
-from benchmarks.harness.report import Report
+from benchmarks.harness.report import Report, plain
 
 QUICK_SECONDS = 45.0
 """What --quick measures in; ending the servers and drawing take a few seconds of the 50."""
@@ -70,6 +70,7 @@ class Session:
             | {"load_average": {"start": self._load_average, "end": load_average()}},
             "commit": commit(),
             "figures": report.figures,
+            "tables": [plain(each) for each in report.tables],
             "bars": [bar.document() for bar in report.bars],
             "notes": report.notes,
         }

@@ -24,7 +24,8 @@ from srtm.demo.load import (
     unsplit_waits,
 )
 from srtm.demo.measure import measure, noise
-from srtm.demo.shown import PERCENTILE, as_table, meaning, plot
+from srtm.demo.picture import draw
+from srtm.demo.shown import PERCENTILE, as_table, meaning
 from srtm.deploy import free_addresses, running
 from srtm.errors import PLOTS, Exit
 from srtm.slo import SLO
@@ -87,7 +88,7 @@ def demo(seconds: float, out: Path) -> None:
     shown = list(outcomes.values())
     show(as_table(shown, unsplit_waits(contract, seconds), slo))
     console.print(meaning(outcomes["lb"], outcomes["srtm"], slo, own))
-    if plot(shown, slo, out):
+    if draw(shown, contract, out):
         console.print(f"plot: {out}")
     else:
         console.print(f"no plot: matplotlib is not installed; {PLOTS}")

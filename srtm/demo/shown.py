@@ -1,7 +1,6 @@
-"""The demo's table, its picture, and what they say in a line."""
+"""The demo's table, and what it says in a line."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from rich.text import Text
@@ -74,35 +73,6 @@ def meaning(lb: Outcome, srtm: Outcome, slo: SLO, own_p99_seconds: float) -> str
         f"srtm is better: {late}. Its bucket is in fewer parts, and each room is spread over all "
         "of them, so that a burst is split as the bucket is."
     )
-
-
-def plot(outcomes: Sequence[Outcome], slo: SLO, file: Path) -> bool:
-    """One picture of the table; False where matplotlib is not installed."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return False
-    figure = Figure(figsize=(9, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    names = [f"{each.policy}, {each.brokers} brokers" for each in outcomes]
-    places = np.arange(len(names))
-    for shift, p in ((-0.25, 50), (0.0, 95), (0.25, 99)):
-        heights = [each.latency.percentile_ms(p) for each in outcomes]
-        left.bar(places + shift, heights, 0.25, label=f"p{p}")
-    left.axhline(slo.target_seconds * 1e3, color="black", linestyle="--", label=f"SLO {slo}")
-    left.set(title="End to end", ylabel="ms")
-    for shift, label, values in (
-        (-0.2, "measured", [each.measured.mean() * 1e3 for each in outcomes]),
-        (0.2, "predicted", [each.predicted.mean() * 1e3 for each in outcomes]),
-    ):
-        right.bar(places + shift, values, 0.4, label=label)
-    right.set(title="Mean token wait: the price of splitting", ylabel="ms")
-    for axes in (left, right):
-        axes.set_xticks(places, names)
-        axes.legend()
-    file.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(file, dpi=120)
-    return True
 
 
 def _mean(waits: Floats) -> str:

@@ -68,9 +68,18 @@ def _plain_name(name: str) -> str:
 class DeploymentTable(Table):
     """`[deployment]`: where it keeps its files and how others reach it."""
 
-    name: str = "local"
-    data_path: Path = Field(default=Path("srtm-data"), alias="data-path")
-    broadcast_address: str = Field(default="127.0.0.1", alias="broadcast-address", min_length=1)
+    name: str = Field(default="local", description="in logs and in `srtm stat`")
+    data_path: Path = Field(
+        default=Path("srtm-data"),
+        alias="data-path",
+        description="where it keeps its files, relative to this file",
+    )
+    broadcast_address: str = Field(
+        default="127.0.0.1",
+        alias="broadcast-address",
+        min_length=1,
+        description="the host's address that clients are told",
+    )
 
     _check_name = field_validator("name")(_plain_name)
 
@@ -78,20 +87,26 @@ class DeploymentTable(Table):
 class LookupdTable(Table):
     """`[lookupd]`: the nsqlookupd to start."""
 
-    tcp_address: ListenAddress = Field(default=Address("127.0.0.1", 4160), alias="tcp-address")
-    http_address: ListenAddress = Field(default=Address("127.0.0.1", 4161), alias="http-address")
+    tcp_address: ListenAddress = Field(
+        default=Address("127.0.0.1", 4160), alias="tcp-address", description="for nsqds"
+    )
+    http_address: ListenAddress = Field(
+        default=Address("127.0.0.1", 4161), alias="http-address", description="for consumers"
+    )
 
 
 class NsqadminTable(Table):
     """`[nsqadmin]`: the nsqadmin to start."""
 
-    http_address: ListenAddress = Field(default=Address("127.0.0.1", 4171), alias="http-address")
+    http_address: ListenAddress = Field(
+        default=Address("127.0.0.1", 4171), alias="http-address", description="for browsers"
+    )
 
 
 class BridgeTable(Table):
     """`[bridge]`: the Kafka bridge to start, by the file of its routes."""
 
-    file: Path
+    file: Path = Field(description="as of `srtm bridge run`, relative to this file")
 
 
 class DistributorTable(Table, DistributorOptions):
@@ -100,20 +115,33 @@ class DistributorTable(Table, DistributorOptions):
 
     model_config = ConfigDict(alias_generator=lambda name: name.replace("_", "-"))
 
-    store: str = ""
+    store: str = Field(default="", description="a file of the data path, or postgresql://HOST/NAME")
 
 
 class BrokerTable(Table):
-    """`[[broker]]`: an nsqd and the gateway in front of it, which has the addresses. `capacity` is
-    what it holds within its SLO, in messages/s; 0: not measured. `admission-log` is the folder of
-    the gateway's --admission-log; brokers may share one."""
+    """`[[broker]]`: an nsqd and the gateway in front of it, which has the addresses."""
 
-    name: str
-    tcp_address: ListenAddress = Field(default=Address("127.0.0.1", 4150), alias="tcp-address")
-    http_address: ListenAddress = Field(default=Address("127.0.0.1", 4151), alias="http-address")
-    nsqd_flags: tuple[str, ...] = Field(default=(), alias="nsqd-flags")
-    capacity: int = Field(default=0, ge=0, le=int(MAX_RATE))
-    admission_log: Path | None = Field(default=None, alias="admission-log")
+    name: str = Field(description="no two have the same; broker-1, broker-2, ... without it")
+    tcp_address: ListenAddress = Field(
+        default=Address("127.0.0.1", 4150), alias="tcp-address", description="of the gateway"
+    )
+    http_address: ListenAddress = Field(
+        default=Address("127.0.0.1", 4151), alias="http-address", description="of the gateway"
+    )
+    nsqd_flags: tuple[str, ...] = Field(
+        default=(), alias="nsqd-flags", description='nsqd\'s own, such as ["--mem-queue-size=0"]'
+    )
+    capacity: int = Field(
+        default=0,
+        ge=0,
+        le=int(MAX_RATE),
+        description="what it holds within its SLO, in messages/s; 0: not measured",
+    )
+    admission_log: Path | None = Field(
+        default=None,
+        alias="admission-log",
+        description="folder of the gateway's --admission-log; brokers may share one",
+    )
 
     _check_name = field_validator("name")(_plain_name)
 
@@ -133,8 +161,16 @@ class TopicTable(Contract):
     """`[[topic]]`: a contract. With `publishers`, a file of all who send, the distributor places
     them and holds the contract; without, it is split evenly over the brokers."""
 
-    publishers: Path | None = Field(default=None, exclude=True)
-    keys: tuple[Id, ...] | None = Field(default=None, exclude=True)
+    publishers: Path | None = Field(
+        default=None,
+        exclude=True,
+        description="file of all who send: CSV `id,key,rate`, or JSON lines",
+    )
+    keys: tuple[Id, ...] | None = Field(
+        default=None,
+        exclude=True,
+        description="correlation keys that they may have; without it, any",
+    )
 
     @model_validator(mode="before")
     @classmethod

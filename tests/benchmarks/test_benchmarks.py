@@ -147,7 +147,7 @@ def test_the_document_has_every_key(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     document = json.loads((tmp_path / "limiter.json").read_text())
     assert list(document) == [
         *("benchmark", "started_at", "seconds", "quick", "settings", "machine", "commit"),
-        *("figures", "bars", "notes"),
+        *("figures", "tables", "bars", "notes"),
     ]
     assert set(document["machine"]) == {
         *("cpu", "cores", "memory_bytes", "kernel", "python", "nsqd", "compiled", "load_average"),

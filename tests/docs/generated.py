@@ -1,0 +1,103 @@
+"""Tables in the pages that are made from the code: `make docs` writes them anew."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from srtm.deploy import tables
+from srtm.duration import format_duration
+from srtm.errors import EXITS
+from srtm.gateway.http.metrics import (
+    ADMISSION_LOG_METRICS,
+    DISTRIBUTOR_METRICS,
+    GATEWAY_METRICS,
+    TOPIC_METRICS,
+)
+from srtm.gateway.measure.meter import SKETCHES
+
+ROOT = Path(__file__).parents[2]
+_SECTION = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.S)
+
+
+def pages() -> list[Path]:
+    """Every page of the repository."""
+    own = [file for file in ROOT.glob("*.md") if file.name != "CHANGELOG.md"]
+    parts = ("srtm", "distributor", "tb_adaptor", "kernel", "benchmarks")
+    return sorted(own + [file for part in parts for file in (ROOT / part).rglob("*.md")])
+
+
+def renewed(text: str) -> str:
+    """A page with its generated sections as the code has them."""
+    return _SECTION.sub(lambda found: found[1] + MADE[found[2]]() + found[3], text)
+
+
+def _table(*head: str, rows: Iterator[tuple[str, ...]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _metrics() -> str:
+    def rows() -> Iterator[tuple[str, ...]]:
+        for row in TOPIC_METRICS:
+            yield f"`{row.name}`", row.kind, row.help
+        for name, text in SKETCHES.items():
+            yield f"`srtm_topic_{name}_seconds`", "summary", f"Latency: {text}."
+        for table in (GATEWAY_METRICS, DISTRIBUTOR_METRICS, ADMISSION_LOG_METRICS):
+            for name, (text, _) in table.items():
+                yield f"`{name}`", "gauge", text
+
+    return _table("metric", "kind", "", rows=rows())
+
+
+def _exits() -> str:
+    return _table("code", "", rows=((str(int(code)), text) for code, text in EXITS.items()))
+
+
+def _keys() -> str:
+    rooms: dict[str, type[BaseModel]] = {
+        "[deployment]": tables.DeploymentTable,
+        "[lookupd]": tables.LookupdTable,
+        "[nsqadmin]": tables.NsqadminTable,
+        "[distributor]": tables.DistributorTable,
+        "[bridge]": tables.BridgeTable,
+        "[[broker]]": tables.BrokerTable,
+        "[[topic]]": tables.TopicTable,
+    }
+
+    def rows(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
+        for name, field in model.model_fields.items():
+            key = "name" if (model, name) == (tables.TopicTable, "topic") else name
+            yield f"`{key.replace('_', '-')}`", _default(field), field.description or ""
+
+    return "\n".join(
+        f"`{name}`: {(model.__doc__ or '').partition(': ')[2].strip()}\n\n"
+        + _table("key", "default", "", rows=rows(model))
+        for name, model in rooms.items()
+    )
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "needed"
+    value = field.get_default(call_default_factory=False)
+    if value is None or value in ("", ()):
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"`{format_duration(value) if isinstance(value, float) else value}`"
+
+
+MADE: dict[str, Callable[[], str]] = {
+    "gateway-metrics": _metrics,
+    "exit-codes": _exits,
+    "deployment-keys": _keys,
+}
+
+
+if __name__ == "__main__":
+    for page in pages():
+        page.write_text(renewed(page.read_text()))

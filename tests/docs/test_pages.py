@@ -1,0 +1,61 @@
+"""What the pages say: blocks can be pasted, links lead somewhere, tables are the code's."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.generated import ROOT, pages, renewed
+from tests.docs.runner import LANGUAGES, Block, blocks, cannot_run, run, script
+
+PAGES = [pytest.param(page, id=str(page.relative_to(ROOT))) for page in pages()]
+_SETS_UP = "make "
+"""Blocks of `make` are what this suite itself runs in."""
+
+
+def runnable(page: Path) -> list[Block]:
+    return [each for each in blocks(page.read_text()) if _SETS_UP not in each.text]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_says_what_it_is(page: Path) -> None:
+    for block in blocks(page.read_text()):
+        assert block.language in LANGUAGES, block.text
+    assert page.read_text().count("```") == 2 * len(blocks(page.read_text()))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_generated_tables_are_those_of_the_code(page: Path) -> None:
+    assert renewed(page.read_text()) == page.read_text(), "run make docs"
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    "page", [case for case in PAGES if any(each.runs for each in runnable(case.values[0]))]
+)
+def test_every_block_works_when_it_is_pasted(page: Path, tmp_path: Path) -> None:
+    if why := cannot_run(runnable(page)):
+        if os.environ.get("CI"):
+            pytest.fail(why)
+        pytest.skip(why)
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    (tmp_path / ".venv/bin/activate").touch()
+    done = run(runnable(page), tmp_path, 170)
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 180
+
+
+def test_a_server_is_waited_for() -> None:
+    file = Block("toml", '# a.toml\nhttp-address = "127.0.0.1:9"\n')
+    page = [file, Block("sh", "srtm up a.toml &   # until Ctrl-C\n")]
+    assert script(page).splitlines()[-1] == "ready 9 4180"
