@@ -9,6 +9,8 @@ from srtm.contract import MAX_BURST, MAX_RATE, MIN_RATE, Mode
 
 MAX_PUBLISHERS = 20_000
 """of one request: reading them holds up all others for 0.1 to 0.2 s"""
+MAX_LISTED = 10_000
+"""of one answer: making it holds up all others for 0.1 s"""
 MAX_KEYS = 100_000
 MAX_TOPICS = 10_000
 MAX_WATCHED = 100_000
@@ -297,6 +299,11 @@ class Place(Answer):
     broker: str | None = Field(description="where to connect; null: nowhere yet")
     tcp_address: str | None
     epoch: int = Field(description="of the placement that put it there; grows with each move")
+
+
+class Publishers(Answer):
+    publishers: list[Place] = Field(description="in order of their ids")
+    next: str | None = Field(description="ask again with after=this; null: these were the last")
 
 
 class WatchAsked(Asked):

@@ -1,10 +1,10 @@
 """The distributor as commands see it: JSON over HTTP, every failure one line."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http.client import HTTPConnection, HTTPException
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import click
 
@@ -31,11 +31,14 @@ class Remote:
         method: str,
         *path: str,
         body: object = None,
+        query: Mapping[str, str] | None = None,
         timeout_seconds: float = _TIMEOUT_SECONDS,
     ) -> Any:
         """The answer of /v1/path. Raises UsageError for what the distributor refuses,
         UnavailableError where it is not there or does not lead."""
         target = "/v1/" + "/".join(quote(each, safe="") for each in path)
+        if query:
+            target += f"?{urlencode(query)}"
         data = None if body is None else json.dumps(body).encode()
         host, port = self._address
         connection = HTTPConnection(host, port, timeout=timeout_seconds)

@@ -1,4 +1,4 @@
-"""`srtm topic register` and `remove`."""
+"""`srtm topic register`."""
 
 from pathlib import Path
 
@@ -38,16 +38,3 @@ def register(file: Path, remote: Remote, as_json: bool) -> None:
     else:
         offered = rate(sum(each.rate for each in found.publishers))
         click.echo(f"topic {name}: {counted(done, 'publisher')} with {offered} registered")
-
-
-@click.command()
-@click.argument("name")
-@click.argument("publisher")
-@remote_options
-def remove(name: str, publisher: str, remote: Remote, as_json: bool) -> None:
-    """Forget PUBLISHER of topic NAME. One that runs and gives its rate registers itself again."""
-    remote.call("DELETE", "topics", name, "publishers", publisher)
-    if as_json:
-        print_json({"topic": name, "publisher": publisher, "removed": True})
-    else:
-        click.echo(f"publisher {publisher} of topic {name} is forgotten")

@@ -20,7 +20,6 @@ from distributor.api import (
     BrokerShown,
     Desired,
     DesiredTopic,
-    Place,
     Report,
     TopicAsked,
     TopicShown,
@@ -33,6 +32,7 @@ from distributor.control.identity import count_replaced, leave_behind, require_o
 from distributor.control.leases import NOTHING, Share, TopicLeases
 from distributor.control.lineage import Standing
 from distributor.control.placement_inputs import contract_changed
+from distributor.control.places import where
 from distributor.control.registrations import Registrations, check_key
 from distributor.control.shares import desired_topic, grants, let_go, see, share_of, waits
 from distributor.control.state import FORMER, Gateway, State, Topic
@@ -469,29 +469,10 @@ class Distributor:
 
     async def delete_publisher(self, name: str, publisher: str) -> None:
         async with self.changing:
-            self.where(name, publisher)
+            where(self.state, name, publisher)
             await self.commit([delete_publisher(name, publisher)])
             self.topic(name).forget(publisher)
             self.watches.notify(name, [publisher])
-
-    def where(self, name: str, publisher: str) -> Place:
-        """Raises NotFound."""
-        if publisher not in self.topic(name).publishers:
-            raise NotFound(f"topic {name} has no publisher {publisher}; register it first")
-        return self.place_of(name, publisher)
-
-    def place_of(self, name: str, publisher: str) -> Place:
-        """Of any id: one that nobody registered has no rate and no broker."""
-        topic = self.state.topics.get(name)
-        if topic is None or publisher not in topic.publishers:
-            return Place(id=publisher, key=None, rate=None, broker=None, tcp_address=None, epoch=0)
-        key, rate = topic.publishers[publisher]
-        broker, epoch = topic.shown.get(publisher, (None, 0))
-        gateway = self.state.gateways.get(broker) if broker else None
-        address = gateway.row.tcp_address if gateway else None
-        return Place(
-            id=publisher, key=key, rate=rate, broker=broker, tcp_address=address, epoch=epoch
-        )
 
     # --- inside -------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from tornado.iostream import StreamClosedError
 from tornado.web import Application, HTTPError, RequestHandler, stream_request_body
 
 from distributor import api
+from distributor.control.places import place_of
 from distributor.control.service import Distributor
 from distributor.control.watches import Watch
 from distributor.errors import NotFound, NotLeading, TooMany, status_of
@@ -244,7 +245,8 @@ class _Json(_Handler):
         try:
             service = self.leading()
             body = self.body.read(f"{self.request.method} {self.request.path}")
-            answer = await self._route.call(service, Call(names, body))
+            after = self.get_query_argument("after", "", strip=False)
+            answer = await self._route.call(service, Call(names, body, after))
         except Exception as error:
             self.fail(error)
         else:
@@ -301,7 +303,7 @@ class _Watch(_Handler):
             while not watch.ended and not self.has_left:
                 if await watch.wait(BEAT_SECONDS):
                     for each in watch.take(_LINES):
-                        self.write(service.place_of(topic, each).model_dump_json() + "\n")
+                        self.write(place_of(service.state, topic, each).model_dump_json() + "\n")
                 else:
                     self.write('{"beat": true}\n')
                 if self._write_buffer:

@@ -35,6 +35,8 @@ def document() -> dict[str, Any]:
     for route in ROUTES:
         operation = _operation(route.summary, route.path, route.body, route.statuses)
         operation["responses"]["200"] = _json("The answer.", route.answer)
+        if route.answer is api.Publishers:
+            operation["parameters"].append(_query("after", {"type": "string"}, required=False))
         paths.setdefault(PREFIX + route.path, {})[route.method.lower()] = operation
     for method, body in (("get", None), ("post", api.WatchAsked)):
         operation = _operation(
@@ -45,14 +47,8 @@ def document() -> dict[str, Any]:
             (400,),
         )
         if body is None:
-            operation["parameters"].append(
-                {
-                    "name": "id",
-                    "in": "query",
-                    "required": True,
-                    "schema": {"type": "array", "items": {"type": "string"}},
-                }
-            )
+            ids = {"type": "array", "items": {"type": "string"}}
+            operation["parameters"].append(_query("id", ids, required=True))
         operation["responses"]["200"] = {
             "description": "Lines without an end.",
             "content": {"application/x-ndjson": {"schema": _ref(api.Place)}},
@@ -105,6 +101,10 @@ def _operation(
             "content": {"application/json": {"schema": _ref(body)}},
         }
     return operation
+
+
+def _query(name: str, schema: dict[str, Any], required: bool) -> dict[str, Any]:
+    return {"name": name, "in": "query", "required": required, "schema": schema}
 
 
 def _json(description: str, model: type[BaseModel]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from distributor import api
-from distributor.control import fittings, newcomers, placements
+from distributor.control import fittings, newcomers, placements, places
 from distributor.control.service import Distributor
 
 PREFIX = "/v1"
@@ -16,10 +16,12 @@ PREFIX = "/v1"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What came with one request: names from the path, and the checked body."""
+    """What came with one request: names from the path, the checked body, and where a list is to
+    go on."""
 
     names: tuple[str, ...]
     body: Any
+    after: str = ""
 
     @property
     def name(self) -> str:
@@ -95,8 +97,12 @@ async def _register(service: Distributor, call: Call) -> BaseModel:
     return api.Registered(registered=registered)
 
 
+async def _publishers(service: Distributor, call: Call) -> BaseModel:
+    return places.listed(service.state, call.name, call.after)
+
+
 async def _publisher(service: Distributor, call: Call) -> BaseModel:
-    return service.where(*call.names)
+    return places.where(service.state, *call.names)
 
 
 async def _delete_publisher(service: Distributor, call: Call) -> BaseModel:
@@ -158,6 +164,9 @@ ROUTES = (
     Route("GET", "/topics/{topic}", "One topic.", None, api.TopicShown, (404,), _topic),
     Route("DELETE", "/topics/{topic}", "Forget a topic, its publishers and placements.",
           None, api.Done, (404,), _delete_topic),
+    Route("GET", "/topics/{topic}/publishers",
+          f"Its publishers, {api.MAX_LISTED:,} at once; ?after=ID goes on behind that one.",
+          None, api.Publishers, (404,), _publishers),
     Route("POST", "/topics/{topic}/publishers",
           "Register one or many publishers; an id that is known gets the new key and rate, a new "
           "one of a placed topic a broker where there is room.",

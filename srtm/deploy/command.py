@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from distributor.cli.topic import register, remove
+from distributor.cli.publishers import add, publishers, remove
+from distributor.cli.topic import register
 from distributor.cli.topics import (
     delete_topic,
     describe_topic,
@@ -92,8 +93,8 @@ def topic() -> None:
     alone (--distributor-address); register topics whose publishers are to be placed."""
 
 
-topic.add_command(register)
-topic.add_command(remove)
+for command in (register, publishers, add, remove):
+    topic.add_command(command)
 
 
 def _options(function: Callable[..., None]) -> Callable[..., None]:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from distributor.api import MAX_LISTED
 from tests.support.distributors import DistributorProcess, settle, srtm
 
 
@@ -106,3 +107,65 @@ def test_a_url_is_told_apart_from_an_address() -> None:
         assert done.returncode == 2
         assert "is a URL; write " in done.stderr
         assert done.stderr.count("\n") == 1
+
+
+def test_publishers_are_added_listed_and_told_apart_by_broker(
+    distributor: DistributorProcess,
+) -> None:
+    distributor.topic()
+    alone = distributor.srtm("topic", "add", "t", "p 1", "--rate=30", "--key=roof")
+    assert alone.stdout == "publisher p 1 of topic t: 30 messages/s, no broker yet\n"
+    b1 = distributor.broker("b1")
+    distributor.place()
+    settle(b1)
+    placed = distributor.srtm("topic", "add", "t", "p2", "--rate=20")
+    assert placed.stdout == "publisher p2 of topic t: 20 messages/s, on broker b1\n"
+    rows = [
+        line.split("  ")
+        for line in distributor.srtm("topic", "publishers", "t").stdout.splitlines()
+    ]
+    assert [[cell.strip() for cell in row if cell][:4] for row in rows[2:]] == [
+        ["p 1", "roof", "30", "b1"],
+        ["p2", "-", "20", "b1"],
+    ]
+    document = json.loads(distributor.srtm("topic", "publishers", "t", "--json").stdout)
+    assert [each["id"] for each in document["publishers"]] == ["p 1", "p2"]
+    nobody = distributor.srtm("topic", "publishers", "t", "--broker=-").stdout
+    assert nobody == "topic t has no such publisher\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(["p", "--rate=0"], "publisher p: rate: ", id="no-rate"),
+        pytest.param(["p", "--rate=nan"], "publisher p: rate: ", id="not-a-number"),
+        pytest.param(["", "--rate=1"], "publisher : id: ", id="no-id"),
+    ],
+)
+def test_a_publisher_that_cannot_be_is_one_line(
+    distributor: DistributorProcess, arguments: list[str], said: str
+) -> None:
+    distributor.topic()
+    shown = distributor.srtm("topic", "add", "t", *arguments)
+    assert shown.returncode == 2
+    assert said in shown.stderr
+    assert len(shown.stderr.splitlines()) == 1
+
+
+def test_a_long_list_comes_in_pages(
+    distributor: DistributorProcess,
+) -> None:
+    distributor.topic(rate=1e6)
+    ids = [f"p{number:06d}" for number in range(MAX_LISTED + 5)]
+    distributor.ok(
+        "POST",
+        "/topics/t/publishers",
+        {"publishers": [{"id": each, "rate": 1.0} for each in ids]},
+    )
+    first = distributor.ok("GET", "/topics/t/publishers")
+    assert [each["id"] for each in first["publishers"]] == ids[:MAX_LISTED]
+    rest = distributor.ok("GET", f"/topics/t/publishers?after={first['next']}")
+    assert ([each["id"] for each in rest["publishers"]], rest["next"]) == (ids[MAX_LISTED:], None)
+    shown = distributor.srtm("topic", "publishers", "t", "--json").stdout
+    assert [each["id"] for each in json.loads(shown)["publishers"]] == ids
+    assert distributor.call("GET", "/topics/nosuch/publishers")[0] == 404

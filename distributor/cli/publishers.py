@@ -1,0 +1,118 @@
+"""`srtm topic publishers`, `add` and `remove`: who sends to a topic."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import click
+from pydantic import ValidationError
+
+from distributor.api import PublisherAsked
+from distributor.placement.words import number, rate
+from distributor.remote import Remote, print_json, remote_options
+from srtm.errors import one_line
+from srtm.terminal import Column, Table, show
+
+_SHARE_SECONDS = 3.0
+"""Gateways report once a second, and sooner while shares change."""
+_POLL_SECONDS = 0.1
+
+
+@click.command()
+@click.argument("name")
+@click.option("--broker", help="Only those of this broker; '-' for those without one.")
+@remote_options
+def publishers(name: str, broker: str | None, remote: Remote, as_json: bool) -> None:
+    """The publishers of topic NAME: key, rate, and the broker of each."""
+    found = [
+        each
+        for each in every_publisher(remote, name)
+        if broker is None or (each["broker"] or "-") == broker
+    ]
+    if as_json:
+        print_json({"topic": name, "publishers": found})
+        return
+    if not found:
+        click.echo(f"topic {name} has no such publisher")
+        return
+    table = Table(
+        Column("publisher", text=True),
+        Column("key", 1, text=True),
+        Column("messages/s"),
+        Column("broker", text=True),
+        Column("address", 2, text=True),
+    )
+    for each in found:
+        table.add(
+            each["id"],
+            each["key"] or "-",
+            number(each["rate"]),
+            each["broker"] or "-",
+            each["tcp_address"] or "-",
+        )
+    show(table)
+
+
+@click.command()
+@click.argument("name")
+@click.argument("publisher")
+@click.option("--rate", required=True, type=float, help="Messages/s that it sends.")
+@click.option("--key", help="Correlation key: publishers with one key send together.")
+@remote_options
+def add(
+    name: str, publisher: str, rate: float, key: str | None, remote: Remote, as_json: bool
+) -> None:
+    """Register PUBLISHER of topic NAME, or change its rate and key.
+
+    In a topic that is placed it gets a broker at once where there is room; nobody else moves.
+    """
+    values = {"id": publisher, "rate": rate, "key": key}
+    try:
+        asked = PublisherAsked.model_validate(values)
+    except ValidationError as error:
+        raise one_line(error, f"publisher {publisher}") from None
+    body = {"publishers": [asked.model_dump()]}
+    remote.call("POST", "topics", name, "publishers", body=body)
+    place = _place(remote, name, publisher)
+    if as_json:
+        print_json(place)
+    else:
+        click.echo(f"publisher {publisher} of topic {name}: {_told(place)}")
+
+
+@click.command()
+@click.argument("name")
+@click.argument("publisher")
+@remote_options
+def remove(name: str, publisher: str, remote: Remote, as_json: bool) -> None:
+    """Forget PUBLISHER of topic NAME. One that runs and gives its rate registers itself again."""
+    remote.call("DELETE", "topics", name, "publishers", publisher)
+    if as_json:
+        print_json({"topic": name, "publisher": publisher, "removed": True})
+    else:
+        click.echo(f"publisher {publisher} of topic {name} is forgotten")
+
+
+def every_publisher(remote: Remote, name: str) -> Iterator[dict[str, Any]]:
+    """In order of their ids, a page after the other. Raises as `Remote.call` does."""
+    after: str | None = ""
+    while after is not None:
+        answer = remote.call("GET", "topics", name, "publishers", query={"after": after})
+        yield from answer["publishers"]
+        after = answer["next"]
+
+
+def _place(remote: Remote, name: str, publisher: str) -> dict[str, Any]:
+    """Where it connects. In a placed topic that is known once its broker holds its share."""
+    is_placed = remote.call("GET", "topics", name)["epoch"] is not None
+    deadline = time.monotonic() + (_SHARE_SECONDS if is_placed else 0.0)
+    while True:
+        place: dict[str, Any] = remote.call("GET", "topics", name, "publishers", publisher)
+        if place["broker"] or time.monotonic() >= deadline:
+            return place
+        time.sleep(_POLL_SECONDS)
+
+
+def _told(place: dict[str, Any]) -> str:
+    where = f"on broker {place['broker']}" if place["broker"] else "no broker yet"
+    return f"{rate(place['rate'])}, {where}"
