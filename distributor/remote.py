@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping
-from http.client import HTTPConnection, HTTPException
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -11,6 +10,7 @@ import click
 from srtm.address import Address
 from srtm.bearer import read_token
 from srtm.errors import SrtmError, UnavailableError, UsageError
+from srtm.http_client import request
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _TIMEOUT_SECONDS = 60.0
@@ -24,7 +24,7 @@ class Remote:
 
     def __init__(self, address: Address, token: str) -> None:
         self._address = address.reachable
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._token = token
 
     def call(
         self,
@@ -39,37 +39,33 @@ class Remote:
         target = "/v1/" + "/".join(quote(each, safe="") for each in path)
         if query:
             target += f"?{urlencode(query)}"
-        data = None if body is None else json.dumps(body).encode()
-        host, port = self._address
-        connection = HTTPConnection(host, port, timeout=timeout_seconds)
         try:
-            connection.request(method, target, data, self._headers)
-            response = connection.getresponse()
-            text = response.read()
-        except (OSError, HTTPException) as error:
-            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            answer = request(
+                str(self._address),
+                method,
+                target,
+                document=body,
+                token=self._token,
+                timeout_seconds=timeout_seconds,
+            )
+        except UnavailableError as error:
+            why = str(error).removeprefix(f"{self._address}: ")
             raise UnavailableError(
                 f"no distributor answers at {self._address} ({why}); start one with srtm "
                 "distributor, or name it with --distributor-address"
             ) from None
-        finally:
-            connection.close()
-        try:
-            answer = json.loads(text)
-        except ValueError:
-            answer = None
-        if response.status == 200 and isinstance(answer, dict):
-            return answer
-        said = answer.get("error") if isinstance(answer, dict) else None
-        if said is None:
-            raise UnavailableError(f"{self._address} is no distributor (HTTP {response.status})")
-        if response.status in _USAGE:
-            raise UsageError(said)
-        if response.status == 401:
+        document = answer.document
+        if answer.status == 200 and isinstance(document, dict):
+            return document
+        if not isinstance(document, dict) or "error" not in document:
+            raise UnavailableError(f"{self._address} is no distributor (HTTP {answer.status})")
+        if answer.status in _USAGE:
+            raise UsageError(answer.error)
+        if answer.status == 401:
             raise UsageError(f"{self._address}: wrong or no token: give --distributor-token-file")
-        if response.status == 503:
-            raise UnavailableError(f"distributor {self._address}: {said}")
-        raise SrtmError(f"distributor {self._address}: {said}")
+        if answer.status == 503:
+            raise UnavailableError(f"distributor {self._address}: {answer.error}")
+        raise SrtmError(f"distributor {self._address}: {answer.error}")
 
 
 def remote_options(command: Command) -> Command:

@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator, PlainSerializer
 
-from srtm.errors import UnavailableError
+from srtm.errors import UnavailableError, UsageError
 
 _ANY = ("", "0.0.0.0", "::")
 
@@ -29,6 +29,17 @@ class Address(NamedTuple):
         if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
             raise ValueError(f"port {port!r} of {text!r} is not a number from 1 to 65535")
         return cls(host.strip("[]"), int(port))
+
+    @classmethod
+    def of(cls, text: str) -> "Address":
+        """The same of somebody to connect to, so it has a host. Raises UsageError."""
+        try:
+            found = cls.parse(text)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        if not found.host:
+            raise UsageError(f"{text!r} names no host; write HOST:PORT, such as 127.0.0.1:4150")
+        return found
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

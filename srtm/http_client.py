@@ -1,58 +1,84 @@
-"""A small HTTP/1.1 client for asyncio: JSON calls, and streams of JSON lines, with a bearer token.
+"""HTTP to the programs of a deployment: JSON calls, and streams of JSON lines.
 
-For the Load Distributor's API. One request a connection; nothing blocks the loop that it runs in.
+Whole requests have a deadline and answers a largest size, whatever the other side does. A service
+is at `host:port`, or behind a unix socket (nsqd, the gateway's admin door). Each request has a
+connection of its own.
 """
 
 import asyncio
-import contextlib
 import json
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-from srtm.errors import UnavailableError, UsageError
+import httpx
+
+from srtm.address import Address
+from srtm.errors import UnavailableError
 
 TIMEOUT_SECONDS = 5.0
-MAX_RESPONSE_BYTES = 16 << 20
-"""What the API bounds a body to."""
+"""nsqd's own default for requests to others (--http-client-request-timeout)"""
+MAX_RESPONSE_BYTES = 64 << 20
+"""/stats of nsqd takes about 1 kB a channel with its clients: room for tens of thousands"""
 _MAX_LINE_BYTES = 1 << 20
-_MAX_HEAD_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A service at `host:port`; `token` goes with each request where there is one."""
+    """A service at `host:port` or behind the path of a unix socket; `token` goes with each request
+    where there is one."""
 
     address: str
     token: str = field(default="", repr=False)
 
     @property
-    def host_port(self) -> tuple[str, int]:
-        return split_address(self.address)
+    def is_socket(self) -> bool:
+        return "/" in self.address
 
 
-def split_address(address: str) -> tuple[str, int]:
-    """host:port or [v6]:port as a pair. Raises UsageError."""
-    if "://" in address:
-        raise UsageError(f"{address!r} is a URL; write host:port alone, such as 127.0.0.1:4180")
-    host, _, port = address.rpartition(":")
-    if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
-        raise UsageError(f"{address!r} is not an address; write host:port, such as 127.0.0.1:4180")
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Answer:
-    """A whole response; `document` is its JSON, or its text where it is none."""
+    """A whole response, whatever its status. where: of what, for the sentences of errors."""
 
     status: int
-    document: Any
+    body: bytes = b""
+    where: str = field(default="", compare=False)
+
+    @cached_property
+    def document(self) -> Any:
+        """Its JSON, or its text where it is none."""
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            return self.body.decode(errors="replace")
 
     @property
     def error(self) -> str:
-        """What a refusal says, in one line."""
-        found = self.document.get("error") if isinstance(self.document, dict) else self.document
+        """What a refusal says, in one line: `error` (ours), `message` (nsqd's), or its text."""
+        found = self.document
+        if isinstance(found, dict):
+            found = found.get("error") or found.get("message")
         return " ".join(str(found or "").split())[:300] or f"HTTP {self.status}"
+
+    def json(self) -> Any:
+        """Raises UnavailableError where it is none, and for any status but 200."""
+        if self.status != 200:
+            raise UnavailableError(f"{self.where} answered {self.status}: {self.error}")
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            shown = f"{self.body[:80]!r}"
+            raise UnavailableError(f"{self.where} did not answer with JSON: {shown}") from None
+
+
+class Refusal(UnavailableError):
+    """The request of a stream was answered with an error."""
+
+    def __init__(self, endpoint: Endpoint, answer: Answer) -> None:
+        super().__init__(f"{endpoint.address}: {answer.error}")
+        self.status = answer.status
 
 
 async def call(
@@ -61,20 +87,50 @@ async def call(
     path: str,
     body: bytes | None = None,
     timeout_seconds: float = TIMEOUT_SECONDS,
+    max_bytes: int = MAX_RESPONSE_BYTES,
 ) -> Answer:
-    """One request, with `body` as its JSON. Any status is an answer. Raises UnavailableError when
-    none came, whole, in time and size."""
+    """One request, with `body` as its JSON. Raises UnavailableError when no answer came, whole, in
+    time and size."""
+    where = f"{endpoint.address}: {path.partition('?')[0]}"
     content = bytearray()
-    with _as_ours(endpoint, path, timeout_seconds):
+    with _as_ours(endpoint, where, timeout_seconds):
         async with (
             asyncio.timeout(timeout_seconds),
-            _Exchange(endpoint, method, path, body) as exchange,
+            _exchange(endpoint, method, path, body) as response,
         ):
-            async for piece in exchange.pieces():
+            async for piece in response.aiter_raw():
                 content += piece
-                if len(content) > MAX_RESPONSE_BYTES:
-                    raise ValueError(f"more than {MAX_RESPONSE_BYTES} bytes")
-    return Answer(exchange.status, _json(bytes(content)))
+                if len(content) > max_bytes:
+                    raise UnavailableError(f"{where} answered more than {max_bytes} bytes")
+    return Answer(response.status_code, bytes(content), where)
+
+
+def request(
+    address: str,
+    method: str,
+    path: str,
+    *,
+    document: object = None,
+    token: str = "",
+    timeout_seconds: float = TIMEOUT_SECONDS,
+    max_bytes: int = MAX_RESPONSE_BYTES,
+) -> Answer:
+    """The same for programs without a loop, with `document` as its JSON."""
+    body = None if document is None else json.dumps(document).encode()
+    endpoint = Endpoint(address, token)
+    return asyncio.run(call(endpoint, method, path, body, timeout_seconds, max_bytes))
+
+
+def get_json(
+    address: str,
+    path: str,
+    *,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+    max_bytes: int = MAX_RESPONSE_BYTES,
+) -> Any:
+    """The JSON of a GET. Raises UnavailableError, also for any status but 200."""
+    answer = request(address, "GET", path, timeout_seconds=timeout_seconds, max_bytes=max_bytes)
+    return answer.json()
 
 
 async def lines(
@@ -85,12 +141,12 @@ async def lines(
     Raises Refusal where the answer is an error, UnavailableError when the stream cannot be had or
     says nothing for `silence_seconds`. Close it (contextlib.aclosing) to hang up.
     """
-    with _as_ours(endpoint, path, silence_seconds):
-        async with contextlib.AsyncExitStack() as stack:
-            exchange = _Exchange(endpoint, "POST", path, body)
+    where = f"{endpoint.address}: {path.partition('?')[0]}"
+    with _as_ours(endpoint, where, silence_seconds):
+        async with AsyncExitStack() as stack:
             async with asyncio.timeout(silence_seconds):
-                await stack.enter_async_context(exchange)
-            pieces = await stack.enter_async_context(contextlib.aclosing(exchange.pieces()))
+                response = await stack.enter_async_context(_exchange(endpoint, "POST", path, body))
+            pieces = response.aiter_raw()
             rest = b""
             while True:
                 try:
@@ -98,110 +154,80 @@ async def lines(
                         piece = await anext(pieces)
                 except StopAsyncIteration:
                     break
-                if exchange.status != 200:
-                    raise Refusal(endpoint, exchange.status, piece)
                 *whole, rest = (rest + piece).split(b"\n")
                 if len(rest) > _MAX_LINE_BYTES:
-                    raise ValueError(f"a line of more than {_MAX_LINE_BYTES} bytes")
-                for line in whole:
-                    if line.strip():
-                        document = json.loads(line)
-                        if not isinstance(document, dict):
-                            raise ValueError(f"{line[:80]!r} is no JSON object")
-                        yield document
-            if exchange.status != 200:
-                raise Refusal(endpoint, exchange.status, b"")
+                    raise UnavailableError(f"{where}: a line of over {_MAX_LINE_BYTES} bytes")
+                if response.status_code == 200:
+                    for line in whole:
+                        if line.strip():
+                            yield _object(line, where)
+            if response.status_code != 200:
+                raise Refusal(endpoint, Answer(response.status_code, rest))
 
 
-class Refusal(UnavailableError):
-    """The request of a stream was answered with an error."""
-
-    def __init__(self, endpoint: Endpoint, status: int, content: bytes) -> None:
-        super().__init__(f"{endpoint.address}: {Answer(status, _json(content)).error}")
-        self.status = status
-
-
-class _Exchange:
-    """One request on a connection of its own."""
-
-    status = 0
-
-    def __init__(self, endpoint: Endpoint, method: str, path: str, body: bytes | None) -> None:
-        self._endpoint = endpoint
-        head = f"{method} {path} HTTP/1.1\r\nHost: {endpoint.address}\r\nConnection: close\r\n"
-        if endpoint.token:
-            head += f"Authorization: Bearer {endpoint.token}\r\n"
-        if body is not None:
-            head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-        self._request = head.encode() + b"\r\n" + (body or b"")
-
-    async def __aenter__(self) -> "_Exchange":
-        host, port = self._endpoint.host_port
-        self._reader, self._writer = await asyncio.open_connection(
-            host, port, limit=_MAX_HEAD_BYTES
-        )
-        try:
-            self._writer.write(self._request)
-            await self._writer.drain()
-            await self._read_head()
-        except BaseException:
-            self._writer.close()
-            raise
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._writer.close()
-
-    async def _read_head(self) -> None:
-        head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-        first, *fields = head.rstrip("\r\n").split("\r\n")
-        version, _, rest = first.partition(" ")
-        if not version.startswith("HTTP/1.") or not rest[:3].isdigit():
-            raise ValueError(f"{first[:80]!r} is no HTTP")
-        self.status = int(rest[:3])
-        pairs = (field.partition(":") for field in fields)
-        self._headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
-
-    async def pieces(self) -> AsyncGenerator[bytes, None]:
-        """The body as it comes. Raises asyncio.IncompleteReadError when it is cut short."""
-        reader = self._reader
-        if self._headers.get("transfer-encoding", "").lower() == "chunked":
-            while size := int((await reader.readuntil(b"\r\n")).partition(b";")[0], 16):
-                if not 0 < size <= MAX_RESPONSE_BYTES:
-                    raise ValueError(f"a chunk of {size} bytes")
-                yield await reader.readexactly(size)
-                await reader.readexactly(2)
-            return
-        length = self._headers.get("content-length")
-        if length is None:
-            while piece := await reader.read(1 << 16):
-                yield piece
-        elif int(length) > MAX_RESPONSE_BYTES:
-            raise ValueError(f"a body of {length} bytes")
-        elif int(length) > 0:
-            yield await reader.readexactly(int(length))
-
-
-def _json(content: bytes) -> Any:
-    """Its document, or its text where it is none."""
+def _object(line: bytes, where: str) -> dict[str, Any]:
     try:
-        return json.loads(content)
+        document = json.loads(line)
     except (ValueError, RecursionError):
-        return content.decode(errors="replace")
+        document = None
+    if not isinstance(document, dict):
+        raise UnavailableError(f"{where} failed: {line[:80]!r} is no JSON object")
+    return document
 
 
-@contextlib.contextmanager
-def _as_ours(endpoint: Endpoint, path: str, timeout_seconds: float) -> Iterator[None]:
-    """Errors of sockets, HTTP and JSON as one line of ours."""
-    where = f"{endpoint.address}: {path.partition('?')[0]}"
+@asynccontextmanager
+async def _exchange(
+    endpoint: Endpoint, method: str, path: str, body: bytes | None
+) -> AsyncIterator[httpx.Response]:
+    """The response to one request, its body unread."""
+    socket = endpoint.address if endpoint.is_socket else None
+    host = "localhost" if socket else str(Address.of(endpoint.address))
+    headers = {"Host": host, "Connection": "close", "Accept-Encoding": "identity"}
+    if endpoint.token:
+        headers["Authorization"] = f"Bearer {endpoint.token}"
+    if body is not None:
+        headers["Content-Type"] = "application/json"
+    transport = httpx.AsyncHTTPTransport(verify=False, trust_env=False, uds=socket)
+    # The target as it is: a URL would lose segments such as "..", which name publishers here.
+    target = {"target": path.encode()}
+    async with httpx.AsyncClient(transport=transport, timeout=None, trust_env=False) as client:
+        made = client.build_request(
+            method, f"http://{host}", content=body, headers=headers, extensions=target
+        )
+        response = await client.send(made, stream=True)
+        async with aclosing(response):
+            yield response
+
+
+@contextmanager
+def _as_ours(endpoint: Endpoint, where: str, timeout_seconds: float) -> Iterator[None]:
+    """Errors of sockets and HTTP as one line of ours."""
     try:
         yield
     except TimeoutError:
         raise UnavailableError(f"{where} did not answer within {timeout_seconds:g} s") from None
-    except ConnectionRefusedError:
-        raise UnavailableError(f"{endpoint.address}: nothing listens there") from None
-    except (asyncio.IncompleteReadError, ConnectionError):
-        raise UnavailableError(f"{where}: the connection was cut") from None
-    except (OSError, ValueError, RecursionError, asyncio.LimitOverrunError) as error:
-        what = " ".join(str(error).split()) or type(error).__name__
-        raise UnavailableError(f"{where} failed: {what}") from None
+    except httpx.ConnectError as error:
+        cause = _cause(error)
+        if isinstance(cause, ConnectionRefusedError | FileNotFoundError):
+            raise UnavailableError(f"{endpoint.address}: nothing listens there") from None
+        raise UnavailableError(f"{where} failed: {_sentence(cause)}") from None
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
+        raise UnavailableError(f"{where} failed: {_sentence(error)}") from None
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The system's own error below those of the libraries."""
+    below: BaseException | None = error
+    found = error
+    while below is not None:
+        if isinstance(below, ExceptionGroup):
+            below = below.exceptions[0]
+        if isinstance(below, OSError) and below.errno:
+            found = below
+        below = below.__cause__ or below.__context__
+    return found
+
+
+def _sentence(error: BaseException) -> str:
+    said = error.strerror if isinstance(error, OSError) else None
+    return " ".join(str(said or error).split()) or type(error).__name__

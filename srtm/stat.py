@@ -14,7 +14,7 @@ from rich.text import Text
 from srtm.deploy.deployment import find
 from srtm.duration import parse_duration
 from srtm.errors import UnavailableError, UsageError
-from srtm.nsq.unix_http import get_json, request
+from srtm.http_client import get_json, request
 from srtm.slo import SLO
 from srtm.terminal import Column, Table, show
 
@@ -99,9 +99,9 @@ def _stats(address: str, path: str) -> dict[str, Any]:
     """A gateway whose nsqd is away says so by its status, and tells its own part all the same.
     Raises UnavailableError."""
     answer = request(address, "GET", path)
-    document = answer.json() if answer.status in (200, 503) else None
+    document = answer.document if answer.status in (200, 503) else None
     if not isinstance(document, dict) or "topics" not in document:
-        raise UnavailableError(f"{address}: /stats answered {answer.status}: {answer.message}")
+        raise UnavailableError(f"{address}: /stats answered {answer.status}: {answer.error}")
     return document
 
 

@@ -23,9 +23,9 @@ from benchmarks.harness.kafka import KafkaServer
 from srtm.deploy import free_addresses
 from srtm.deploy.programs import find_program
 from srtm.errors import UnavailableError
+from srtm.http_client import get_json, request
 from srtm.nsq.commands import MAGIC_V2, fin, rdy, sub
 from srtm.nsq.frames import MESSAGE, FrameReader, parse_message
-from srtm.nsq.unix_http import get_json, request
 
 _EVERY_SECONDS = 3.0
 _KAFKA_EVERY_SECONDS = 10.0

@@ -19,7 +19,7 @@ from benchmarks.harness.kafka import KafkaServer
 from benchmarks.harness.session import Session
 from srtm.deploy import free_addresses
 from srtm.errors import UnavailableError
-from srtm.nsq.unix_http import get_json
+from srtm.http_client import get_json
 
 PARTITIONS = 4
 _TRIAL_SECONDS = 60.0

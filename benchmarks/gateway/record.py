@@ -13,7 +13,7 @@ from urllib.parse import quote
 import numpy as np
 
 from srtm.errors import SrtmError
-from srtm.nsq.unix_http import get_json
+from srtm.http_client import get_json
 from srtm.queueing import Floats, token_waits
 
 MAX_SECONDS = 25.0

@@ -17,7 +17,7 @@ from srtm.deploy.programs import find_program
 from srtm.deploy.supervisor import Supervisor
 from srtm.errors import UnavailableError
 from srtm.gateway.measure.probe import CHANNEL
-from srtm.nsq.unix_http import get_json, request
+from srtm.http_client import get_json, request
 
 NSQD_FLAGS = ("--mem-queue-size=1000000",)
 """The same in every arm: what waits does so in memory, or the disk would be measured."""
@@ -84,12 +84,12 @@ class Node:
         path = f"/topics/{quote(contract.topic, safe='')}"
         answer = request(self.admin, "PUT", path, document=contract.limit().document())
         if answer.status != 200:
-            raise UnavailableError(f"{self.admin}: {path}: {answer.message}")
+            raise UnavailableError(f"{self.admin}: {path}: {answer.error}")
 
     def _post(self, path: str) -> None:
         answer = request(self.nsqd_http, "POST", path)
         if answer.status != 200:
-            raise UnavailableError(f"{self.nsqd_http}: {path}: {answer.message}")
+            raise UnavailableError(f"{self.nsqd_http}: {path}: {answer.error}")
 
 
 @contextmanager

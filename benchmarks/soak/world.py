@@ -21,7 +21,7 @@ from benchmarks.gateway.conformance import worst_excess
 from benchmarks.soak.traffic import Publisher, drain
 from srtm.deploy.layout import Layout
 from srtm.errors import SrtmError
-from srtm.nsq.unix_http import request
+from srtm.http_client import request
 from srtm.queueing import Floats
 
 BROKERS = ("b1", "b2")

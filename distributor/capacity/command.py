@@ -13,8 +13,8 @@ from distributor.remote import Remote, print_json, remote_options
 from srtm.contract import MAX_RATE
 from srtm.duration import format_duration, parse_duration
 from srtm.errors import SrtmError, UnavailableError, UsageError
+from srtm.http_client import get_json
 from srtm.load.settings import MAX_MESSAGES, Arrivals
-from srtm.nsq.unix_http import get_json
 from srtm.options import parsed
 from srtm.slo import SLO
 from srtm.terminal import show

@@ -12,12 +12,12 @@ import numpy as np
 from distributor.capacity.search import Outcome
 from srtm.clock import NS, monotonic_ns
 from srtm.errors import UnavailableError, UsageError
+from srtm.http_client import get_json
 from srtm.load import LoadSettings, run_load
 from srtm.load.connection import ask, await_ok, dial
 from srtm.load.result import LoadResult
 from srtm.load.runner import Progress
 from srtm.nsq.commands import sub
-from srtm.nsq.unix_http import get_json
 from srtm.slo import SLO
 
 WARMUP_PART = 0.1

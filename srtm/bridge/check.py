@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from srtm.address import Address
 from srtm.bridge.file import BridgeFile, Route
 from srtm.bridge.kafka_sink import client_settings, told
 from srtm.bridge.lookup import nsqds_of, topics_of
 from srtm.bridge.names import End
 from srtm.errors import UnavailableError, UsageError
-from srtm.http_client import split_address
 
 _SECONDS = 5.0
 
@@ -103,7 +103,7 @@ def _nsq_side(route: Route) -> list[Finding]:
             found.append(Finding(route.name, str(error), True))
     for address in (*route.nsqd, *([route.distributor] if route.distributor else [])):
         try:
-            with socket.create_connection(split_address(address), _SECONDS):
+            with socket.create_connection(Address.of(address), _SECONDS):
                 found.append(Finding(route.name, f"{address} answers"))
         except OSError as error:
             found.append(Finding(route.name, f"{address}: {error.strerror or error}", True))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from srtm.errors import UnavailableError
-from srtm.nsq.unix_http import request
+from srtm.http_client import request
 
 log = logging.getLogger("srtm.bridge")
 
@@ -62,7 +62,7 @@ def nsqds_of(lookupd: str, topic: str) -> set[str]:
     if answer.status == 404:  # nobody has it yet
         return set()
     if answer.status != 200:
-        raise UnavailableError(f"nsqlookupd {lookupd}: {answer.message}")
+        raise UnavailableError(f"nsqlookupd {lookupd}: {answer.error}")
     document = answer.json()
     try:
         producers = document["producers"][:_MAX_FOUND]
@@ -77,7 +77,7 @@ def topics_of(lookupd: str) -> set[str]:
         lookupd, "GET", "/topics", timeout_seconds=_TIMEOUT_SECONDS, max_bytes=_MAX_BYTES
     )
     if answer.status != 200:
-        raise UnavailableError(f"nsqlookupd {lookupd}: {answer.message}")
+        raise UnavailableError(f"nsqlookupd {lookupd}: {answer.error}")
     document = answer.json()
     try:
         return {str(each) for each in document["topics"]}

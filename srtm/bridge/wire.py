@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from srtm.http_client import split_address
+from srtm.address import Address
 from srtm.nsq.commands import MAGIC_V2, NOP, identify
 from srtm.nsq.frames import ERROR, HEARTBEAT_DATA, RESPONSE, FrameError, FrameReader
 
@@ -50,7 +50,7 @@ class Wire:
         self._paused = False
         self._connected = False
         self._fault = ""
-        host, port = split_address(address)
+        host, port = Address.of(address)
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
             self._socket = socket.socket(found[0], found[1])

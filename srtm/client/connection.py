@@ -6,8 +6,8 @@ import os
 import socket
 from typing import Protocol
 
+from srtm.address import Address
 from srtm.errors import UnavailableError
-from srtm.http_client import split_address
 from srtm.nsq.commands import MAGIC_V2, NOP, identify
 from srtm.nsq.frames import ERROR, HEARTBEAT_DATA, RESPONSE, FrameError, FrameReader
 
@@ -127,7 +127,7 @@ class Connection(asyncio.Protocol):
 
 async def dial(address: str, listener: Listener) -> Connection:
     """A connection that is ready for commands. Raises UnavailableError."""
-    host, port = split_address(address)
+    host, port = Address.of(address)
     loop = asyncio.get_running_loop()
     connection: Connection | None = None
     try:

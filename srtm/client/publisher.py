@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from srtm.address import Address
 from srtm.backoff import backoff_seconds
 from srtm.bearer import read_token
 from srtm.client.connection import Connection, dial
@@ -16,7 +17,7 @@ from srtm.client.route import Event, Route, State
 from srtm.client.watch import MAX_BACKOFF_SECONDS, join, leave
 from srtm.client.window import Window
 from srtm.errors import SrtmError, UnavailableError, UsageError
-from srtm.http_client import Endpoint, split_address
+from srtm.http_client import Endpoint
 from srtm.nsq.commands import message, mpub, pub
 from srtm.nsq.frames import ERROR
 from srtm.nsq.names import is_valid_topic_name
@@ -369,7 +370,7 @@ def _check(
         )
     if bool(distributor) == bool(nsqd):
         raise UsageError("a publisher needs distributor= or nsqd=, and not both")
-    split_address(distributor or nsqd)
+    Address.of(distributor or nsqd)
     if nsqd and (key is not None or rate is not None):
         raise UsageError("key= and rate= are for a distributor; with nsqd= nobody reads them")
     if distributor and not id:

@@ -13,11 +13,10 @@ from srtm.demo.load import TOPIC, in_turn, predicted_waits, settings_for
 from srtm.deploy import Broker, Deployment
 from srtm.deploy.admin import topics_of
 from srtm.errors import UnavailableError
-from srtm.http_client import Endpoint
+from srtm.http_client import Endpoint, get_json
 from srtm.load import run_load
 from srtm.load.latency import Latencies
 from srtm.load.placement import read_placement
-from srtm.nsq.unix_http import get_json
 from srtm.queueing import Floats
 from srtm.slo import SLO
 

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from srtm.contract import Limit
 from srtm.deploy.deployment import Broker
 from srtm.errors import SrtmError, UnavailableError, UsageError, one_line
-from srtm.nsq.unix_http import Response, get_json, request
+from srtm.http_client import Answer, get_json, request
 
 Row = dict[str, Any]
 """one topic as a gateway shows it: topic, rate, burst, mode, max-wait, slo, and what it measured"""
@@ -49,15 +49,15 @@ def delete_topic(broker: Broker, topic: str) -> None:
         _accepted(answer, broker)
 
 
-def _on_topic(broker: Broker, method: str, topic: str, document: object = None) -> Response:
+def _on_topic(broker: Broker, method: str, topic: str, document: object = None) -> Answer:
     path = f"/topics/{quote(topic, safe='')}"
     return request(broker.admin_socket, method, path, document=document)
 
 
-def _accepted(answer: Response, broker: Broker) -> None:
+def _accepted(answer: Answer, broker: Broker) -> None:
     if 200 <= answer.status < 300:
         return
-    refusal = f"{broker.name}: {answer.message}"
+    refusal = f"{broker.name}: {answer.error}"
     if answer.status == 400:
         raise UsageError(refusal)
     raise SrtmError(f"{refusal} (HTTP {answer.status})")

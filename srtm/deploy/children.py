@@ -16,7 +16,7 @@ from srtm.deploy.tables import (
     LookupdTable,
     NsqadminTable,
 )
-from srtm.nsq.unix_http import Response
+from srtm.http_client import Answer
 
 _NODE_IDS = 1024  # nsqd: node-id in [0,1024)
 
@@ -98,7 +98,7 @@ def children(
     return specs
 
 
-def _leads(health: Response) -> bool:
+def _leads(health: Answer) -> bool:
     """One that waits for another to leave its store serves nobody yet."""
     document = health.json()
     return isinstance(document, dict) and bool(document.get("leading"))

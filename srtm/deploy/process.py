@@ -10,7 +10,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from srtm.errors import SrtmError
-from srtm.nsq.unix_http import Response
+from srtm.http_client import Answer
 
 MAX_LOG_BYTES = 64 << 20
 """a log that is longer when its child starts is put aside (as .1, over the last one put aside)"""
@@ -58,7 +58,7 @@ class ChildSpec:
     ping: str  # host:port or socket path whose GET of `path` says 200 once it is ready
     log: Path
     path: str = "/ping"
-    agrees: Callable[[Response], bool] = lambda _: True  # where 200 does not say it yet
+    agrees: Callable[[Answer], bool] = lambda _: True  # where 200 does not say it yet
     sockets: tuple[Path, ...] = ()  # stale ones are removed before a start: nsqd does not
     needs: str | None = None  # the child that must be ready before this one is restarted
 

@@ -16,7 +16,7 @@ from srtm.clock import NS, monotonic_ns
 from srtm.deploy.process import GRACE_SECONDS, Child, ChildSpec, Stage
 from srtm.deploy.restarts import CURED_SECONDS, KEEPS_DYING, Restarts
 from srtm.errors import SrtmError, UnavailableError
-from srtm.nsq.unix_http import request
+from srtm.http_client import request
 
 READY_TIMEOUT_SECONDS = 60.0
 """nsqd reads its metadata and Python its modules; a shared CI machine can be 50 times slower"""

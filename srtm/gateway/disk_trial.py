@@ -59,14 +59,14 @@ class DiskTrial:
         finally:
             await self.clean()
         # What it says now, not that it took the messages: they may all have fitted into memory.
-        return response.code == 200 and await self._http.healthy()
+        return response.status == 200 and await self._http.healthy()
 
     async def clean(self) -> None:
         """Delete the topic where it may be there. Raises UnavailableError."""
         if self._left:
             response = await self._http.call("POST", f"/topic/delete?topic={TOPIC}")
-            if response.code not in (200, 404):
+            if response.status not in (200, 404):
                 raise UnavailableError(
-                    f"nsqd at {self._http.address} does not delete topic {TOPIC}: {response.code}"
+                    f"nsqd at {self._http.address} does not delete topic {TOPIC}: {response.status}"
                 )
             self._left = False

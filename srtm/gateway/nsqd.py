@@ -2,35 +2,17 @@
 
 import asyncio
 import json
-import socket
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from tornado.httpclient import HTTPClientError, HTTPResponse
-from tornado.netutil import DefaultLoopResolver, Resolver
-from tornado.simple_httpclient import SimpleAsyncHTTPClient
-
 from srtm.errors import UnavailableError
+from srtm.http_client import TIMEOUT_SECONDS, Answer, Endpoint, call
 from srtm.nsq.commands import MAGIC_V2, Limits, identify
 from srtm.nsq.frames import OK_FRAME
 from srtm.nsq.identify import Server
 
-_TIMEOUT_SECONDS = 5.0
-_MAX_RESPONSE_BYTES = 64 * 1024 * 1024  # /stats of ten thousand topics
 TESTED_VERSION = "1.3."
-
-
-class _UnixResolver(Resolver):
-    """Every host name is the one socket."""
-
-    def initialize(self, path: str) -> None:
-        self._path = path
-
-    async def resolve(
-        self, host: str, port: int, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[tuple[int, Any]]:
-        return [(int(socket.AF_UNIX), self._path)]
 
 
 @dataclass(frozen=True)
@@ -50,47 +32,30 @@ class NsqdHttp:
 
     def __init__(self, address: str) -> None:
         self.address = address
-        unix = "/" in address
-        self._base = "http://nsqd" if unix else f"http://{address}"
-        self._client = SimpleAsyncHTTPClient(
-            force_instance=True,
-            max_clients=32,
-            max_body_size=_MAX_RESPONSE_BYTES,
-            resolver=_UnixResolver(path=address) if unix else DefaultLoopResolver(),
-        )
 
-    async def call(self, method: str, path: str, body: bytes | None = None) -> HTTPResponse:
+    async def call(self, method: str, path: str, body: bytes | None = None) -> Answer:
         """The response, whatever its status."""
         if body is None and method in ("POST", "PUT"):
             body = b""
         try:
-            return await self._client.fetch(
-                self._base + path,
-                method=method,
-                body=body,
-                request_timeout=_TIMEOUT_SECONDS,
-                connect_timeout=_TIMEOUT_SECONDS,
-                raise_error=False,
-                follow_redirects=False,
-            )
-        except (OSError, HTTPClientError) as error:
-            raise UnavailableError(f"nsqd at {self.address} does not answer: {error}") from None
+            return await call(Endpoint(self.address), method, path, body)
+        except UnavailableError as error:
+            why = str(error).removeprefix(f"{self.address}: ")
+            raise UnavailableError(f"nsqd at {self.address} does not answer: {why}") from None
 
     async def get(self, path: str) -> Any:
-        response = await self.call("GET", path)
-        if response.code != 200:
+        """Its JSON, or its text where it is none."""
+        answer = await self.call("GET", path)
+        if answer.status != 200:
             raise UnavailableError(
-                f"nsqd at {self.address} answered {path} with {response.code} {response.reason}"
+                f"nsqd at {self.address} answered {path} with {answer.status}: {answer.error}"
             )
-        try:
-            return json.loads(response.body)
-        except ValueError:
-            return response.body.decode(errors="replace")
+        return answer.document
 
     async def healthy(self) -> bool:
         """Does /ping say OK? NOK means that nsqd cannot write to its disk."""
         response = await self.call("GET", "/ping")
-        return response.code == 200
+        return response.status == 200
 
     async def stats(self, topic: str = "") -> dict[str, Any]:
         """Topics and channels without clients and memory."""
@@ -106,9 +71,9 @@ class NsqdHttp:
         """Tell nsqd where to register; an empty list withdraws it."""
         body = json.dumps(list(addresses)).encode()
         response = await self.call("PUT", "/config/nsqlookupd_tcp_addresses", body)
-        if response.code != 200:
+        if response.status != 200:
             raise UnavailableError(
-                f"nsqd at {self.address} did not take its nsqlookupd addresses: {response.code}"
+                f"nsqd at {self.address} did not take its nsqlookupd addresses: {response.status}"
             )
 
     async def facts(self) -> Facts:
@@ -162,7 +127,7 @@ class NsqdHttp:
 async def check_tcp(address: str) -> None:
     """Raises UnavailableError where no nsqd answers at its TCP address."""
     try:
-        async with asyncio.timeout(_TIMEOUT_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             if "/" in address:
                 reader, writer = await asyncio.open_unix_connection(address)
             else:
@@ -174,7 +139,7 @@ async def check_tcp(address: str) -> None:
             finally:
                 writer.close()
     except TimeoutError:
-        why = f"no answer within {_TIMEOUT_SECONDS:g}s"
+        why = f"no answer within {TIMEOUT_SECONDS:g}s"
     except asyncio.IncompleteReadError:
         why = "it speaks another protocol"
     except OSError as error:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from srtm.deploy.admin import topics_of
 from srtm.deploy.deployment import Deployment, find
 from srtm.errors import UnavailableError
-from srtm.nsq.unix_http import get_json, request
+from srtm.http_client import get_json, request
 
 _ALONE = "127.0.0.1:4150"
 """a gateway, or an nsqd, that runs on this host by itself"""

@@ -18,7 +18,7 @@ from srtm.errors import SrtmError, UnavailableError, UsageError
 from srtm.http_client import Endpoint
 from srtm.load import runner, table
 from srtm.load.brokers import Brokers, brokers_of, left_out
-from srtm.load.connection import split_address
+from srtm.load.connection import target_of
 from srtm.load.follow import Follower
 from srtm.load.placement import read_placement, settings_of
 from srtm.load.settings import LoadSettings
@@ -234,7 +234,7 @@ def _brokers(flags: dict[str, Any]) -> Brokers | None:
     if flags["distributor_address"] is not None:
         return None
     for address in lookupds:
-        split_address(address)
+        target_of(address)
     try:
         found = brokers_of(flags["topic"], deployment, lookupds)
     except UnavailableError:

@@ -4,6 +4,7 @@ import json
 import resource
 import socket
 
+from srtm.address import Address
 from srtm.errors import UnavailableError, UsageError
 from srtm.nsq.commands import MAGIC_V2, identify
 from srtm.nsq.frames import ERROR, OK_FRAME, FrameError, FrameReader
@@ -14,16 +15,9 @@ TIMEOUT_SECONDS = 10.0
 _OTHER_FILES = 64  # standard streams, epoll, timer, libraries
 
 
-def split_address(address: str) -> str | tuple[str, int]:
-    """host:port or [v6]:port as a pair; the path of a unix socket as it is. Raises UsageError."""
-    if "://" in address:
-        raise UsageError(f"{address!r} is a URL; write host:port alone, such as 127.0.0.1:4150")
-    if "/" in address:
-        return address
-    host, _, port = address.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise UsageError(f"{address!r} is not an address; write host:port, such as 127.0.0.1:4150")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+def target_of(address: str) -> str | Address:
+    """host:port, or the path of a unix socket as it is. Raises UsageError."""
+    return address if "/" in address and "://" not in address else Address.of(address)
 
 
 def raise_file_limit(connections: int) -> None:
@@ -43,7 +37,7 @@ def dial(address: str, client_id: str, **identity: object) -> socket.socket:
     """Connect and send IDENTIFY; `await_ok` takes its answer. Raises UnavailableError."""
     document = {"client_id": client_id, "user_agent": "srtm-load", **identity}
     try:
-        target = split_address(address)
+        target = target_of(address)
         if isinstance(target, str):
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             sock.settimeout(TIMEOUT_SECONDS)

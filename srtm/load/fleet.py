@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from select import EPOLLET, EPOLLIN, epoll
 from socket import socket
 
-from srtm.load.connection import ask, await_ok, dial, raise_file_limit, split_address
+from srtm.load.connection import ask, await_ok, dial, raise_file_limit, target_of
 from srtm.load.consumer import MAX_IN_FLIGHT, Consumer
 from srtm.load.payload import Payload
 from srtm.load.publisher import Publisher
@@ -24,7 +24,7 @@ class Fleet:
         """spare: connections that may be opened beside these. Raises UsageError: an address, or
         more connections than this process may have."""
         for address in (*settings.publish_addresses, *settings.consume_addresses):
-            split_address(address)
+            target_of(address)
         raise_file_limit(settings.publishers + len(settings.consume_addresses) + spare)
         self._settings = settings
         self._record = record

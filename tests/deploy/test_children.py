@@ -11,7 +11,7 @@ from srtm.deploy.children import children, node_id, topic_flag
 from srtm.deploy.file import Plan, plan_of
 from srtm.deploy.process import ChildSpec, Stage
 from srtm.deploy.programs import Programs
-from srtm.nsq.unix_http import Response
+from srtm.http_client import Answer
 
 PROGRAMS = Programs("/bin/nsqd", "/bin/nsqlookupd", "/bin/nsqadmin")
 BASE: dict[str, Any] = {
@@ -164,7 +164,7 @@ def test_children_by_name_stage_ping_sockets_and_need() -> None:
     [(b'{"leading": true}', True), (b'{"leading": false}', False), (b"[]", False)],
 )
 def test_a_distributor_is_ready_when_it_leads(body: bytes, ready: bool) -> None:
-    health = Response("h:1", "/v1/health", 200, body)
+    health = Answer(200, body)
     assert specs(PLACED)["distributor"].agrees(health) is ready
     assert specs(PLACED)["nsqadmin"].agrees(health)
 

@@ -16,7 +16,7 @@ from srtm.address import free_addresses
 from srtm.client import SyncPublisher
 from srtm.deploy import running
 from srtm.errors import Exit
-from srtm.nsq.unix_http import get_json
+from srtm.http_client import get_json
 from tests.support.deployments import Spec, need_nsq, outside, processes_of, srtm, wait_for
 
 CSV = "id,key,rate\n" + "".join(f"p{n},room-{n % 2},10\n" for n in range(6))

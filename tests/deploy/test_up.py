@@ -18,7 +18,7 @@ import pytest
 
 from srtm.deploy import free_addresses, running
 from srtm.errors import Exit, SrtmError
-from srtm.nsq.unix_http import get_json, request
+from srtm.http_client import get_json, request
 from tests.support.deployments import Spec, need_nsq, outside, processes_of, srtm, wait_for
 
 

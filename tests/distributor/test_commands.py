@@ -213,7 +213,7 @@ def test_without_a_distributor_it_is_one_line_and_exit_3(command: list[str]) -> 
     done = srtm(*command, "--distributor-address", address)
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == (
-        f"srtm: no distributor answers at {address} (Connection refused); start one with srtm "
+        f"srtm: no distributor answers at {address} (nothing listens there); start one with srtm "
         "distributor, or name it with --distributor-address\n"
     )
 

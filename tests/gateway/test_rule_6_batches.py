@@ -17,8 +17,8 @@ from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.measure.meter import Meter
 from srtm.gateway.run import Run
 from srtm.gateway.topic import Bounds, Topic
+from srtm.http_client import request
 from srtm.nsq.commands import dpub, message, mpub, pub
-from srtm.nsq.unix_http import request
 from tests.support.fake_nsqd import fake_nsqd
 from tests.support.servers import GatewayProcess, Servers, http, wait_for
 from tests.support.v2 import V2

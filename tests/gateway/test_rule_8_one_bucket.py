@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from srtm.http_client import request
 from srtm.nsq.commands import dpub, message, mpub, pub
-from srtm.nsq.unix_http import request
 from tests.support.servers import GatewayProcess, Servers, http, wait_for
 from tests.support.v2 import V2
 

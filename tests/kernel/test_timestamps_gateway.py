@@ -21,8 +21,8 @@ from srtm.clock import WallClock, monotonic_ns
 from srtm.gateway.client import Client, ConnectionBounds
 from srtm.gateway.outbox import Outbox
 from srtm.gateway.reactor import Reactor
+from srtm.http_client import request
 from srtm.nsq.commands import Limits, message, mpub, pub
-from srtm.nsq.unix_http import request
 from tests.kernel.test_timestamps import ISN, bench, need_ebpf
 from tests.support.servers import GatewayProcess, Servers, http
 from tests.support.v2 import V2

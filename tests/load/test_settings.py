@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from srtm.errors import UnavailableError, UsageError
 from srtm.load.command import load
-from srtm.load.connection import raise_file_limit, split_address
+from srtm.load.connection import raise_file_limit, target_of
 from srtm.load.settings import LoadSettings
 from srtm.load.trace import read_trace
 
@@ -128,13 +128,13 @@ def test_a_missing_trace_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["localhost", "127.0.0.1:", ":4150", "h:0", "h:70000", "h:²"])
 def test_wrong_addresses(text: str) -> None:
-    with pytest.raises(UsageError, match="is not an address"):
-        split_address(text)
+    with pytest.raises(UsageError, match=r"HOST:PORT|from 1 to 65535"):
+        target_of(text)
 
 
 def test_addresses() -> None:
-    assert split_address("broker-1:4150") == ("broker-1", 4150)
-    assert split_address("[::1]:4150") == ("::1", 4150)
+    assert target_of("broker-1:4150") == ("broker-1", 4150)
+    assert target_of("[::1]:4150") == ("::1", 4150)
 
 
 def test_too_many_connections_are_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,11 +166,11 @@ def test_the_soft_limit_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         pytest.param(["--histogram", "/proc/no"], "--histogram /proc/no: ", id="no-such-place"),
         pytest.param(["--strict"], "needs an --slo", id="nothing-to-judge"),
-        pytest.param(["--nsqd-tcp-address", "here"], "write host:port", id="no-port"),
+        pytest.param(["--nsqd-tcp-address", "here"], "write HOST:PORT", id="no-port"),
         pytest.param(
             ["--distributor-token-file", "f"], "goes with --distributor-address", id="a-token-alone"
         ),
-        pytest.param(["--distributor-address", "here"], "write host:port", id="no-distributor"),
+        pytest.param(["--distributor-address", "here"], "write HOST:PORT", id="no-distributor"),
         pytest.param(
             ["--distributor-address", "h:1", "--distributor-token-file", "/no"],
             "--distributor-token-file /no: No such file",

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from srtm.nsq.unix_http import request
+from srtm.http_client import request
 
 STARTED: list[subprocess.Popen[bytes]] = []
 

@@ -351,9 +351,9 @@ class _Admin(_Handler):
         except UnavailableError as error:
             self.fail(HttpError(502, str(error)))
             return
-        if path == "/topic/delete" and response.code == 200:
+        if path == "/topic/delete" and response.status == 200:
             self.gateway.topics.deleted(topic)
-        self.set_status(response.code)
+        self.set_status(response.status)
         self.finish(response.body)
 
 

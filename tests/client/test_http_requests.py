@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from srtm.errors import UnavailableError
-from srtm.nsq.unix_http import get_json, request
+from srtm.http_client import get_json, request
 
 Serve = Callable[[bytes], str]
 seen: list[bytes] = []  # what servers were asked
