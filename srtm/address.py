@@ -19,15 +19,16 @@ class Address(NamedTuple):
     port: int
 
     @classmethod
-    def parse(cls, text: object) -> "Address":
-        """Read `host:port` or `[v6]:port`. Raises ValueError."""
+    def parse(cls, text: object, lowest: int = 1) -> "Address":
+        """Read `host:port` or `[v6]:port`. lowest: port; 0 stands for any free one. Raises
+        ValueError."""
         if isinstance(text, str) and "://" in text:
             raise ValueError(f"{text!r} is a URL; write HOST:PORT alone, such as 127.0.0.1:4150")
         host, colon, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
         if not colon or (":" in host and not (host[0] == "[" and host[-1] == "]")):
             raise ValueError(f"{text!r} is not an address; write HOST:PORT, such as 127.0.0.1:4150")
-        if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
-            raise ValueError(f"port {port!r} of {text!r} is not a number from 1 to 65535")
+        if not (port.isascii() and port.isdigit() and lowest <= int(port) <= 65535):
+            raise ValueError(f"port {port!r} of {text!r} is not a number from {lowest} to 65535")
         return cls(host.strip("[]"), int(port))
 
     @classmethod

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from srtm.address import Address
 from srtm.contract import Contract, Limit
 from srtm.duration import Duration
 
@@ -14,13 +15,9 @@ _BROKER_NAME = re.compile(r"[A-Za-z0-9_.:\[\]-]{1,128}")
 
 
 def _endpoint(text: str) -> str:
-    """host:port, as nsqd's flags take it."""
-    if "://" in text:
-        raise ValueError(f"{text!r} is a URL; write HOST:PORT alone, such as 127.0.0.1:4150")
-    host, colon, port = text.rpartition(":")
-    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise ValueError(f"{text!r} is not HOST:PORT; write 127.0.0.1:4150")
-    return f"{host or '0.0.0.0'}:{int(port)}"
+    """host:port, as nsqd's flags take it: no host stands for all addresses."""
+    host, port = Address.parse(text, lowest=0)
+    return str(Address(host or "0.0.0.0", port))
 
 
 def _endpoint_or_path(text: str) -> str:

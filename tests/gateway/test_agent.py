@@ -368,7 +368,7 @@ def test_a_report_has_backlog_offered_and_the_late_of_those_measured(
         ),
         pytest.param(["--broker-name=b"], "give --distributor-address too", id="a-name-alone"),
         pytest.param(
-            ["--distributor-address=nowhere"], "'nowhere' is not HOST:PORT", id="no-address"
+            ["--distributor-address=nowhere"], "'nowhere' is not an address", id="no-address"
         ),
         pytest.param(
             ["--distributor-address=h:1", "--broker-name=a/b"], "is not a broker's name", id="name"
