@@ -1,5 +1,11 @@
-"""Records of Kafka as batches to nsqd, and which batch finishes which offset."""
+"""Records of Kafka as batches to nsqd, and which batch finishes which offset.
 
+Records of one partition that come together are handled together: there is a loop in Python for
+those only that cannot be published.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import groupby
 from typing import Any
 
 from confluent_kafka import Message
@@ -7,7 +13,7 @@ from confluent_kafka import Message
 from srtm.bridge.dead_records import DeadRecord, DeadRecords
 from srtm.bridge.figures import Figures
 from srtm.bridge.file import Route
-from srtm.bridge.kafka_source import KafkaSource, Partition, Track
+from srtm.bridge.kafka_source import KafkaSource, Track
 from srtm.bridge.names import nsq_fault
 from srtm.bridge.nsq_sink import MAX_BATCH_BYTES, Batch, Publisher
 
@@ -69,83 +75,91 @@ class Batches:
         self._dead = dead
         self._figures = figures
         self._limits = limits
+        self._one_topic = "" if route.source.is_pattern else route.source.topic
+        self._open: dict[tuple[int, str], Batch] = {}  # by publisher and topic
 
     def publish(self, records: list[Message]) -> None:
         """A batch for each publisher and topic; what cannot be published goes elsewhere."""
-        batches: dict[tuple[int, str], Batch] = {}
-        ends: dict[Partition, tuple[Any, int]] = {}
-        tracks, publishers = self._source.tracks, len(self._publishers)
-        to, template = self._route.target, self._route.target.is_template
-        largest, most_bytes = self._limits.max_msg_size, self._limits.max_batch_bytes
-        one_topic = "" if self._route.source.is_pattern else self._route.source.topic
-        size_of_all = 0
-        # Of the partition of the last record: what its last records belong to, and what follows.
-        at: Partition = ("", -1)
-        track: Track | None = None
-        last: Any = None
-        following = 0
-        batch: Batch | None = None
-        for record in records:
-            partition: Any = record.partition()
-            topic: Any = one_topic or record.topic()
-            if partition != at[1] or topic != at[0]:
-                if track is not None:
-                    ends[at] = (last, following)
-                    track.following = following
-                at = (topic, partition)
-                track = tracks.get(at)
-                last, _ = ends.pop(at, (None, 0))
-                following = track.following if track is not None else 0
-                name = to.of(topic) if template else to.topic
-                number = (partition + len(topic)) % publishers
-                batch = batches.get((number, name))
-            if track is None:
-                continue  # of a partition that has just been given up
-            offset: Any = record.offset()
+        self._open.clear()
+        if self._one_topic:
+            for partition, run in _runs(records, Message.partition):
+                self._take(self._one_topic, partition, run)
+        else:
+            for topic, of_topic in _runs(records, Message.topic):
+                for partition, run in _runs(of_topic, Message.partition):
+                    self._take(topic, partition, run)
+        for (number, _), batch in self._open.items():
+            self._publishers[number].put(batch)
+        self._figures.counts["message_count"] += len(records)
+
+    def _take(self, topic: str, partition: int, run: list[Message]) -> None:
+        """Records of one partition, in order."""
+        track = self._source.tracks.get((topic, partition))
+        if track is None:
+            return  # it has just been given up
+        first, last = run[0].offset() or 0, run[-1].offset() or 0
+        if first != track.following or last - first != len(run) - 1:
+            self._tell_gaps(topic, partition, track.following, run)
+        track.following = last + 1
+        target = self._route.target
+        lane = (partition + len(topic)) % len(self._publishers)
+        name = target.of(topic)
+        bodies: list[Any] = list(map(Message.value, run))
+        if self._are_plain(run, bodies, name):
+            self._add(lane, name, track, run, bodies)
+            return
+        for record, body in zip(run, bodies, strict=True):
+            other = self._fault(record, name, body)
+            if other is None:
+                self._add(lane, name, track, [record], [body])
+            else:
+                track.add(other, (record.offset() or 0) + 1)
+
+    def _tell_gaps(self, topic: str, partition: int, following: int, run: list[Message]) -> None:
+        for offset in map(Message.offset, run):
+            assert offset is not None
             if offset != following:
                 self._source.gap(topic, partition, following, offset)
-            body: Any = record.value()
-            size = len(body) if body else 0
-            if 0 < size <= largest and not template and record.headers() is None:
-                entry: Any = batch
-            else:
-                entry = self._fault(record, name, body) or batch
-            if entry is batch:
-                size_of_all += size
-                if batch is None or batch.bytes + size + 4 > most_bytes:
-                    if batch is not None:
-                        # Its partitions end with it here, and begin again with the next.
-                        for each in [key for key, value in ends.items() if value[0] is batch]:
-                            self._end(ends, each)
-                        self._publishers[number].put(batch)
-                    entry = batch = batches[number, name] = Batch(name)
-                batch.bodies.append(body)
-                batch.records.append(record)
-                batch.bytes += size + 4
-            if entry is not last:
-                if last is not None:
-                    track.entries.append((last, following))
-                last = entry
             following = offset + 1
-        if track is not None:
-            ends[at] = (last, following)
-            track.following = following
-        for where in list(ends):
-            self._end(ends, where)
-        for (number, _), made in batches.items():
-            self._publishers[number].put(made)
-        self._figures.counts["message_count"] += len(records)
-        self._figures.counts["message_bytes"] += size_of_all
 
-    def _end(self, ends: dict[Partition, tuple[Any, int]], where: Any) -> None:
-        entry = ends.pop(where, None)
-        if entry is not None and entry[0] is not None:
-            self._source.tracks[where].entries.append(entry)
+    def _are_plain(self, run: list[Message], bodies: list[Any], name: str) -> bool:
+        """Can all of them be published? Asked of the run as a whole, as nearly all can."""
+        if not all(bodies) or len(max(bodies, key=len)) > self._limits.max_msg_size:
+            return False
+        echo = _echo(name)
+        headers: Any = map(Message.headers, run)
+        if any(echo in each for each in headers if each):
+            return False
+        return not (self._route.target.is_template and nsq_fault(name))
+
+    def _add(
+        self, lane: int, name: str, track: Track, run: list[Message], bodies: list[bytes]
+    ) -> None:
+        """To the batch that is open, or to another where that becomes too much for one MPUB."""
+        size = sum(map(len, bodies))
+        batch = self._open.get((lane, name))
+        taken = batch.bytes if batch else 0
+        most = self._limits.max_batch_bytes
+        if taken + size + 4 * len(run) > most and (len(run) > 1 or batch is not None):
+            if len(run) > 1:
+                half = len(run) // 2
+                self._add(lane, name, track, run[:half], bodies[:half])
+                self._add(lane, name, track, run[half:], bodies[half:])
+                return
+            self._publishers[lane].put(self._open.pop((lane, name)))
+            batch = None
+        if batch is None:
+            batch = self._open[lane, name] = Batch(name)
+        batch.records += run
+        batch.bodies += bodies
+        batch.bytes += size + 4 * len(run)
+        self._figures.counts["message_bytes"] += size
+        track.add(batch, (run[-1].offset() or 0) + 1)
 
     def _fault(self, record: Message, name: str, body: Any) -> DeadRecord | _Skipped | None:
         """What becomes of a record that is not published; None for one that is."""
         headers: Any = record.headers()
-        if headers and ("nsq-topic", name.encode()) in headers:
+        if headers and _echo(name) in headers:
             self._figures.counts["looped_count"] += 1
             return _SKIPPED
         if not body:
@@ -181,3 +195,23 @@ class Batches:
             for part in parts:
                 if isinstance(part, Batch):
                     publisher.put(part)
+
+
+def _runs(
+    records: list[Message], key: Callable[[Message], Any]
+) -> Iterator[tuple[Any, list[Message]]]:
+    """Neighbours with the same key."""
+    keys = list(map(key, records))
+    if keys.count(keys[0]) == len(keys):
+        yield keys[0], records
+        return
+    start = 0
+    for value, group in groupby(keys):
+        end = start + len(list(group))
+        yield value, records[start:end]
+        start = end
+
+
+def _echo(name: str) -> tuple[str, bytes]:
+    """The header of a record that came from the topic that it would go to."""
+    return ("nsq-topic", name.encode())

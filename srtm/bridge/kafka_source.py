@@ -35,6 +35,14 @@ class Track:
         self.following = -1  # the offset that comes next; -1 before the first
         self.stored = -1
 
+    def add(self, what: Any, following: int) -> None:
+        """`what` holds the records up to there; more of them, where it held the last ones."""
+        entries = self.entries
+        if entries and entries[-1][0] is what:
+            entries[-1] = (what, following)
+        else:
+            entries.append((what, following))
+
     def advance(self) -> int:
         """The offset up to which all is finished, if it has grown; -1 otherwise."""
         entries, found = self.entries, -1

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from typing import Any
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Message
 
 from srtm.bridge.batches import Batches, Limits
 from srtm.bridge.dead_records import DeadRecords
@@ -134,14 +134,11 @@ class KafkaToNsq(Runner):
 
     def _take(self, most: int, seconds: float) -> None:
         """Records to batches; Kafka's own words to the consumer are among them."""
-        taken = self._source.take(most, seconds)
-        records = []
-        for each in taken:
-            error = each.error()
-            if error is None:
-                records.append(each)
-            else:
+        records = self._source.take(most, seconds)
+        if any(map(Message.error, records)):
+            for error in filter(None, map(Message.error, records)):
                 self._refused(error)
+            records = [each for each in records if each.error() is None]
         if records:
             self._batches.publish(records)
 
@@ -197,8 +194,8 @@ class KafkaToNsq(Runner):
         wall_ms = time.time_ns() // 1_000_000
         self.figures.counts["delivered_count"] += len(batch.bodies)
         # Kafka's times are whole milliseconds: many are equal.
-        times = Counter([each.timestamp()[1] for each in batch.records])
-        latencies = [max(wall_ms - each, 0) * 1_000_000 for each in times]
+        times = Counter(map(Message.timestamp, batch.records))
+        latencies = [max(wall_ms - each, 0) * 1_000_000 for _, each in times]
         self.figures.measured(latencies, list(times.values()))
 
     def _drain(self, partitions: set[Partition], seconds: float = _REVOKE_SECONDS) -> None:
