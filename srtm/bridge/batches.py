@@ -13,6 +13,7 @@ from confluent_kafka import Message
 from srtm.bridge.dead_records import DeadRecord, DeadRecords
 from srtm.bridge.figures import Figures
 from srtm.bridge.file import Route
+from srtm.bridge.headers import headers_of
 from srtm.bridge.kafka_source import KafkaSource, Track
 from srtm.bridge.names import nsq_fault
 from srtm.bridge.nsq_sink import MAX_BATCH_BYTES, Batch, Publisher
@@ -127,8 +128,7 @@ class Batches:
         if not all(bodies) or len(max(bodies, key=len)) > self._limits.max_msg_size:
             return False
         echo = _echo(name)
-        headers: Any = map(Message.headers, run)
-        if any(echo in each for each in headers if each):
+        if any(echo in each for each in headers_of(run) if each):
             return False
         return not (self._route.target.is_template and nsq_fault(name))
 
@@ -158,8 +158,7 @@ class Batches:
 
     def _fault(self, record: Message, name: str, body: Any) -> DeadRecord | _Skipped | None:
         """What becomes of a record that is not published; None for one that is."""
-        headers: Any = record.headers()
-        if headers and _echo(name) in headers:
+        if _echo(name) in (headers_of([record])[0] or ()):
             self._figures.counts["looped_count"] += 1
             return _SKIPPED
         if not body:

@@ -11,15 +11,17 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from srtm.backoff import backoff_seconds
-from srtm.bridge.kafka_sink import POISON, KafkaSink, told
+from srtm.bridge.dead_letter_file import DeadLetterFile, as_json
+from srtm.bridge.kafka_sink import LARGEST, POISON, KafkaSink, told
 from srtm.bridge.nsq_source import Host, Link, Waiting
 from srtm.bridge.pointer import NoKey, pointer
-from srtm.bridge.runner import Runner, Stopped
+from srtm.bridge.runner import DEAD_LETTER, Runner, Stopped
 from srtm.bridge.wire import Broken
 
 log = logging.getLogger("srtm.bridge")
 
 _MAX_BACKOFF_SECONDS = 5.0
+_MAX_REFUSALS = 20  # halvings: nothing is left of any body
 
 
 class Deliveries:
@@ -48,6 +50,10 @@ class Deliveries:
         self._sink = sink
         self._key_of = pointer(self._route.key) if self._route.key else None
         self._dead = self._route.dead_letter.of(topic) if self._route.dead_letter else ""
+        self._file: DeadLetterFile | None = None
+        if self._route.dead_letter and self._route.dead_letter.system == "file":
+            self._file = DeadLetterFile(self._dead, self._route.dead_letter_bytes)
+        self._dead_sink: KafkaSink | None = None
         self._reports: list[tuple[Waiting, Any, Any]] = []
         self._refit = False
 
@@ -95,6 +101,12 @@ class Deliveries:
     def poll(self, seconds: float) -> bool:
         """Take Kafka's reports; wait so long for the first. True where there were any."""
         self._sink.poll(seconds)
+        if self._dead_sink is not None:
+            self._dead_sink.poll(0)
+        if self._file is not None:
+            self._file.flush(self.now)
+            if self._file.fault:
+                self._runner.said(f"dead letters: {self._file.fault}")
         if not self._reports:
             return False
         self._take_reports()
@@ -102,8 +114,9 @@ class Deliveries:
 
     def tick(self) -> None:
         """Another producer or other batches, where that is needed."""
-        if self._sink.fatal:
-            self._sink.renew(self._sink.fatal)
+        for sink in (self._sink, self._dead_sink):
+            if sink is not None and sink.fatal:
+                sink.renew(sink.fatal)
         if self._refit:
             self._refit = False
             self._sink.fit_batches(self._target)
@@ -124,6 +137,7 @@ class Deliveries:
             waiting.host.delivered(waiting)
             if waiting.dead:
                 dead += 1
+                counts["cut_count"] += waiting.cut
             else:
                 delivered += 1
                 latencies.append(max(wall - waiting.time_ns, 0))
@@ -150,17 +164,13 @@ class Deliveries:
             self._refit = True
             self._give_back(waiting)
             return
-        if error.code() in POISON and body is not None:
-            if not waiting.dead:
-                self._bury(waiting, body, told(error))
-            elif waiting.size > 0:
-                # Not even cut to what the topic says that it takes: shorter still.
-                self._bury(waiting, body, told(error), cut=True)
+        if error.code() in POISON and body is not None and waiting.refusals < _MAX_REFUSALS:
+            # Not even cut to what the topic of dead letters says that it takes: shorter still.
+            waiting.refusals += waiting.dead
+            self._bury(waiting, body, told(error))
             return
         self._give_back(waiting)
-        if error.code() == KafkaError._FATAL or self._sink.fatal:
-            return
-        if error.code() == KafkaError._PURGE_QUEUE:
+        if error.code() in (KafkaError._FATAL, KafkaError._PURGE_QUEUE) or self._sink.fatal:
             return
         self.retry_at = self.now + backoff_seconds(self.failures, 1.0, _MAX_BACKOFF_SECONDS)
         self.failures += 1
@@ -174,27 +184,46 @@ class Deliveries:
         except Broken as error:
             waiting.host.broken(str(error), self.now)
 
-    def _bury(self, waiting: Waiting, body: bytes, reason: str, cut: bool = False) -> None:
-        """To the dead-letter topic; a route without one stops."""
+    def _bury(self, waiting: Waiting, body: bytes, reason: str) -> None:
+        """To the dead letters; a route without them stops."""
         if not self._dead:
             if self.stop is None:
                 self.stop = Stopped(
                     f"message {waiting.id.decode()} of {self._route.source} cannot go to "
-                    f'{self._route.target}: {reason}; give the route dead-letter = "kafka:TOPIC"'
+                    f"{self._route.target}: {reason}; give the route {DEAD_LETTER}"
                 )
             self._give_back(waiting)
             return
         waiting.dead = True
-        headers: dict[str, bytes | str] = {
-            "nsq-host": waiting.host.address,
-            "nsq-topic": self._topic,
-            "nsq-message-id": waiting.id,
-            "nsq-attempts": str(waiting.attempts),
-            "nsq-time": str(waiting.time_ns),
-        }
+        headers: list[tuple[str, bytes | str]] = [
+            ("nsq-host", waiting.host.address),
+            ("nsq-topic", self._topic),
+            ("nsq-message-id", waiting.id),
+            ("nsq-attempts", str(waiting.attempts)),
+            ("nsq-time", str(waiting.time_ns)),
+        ]
+        if self._file is not None:
+            letter: dict[str, Any] = {"route": self._route.name, "reason": reason}
+            for name, value in headers:
+                letter |= as_json(name, value)
+            self._file.put(letter | as_json("body", body), waiting, self.now)
+            return
         try:
-            if self._sink.dead_letter(self._dead, body, None, headers, reason, waiting, cut):
-                self._figures.counts["cut_count"] += 1
+            if self._dead_sink is None:
+                self._dead_sink = self._sink_of_dead()
+            waiting.cut = self._dead_sink.dead_letter(
+                self._dead, body, None, headers, [], reason, waiting, waiting.refusals
+            )
         except (KafkaException, BufferError) as error:
             log.warning("route %s: dead letter: %s", self._route.name, error)
             self._give_back(waiting)
+
+    def _sink_of_dead(self) -> KafkaSink:
+        return KafkaSink(
+            self._runner.kafka,
+            f"{self._runner.bridge}-{self._route.name}-dead",
+            linger_ms=0.0,
+            max_messages=self._route.max_in_flight,
+            max_msg_size=LARGEST,
+            alone=True,
+        )

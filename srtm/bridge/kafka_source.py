@@ -22,6 +22,7 @@ _COMMIT_MS = 200
 """What kill -9 makes come twice."""
 _QUEUED_KBYTES = 16_384
 _ASK_SECONDS = 5.0
+_LEAVE_SECONDS = 3.0
 _NOT_AN_INSTANCE = re.compile(r"[^a-zA-Z0-9._-]")
 
 
@@ -191,13 +192,19 @@ class KafkaSource:
         return total
 
     def close(self) -> None:
-        """Commit what is finished, and leave: the others keep its place for a session's time."""
+        """Commit what is finished, and leave the group: others go on at once."""
         self.store()
         try:
             self._consumer.commit(asynchronous=False)
         except KafkaException as error:
             if error.args[0].code() != KafkaError._NO_OFFSET:
                 log.warning("the last offsets are not committed: %s", told(error.args[0]))
+        # A static member that closes only keeps its place for a session's time; one that
+        # unsubscribes leaves, once its partitions are given up.
+        self._consumer.unsubscribe()
+        until = time.monotonic() + _LEAVE_SECONDS
+        while not self.fault and self._consumer.memberid() and time.monotonic() < until:
+            self._consumer.poll(0.05)
         self._consumer.close()
 
     # --- what the group says --------------------------------------------------------------------

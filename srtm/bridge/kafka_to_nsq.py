@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from typing import Any
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from srtm.bridge.batches import Batches, Limits
 from srtm.bridge.dead_records import DeadRecords
@@ -171,7 +171,8 @@ class KafkaToNsq(Runner):
                 "the name of both; give each its own name in [bridge]"
             )
         if self._source.fault:
-            raise RuntimeError(self._source.fault)  # another consumer goes on from the last commit
+            # Another consumer goes on from the last commit.
+            raise KafkaException(KafkaError(KafkaError._FATAL, self._source.fault))
         self._source.store()
         self.figures.in_flight = sum(len(track.entries) for track in self._source.tracks.values())
         self.figures.records_lag = self._source.lag()

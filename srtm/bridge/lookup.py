@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from srtm.errors import UnavailableError
+from srtm.nsq.names import is_valid_topic_name
 from srtm.nsq.unix_http import request
 
 log = logging.getLogger("srtm.bridge")
@@ -80,6 +81,6 @@ def topics_of(lookupd: str) -> set[str]:
         raise UnavailableError(f"nsqlookupd {lookupd}: {answer.message}")
     document = answer.json()
     try:
-        return {str(each) for each in document["topics"]}
-    except (KeyError, TypeError):
+        return {each for each in document["topics"] if is_valid_topic_name(each.encode())}
+    except (KeyError, TypeError, AttributeError, UnicodeError):
         raise UnavailableError(f"nsqlookupd {lookupd}: /topics is no list of topics") from None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from srtm import __version__
+from srtm.bridge.check import check_settings
 from srtm.bridge.figures import State
 from srtm.bridge.file import BridgeFile, Route, read_bridge_file
 from srtm.bridge.http import listen
@@ -115,6 +116,7 @@ class Service:
         """SIGHUP: only routes that changed are touched."""
         try:
             file = read_bridge_file(self._path)
+            check_settings(file, str(self._path))
         except UsageError as error:
             log.error("%s; the routes go on as they are", error)
             return
