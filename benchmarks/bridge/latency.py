@@ -67,7 +67,7 @@ def kafka_to_nsq(made: World, topic: str, command: list[str], size: int, seconds
     """`command` carries kafka:TOPIC to nsq:TOPIC through the gateway; both topics are there, and
     the latter has the channel `latency`."""
     producer = Producer(
-        {"bootstrap.servers": made.kafka.address, "acks": "all", "linger.ms": 0, "log_level": 0}
+        {"bootstrap.servers": made.kafka.address, "acks": "all", "linger.ms": 2, "log_level": 0}
     )
     reader = FrameReader(1 << 24)
     host, _, port = made.gateway.publish_to.rpartition(":")
