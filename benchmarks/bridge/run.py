@@ -18,7 +18,7 @@ from benchmarks.harness.session import Session
 
 _PROGRAM = [sys.executable, "-m", "benchmarks.bridge.programs"]
 _ROUNDS, _QUICK_ROUNDS = 3, 2
-_COUNT, _QUICK_COUNT = 300_000, 40_000
+_COUNT, _QUICK_COUNT = 150_000, 40_000
 _LATENCY_SECONDS, _QUICK_LATENCY_SECONDS = 10.0, 2.0
 _SLO = "0.99@50ms"
 _TIMES_IN = 5

@@ -21,6 +21,8 @@ from srtm.bridge.wire import Broken
 log = logging.getLogger("srtm.bridge")
 
 _MAX_BACKOFF_SECONDS = 5.0
+_MAX_ATTEMPTS = 5
+"""of a message that its topic should take; then it is the message's fault"""
 _MAX_REFUSALS = 20  # halvings: nothing is left of any body
 
 
@@ -78,6 +80,9 @@ class Deliveries:
             self._largest = size
         try:
             key = self._key_of(body) if self._key_of is not None else None
+            if key:
+                waiting.size += len(key)
+                self.bytes += len(key)
             self._sink.produce(
                 self._target,
                 body,
@@ -158,6 +163,7 @@ class Deliveries:
         if (
             error.code() == KafkaError.MSG_SIZE_TOO_LARGE
             and not waiting.dead
+            and waiting.attempts < _MAX_ATTEMPTS
             and waiting.size <= self._sink.limit(self._target, anew=not self._refit)
         ):
             # The topic refuses a batch as a whole, also for what would pass alone.
@@ -189,8 +195,8 @@ class Deliveries:
         if not self._dead:
             if self.stop is None:
                 self.stop = Stopped(
-                    f"message {waiting.id.decode()} of {self._route.source} cannot go to "
-                    f"{self._route.target}: {reason}; give the route {DEAD_LETTER}"
+                    f"message {waiting.id.decode(errors='replace')} of {self._route.source} "
+                    f"cannot go to {self._route.target}: {reason}; give the route {DEAD_LETTER}"
                 )
             self._give_back(waiting)
             return

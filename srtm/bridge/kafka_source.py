@@ -201,11 +201,13 @@ class KafkaSource:
                 log.warning("the last offsets are not committed: %s", told(error.args[0]))
         # A static member that closes only keeps its place for a session's time; one that
         # unsubscribes leaves, once its partitions are given up.
-        self._consumer.unsubscribe()
-        until = time.monotonic() + _LEAVE_SECONDS
-        while not self.fault and self._consumer.memberid() and time.monotonic() < until:
-            self._consumer.poll(0.05)
+        if not self.fault:
+            self._consumer.unsubscribe()
+            wait_until(lambda: not self._consumer.memberid(), _LEAVE_SECONDS, self._poll)
         self._consumer.close()
+
+    def _poll(self) -> None:
+        self._consumer.poll(0.05)
 
     # --- what the group says --------------------------------------------------------------------
 

@@ -5,7 +5,8 @@ import threading
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from srtm.errors import UnavailableError
+from srtm.errors import UnavailableError, UsageError
+from srtm.http_client import split_address
 from srtm.nsq.names import is_valid_topic_name
 from srtm.nsq.unix_http import request
 
@@ -15,6 +16,7 @@ _POLL_SECONDS = 5.0
 _TIMEOUT_SECONDS = 3.0
 _MAX_BYTES = 8 << 20
 _MAX_FOUND = 1000
+_MAX_ADDRESS = 261  # a name of 255, and a port
 
 
 class Lookup:
@@ -67,9 +69,19 @@ def nsqds_of(lookupd: str, topic: str) -> set[str]:
     document = answer.json()
     try:
         producers = document["producers"][:_MAX_FOUND]
-        return {f"{each['broadcast_address']}:{int(each['tcp_port'])}" for each in producers}
+        found = {f"{each['broadcast_address']}:{int(each['tcp_port'])}" for each in producers}
+        return set(filter(_is_address, found))
     except (KeyError, TypeError, ValueError):
         raise UnavailableError(f"nsqlookupd {lookupd}: {path} is no list of nsqds") from None
+
+
+def _is_address(text: str) -> bool:
+    try:
+        split_address(text)
+    except UsageError:
+        log.warning("%.100s is no address of an nsqd", text)
+        return False
+    return len(text) <= _MAX_ADDRESS
 
 
 def topics_of(lookupd: str) -> set[str]:

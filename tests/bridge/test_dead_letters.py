@@ -97,6 +97,7 @@ def test_nothing_is_finished_before_its_line_is_in_the_file(servers: Servers, ka
     folder = servers.folder / "later"
     publish(nsqd, "filed", [b"no json", b'{"id": 1}', b"\xff"])
     assert http(nsqd.http, "/pub?topic=filed", b'{"id": 2, "x": "%s"}' % (b"x" * 30_000))[0] == 200
+    publish(nsqd, "filed", [b'{"id": "%s"}' % (b"k" * 12_000)])  # too much with its key only
     kafka.produce("filed-back", [b"a", b"", b"b"])
     made = bridge(
         servers,
@@ -122,7 +123,7 @@ def test_nothing_is_finished_before_its_line_is_in_the_file(servers: Servers, ka
     wait_for(lambda: f"{folder}/out: No such" in made.process.text(), "out waits", 30)
     wait_for(lambda: f"{folder}/back: No such" in made.process.text(), "back waits", 30)
     wait_for(lambda: kafka.count("filed") == 1, "the good one is over")
-    wait_for(lambda: channel(nsqd, "filed")["in_flight_count"] == 3, "the others are not")
+    wait_for(lambda: channel(nsqd, "filed")["in_flight_count"] == 4, "the others are not")
     assert kafka.committed("filed", "filed-back") <= 1
     folder.mkdir()
     wait_for(lambda: channel(nsqd, "filed")["in_flight_count"] == 0, "all are finished", 20)
@@ -130,9 +131,9 @@ def test_nothing_is_finished_before_its_line_is_in_the_file(servers: Servers, ka
     found = lines(folder / "out")
     bodies = sorted(str(each.get("body", each.get("body-base64"))) for each in found)
     assert bodies[:2] == ["/w==", "no json"]
-    assert len(bodies[2]) > 30_000  # whole, though no topic would take it
+    assert [len(each) // 10_000 for each in bodies[2:]] == [1, 3]  # whole; no topic takes them
     assert all(
         each["nsq-topic"] == "filed" and len(str(each["nsq-message-id"])) == 16 for each in found
     )
     assert [each["kafka-offset"] for each in lines(folder / "back")] == ["1"]
-    assert made.route("out")["dead_letter_count"] == 3
+    assert made.route("out")["dead_letter_count"] == 4
