@@ -2,13 +2,14 @@
 
 import json
 import signal
+import sys
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.bridges import bridge, write
+from tests.support.bridges import ROOT, Bridge, bridge, write
 from tests.support.distributors import srtm
 from tests.support.kafka import Kafka
-from tests.support.servers import Nsqd, Servers, http, wait_for
+from tests.support.servers import Nsqd, Servers, free_port, http, wait_for
 
 
 def publish(nsqd: Nsqd, topic: str, bodies: list[bytes]) -> None:
@@ -207,6 +208,11 @@ def test_check_shows_what_would_run_and_changes_nothing(servers: Servers, kafka:
     assert "kafka:checked has 1 partitions" in done.stdout
     assert "no dead-letter: it stops" in done.stdout
     assert nsqd.topic("checked") is None
+    dead = {"dead-letter": f"file:{servers.folder}/no/folder"}
+    write(file, kafka.address, "127.0.0.1:4190", route | dead)
+    done = srtm("bridge", "check", str(file))
+    assert done.returncode == 3
+    assert "/no/folder cannot be made; make its folder" in done.stdout
     write(file, kafka.address, "127.0.0.1:4190", route | {"to": "kafka:nowhere"})
     done = srtm("bridge", "check", str(file))
     assert done.returncode == 3
@@ -217,6 +223,27 @@ def test_check_shows_what_would_run_and_changes_nothing(servers: Servers, kafka:
     assert done.returncode == 2
     assert 'No such configuration property: "no.such.setting"' in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_quick_start_of_the_readme_runs(servers: Servers, kafka: Kafka) -> None:
+    nsqd = servers.nsqd()
+    for topic in ("sensors", "orders"):
+        kafka.create(topic)
+    open_channel(nsqd, "sensors")
+    readme = (ROOT / "srtm/bridge/README.md").read_text()
+    text = readme.split("<<'END'\n")[1].split("\nEND\n")[0]
+    text = text.replace("127.0.0.1:9092", kafka.address).replace("127.0.0.1:4150", nsqd.tcp)
+    door = f"127.0.0.1:{free_port()}"
+    file = servers.folder / "bridge.toml"
+    file.write_text(f'[bridge]\nhttp-address = "{door}"\n{text}')
+    assert srtm("bridge", "check", str(file)).returncode == 0
+    command = [sys.executable, "-m", "srtm", "bridge", "run", str(file)]
+    made = Bridge(servers.process("bridge", command, PYTHONPATH=str(ROOT)), file, door)
+    made.wait_ready()
+    publish(nsqd, "sensors", [b"out"])
+    kafka.produce("orders", [b"back"])
+    wait_for(lambda: kafka.count("sensors") == 1, "it is over")
+    wait_for(lambda: nsqd.message_count("orders") == 1, "and back")
 
 
 def test_stats_and_metrics_tell_of_the_slo(servers: Servers, kafka: Kafka) -> None:
