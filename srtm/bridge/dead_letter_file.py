@@ -24,7 +24,7 @@ Stored = Callable[[None, None], None]
 
 
 class DeadLetterFile:
-    """fault: why the last write failed; the lines wait for the next."""
+    """fault: why the last write failed; the lines wait for the next. failures: in a row."""
 
     def __init__(self, path: str, max_bytes: int) -> None:
         self.path = Path(path)
@@ -33,8 +33,8 @@ class DeadLetterFile:
         self._lines: list[bytes] = []
         self._stored: list[Stored] = []
         self._bytes = 0
+        self.failures = 0
         self._again_at = 0.0
-        self._failures = 0
 
     def __len__(self) -> int:
         """Lines that are not written yet."""
@@ -57,11 +57,11 @@ class DeadLetterFile:
             count = self._write()
         except OSError as error:
             self.fault = f"{self.path}: {error.strerror or error}"
-            self._again_at = now + backoff_seconds(self._failures, 1.0, _MAX_BACKOFF_SECONDS)
-            self._failures += 1
+            self._again_at = now + backoff_seconds(self.failures, 1.0, _MAX_BACKOFF_SECONDS)
+            self.failures += 1
             return False
         self.fault = ""
-        self._failures = 0
+        self.failures = 0
         stored = self._stored[:count]
         self._bytes -= sum(map(len, self._lines[:count]))
         del self._lines[:count], self._stored[:count]

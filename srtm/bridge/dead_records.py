@@ -72,19 +72,22 @@ class DeadRecords:
         return dead
 
     def poll(self) -> bool:
-        """Take the reports; True where some may have come."""
+        """Take the reports; True where some have come."""
         if not self.waiting:
             return False
         if self._sink is not None:
             self._sink.poll(0)
         if self._file is not None:
             self._flush(self._file)
+        if not self._reports:
+            return False
         self._take_reports()
         return True
 
     def _flush(self, file: DeadLetterFile, at_once: bool = False) -> None:
+        before = file.failures
         file.flush(self.now, at_once)
-        if file.fault:
+        if file.failures > before:
             self._runner.said(f"dead letters: {file.fault}")
 
     def tick(self, now: float) -> None:

@@ -109,8 +109,9 @@ class Deliveries:
         if self._dead_sink is not None:
             self._dead_sink.poll(0)
         if self._file is not None:
+            before = self._file.failures
             self._file.flush(self.now)
-            if self._file.fault:
+            if self._file.failures > before:
                 self._runner.said(f"dead letters: {self._file.fault}")
         if not self._reports:
             return False

@@ -202,8 +202,9 @@ class KafkaSource:
         # A static member that closes only keeps its place for a session's time; one that
         # unsubscribes leaves, once its partitions are given up.
         if not self.fault:
-            self._consumer.unsubscribe()
-            wait_until(lambda: not self._consumer.memberid(), _LEAVE_SECONDS, self._poll)
+            with contextlib.suppress(KafkaException):  # fenced just now
+                self._consumer.unsubscribe()
+                wait_until(lambda: not self._consumer.memberid(), _LEAVE_SECONDS, self._poll)
         self._consumer.close()
 
     def _poll(self) -> None:

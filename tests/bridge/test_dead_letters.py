@@ -125,6 +125,10 @@ def test_nothing_is_finished_before_its_line_is_in_the_file(servers: Servers, ka
     wait_for(lambda: kafka.count("filed") == 1, "the good one is over")
     wait_for(lambda: channel(nsqd, "filed")["in_flight_count"] == 4, "the others are not")
     assert kafka.committed("filed", "filed-back") <= 1
+    said = made.process.text().count("No such file")
+    publish(nsqd, "filed", [b'{"id": %d}' % n for n in range(2000)])
+    wait_for(lambda: kafka.count("filed") == 2001, "others go over all the while", 20)
+    assert made.process.text().count("No such file") <= said + 20  # told as it is tried, no more
     folder.mkdir()
     wait_for(lambda: channel(nsqd, "filed")["in_flight_count"] == 0, "all are finished", 20)
     wait_for(lambda: kafka.committed("filed", "filed-back") == 3, "and committed", 20)
