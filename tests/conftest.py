@@ -20,6 +20,8 @@ LONGEST = (
     "bridge/test_outages",
     "bridge/test_faults",
     "bridge/test_kafka_to_nsq",
+    "bridge/test_mirror",
+    "bridge/test_groups",
     "benchmarks/test_soak",
     "distributor/test_lease_faults",
     "client/test_with_distributor",

@@ -1,12 +1,16 @@
 """NSQ -> Kafka -> NSQ while everything is killed: what is lost, what comes twice, what is out of
-order. Both nsqds keep their messages on disk, as only that survives kill -9. What one has delivered
-and has no FIN for does not: nsqd keeps it in memory. So the first nsqd is killed only where that is
-asked for, and what it forgets is shown apart."""
+order.
+
+Both nsqds keep their messages on disk, as only that survives kill -9. Two things do not: what nsqd
+has read from a topic's file and not written to the channel's yet, and what it has delivered and has
+no FIN for. So the last topic is paused until it is read, and the first one is paused, and its
+channel emptied, before its nsqd is killed; it takes messages all the while, and what is lost then
+nobody has promised to keep.
+"""
 
 import http.client
 import json
 import random
-import socket
 import subprocess
 import sys
 import threading
@@ -15,24 +19,29 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from benchmarks.bridge.kept import numbers_in_kafka, numbers_in_nsq
 from benchmarks.harness.kafka import KafkaServer
 from srtm.deploy import free_addresses
 from srtm.deploy.programs import find_program
 from srtm.errors import UnavailableError
 from srtm.http_client import get_json, request
-from srtm.nsq.commands import MAGIC_V2, fin, rdy, sub
-from srtm.nsq.frames import MESSAGE, FrameReader, parse_message
 
 _EVERY_SECONDS = 3.0
 _KAFKA_EVERY_SECONDS = 10.0
 _RATE = 2000  # messages/s
 _BATCH = 50
 _KEYS = 10
+_PARTITIONS = 3
 _SETTLE_SECONDS = 90.0
+_MSG_TIMEOUT_SECONDS = 3  # what a killed bridge held comes again
+_EMPTY_SECONDS = 8.0
+_FIRST = "first nsqd"
+
+
+_STATS = "/stats?format=json&include_mem=false"
 
 
 @dataclass(frozen=True)
@@ -61,12 +70,12 @@ class Faults:
             f'[bridge]\nhttp-address = "{door}"\nname = "faults"\n'
             f'[kafka]\nbootstrap-servers = "{self._kafka.address}"\n'
             f'[[route]]\nfrom = "nsq:first/bridge"\nto = "kafka:middle"\nkey = "/key"\n'
-            f'nsqd = ["{self._first}"]\n'
+            f'nsqd = ["{self._first}"]\nmsg-timeout = "{_MSG_TIMEOUT_SECONDS}s"\n'
             f'[[route]]\nfrom = "kafka:middle"\nto = "nsq:last"\ngroup = "faults"\n'
             f'nsqd = ["{self._gateway}"]\n'
         )
         self._commands = {
-            "first nsqd": _nsqd(self._first, self._first_http, folder / "first"),
+            _FIRST: _nsqd(self._first, self._first_http, folder / "first"),
             "nsqd": _nsqd(self._nsqd, self._nsqd_http, folder / "last"),
             "gateway": [
                 *(sys.executable, "-m", "srtm", "gateway"),
@@ -87,11 +96,10 @@ class Faults:
         self._over = threading.Event()
         self.kills = dict.fromkeys((*self._commands, "kafka"), 0)
 
-    def run(self, seconds: float, first_too: bool = False, seed: int = 1) -> Outcome:
-        """first_too: the first nsqd is killed as well. Raises UnavailableError where it does not
-        come to rest."""
+    def run(self, seconds: float, seed: int = 1) -> Outcome:
+        """Raises UnavailableError where it does not come to rest."""
         dice = random.Random(seed)
-        victims = list(self._commands)[0 if first_too else 1 :]
+        victims: list[str] = []
         try:
             self._begin()
             sender = threading.Thread(target=self._publish)
@@ -100,7 +108,13 @@ class Faults:
             kafka_at = time.monotonic() + _KAFKA_EVERY_SECONDS
             while time.monotonic() < until:
                 time.sleep(_EVERY_SECONDS)
-                self._kill(dice.choice(victims))
+                if not victims:  # each of them in turn, in an order of chance
+                    victims = dice.sample(list(self._commands), len(self._commands))
+                victim = victims.pop()
+                if victim != _FIRST or self._empty_first():
+                    self._kill(victim)
+                if victim == _FIRST:
+                    self._wake_first()
                 if time.monotonic() > kafka_at:
                     kafka_at += _KAFKA_EVERY_SECONDS
                     self._kafka.kill()
@@ -121,15 +135,16 @@ class Faults:
     def _begin(self) -> None:
         self._kafka.start()
         admin = AdminClient({"bootstrap.servers": self._kafka.address, "log_level": 0})
-        admin.create_topics([NewTopic("middle", 3, 1)])["middle"].result(10)
+        admin.create_topics([NewTopic("middle", _PARTITIONS, 1)])["middle"].result(10)
         for name, address, topic, channel in (
-            ("first nsqd", self._first_http, "first", "bridge"),
+            (_FIRST, self._first_http, "first", "bridge"),
             ("nsqd", self._nsqd_http, "last", "reader"),
         ):
             self._start(name)
             _wait(address)
             request(address, "POST", f"/topic/create?topic={topic}")
             request(address, "POST", f"/channel/create?topic={topic}&channel={channel}")
+        request(self._nsqd_http, "POST", "/topic/pause?topic=last")
         self._start("gateway")
         _wait(self._gateway_http)
         self._start("bridge")
@@ -145,6 +160,29 @@ class Faults:
         self._running[name].wait()
         self._start(name)
         self.kills[name] += 1
+
+    def _empty_first(self) -> bool:
+        """Pause its topic, and wait until its channel has nothing; False when that takes long, as
+        Kafka or the bridge are away."""
+        request(self._first_http, "POST", "/topic/pause?topic=first")
+        until = time.monotonic() + _EMPTY_SECONDS
+        while self._in_channel():
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.05)
+        return True
+
+    def _wake_first(self) -> None:
+        _wait(self._first_http)
+        request(self._first_http, "POST", "/topic/unpause?topic=first")
+
+    def _in_channel(self) -> int:
+        """Messages in the first channel."""
+        first = get_json(self._first_http, _STATS)["topics"][0]
+        return sum(
+            each["depth"] + each["in_flight_count"] + each["deferred_count"]
+            for each in first["channels"]
+        )
 
     def _publish(self) -> None:
         """Numbers, in order; one that was not acknowledged may be there all the same."""
@@ -163,7 +201,7 @@ class Faults:
     def _settle(self) -> None:
         """Until both channels of the bridge are read to their end, for two seconds."""
         until, quiet, known = time.monotonic() + _SETTLE_SECONDS, time.monotonic(), (-1, -1)
-        while time.monotonic() - quiet < 12:  # a killed bridge's messages come again after 10 s
+        while time.monotonic() - quiet < _MSG_TIMEOUT_SECONDS + 2:
             if time.monotonic() > until:
                 raise UnavailableError(f"the bridge does not come to rest: {known}")
             time.sleep(0.3)
@@ -176,19 +214,15 @@ class Faults:
 
     def _left(self) -> tuple[int, int]:
         """Messages that the bridge has not finished; messages that the last nsqd ever got."""
-        flags = "/stats?format=json&include_mem=false"
-        first = get_json(self._first_http, flags)["topics"][0]
-        left = first["depth"] + sum(
-            each["depth"] + each["in_flight_count"] + each["deferred_count"]
-            for each in first["channels"]
-        )
-        return left, get_json(self._nsqd_http, flags)["topics"][0]["message_count"]
+        left = get_json(self._first_http, _STATS)["topics"][0]["depth"] + self._in_channel()
+        return left, get_json(self._nsqd_http, _STATS)["topics"][0]["message_count"]
 
     # --- the judgement --------------------------------------------------------------------------
 
     def _judge(self) -> Outcome:
-        middle = self._records()
-        last = self._read_last()
+        middle = numbers_in_kafka(self._kafka.address, "middle", _PARTITIONS)
+        request(self._nsqd_http, "POST", "/topic/unpause?topic=last")
+        last = numbers_in_nsq(self._nsqd, b"last", b"reader")
         sent = set(self._acknowledged)
         in_kafka, in_nsq = list(dict.fromkeys(middle)), list(dict.fromkeys(last))
         place = {n: at for at, n in enumerate(in_nsq)}
@@ -205,43 +239,6 @@ class Faults:
             broken,
             self.kills,
         )
-
-    def _records(self) -> list[int]:
-        """Numbers in Kafka, partition by partition; a key is in one partition only."""
-        consumer = Consumer(
-            {"bootstrap.servers": self._kafka.address, "group.id": "judge", "log_level": 0}
-        )
-        found = []
-        for partition in range(3):
-            where = TopicPartition("middle", partition, 0)
-            _, high = consumer.get_watermark_offsets(where, 10)
-            consumer.assign([where])
-            at = 0
-            while at < high:
-                for record in consumer.consume(1000, 1):
-                    if record.error() is None:
-                        found.append(int(json.loads(record.value() or b"")["n"]))
-                        at = (record.offset() or 0) + 1
-        consumer.close()
-        return found
-
-    def _read_last(self) -> list[int]:
-        """Until nothing more comes: after kill -9 nsqd knows no right depth."""
-        host, _, port = self._nsqd.rpartition(":")
-        found: list[int] = []
-        reader = FrameReader(1 << 22)
-        with socket.create_connection((host, int(port)), 5) as sock:
-            sock.sendall(MAGIC_V2 + sub(b"last", b"reader") + rdy(1))
-            try:
-                while data := sock.recv(1 << 16):
-                    for frame in reader.feed(data):
-                        if frame.kind == MESSAGE:
-                            message = parse_message(frame.data)
-                            found.append(int(json.loads(message.body)["n"]))
-                            sock.sendall(fin(message.id))
-            except TimeoutError:
-                return found
-        raise UnavailableError(f"nsqd {self._nsqd} ends the connection of its reader")
 
 
 def _nsqd(tcp: str, web: str, data: Path) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from benchmarks.bridge.faults import Faults, Outcome
+from benchmarks.bridge.latency import RATE, Latency, kafka_to_nsq, nsq_to_kafka
 from benchmarks.bridge.programs import produce, publish
 from benchmarks.bridge.world import Rate, World, world
 from benchmarks.harness.bars import Bar, judge
@@ -17,7 +18,9 @@ from benchmarks.harness.session import Session
 
 _PROGRAM = [sys.executable, "-m", "benchmarks.bridge.programs"]
 _ROUNDS, _QUICK_ROUNDS = 3, 2
-_COUNT, _QUICK_COUNT = 300_000, 60_000
+_COUNT, _QUICK_COUNT = 150_000, 40_000
+_LATENCY_SECONDS, _QUICK_LATENCY_SECONDS = 10.0, 2.0
+_SLO = "0.99@50ms"
 _TIMES_IN = 5
 """The way back is that much faster: as many messages more, or its start would be most of it."""
 
@@ -31,7 +34,7 @@ def run(session: Session) -> Report:
     done = 0
     with world(session) as made:
         for turn in range(rounds):
-            if turn and session.seconds_left < 18:
+            if turn and session.seconds_left < 25:
                 break
             done += 1
             for size in sizes:
@@ -41,12 +44,33 @@ def run(session: Session) -> Report:
                 session.step(f"Kafka -> NSQ, {size} B")
                 for name, rate in _in(made, f"in-{turn}-{size}", count, size).items():
                     found[size].setdefault(name, []).append(rate)
-    outcomes = {}
+        latencies = _latencies(made, sizes, session)
+    outcome = None
     if not session.quick:
-        for name, first_too in (("all but the first nsqd", False), ("the first nsqd, too", True)):
-            session.step(f"a minute of kill -9: {name}")
-            outcomes[name] = Faults(session.folder / f"faults-{first_too}").run(60, first_too)
-    return _report(found, outcomes, count, done, session.quick)
+        session.step("a minute of kill -9")
+        outcome = Faults(session.folder / "faults").run(60)
+    return _report(found, latencies, outcome, count, done, session.quick)
+
+
+def _latencies(made: World, sizes: list[int], session: Session) -> dict[int, dict[str, Latency]]:
+    """End to end, by size and way."""
+    found: dict[int, dict[str, Latency]] = {size: {} for size in sizes}
+    seconds = _QUICK_LATENCY_SECONDS if session.quick else _LATENCY_SECONDS
+    for size in sizes:
+        for arm in ("bridge",) if session.quick else ("bridge", "plain"):
+            if session.seconds_left < 2 * seconds + 4:
+                break
+            session.step(f"end to end, {size} B")
+            out, back = f"late-out-{arm}-{size}", f"late-in-{arm}-{size}"
+            made.topic(out)
+            made.plain.create(out, arm)
+            command = _out_commands(made, out, out, arm)[arm]
+            found[size][f"out {arm}"] = nsq_to_kafka(made, out, command, size, seconds)
+            made.topic(back)
+            made.gateway.create(back, "latency")
+            command = _in_commands(made, back, back)[arm]
+            found[size][f"in {arm}"] = kafka_to_nsq(made, back, command, size, seconds)
+    return found
 
 
 def _out(made: World, topic: str, count: int, size: int) -> dict[str, Rate]:
@@ -55,25 +79,38 @@ def _out(made: World, topic: str, count: int, size: int) -> dict[str, Rate]:
     made.fill(topic, arms, count, size)
     for arm in (*arms, "produce"):
         made.topic(f"{topic}-{arm}")
-    nsqd, kafka = made.plain.nsqd_tcp, made.kafka.address
-    commands = {
-        "bridge": made.bridge_file(
-            f"{topic}-bridge",
-            {"from": f"nsq:{topic}/bridge", "to": f"kafka:{topic}-bridge", "nsqd": [nsqd]},
-        ),
-        "plain": [*_PROGRAM, "out", nsqd, topic, "plain", kafka, f"{topic}-plain"],
-        "drain": [*_PROGRAM, "drain", nsqd, topic, "drain"],
-    }
+    nsqd = made.plain.nsqd_tcp
     found = {}
     for arm in arms:
+        command = [*_PROGRAM, "drain", nsqd, topic, "drain"]
+        if arm != "drain":
+            command = _out_commands(made, topic, f"{topic}-{arm}", arm)[arm]
         progress = partial(_finished, made, topic, arm, count)
-        found[f"out {arm}"] = made.trial(commands[arm], progress, count)
+        found[f"out {arm}"] = made.trial(command, progress, count)
         if arm != "drain":
             kept = made.records(f"{topic}-{arm}")
             assert kept >= count, f"{arm} has finished {count}, and Kafka has {kept}"
-    seconds = produce(kafka, f"{topic}-produce", count, size)
+    seconds = produce(made.kafka.address, f"{topic}-produce", count, size)
     found["out produce"] = Rate(count / seconds, {})
     return found
+
+
+def _out_commands(made: World, topic: str, target: str, channel: str) -> dict[str, list[str]]:
+    nsqd, kafka = made.plain.nsqd_tcp, made.kafka.address
+    route = {"from": f"nsq:{topic}/{channel}", "to": f"kafka:{target}", "nsqd": [nsqd]}
+    return {
+        "bridge": made.bridge_file(target, route | {"slo": _SLO}),
+        "plain": [*_PROGRAM, "out", nsqd, topic, channel, kafka, target],
+    }
+
+
+def _in_commands(made: World, topic: str, target: str) -> dict[str, list[str]]:
+    kafka, gateway = made.kafka.address, made.gateway.publish_to
+    route = {"from": f"kafka:{topic}", "group": target, "to": f"nsq:{target}", "nsqd": [gateway]}
+    return {
+        "bridge": made.bridge_file(target, route | {"slo": _SLO}),
+        "plain": [*_PROGRAM, "in", kafka, topic, gateway, target],
+    }
 
 
 def _finished(made: World, topic: str, channel: str, count: int) -> int:
@@ -86,26 +123,14 @@ def _in(made: World, topic: str, count: int, size: int) -> dict[str, Rate]:
     made.topic(topic)
     part, count = count, _TIMES_IN * count
     produce(made.kafka.address, topic, count, size, headers=False)
-    gateway, kafka = made.gateway.publish_to, made.kafka.address
-    commands = {
-        "bridge": made.bridge_file(
-            f"{topic}-bridge",
-            {
-                "from": f"kafka:{topic}",
-                "group": f"{topic}-bridge",
-                "to": f"nsq:{topic}-bridge",
-                "nsqd": [gateway],
-            },
-        ),
-        "plain": [*_PROGRAM, "in", kafka, topic, gateway, f"{topic}-plain"],
-    }
     found = {}
-    for arm, command in commands.items():
+    for arm in ("bridge", "plain"):
+        command = _in_commands(made, topic, f"{topic}-{arm}")[arm]
         made.gateway.create(f"{topic}-{arm}")
         progress = partial(made.published, f"{topic}-{arm}")
         found[f"in {arm}"] = made.trial(command, progress, part if arm == "plain" else count)
         made.gateway.empty(f"{topic}-{arm}")
-    seconds = publish(gateway, f"{topic}-mpub", count, size)
+    seconds = publish(made.gateway.publish_to, f"{topic}-mpub", count, size)
     found["in mpub"] = Rate(count / seconds, {})
     made.gateway.empty(f"{topic}-mpub")
     return found
@@ -124,7 +149,8 @@ _SHOWN = {
 
 def _report(
     found: dict[int, dict[str, list[Rate]]],
-    outcomes: dict[str, Outcome],
+    latencies: dict[int, dict[str, Latency]],
+    outcome: Outcome | None,
     count: int,
     rounds: int,
     quick: bool,
@@ -143,7 +169,7 @@ def _report(
                 number(median(each["program"] for each in spent) if spent else None),
                 number(median(sum(each.values()) for each in spent) if spent else None),
             )
-    bars = _bars(found[100], quick) + _fault_bars(outcomes)
+    bars = _bars(found[100], quick) + _fault_bars(outcome)
     figures: dict[str, Any] = {
         str(size): {
             name: [{"per_second": rate.per_second, "cpu_us": rate.cpu_us} for rate in rates]
@@ -151,18 +177,42 @@ def _report(
         }
         for size, arms in found.items()
     }
-    figures["faults"] = {name: asdict(each) for name, each in outcomes.items()}
+    figures["latency"] = {
+        str(size): {arm: asdict(each) for arm, each in arms.items()}
+        for size, arms in latencies.items()
+    }
+    figures["faults"] = asdict(outcome) if outcome else None
     settings = {"messages": count, "rounds": rounds, "sizes": list(found)}
     notes = [
-        "what nsqd has delivered without a FIN it keeps in memory only: its own kill -9 forgets it"
+        "what nsqd has delivered without a FIN it keeps in memory only: an nsqd is killed while it "
+        "has no such message, and its topic takes others"
     ]
-    return Report(settings, figures, bars, [shown, _killed(outcomes)], notes)
+    shown_too = [_late(latencies)] + ([_killed(outcome)] if outcome else [])
+    return Report(settings, figures, bars, [shown, *shown_too], notes)
 
 
-def _killed(outcomes: dict[str, Outcome]) -> Table:
+def _late(latencies: dict[int, dict[str, Latency]]) -> Table:
+    shown = table(
+        f"end to end at {RATE:,} messages/s, from the intended send time to the reader",
+        "",
+        "body",
+        "messages",
+        "p50 ms",
+        "p99 ms",
+        "missing",
+    )
+    for size, arms in latencies.items():
+        for name, each in arms.items():
+            p50, p99 = f"{each.p50_ms:.2f}", f"{each.p99_ms:.2f}"
+            shown.add_row(
+                _SHOWN[name], f"{size} B", f"{each.count:,}", p50, p99, f"{each.missing:,}"
+            )
+    return shown
+
+
+def _killed(outcome: Outcome) -> Table:
     shown = table(
         "a minute of kill -9 at 2,000 messages/s",
-        "killed",
         "kills",
         "acknowledged",
         "lost in Kafka",
@@ -171,22 +221,19 @@ def _killed(outcomes: dict[str, Outcome]) -> Table:
         "twice in NSQ",
         "out of order",
     )
-    for name, each in outcomes.items():
-        shown.add_row(
-            name,
-            str(sum(each.kills.values())),
-            f"{each.acknowledged:,}",
-            str(each.lost_in_kafka),
-            str(each.lost_in_nsq),
-            str(each.twice_in_kafka),
-            str(each.twice_in_nsq),
-            str(each.out_of_order),
-        )
+    shown.add_row(
+        ", ".join(f"{name} {kills}" for name, kills in outcome.kills.items()),
+        f"{outcome.acknowledged:,}",
+        str(outcome.lost_in_kafka),
+        str(outcome.lost_in_nsq),
+        str(outcome.twice_in_kafka),
+        str(outcome.twice_in_nsq),
+        str(outcome.out_of_order),
+    )
     return shown
 
 
-def _fault_bars(outcomes: dict[str, Outcome]) -> list[Bar]:
-    outcome = outcomes.get("all but the first nsqd")
+def _fault_bars(outcome: Outcome | None) -> list[Bar]:
     doubt = "" if outcome else "it takes minutes"
     lost = [outcome.lost_in_kafka + outcome.lost_in_nsq] if outcome else []
     broken = [outcome.out_of_order] if outcome else []

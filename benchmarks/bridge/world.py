@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,7 +105,7 @@ class World:
             process.wait()
             log.close()
 
-    def bridge_file(self, name: str, route: dict[str, object]) -> list[str]:
+    def bridge_file(self, name: str, route: Mapping[str, object]) -> list[str]:
         """The command of a bridge with one route."""
         file = self.folder / f"{name}.toml"
         lines = [

@@ -1,7 +1,9 @@
 """`srtm bridge check`: what would run, asked of both sides; nothing is changed."""
 
+import os
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
@@ -59,6 +61,8 @@ def check(file: BridgeFile) -> list[Finding]:
         else:
             findings += _kafka_side(route, topics)
         findings += _nsq_side(route)
+        if route.dead_letter and route.dead_letter.system == "file":
+            findings.append(_file(route, route.dead_letter.topic))
         if route.dead_letter is None:
             findings.append(
                 Finding(route.name, "no dead-letter: it stops at a message that cannot go over")
@@ -86,6 +90,19 @@ def _kafka_topic(route: Route, end: End, topics: dict[str, int]) -> list[Finding
     if name not in topics:
         return [Finding(route.name, f"Kafka has no topic {name}; create it", True)]
     return [Finding(route.name, f"kafka:{name} has {topics[name]} partitions")]
+
+
+def _file(route: Route, path: str) -> Finding:
+    """Of the dead letters."""
+    file = Path(path)
+    if not file.exists():
+        if os.access(file.parent, os.W_OK | os.X_OK):
+            return Finding(route.name, f"file:{path} is made with the first dead letter")
+        return Finding(route.name, f"file:{path} cannot be made; make its folder", True)
+    if not file.is_file() or not os.access(file, os.R_OK | os.W_OK):
+        return Finding(route.name, f"file:{path} is no plain file that can be written", True)
+    size, most = file.stat().st_size, route.dead_letter_bytes
+    return Finding(route.name, f"file:{path} has {size:,} of {most:,} bytes", size >= most)
 
 
 def _nsq_side(route: Route) -> list[Finding]:

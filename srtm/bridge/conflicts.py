@@ -33,7 +33,7 @@ def refuse_conflicts(routes: Sequence[Way]) -> None:
         if route.dead_letter and any(
             overlap(_reach(route, route.dead_letter), _reach(route, end))
             for end in (route.source, route.target)
-            if end.system == "kafka"
+            if end.system == route.dead_letter.system
         ):
             raise ValueError(f"route {route.name}: its dead letters would go where it works")
     circle = _circle([route for route in routes if not route.loop])

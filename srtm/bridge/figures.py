@@ -9,6 +9,8 @@ from srtm.clock import monotonic_ns
 from srtm.gateway.measure.sketch import LatencySketch
 from srtm.slo import SLO
 
+_FOLD_NS = 250_000_000  # numpy costs as much for one batch as for many
+
 
 class State(StrEnum):
     """Of a route."""
@@ -52,6 +54,7 @@ class Figures:
     in_flight_bytes: int = 0
     records_lag: int | None = None
     latency: LatencySketch = field(default_factory=LatencySketch)
+    _folded: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def waits(self, reason: str) -> bool:
@@ -73,7 +76,10 @@ class Figures:
         """`counts[i]` messages of latency `nanoseconds[i]`."""
         with self._lock:
             self.latency.add_many(nanoseconds, counts)
-            self.latency.fold(monotonic_ns())
+            now = monotonic_ns()
+            if now - self._folded > _FOLD_NS:
+                self._folded = now
+                self.latency.fold(now)
 
     def document(self) -> dict[str, Any]:
         found: dict[str, Any] = {

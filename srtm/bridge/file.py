@@ -117,6 +117,7 @@ class Route(Table):
     group: str = Field(default="", max_length=255)
     key: str = ""
     dead_letter: AnEnd | None = None
+    dead_letter_bytes: int = Field(default=1 << 30, ge=1 << 20)
     tombstones: Literal["skip", "dead-letter"] = "dead-letter"
     slo: Annotated[SLO | None, BeforeValidator(_slo)] = None
     linger: Duration | None = None
@@ -157,7 +158,7 @@ class Route(Table):
         if not _ROUTE_NAME.fullmatch(self.name):
             raise ValueError(f"{self.name!r} is no name: 1 to 200 characters, no blank and no /")
         ways = {self.source.system, self.target.system}
-        if len(ways) != 2:
+        if ways != {"nsq", "kafka"}:
             raise ValueError(
                 f"{self.source} -> {self.target} is no route: one end is NSQ's, one Kafka's"
             )
@@ -216,8 +217,10 @@ class Route(Table):
             name = self.target.of(self.source.topic)
             if fault := self.target.fault(name):
                 raise ValueError(f"{self.target}, which is {name} here: {fault}")
-        if self.dead_letter and self.dead_letter.system != "kafka":
-            raise ValueError(f"{self.dead_letter}: dead letters go to a Kafka topic")
+        if self.dead_letter and self.dead_letter.system == "nsq":
+            raise ValueError(f"{self.dead_letter}: dead letters go to kafka:TOPIC or file:/PATH")
+        if self.dead_letter and self.dead_letter.system == "file" and self.dead_letter.is_template:
+            raise ValueError(f"{self.dead_letter}: a file takes those of all topics; name one")
 
     @property
     def linger_ms(self) -> float:

@@ -1,7 +1,7 @@
 """The Kafka side of a route from NSQ, and the dead-letter topic of every route: one producer."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -20,6 +20,10 @@ _RECORD_OVERHEAD_BYTES = 512
 249 characters."""
 _ASK_SECONDS = 5.0
 _BATCH_BYTES = 1_000_000  # librdkafka's own batch.size
+
+_CUT_KEY_BYTES = 1024
+
+Headers = Sequence[tuple[str, bytes | str | None]]
 
 POISON = frozenset(
     {
@@ -45,6 +49,10 @@ def client_settings(kafka: KafkaTable, client_id: str) -> dict[str, Any]:
     }
 
 
+LARGEST = 256 << 20
+"""Bytes, for dead letters: their topic knows its limit."""
+
+
 class KafkaSink:
     """A producer that gives nothing up: acks of all, in order, for as long as it takes."""
 
@@ -56,8 +64,10 @@ class KafkaSink:
         linger_ms: float,
         max_messages: int,
         max_msg_size: int,
+        alone: bool = False,
     ) -> None:
-        """Raises KafkaException for settings that librdkafka does not know."""
+        """alone: each message is a batch, as a topic that refuses one message refuses its whole
+        batch. Raises KafkaException for settings that librdkafka does not know."""
         self._kafka = kafka
         self._client_id = client_id
         self.fatal = ""
@@ -75,6 +85,8 @@ class KafkaSink:
             "topic.metadata.propagation.max.ms": 3000,
             "error_cb": self._failed,
         }
+        if alone:
+            self._settings["batch.num.messages"] = 1
         self._producer = Producer(self._settings)
         self.produce = self._producer.produce
         self.poll = self._producer.poll
@@ -139,22 +151,37 @@ class KafkaSink:
         topic: str,
         body: bytes | None,
         key: bytes | None,
-        headers: Mapping[str, bytes | str],
+        headers: Headers,
+        theirs: Headers,
         reason: str,
         on_delivery: Any,
-        cut: bool = False,
+        refusals: int = 0,
     ) -> bool:
-        """With its reason; True when it had to be cut short. Raises BufferError."""
-        limit = self.limit(topic) - len(reason) - len(key or b"")
-        limit -= sum(len(each) + 20 for each in headers.values())
-        given = dict(headers)
-        given["srtm-reason"] = reason
-        short = body is not None and len(body) > max(limit, 0)
-        if short and body is not None:
-            given["srtm-cut-from"] = str(len(body))
-            body = body[: max(limit, 0) // 2 if cut else max(limit, 0)]
-        self.produce(topic, body, key, headers=list(given.items()), on_delivery=on_delivery)
+        """With its reason, and `theirs` beside our own headers; True when it had to be cut short.
+        refusals: how often it was too big in spite of that: then only our headers go with it, and
+        half as much of its body each time. Raises KafkaException and BufferError."""
+        given = [*headers, ("srtm-reason", reason)]
+        room = self.limit(topic) - _size_of(given)
+        short = False
+        if refusals or _size_of(theirs) + len(key or b"") > room:
+            short = bool(theirs) or len(key or b"") > _CUT_KEY_BYTES
+            key = key[:_CUT_KEY_BYTES] if key else key
+            if theirs:
+                given.append(("srtm-cut-headers", str(len(theirs))))
+        else:
+            given = [*theirs, *given]
+        room = max(self.limit(topic) - _size_of(given) - len(key or b""), 0) >> refusals
+        if body is not None and len(body) > room:
+            short = True
+            given.append(("srtm-cut-from", str(len(body))))
+            body = body[:room]
+        self.produce(topic, body, key, headers=given, on_delivery=on_delivery)
         return short
+
+
+def _size_of(headers: Headers) -> int:
+    """Bytes at most: two lengths each, beside name and value."""
+    return sum(len(name.encode()) + len(value or b"") + 10 for name, value in headers)
 
 
 def told(error: Any) -> str:

@@ -22,6 +22,7 @@ _COMMIT_MS = 200
 """What kill -9 makes come twice."""
 _QUEUED_KBYTES = 16_384
 _ASK_SECONDS = 5.0
+_LEAVE_SECONDS = 3.0
 _NOT_AN_INSTANCE = re.compile(r"[^a-zA-Z0-9._-]")
 
 
@@ -34,6 +35,14 @@ class Track:
         self.entries: deque[tuple[Any, int]] = deque()  # (what, offset after it)
         self.following = -1  # the offset that comes next; -1 before the first
         self.stored = -1
+
+    def add(self, what: Any, following: int) -> None:
+        """`what` holds the records up to there; more of them, where it held the last ones."""
+        entries = self.entries
+        if entries and entries[-1][0] is what:
+            entries[-1] = (what, following)
+        else:
+            entries.append((what, following))
 
     def advance(self) -> int:
         """The offset up to which all is finished, if it has grown; -1 otherwise."""
@@ -183,14 +192,23 @@ class KafkaSource:
         return total
 
     def close(self) -> None:
-        """Commit what is finished, and leave: the others keep its place for a session's time."""
+        """Commit what is finished, and leave the group: others go on at once."""
         self.store()
         try:
             self._consumer.commit(asynchronous=False)
         except KafkaException as error:
             if error.args[0].code() != KafkaError._NO_OFFSET:
                 log.warning("the last offsets are not committed: %s", told(error.args[0]))
+        # A static member that closes only keeps its place for a session's time; one that
+        # unsubscribes leaves, once its partitions are given up.
+        if not self.fault:
+            with contextlib.suppress(KafkaException):  # fenced just now
+                self._consumer.unsubscribe()
+                wait_until(lambda: not self._consumer.memberid(), _LEAVE_SECONDS, self._poll)
         self._consumer.close()
+
+    def _poll(self) -> None:
+        self._consumer.poll(0.05)
 
     # --- what the group says --------------------------------------------------------------------
 

@@ -5,8 +5,10 @@ import threading
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from srtm.errors import UnavailableError
+from srtm.address import Address
+from srtm.errors import UnavailableError, UsageError
 from srtm.http_client import request
+from srtm.nsq.names import is_valid_topic_name
 
 log = logging.getLogger("srtm.bridge")
 
@@ -14,6 +16,7 @@ _POLL_SECONDS = 5.0
 _TIMEOUT_SECONDS = 3.0
 _MAX_BYTES = 8 << 20
 _MAX_FOUND = 1000
+_MAX_ADDRESS = 261  # a name of 255, and a port
 
 
 class Lookup:
@@ -66,9 +69,19 @@ def nsqds_of(lookupd: str, topic: str) -> set[str]:
     document = answer.json()
     try:
         producers = document["producers"][:_MAX_FOUND]
-        return {f"{each['broadcast_address']}:{int(each['tcp_port'])}" for each in producers}
+        found = {f"{each['broadcast_address']}:{int(each['tcp_port'])}" for each in producers}
+        return set(filter(_is_address, found))
     except (KeyError, TypeError, ValueError):
         raise UnavailableError(f"nsqlookupd {lookupd}: {path} is no list of nsqds") from None
+
+
+def _is_address(text: str) -> bool:
+    try:
+        Address.of(text)
+    except UsageError:
+        log.warning("%.100s is no address of an nsqd", text)
+        return False
+    return len(text) <= _MAX_ADDRESS
 
 
 def topics_of(lookupd: str) -> set[str]:
@@ -80,6 +93,6 @@ def topics_of(lookupd: str) -> set[str]:
         raise UnavailableError(f"nsqlookupd {lookupd}: {answer.error}")
     document = answer.json()
     try:
-        return {str(each) for each in document["topics"]}
-    except (KeyError, TypeError):
+        return {each for each in document["topics"] if is_valid_topic_name(each.encode())}
+    except (KeyError, TypeError, AttributeError, UnicodeError):
         raise UnavailableError(f"nsqlookupd {lookupd}: /topics is no list of topics") from None

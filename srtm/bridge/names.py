@@ -13,7 +13,8 @@ TOPIC = "{topic}"
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """`nsq:TOPIC`, `nsq:TOPIC/CHANNEL` or `kafka:TOPIC`; `*` in a source's topic is a pattern."""
+    """`nsq:TOPIC`, `nsq:TOPIC/CHANNEL`, `kafka:TOPIC`, or for dead letters `file:/PATH`, which is
+    its topic then. `*` in a source's topic is a pattern."""
 
     system: str
     topic: str
@@ -23,11 +24,11 @@ class End:
     def parse(cls, text: str) -> "End":
         """Raises ValueError."""
         system, colon, rest = text.partition(":")
-        if not colon or system not in ("nsq", "kafka") or not rest:
+        if not colon or system not in ("nsq", "kafka", "file") or not rest:
             raise ValueError(
                 f"{text!r} is no end of a route; write nsq:TOPIC/CHANNEL, nsq:TOPIC or kafka:TOPIC"
             )
-        if system == "kafka":
+        if system != "nsq":
             return cls(system, rest)
         topic, slash, channel = rest.partition("/")
         if slash and (fault := nsq_fault(channel)):
@@ -51,6 +52,8 @@ class End:
 
     def fault(self, topic: str) -> str:
         """Why this end's system takes no topic of that name; "" when it does."""
+        if self.system == "file":
+            return "" if topic.startswith("/") else "write the whole path: file:/PATH"
         return nsq_fault(topic) if self.system == "nsq" else kafka_fault(topic)
 
     def __str__(self) -> str:

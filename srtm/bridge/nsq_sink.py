@@ -10,18 +10,21 @@ import random
 import re
 import selectors
 import socket
+import struct
 from collections import deque
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from srtm.backoff import backoff_seconds
 from srtm.bridge.figures import Figures
 from srtm.bridge.wire import Broken, Wire
-from srtm.nsq.commands import message, mpub, pub
+from srtm.nsq.commands import mpub, pub
 from srtm.nsq.frames import ERROR
 
 log = logging.getLogger("srtm.bridge")
 
+_SIZE = struct.Struct(">i")
 _MAX_BACKOFF_SECONDS = 5.0
 _WINDOW = 8
 """MPUBs without an answer on a connection: one is stored while others are on their way."""
@@ -58,7 +61,10 @@ class Batch:
         topic = self.topic.encode()
         if len(self.bodies) == 1:
             return pub(topic, self.bodies[0])
-        return mpub(topic, [message(body) for body in self.bodies], len(self.bodies))
+        # Without a loop in Python: most of what a message costs here is made of such.
+        sizes = map(_SIZE.pack, map(len, self.bodies))
+        pieces = chain.from_iterable(zip(sizes, self.bodies, strict=True))
+        return mpub(topic, pieces, len(self.bodies))
 
 
 class Lane(Wire):

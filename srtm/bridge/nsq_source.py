@@ -34,7 +34,19 @@ _REQUEUE_MS = 500
 class Waiting:
     """A message that Kafka has not acknowledged yet. Called with Kafka's report."""
 
-    __slots__ = ("at", "attempts", "dead", "host", "id", "link", "reports", "size", "time_ns")
+    __slots__ = (
+        "at",
+        "attempts",
+        "cut",
+        "dead",
+        "host",
+        "id",
+        "link",
+        "refusals",
+        "reports",
+        "size",
+        "time_ns",
+    )
 
     def __init__(
         self,
@@ -54,7 +66,9 @@ class Waiting:
         self.time_ns = time_ns
         self.size = size
         self.at = at  # of the delivery or the last TOUCH
-        self.dead = False  # on its way to the dead-letter topic
+        self.dead = False  # on its way to the dead letters
+        self.cut = False  # not whole
+        self.refusals = 0  # how often it was too big for them
         self.reports = reports
 
     def __call__(self, error: Any, message: Any) -> None:

@@ -36,9 +36,11 @@ class _Member:
         self._lane.reason = "the distributor has no broker for it yet"
 
     def failed(self, error: SrtmError) -> bool:
-        log.error("%s", error)
+        """Never its end: the topic may be made, or the token be given, later."""
+        if self._lane.reason != str(error):
+            log.error("%s", error)
         self._lane.reason = str(error)
-        return not self._place.address
+        return False
 
 
 class Placed:
@@ -57,6 +59,8 @@ class Placed:
         route = self._route
         rate = route.rate / len(lanes) if route.rate else None
         name = f"{self._bridge}.{route.name}"
+        for lane in lanes:
+            lane.reason = f"the distributor at {route.distributor} has named no gateway yet"
         self._members = [
             # They read one Kafka topic, and so burst together: one key spreads them over brokers.
             _Member(f"{name}-{number}", name, rate, lane)

@@ -1,18 +1,21 @@
 """One route at work, in a thread of its own."""
 
 import logging
+import random
 import threading
-import time
 from typing import Any
 
 from confluent_kafka import KafkaException
 
+from srtm.backoff import backoff_seconds
 from srtm.bridge.figures import Figures, State
 from srtm.bridge.file import KafkaTable, Route
 
 log = logging.getLogger("srtm.bridge")
 
-_RESTART_SECONDS = 1.0
+_MAX_BACKOFF_SECONDS = 10.0
+DEAD_LETTER = 'dead-letter = "kafka:TOPIC" or "file:/PATH"'
+"""the remedy for a message that cannot go over"""
 
 
 class Stopped(Exception):
@@ -29,6 +32,7 @@ class Runner:
         self.drain_seconds = drain_seconds
         self.figures = Figures(route.slo)
         self.stopping = threading.Event()
+        self._failures = 0  # since it ran
         self._thread = threading.Thread(target=self._run, name=f"route {route.name}", daemon=True)
 
     def start(self) -> None:
@@ -67,19 +71,23 @@ class Runner:
                 self.figures.state, self.figures.reason = State.STOPPED, str(error)
                 log.error("route %s stops: %s", self.route.name, error)
                 return
+            # Nothing that was not acknowledged is lost: both sides give it again.
             except KafkaException as error:
-                self.figures.state, self.figures.reason = State.STOPPED, str(error.args[0])
-                log.error("route %s stops: %s", self.route.name, error.args[0])
-                return
+                if self._begins_anew(error.args[0].str()):
+                    continue
             except Exception as error:
-                # Nothing that was not acknowledged is lost: both sides give it again.
-                log.exception("route %s begins anew", self.route.name)
-                self.figures.waits(f"a fault of the bridge: {error}")
-                time.sleep(_RESTART_SECONDS)
-                if not self.stopping.is_set():
+                log.exception("route %s", self.route.name)
+                if self._begins_anew(f"a fault of the bridge: {error}"):
                     continue
             self.figures.state = State.ENDED
             return
+
+    def _begins_anew(self, why: str) -> bool:
+        """After a while; False when it is to end."""
+        self.said(why)
+        seconds = backoff_seconds(self._failures, random.random(), _MAX_BACKOFF_SECONDS)
+        self._failures += 1
+        return not self.stopping.wait(seconds)
 
     def said(self, reason: str) -> None:
         """The route waits; one line when that is new."""
@@ -87,5 +95,6 @@ class Runner:
             log.warning("route %s waits: %s", self.route.name, reason)
 
     def goes_on(self) -> None:
+        self._failures = 0
         if self.figures.runs():
             log.info("route %s runs", self.route.name)

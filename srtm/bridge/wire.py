@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from srtm.address import Address
+from srtm.errors import SrtmError
 from srtm.nsq.commands import MAGIC_V2, NOP, identify
 from srtm.nsq.frames import ERROR, HEARTBEAT_DATA, RESPONSE, FrameError, FrameReader
 
@@ -50,12 +51,14 @@ class Wire:
         self._paused = False
         self._connected = False
         self._fault = ""
-        host, port = Address.of(address)
         try:
+            host, port = Address.of(address)
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
             self._socket = socket.socket(found[0], found[1])
         except OSError as error:
             raise Broken(f"{address}: {error.strerror or error}") from None
+        except (ValueError, SrtmError):  # a name that nobody can look up
+            raise Broken(f"{address:.100} is no address") from None
         self._socket.setblocking(False)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)

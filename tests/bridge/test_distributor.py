@@ -67,3 +67,78 @@ def test_the_bridge_publishes_where_the_distributor_says_and_follows_a_move(
         assert sum(after) == 10_000
         assert after[busy] == before[busy]
         assert made.process.stop() == 0, made.process.text()
+
+
+def test_it_waits_for_a_distributor_that_is_away_and_goes_on_without_one(
+    servers: Servers, kafka: Kafka
+) -> None:
+    kafka.create("alone", 2)
+    kafka.produce("alone", [b"%d" % n for n in range(1000)])
+    with distributors_in(servers.folder) as start:
+        distributor = start()
+        distributor.wait_leading()
+        gateways = [
+            servers.gateway(
+                f"--distributor-address={distributor.address}",
+                f"--broker-name=b{number}",
+                "--broker-capacity=200000",
+                nsqd=servers.nsqd(IN_MEMORY),
+            )
+            for number in range(2)
+        ]
+        for gateway in gateways:
+            open_channel(gateway.nsqd, "alone", "reader")
+        distributor.process.kill()
+        made = bridge(
+            servers,
+            kafka.address,
+            {
+                "from": "kafka:alone",
+                "group": "alone",
+                "to": "nsq:alone",
+                "distributor": distributor.address,
+                "rate": 20_000,
+            },
+            wait=False,
+        )
+
+        def total() -> int:
+            return sum(gateway.nsqd.message_count("alone") for gateway in gateways)
+
+        def reason() -> str:
+            try:
+                return str(made.route()["reason"])
+            except OSError:
+                return ""
+
+        wait_for(lambda: "has named no gateway yet" in reason(), "it says why", 20)
+        assert total() == 0
+        distributor.process.start()
+        distributor.wait_leading()
+        # The topic is not there yet, and comes later.
+        wait_for(lambda: "alone" in reason() and "publisher" in reason(), "it is refused", 20)
+        distributor.topic("alone", rate=100_000.0, burst=2000.0)
+        route = "test.kafka:alone"
+
+        def registered() -> bool:
+            return bool(distributor.call("GET", f"/topics/alone/publishers/{route}-0")[0] == 200)
+
+        def placed() -> bool:
+            body = {"policy": "srtm"}
+            return bool(distributor.call("POST", "/topics/alone/placements", body)[0] == 200)
+
+        wait_for(registered, "it is a publisher", 20)
+        wait_for(placed, "its brokers have reported", 20)
+        wait_for(lambda: total() == 1000, "all are published", 30)
+        distributor.process.kill()
+        kafka.produce("alone", [b"%d" % n for n in range(1000, 2000)])
+        wait_for(lambda: total() == 2000, "it keeps its place", 20)
+        distributor.process.start()
+        distributor.wait_leading()
+        busy = [each.nsqd.message_count("alone") > 0 for each in gateways].index(True)
+        distributor.ok("POST", f"/brokers/b{busy}/drain", {"drain": True})
+        wait_for(placed, "its brokers have reported", 20)
+        other = {gateways[1 - busy].tcp}
+        wait_for(lambda: set(made.route()["nsqd"].values()) == other, "it has moved", 20)
+        assert made.process.stop() == 0, made.process.text()
+        assert "Traceback" not in made.process.text()

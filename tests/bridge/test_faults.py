@@ -13,9 +13,9 @@ def test_nothing_is_lost_or_out_of_order_while_everything_is_killed(tmp_path: Pa
     why = missing()
     if why:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(why)
-    outcome = Faults(tmp_path).run(18)
+    outcome = Faults(tmp_path).run(15)
     assert outcome.acknowledged > 1000
-    assert sum(outcome.kills.values()) >= 6
-    assert outcome.kills["kafka"] >= 1
+    # Each of them, the nsqd that it comes from too; its topic may not be empty in time.
+    assert all(outcome.kills[name] for name in ("nsqd", "gateway", "bridge", "kafka"))
     assert outcome.lost_in_kafka == outcome.lost_in_nsq == 0
     assert outcome.out_of_order == 0

@@ -30,16 +30,6 @@ def refusal(tmp_path: Path, text: str) -> str:
     return line.removeprefix(f"{file}: ")
 
 
-def test_the_file_of_the_readme_is_read(tmp_path: Path) -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    text = readme.split("# bridge.toml\n")[1].split("```")[0]
-    file = tmp_path / "bridge.toml"
-    file.write_text(text)
-    found = read_bridge_file(file)
-    assert [route.source.system for route in found.routes] == ["nsq", "kafka"]
-    assert found.kafka.settings == {"compression.type": "zstd"}
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -110,6 +100,23 @@ def test_the_file_of_the_readme_is_read(tmp_path: Path) -> None:
         pytest.param(
             routes(OUT.replace("nsq:a/", "nsq:a.*/")), "a pattern needs lookupd", id="pattern"
         ),
+        pytest.param(
+            routes(OUT + 'dead-letter = "file:dead"'), "write the whole path", id="half-a-path"
+        ),
+        pytest.param(
+            routes(OUT + 'dead-letter = "file:/{topic}"'), "a file takes those of all", id="files"
+        ),
+        pytest.param(
+            routes(OUT + 'dead-letter = "nsq:dead"'), "kafka:TOPIC or file:/PATH", id="nsq-dead"
+        ),
+        pytest.param(routes(OUT.replace("kafka:b", "file:/b")), "is no route", id="to-a-file"),
+        pytest.param(
+            routes(OUT).replace("[kafka]", '[kafka]\ncolour = "red"'),
+            "kafka.colour",
+            id="kafka-key",
+        ),
+        pytest.param("[bridge]\nport = 1\n" + routes(OUT), "bridge.port: Extra", id="bridge-key"),
+        pytest.param("colour = 1\n" + routes(OUT), "colour: Extra", id="top-key"),
         pytest.param("[kafka\n", "not TOML", id="no-toml"),
     ],
 )

@@ -1,6 +1,5 @@
 """Kafka -> NSQ against real servers: offsets follow nsqd's OK."""
 
-import signal
 import threading
 
 from tests.bridge.test_nsq_to_kafka import channel, open_channel
@@ -55,8 +54,8 @@ def test_after_kill_9_it_goes_on_within_ten_seconds_and_loses_nothing(
     for turn in range(3):
         values = [b"%d-%d" % (turn, n) for n in range(20_000)]
         sender = threading.Thread(target=kafka.produce, args=("killed", values))
-        sender.start()
         before = nsqd.message_count("killed")
+        sender.start()
         wait_for(lambda before=before: nsqd.message_count("killed") > before, "it works", 20)  # type: ignore[misc]
         made.process.kill()
         sender.join()
@@ -214,5 +213,3 @@ def test_a_held_message_slows_its_own_route_only(servers: Servers, kafka: Kafka)
     wait_for(lambda: kafka.committed("free", "free") == 20_000, "the free one is done", 30)
     assert kafka.committed("held", "held") < 20_000
     assert made.process.alive
-    made.process.signal(signal.SIGTERM)
-    made.process.popen.wait(30)

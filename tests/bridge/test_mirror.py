@@ -41,10 +41,11 @@ def _round_trip(servers: Servers, kafka: Kafka, name: str, kills: int) -> None:
     for each in (first, second):
         kafka.create(each, 3)
         open_channel(nsqd, each)
-    ways = [
-        {"from": f"nsq:{first}/bridge", "to": f"kafka:{first}", "key": "/key"},
+    again = {"msg-timeout": "2s"}  # what a killed bridge held
+    ways: list[dict[str, object]] = [
+        {"from": f"nsq:{first}/bridge", "to": f"kafka:{first}", "key": "/key", **again},
         {"from": f"kafka:{first}", "to": f"nsq:{second}", "group": name},
-        {"from": f"nsq:{second}/bridge", "to": f"kafka:{second}", "key": "/key"},
+        {"from": f"nsq:{second}/bridge", "to": f"kafka:{second}", "key": "/key", **again},
     ]
     made = bridge(
         servers, kafka.address, *({**way, "nsqd": [gateway.tcp], "loop": True} for way in ways)
@@ -53,9 +54,9 @@ def _round_trip(servers: Servers, kafka: Kafka, name: str, kills: int) -> None:
     bodies = [json.dumps({"key": f"k{n % 10}", "n": n}).encode() for n in range(count)]
     sender = threading.Thread(target=publish, args=(nsqd, first, bodies))
     sender.start()
-    for _ in range(kills):
-        before = kafka.count(second)
-        wait_for(lambda before=before: kafka.count(second) > before, "it works", 30)  # type: ignore[misc]
+    for turn in range(kills):
+        least = 1 + turn * count // kills
+        wait_for(lambda least=least: kafka.count(second) >= least, "it works", 30)  # type: ignore[misc]
         made.process.kill()
         made.again()
         made.wait_ready(15)

@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.bridges import bridge, write
 from tests.support.distributors import srtm
-from tests.support.kafka import Kafka, kafka_in
+from tests.support.kafka import Kafka
 from tests.support.servers import Nsqd, Servers, http, wait_for
 
 
@@ -181,29 +181,19 @@ def test_a_route_without_a_dead_letter_topic_stops_and_nsqd_keeps_the_message(
     assert kafka.count("halt") == 2
 
 
-def test_memory_is_bounded_while_kafka_takes_nothing(servers: Servers) -> None:
+def test_memory_is_bounded_while_kafka_takes_nothing(servers: Servers, kafka: Kafka) -> None:
     nsqd = servers.nsqd("--mem-queue-size=1000")
-    with kafka_in(servers.folder / "kafka") as kafka:
-        kafka.create("big")
-        open_channel(nsqd, "big")
-        made = bridge(
-            servers,
-            kafka.address,
-            {
-                "from": "nsq:big/bridge",
-                "to": "kafka:big",
-                "nsqd": [nsqd.tcp],
-                "max-in-flight-bytes": 8 << 20,
-            },
-        )
-        kafka.server.signal(signal.SIGSTOP)
-        for _ in range(300):
+    kafka.create("big")
+    open_channel(nsqd, "big")
+    route = {"from": "nsq:big/bridge", "to": "kafka:big", "nsqd": [nsqd.tcp]}
+    made = bridge(servers, kafka.address, route | {"max-in-flight-bytes": 8 << 20})
+    with kafka.frozen():
+        for _ in range(100):
             assert http(nsqd.http, "/pub?topic=big", b"x" * 500_000)[0] == 200
         wait_for(lambda: made.route()["in_flight_bytes"] >= 7 << 20, "it is full", 20)
         peak = max(made.route()["in_flight_bytes"] for _ in range(20))
         assert peak < 12 << 20  # the bound, and what was on its way when it was reached
-        kafka.server.signal(signal.SIGCONT)
-        wait_for(lambda: kafka.count("big") == 300, "all come", 40)
+    wait_for(lambda: kafka.count("big") == 100, "all come", 40)
 
 
 def test_check_shows_what_would_run_and_changes_nothing(servers: Servers, kafka: Kafka) -> None:
@@ -217,6 +207,11 @@ def test_check_shows_what_would_run_and_changes_nothing(servers: Servers, kafka:
     assert "kafka:checked has 1 partitions" in done.stdout
     assert "no dead-letter: it stops" in done.stdout
     assert nsqd.topic("checked") is None
+    dead = {"dead-letter": f"file:{servers.folder}/no/folder"}
+    write(file, kafka.address, "127.0.0.1:4190", route | dead)
+    done = srtm("bridge", "check", str(file))
+    assert done.returncode == 3
+    assert "/no/folder cannot be made; make its folder" in done.stdout
     write(file, kafka.address, "127.0.0.1:4190", route | {"to": "kafka:nowhere"})
     done = srtm("bridge", "check", str(file))
     assert done.returncode == 3

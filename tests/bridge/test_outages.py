@@ -17,7 +17,6 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from benchmarks.harness.kafka import KafkaServer
 from srtm.deploy import free_addresses, running
 from srtm.errors import UsageError
 from tests.bridge.test_kafka_to_nsq import IN_MEMORY, read
@@ -25,7 +24,7 @@ from tests.bridge.test_nsq_to_kafka import channel, open_channel, publish
 from tests.support.bridges import Bridge, bridge, write
 from tests.support.deployments import need_nsq
 from tests.support.distributors import srtm
-from tests.support.kafka import Kafka, kafka_in
+from tests.support.kafka import Kafka
 from tests.support.servers import Nsqd, Servers, http, wait_for
 
 
@@ -47,84 +46,76 @@ def ids(kafka: Kafka, topic: str) -> list[bytes]:
     return [each.headers["nsq-message-id"] for each in kafka.records(topic)]
 
 
-def freeze(server: KafkaServer) -> None:
-    server.signal(signal.SIGSTOP)
-
-
-def test_while_kafka_hangs_messages_are_touched_and_none_comes_twice(servers: Servers) -> None:
+def test_while_kafka_hangs_messages_are_touched_and_none_comes_twice(
+    servers: Servers, kafka: Kafka
+) -> None:
     nsqd = servers.nsqd()
-    with kafka_in(servers.folder / "kafka") as kafka:
-        kafka.create("hangs")
-        open_channel(nsqd, "hangs")
-        made = bridge(servers, kafka.address, out(nsqd, "hangs", **{"msg-timeout": "2s"}))
-        publish(nsqd, "hangs", [b"a%d" % n for n in range(100)])
-        wait_for(lambda: kafka.count("hangs") == 100, "it works")
-        kafka.server.signal(signal.SIGSTOP)
+    kafka.create("hangs")
+    open_channel(nsqd, "hangs")
+    made = bridge(servers, kafka.address, out(nsqd, "hangs", **{"msg-timeout": "2s"}))
+    publish(nsqd, "hangs", [b"a%d" % n for n in range(100)])
+    wait_for(lambda: kafka.count("hangs") == 100, "it works")
+    with kafka.frozen():
         publish(nsqd, "hangs", [b"b%d" % n for n in range(5000)])
         wait_for(lambda: made.route()["in_flight_count"] > 1000, "messages wait")
         # Past nsqd's timeout, twice: it would have given each of them again by then.
         wait_for(lambda: made.route()["touch_count"] > 6 * 2000, "they are touched", 30)
         assert made.route()["in_flight_count"] <= 2500
-        kafka.server.signal(signal.SIGCONT)
-        wait_for(lambda: kafka.count("hangs") == 5100, "all come", 40)
-        wait_for(lambda: channel(nsqd, "hangs")["in_flight_count"] == 0, "all are finished")
-        found = ids(kafka, "hangs")
-        assert len(found) == len(set(found)) == 5100
-        assert channel(nsqd, "hangs")["timeout_count"] == 0
+    wait_for(lambda: kafka.count("hangs") == 5100, "all come", 40)
+    wait_for(lambda: channel(nsqd, "hangs")["in_flight_count"] == 0, "all are finished")
+    found = ids(kafka, "hangs")
+    assert len(found) == len(set(found)) == 5100
+    assert channel(nsqd, "hangs")["timeout_count"] == 0
 
 
-def test_what_nsqd_gives_again_meanwhile_is_not_produced_again(servers: Servers) -> None:
+def test_what_nsqd_gives_again_meanwhile_is_not_produced_again(
+    servers: Servers, kafka: Kafka
+) -> None:
     """TOUCH holds a message for max-msg-timeout at most; then it comes again."""
     nsqd = servers.nsqd("--max-msg-timeout=2s")
-    with kafka_in(servers.folder / "kafka") as kafka:
-        kafka.create("again")
-        open_channel(nsqd, "again")
-        made = bridge(servers, kafka.address, out(nsqd, "again", **{"msg-timeout": "1s"}))
-        kafka.server.signal(signal.SIGSTOP)
+    kafka.create("again")
+    open_channel(nsqd, "again")
+    made = bridge(servers, kafka.address, out(nsqd, "again", **{"msg-timeout": "1s"}))
+    with kafka.frozen():
         publish(nsqd, "again", [b"%d" % n for n in range(300)])
         wait_for(lambda: made.route()["not_repeated_count"] > 600, "they come again, twice", 30)
-        kafka.server.signal(signal.SIGCONT)
-        wait_for(lambda: kafka.count("again") == 300, "all come", 40)
-        wait_for(lambda: channel(nsqd, "again")["in_flight_count"] == 0, "all are finished")
-        wait_for(lambda: channel(nsqd, "again")["depth"] == 0, "none is left")
-        assert len(set(ids(kafka, "again"))) == 300
-        assert kafka.count("again") == 300
+    wait_for(lambda: kafka.count("again") == 300, "all come", 40)
+    wait_for(lambda: channel(nsqd, "again")["in_flight_count"] == 0, "all are finished")
+    wait_for(lambda: channel(nsqd, "again")["depth"] == 0, "none is left")
+    assert len(set(ids(kafka, "again"))) == 300
+    assert kafka.count("again") == 300
 
 
-def test_kafka_may_be_away_at_the_start_and_die_later(servers: Servers) -> None:
+def test_kafka_may_be_away_at_the_start_and_die_later(servers: Servers, kafka: Kafka) -> None:
     nsqd = servers.nsqd(IN_MEMORY)
-    with kafka_in(servers.folder / "kafka") as kafka:
-        kafka.create("dies")
-        kafka.create("dies-back")
-        open_channel(nsqd, "dies")
-        publish(nsqd, "dies", [b"%d" % n for n in range(1000)])
-        kafka.server.kill()
-        routes = [
-            out(nsqd, "dies", name="out"),
-            back(nsqd.tcp, "dies-back", name="back"),
-        ]
+    kafka.create("dies")
+    kafka.create("dies-back")
+    open_channel(nsqd, "dies")
+    publish(nsqd, "dies", [b"%d" % n for n in range(1000)])
+    routes = [
+        out(nsqd, "dies", name="out"),
+        back(nsqd.tcp, "dies-back", name="back"),
+    ]
+    with kafka.dead():
         made = bridge(servers, kafka.address, *routes, wait=False)
         wait_for(lambda: _answers(made), "the door is open")
         assert not made.ready()
         wait_for(lambda: "does not answer" in made.route("out")["reason"], "it says why", 20)
         assert channel(nsqd, "dies").get("in_flight_count", 0) == 0
-        kafka.server.start()
-        made.wait_ready(30)
-        kafka.produce("dies-back", [b"%d" % n for n in range(1000)])
-        wait_for(lambda: kafka.count("dies") == 1000, "all come", 30)
-        for turn in range(2):
-            publish(nsqd, "dies", [b"%d-%d" % (turn, n) for n in range(20_000)])
-            count = kafka.count("dies")
-            wait_for(lambda count=count: kafka.count("dies") > count, "some come", 20)  # type: ignore[misc]
-            kafka.server.kill()
-            kafka.server.start()
-        wait_for(lambda: channel(nsqd, "dies")["depth"] == 0, "all were taken", 40)
-        wait_for(lambda: channel(nsqd, "dies")["in_flight_count"] == 0, "and finished", 40)
-        found = ids(kafka, "dies")
-        assert len(set(found)) == 41_000
-        assert len(found) == 41_000  # acks=all, and the log is there again
-        wait_for(lambda: nsqd.message_count("dies-back") >= 1000, "the way back works", 30)
-        assert made.process.stop(30) == 0, made.process.text()
+    made.wait_ready(30)
+    kafka.produce("dies-back", [b"%d" % n for n in range(1000)])
+    wait_for(lambda: kafka.count("dies") == 1000, "all come", 30)
+    publish(nsqd, "dies", [b"later-%d" % n for n in range(20_000)])
+    wait_for(lambda: kafka.count("dies") > 1000, "some come", 20)
+    with kafka.dead():
+        pass
+    wait_for(lambda: channel(nsqd, "dies")["depth"] == 0, "all were taken", 40)
+    wait_for(lambda: channel(nsqd, "dies")["in_flight_count"] == 0, "and finished", 40)
+    found = ids(kafka, "dies")
+    assert len(set(found)) == 21_000
+    assert len(found) == 21_000  # acks=all, and the log is there again
+    wait_for(lambda: nsqd.message_count("dies-back") >= 1000, "the way back works", 30)
+    assert made.process.stop(30) == 0, made.process.text()
 
 
 def _answers(made: Bridge) -> bool:
@@ -250,10 +241,10 @@ def test_the_bridge_killed_again_and_again_loses_nothing(servers: Servers, kafka
     nsqd = servers.nsqd(IN_MEMORY)
     kafka.create("murder", 2)
     open_channel(nsqd, "murder")
-    made = bridge(servers, kafka.address, out(nsqd, "murder"))
-    for turn in range(4):
-        publish(nsqd, "murder", [b"%d-%d" % (turn, n) for n in range(20_000)])
+    made = bridge(servers, kafka.address, out(nsqd, "murder", **{"msg-timeout": "2s"}))
+    for turn in range(3):
         count = kafka.count("murder")
+        publish(nsqd, "murder", [b"%d-%d" % (turn, n) for n in range(20_000)])
         wait_for(lambda count=count: kafka.count("murder") > count, "it works", 20)  # type: ignore[misc]
         made.process.kill()
         made.again()
@@ -262,8 +253,8 @@ def test_the_bridge_killed_again_and_again_loses_nothing(servers: Servers, kafka
     # What a killed bridge held comes again after msg-timeout.
     wait_for(lambda: channel(nsqd, "murder")["in_flight_count"] == 0, "and finished", 30)
     found = ids(kafka, "murder")
-    assert len(set(found)) == 80_000
-    assert len(found) <= 80_000 + 4 * 2500  # a kill repeats what was in flight, no more
+    assert len(set(found)) == 60_000
+    assert len(found) <= 60_000 + 3 * 2500  # a kill repeats what was in flight, no more
 
 
 def test_nsqd_stopped_and_started_makes_no_duplicate_and_loses_nothing(
@@ -313,9 +304,8 @@ def test_a_gateway_killed_again_and_again_loses_nothing_and_keeps_order(
         target=kafka.produce, args=("gone", [b"%d" % n for n in range(60_000)], keys)
     )
     sender.start()
-    for _ in range(3):
-        before = gateway.nsqd.message_count("gone")
-        wait_for(lambda before=before: gateway.nsqd.message_count("gone") > before, "it works", 20)  # type: ignore[misc]
+    for least in (1, 15_000, 30_000):
+        wait_for(lambda least=least: gateway.nsqd.message_count("gone") >= least, "it works", 20)  # type: ignore[misc]
         gateway.process.kill()
         gateway.process.start()
         gateway.wait_ready()

@@ -1,6 +1,7 @@
 """A real Kafka for tests, and what they ask of it."""
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,6 +38,24 @@ class Kafka:
             "log_level": 0,
         }
         self.admin = AdminClient(self._settings)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """It answers nobody meanwhile."""
+        self.server.signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.server.signal(signal.SIGCONT)
+
+    @contextmanager
+    def dead(self) -> Iterator[None]:
+        """Killed at once, and started again with its data."""
+        self.server.kill()
+        try:
+            yield
+        finally:
+            self.server.start()
 
     def create(self, topic: str, partitions: int = 1, **settings: str) -> str:
         """Its name, once a producer finds it; an underscore in a setting's name is a dot."""

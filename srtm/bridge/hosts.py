@@ -1,0 +1,164 @@
+"""The nsqds of a route from NSQ: who they are, and how many messages each may have under way."""
+
+import selectors
+import socket
+import time
+from typing import Any
+
+from srtm.bridge.figures import Figures
+from srtm.bridge.file import Route
+from srtm.bridge.nsq_source import Host
+from srtm.bridge.wire import Broken
+from srtm.nsq.frames import MESSAGE
+
+_TIGHT_SLO_SECONDS = 0.1
+_LEAVE_SECONDS = 2.0
+
+
+class Hosts:
+    """By address. Those of the file stay; those of nsqlookupd go when they break, and it names them
+    no more."""
+
+    def __init__(
+        self,
+        route: Route,
+        topic: str,
+        bridge: str,
+        figures: Figures,
+        selector: selectors.BaseSelector,
+    ) -> None:
+        self._route = route
+        self._topic = topic
+        self._bridge = bridge
+        self._figures = figures
+        self._selector = selector
+        self._all: dict[str, Host] = {}
+        for address in route.nsqd:
+            self._add(address)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def document(self) -> dict[str, str]:
+        return {host.address: host.reason or "subscribed" for host in list(self._all.values())}
+
+    @property
+    def subscribed(self) -> bool:
+        """Is anyone?"""
+        return any(host.subscribed for host in self._all.values())
+
+    @property
+    def reason(self) -> str:
+        """Why the first of them is not connected."""
+        return next(iter(self._all.values())).reason
+
+    def _add(self, address: str) -> None:
+        if address in self._all:
+            self._all[address].listed = True
+            return
+        # What a bridge held that was killed comes again after this time: nsqd waits for it even
+        # when the connection is gone. TOUCH keeps what waits for Kafka.
+        timeout_ms = int(self._route.msg_timeout * 1000)
+        identity: dict[str, Any] = {"hostname": socket.gethostname(), "msg_timeout": timeout_ms}
+        identity["client_id"] = self._bridge
+        if self._route.slo and self._route.slo.target_seconds < _TIGHT_SLO_SECONDS:
+            identity["output_buffer_size"] = -1
+        else:
+            # nsqd's own 250 ms would be most of the latency; 25 ms is the least that it takes.
+            identity |= {"output_buffer_size": 65_536, "output_buffer_timeout": 25}
+        self._all[address] = Host(
+            address,
+            self._topic,
+            self._route.source.channel,
+            identity,
+            self._figures,
+            self._selector,
+        )
+
+    def follow(self, found: frozenset[str] | None) -> None:
+        """nsqds that nsqlookupd names; one that it names no more stays until it breaks."""
+        if found is None:
+            return
+        for address in found:
+            self._add(address)
+        for host in self._all.values():
+            host.listed = host.address in found
+
+    def tick(self, now: float) -> None:
+        """Connect, beat, touch."""
+        for host in list(self._all.values()):
+            try:
+                host.connect(now)
+                if host.link is not None:
+                    host.link.beat(now)
+                    host.touch(now)
+            except Broken as error:
+                host.broken(str(error), now)
+            if not host.listed and host.link is None and not host.waiting:
+                del self._all[host.address]
+
+    def share_ready(self, total: int, shut: bool, trial: bool, full: bool, now: float) -> None:
+        """RDY: `total` messages over all of them; none when shut; one for a trial. Full: nothing is
+        read, whatever nsqd still sends."""
+        joined = [host for host in self._all.values() if host.subscribed]
+        for number, host in enumerate(joined):
+            link = host.link
+            assert link is not None
+            ready = min(max(total // len(joined), 1), link.max_rdy)
+            if shut:
+                ready = 0
+            elif trial:
+                ready = 1 if number == 0 else 0
+            try:
+                link.set_rdy(ready)
+                link.pause(full)
+            except Broken as error:
+                host.broken(str(error), now)
+
+    def finish(self, now: float) -> None:
+        """FIN what Kafka has reported."""
+        for host in self._all.values():
+            if host.link is not None and host.link.finished:
+                try:
+                    host.link.finish()
+                except Broken as error:
+                    host.broken(str(error), now)
+
+    def leave(self, now: float) -> None:
+        """Each FIN reaches nsqd before the connection ends."""
+        self.finish(now)
+        for host in self._all.values():
+            try:
+                host.leave()
+            except Broken as error:
+                host.broken(str(error), now)
+        until = time.monotonic() + _LEAVE_SECONDS
+        while time.monotonic() < until:
+            links = [each.link for each in self._all.values() if each.subscribed]
+            if all(link is None or link.left for link in links):
+                break
+            for key, events in self._selector.select(0.1):
+                link = key.data
+                try:
+                    if events & selectors.EVENT_WRITE:
+                        link.flush()
+                    if events & selectors.EVENT_READ:
+                        link.read(_answers)
+                except Broken as error:
+                    link.host.broken(str(error), now)
+
+    def close(self) -> None:
+        for host in self._all.values():
+            if host.link is not None:
+                host.link.close()
+                host.link = None
+
+
+def _answers(raw: bytes, ends: list[int]) -> list[tuple[int, bytes]]:
+    """Frames that are no messages: those go back to nsqd by themselves."""
+    starts = [0, *ends[:-1]]
+    return [
+        (raw[start + 7], raw[start + 8 : end])
+        for start, end in zip(starts, ends, strict=True)
+        if raw[start + 7] != MESSAGE
+    ]

@@ -1,0 +1,93 @@
+"""What a nsqlookupd may answer: none of it stops a route."""
+
+import json
+import selectors
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from srtm.bridge.lookup import nsqds_of, topics_of
+from srtm.bridge.wire import Broken, Wire
+from srtm.errors import UnavailableError
+
+
+class Lookupd:
+    """answer: the body of every answer."""
+
+    def __init__(self) -> None:
+        self.answer = b""
+        ours = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(ours.answer)))
+                self.end_headers()
+                self.wfile.write(ours.answer)
+
+            def log_message(self, *_: Any) -> None:
+                return
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def lookupd() -> Iterator[Lookupd]:
+    found = Lookupd()
+    yield found
+    found.close()
+
+
+def producer(host: object, port: object) -> dict[str, object]:
+    return {"broadcast_address": host, "tcp_port": port}
+
+
+def test_only_addresses_are_taken(lookupd: Lookupd) -> None:
+    bad = [("", 4150), ("http://a", 1), ("a", 0), ("a", 70_000), ("a" * 5000, 1), ("b", -1)]
+    producers = [producer(*each) for each in [*bad, ("10.0.0.1", 4150), ("::1", "4151")]]
+    lookupd.answer = json.dumps({"producers": producers}).encode()
+    assert nsqds_of(lookupd.address, "t") == {"10.0.0.1:4150", "::1:4151"}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b"\xff",
+        b'{"topics": 7}',
+        b'{"topics": [7]}',
+        b'{"topics": ["\\ud800"]}',
+        b'{"producers": 7}',
+        b'{"producers": [7]}',
+        b'{"producers": [{"broadcast_address": "a", "tcp_port": "x"}]}',
+    ],
+)
+def test_nonsense_is_told_in_one_line(lookupd: Lookupd, answer: bytes) -> None:
+    lookupd.answer = answer
+    for ask in (lambda: nsqds_of(lookupd.address, "t"), lambda: topics_of(lookupd.address)):
+        with pytest.raises(UnavailableError) as caught:
+            ask()
+        assert "\n" not in str(caught.value)
+
+
+def test_only_names_that_nsq_takes_are_topics(lookupd: Lookupd) -> None:
+    names = ["a.b", "x#ephemeral", "", "a b", "a" * 65, "*"]
+    lookupd.answer = json.dumps({"topics": names}).encode()
+    assert topics_of(lookupd.address) == {"a.b", "x#ephemeral"}
+
+
+@pytest.mark.parametrize("address", ["a:0", "", "x", "a" * 300 + ":1", "a\0b:1", "..:1"])
+def test_an_address_that_is_none_is_a_broken_connection(address: str) -> None:
+    with selectors.DefaultSelector() as selector, pytest.raises(Broken):
+        Wire(selector, address, {}, 0.0)
