@@ -24,6 +24,7 @@ from srtm.contract import Limit
 from srtm.errors import SrtmError, UnavailableError, UsageError
 from srtm.gateway.lease import Changes, Desired, Known, Lease, read_desired
 from srtm.gateway.measure.counts import NOTHING, Counts, comparable, counts_of
+from srtm.gateway.measure.waits import Waits, added, waits_of
 from srtm.gateway.topic import Topic
 from srtm.http_client import Answer, Endpoint, call
 
@@ -97,7 +98,9 @@ class Agent:
         self._registered = False
         self._counted: dict[bytes, Counts] = {}  # by the last answered report
         self._counted_at = boottime_ns()
+        self._waited: dict[bytes, Waits] = {}  # likewise, of topics whose arrivals are wanted
         self._answered = 0  # reports
+        self._round_trip = 0.0  # seconds, of the last of them
         self._alarm: asyncio.TimerHandle | None = None
         self._said = ""
         self._taken = ""  # by whom its name is
@@ -227,11 +230,16 @@ class Agent:
         """False where this gateway has to register first."""
         asked_at = boottime_ns()
         counts = {}
+        waited: dict[bytes, Waits] = {}
         entries = []
         for number, topic in enumerate(list(self._topics.by_name.values()), 1):
             if self._is_news(topic):
                 count = counts[topic.name] = counts_of(topic)
-                entries.append(self._entry(topic, count, (asked_at - self._counted_at) / NS))
+                entry = self._entry(topic, count, (asked_at - self._counted_at) / NS)
+                if topic.seen is not None:
+                    waits = waited[topic.name] = waits_of(topic)
+                    entry |= _arrivals(topic, added(self._waited.get(topic.name), waits, topic))
+                entries.append(entry)
             if number % _TOPICS_PER_TURN == 0:
                 await asyncio.sleep(0)
         seconds = (asked_at - self._counted_at) / NS
@@ -240,14 +248,16 @@ class Agent:
         if answer.status == 404:
             self._registered = False  # it is new, or has forgotten
             return False
+        round_trip = (boottime_ns() - asked_at) / NS
         self._check(answer, "takes no report")
         self._take(answer, asked_at)
         await self._topics.written()  # the next report acknowledges it
         self.contact_at = boottime_ns()
         there = self._topics.by_name
         self._counted = {n: each for n, each in (self._counted | counts).items() if n in there}
-        self._counted_at = asked_at
+        self._counted_at, self._waited = asked_at, waited
         self._answered += 1
+        self._round_trip = round_trip
         return True
 
     def _head(self, seconds: float) -> dict[str, Any]:
@@ -258,6 +268,7 @@ class Agent:
             "names_version": self.lease.known.names_version,
             "process": self._process,
             "answered": self._answered,
+            "round_trip": self._round_trip,
             "seconds": seconds,
         }
 
@@ -335,17 +346,20 @@ class Agent:
             "late": count.late - known.late,
             "late_at_broker": count.late_at_broker - known.late_at_broker,
         }
-        if topic.seen:
-            entry["arrivals"] = _arrivals(topic)
         return entry
 
 
-def _arrivals(topic: Topic) -> list[tuple[int, int]]:
+def _arrivals(topic: Topic, waits: dict[str, Any] | None) -> dict[str, Any]:
     """(milliseconds ago, messages) since the last report, answered or not: they tell how arrivals
-    cluster, and what is lost of them changes little."""
+    cluster. Waits are counted from the last answered one, so what is lost of these shows."""
     seen, topic.seen = topic.seen or {}, {}
+    batches, topic.batches = topic.batches, []
     now = monotonic_ns() // 1_000_000
-    return [(max(now - at, 0), count) for at, count in sorted(seen.items())]
+    return {
+        "arrivals": [(max(now - at, 0), count) for at, count in sorted(seen.items())],
+        "batches": [(max(now - at, 0), count) for at, count in batches],
+        "waits": waits,
+    }
 
 
 async def _encode(head: dict[str, Any], entries: list[dict[str, Any]]) -> bytes:
