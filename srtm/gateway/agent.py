@@ -235,11 +235,10 @@ class Agent:
         for number, topic in enumerate(list(self._topics.by_name.values()), 1):
             if self._is_news(topic):
                 count = counts[topic.name] = counts_of(topic)
-                entry = self._entry(topic, count, (asked_at - self._counted_at) / NS)
+                waits = None
                 if topic.seen is not None:
                     waits = waited[topic.name] = waits_of(topic)
-                    entry |= _arrivals(topic, added(self._waited.get(topic.name), waits, topic))
-                entries.append(entry)
+                entries.append(self._entry(topic, count, (asked_at - self._counted_at) / NS, waits))
             if number % _TOPICS_PER_TURN == 0:
                 await asyncio.sleep(0)
         seconds = (asked_at - self._counted_at) / NS
@@ -331,9 +330,11 @@ class Agent:
             or topic.name.decode() in self.lease.applied
         )
 
-    def _entry(self, topic: Topic, count: Counts, seconds: float) -> dict[str, Any]:
+    def _entry(
+        self, topic: Topic, count: Counts, seconds: float, waits: Waits | None = None
+    ) -> dict[str, Any]:
         """Rates in messages/s since the last answered report; served and late are messages of the
-        same time, backlog messages of now."""
+        same time, backlog messages of now. waits: where its arrivals are wanted"""
         known = comparable(self._counted.get(topic.name, NOTHING), count)
         entry: dict[str, Any] = {
             "topic": topic.name.decode(),
@@ -346,6 +347,8 @@ class Agent:
             "late": count.late - known.late,
             "late_at_broker": count.late_at_broker - known.late_at_broker,
         }
+        if waits is not None:
+            entry |= _arrivals(topic, added(self._waited.get(topic.name), waits, topic))
         return entry
 
 
