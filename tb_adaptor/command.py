@@ -2,7 +2,6 @@
 
 import json
 import math
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from distributor.cli.adaptation import settings_line, when
 from distributor.remote import Remote, print_json, remote_options
 from srtm.contract import MIN_RATE
 from srtm.errors import UsageError
@@ -124,52 +124,14 @@ def explain(topic: str, remote: Remote, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    rests = f"; it rests: {found['resting']}" if found["resting"] else ""
-    click.echo(
-        f"topic {topic}: policy {found['policy']}, window {found['window']}, every "
-        f"{found['every']}{rests}"
-    )
-    click.echo(f"shares{_when(' since ', found['since'])}: {_shares(found['shares'])}")
+    click.echo(settings_line(found))
+    since = "" if found["since"] is None else f" since {when(found['since'])}"
+    click.echo(f"shares{since}: {_shares(found['shares'])}")
     for each in found["rescales"]:
-        click.echo(f"{_when('', each['at'])}: {_shares(each['before'])}")
+        click.echo(f"{when(each['at'])}: {_shares(each['before'])}")
         click.echo(f"  to {_shares(each['after'])}")
         for reason in each["reasons"]:
             click.echo(f"  - {reason}")
-
-
-@adaptor.command("set")
-@click.argument("topic")
-@click.option("--adapt", "policy", type=click.Choice(["srtm", "paper", "rate-only", "off"]))
-@click.option("--adapt-window", "window", metavar="DURATION", help="What it looks back at.")
-@click.option("--adapt-every", "every", metavar="DURATION", help="How often; srtm acts at once.")
-@remote_options
-def set_(
-    topic: str,
-    policy: str | None,
-    window: str | None,
-    every: str | None,
-    remote: Remote,
-    as_json: bool,
-) -> None:
-    """Say how the shares of TOPIC follow its traffic. What is not given stays as it is."""
-    given = {"policy": policy, "window": window, "every": every}
-    changed = {name: value for name, value in given.items() if value is not None}
-    if not changed:
-        raise UsageError("srtm adaptor set: give --adapt, --adapt-window or --adapt-every")
-    before = remote.call("GET", "topics", topic, "adaptation")
-    asked = {name: before[name] for name in given} | changed
-    found = remote.call("PUT", "topics", topic, "adaptation", body=asked)
-    if as_json:
-        print_json(found)
-    else:
-        click.echo(
-            f"topic {topic}: policy {found['policy']}, window {found['window']}, every "
-            f"{found['every']}"
-        )
-
-
-def _when(before: str, at: float | None) -> str:
-    return "" if at is None else before + datetime.fromtimestamp(at, UTC).isoformat(" ", "seconds")
 
 
 def _shares(shares: dict[str, list[float]]) -> str:

@@ -61,7 +61,6 @@ def test_every_flag_of_the_readme_exists() -> None:
         ("broker", "capacity"),
         ("autoscale", "simulate"),
         ("adaptor", "simulate"),
-        ("adaptor", "set"),
         ("audit",),
         ("bridge", "run"),
     ):
