@@ -41,10 +41,10 @@ from distributor.errors import Conflict, NotFound
 from distributor.store import StoreError, StoreLost
 from distributor.store.statements import Statement, Value, put_leader, put_lineage
 from distributor.store.store import Store, migrations
-from srtm.audit.excess import Contracts, Worst, worst_interval
 from srtm.bucket import TokenBucket
 from srtm.clock import NS
 from srtm.errors import SrtmError
+from srtm.excess import Contracts, Worst, worst_interval
 from srtm.gateway.lease import Lease, read_desired
 
 LEASE = 10.0

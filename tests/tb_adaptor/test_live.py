@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.gateway.conformance import worst_excess
 from benchmarks.soak.traffic import drain
+from srtm.excess import worst_excess
 from srtm.nsq.commands import pub
 from tests.support.distributors import (
     DistributorProcess,
