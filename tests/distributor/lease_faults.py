@@ -218,6 +218,8 @@ class World:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.traffic = random.Random(f"traffic of {seed}")
+        self.clock = random.Random(f"clock of {seed}")
+        self.stepped = 0.0  # seconds by which somebody has set the distributor's wall clock
         self.admissions = Admissions()
         self.has_batches = seed % 3 == 1
         self.lowers = seed % 5 == 4
@@ -272,7 +274,7 @@ class World:
             committer,  # type: ignore[arg-type]
             LEASE,
             lambda: self.now,
-            lambda: self.now + wall,
+            lambda: self.now + wall + self.stepped,
         )
         self.leaders = [*self.leaders[-1:], Leader(service, committer)]
         self.former = [(self.now + LEASE * 8 / 3, limit) for _, limit in self.former]
@@ -582,8 +584,11 @@ class World:
     # --- what must hold -------------------------------------------------------------------------
 
     def flow(self) -> None:
-        """Messages come and stop coming; batches too, some bigger than any bucket."""
+        """Messages come and stop coming; batches too, some bigger than any bucket. And somebody
+        sets a clock."""
         chance, now = self.traffic.random, int(self.now * NS)
+        if self.clock.random() < 0.02:
+            self.stepped += self.clock.choice([-3600.0, 3600.0])
         for each in self.gateways:
             each.advance(now)
             if chance() < 0.2:

@@ -290,6 +290,7 @@ def test_it_is_known_again_after_some_seconds() -> None:
                      "not all messages of broker a were told", id="arrivals-missing"),
         pytest.param({"waits": Waits(Bins(), 0.0, None)}, "than it counts", id="not-counted"),
         pytest.param({"waits": Waits(Bins({0: 10**15}), 0.0, 0)}, "not all messages", id="lies"),
+        pytest.param({"times": np.full(10, -1e9)}, "came long ago", id="long-ago"),
         pytest.param({"counts": np.full(10, 1e15)}, "not all messages", id="absurd-counts"),
     ],
 )  # fmt: skip
