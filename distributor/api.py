@@ -108,6 +108,7 @@ class BrokerAnswer(Answer):
 class WaitsReport(Told):
     """Token waits since the last answered report."""
 
+    clock: Count = Field(description="of the gateway, at which 0 milliseconds ago is: milliseconds")
     seconds: Count = Field(description="their sum")
     bins: list[tuple[Bin, Count]] = Field(
         max_length=MAX_BINS,

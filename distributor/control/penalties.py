@@ -45,8 +45,7 @@ class Penalties:
                 penalty = self._topics[each.topic] = Penalty(contract, brokers, now)
             if broker in brokers:
                 if report.answered is not None:
-                    heard = _heard(each, report, report.answered, now)
-                    penalty.hear(broker, heard)
+                    penalty.hear(broker, _heard(each, report, report.answered, now))
             elif each.offered or each.backlog:
                 penalty.restart(now, f"messages come to broker {broker}, which has no share")
 
@@ -89,14 +88,15 @@ def _brokers(leases: TopicLeases, now: float) -> frozenset[str]:
 
 
 def _heard(topic: TopicReport, report: Report, number: int, now: float) -> Heard:
+    clock = topic.waits.clock if topic.waits else 0.0
     batches = [(ago, count) for ago, count in topic.batches if count >= 1]
     singles: dict[float, float] = {}
     for ago, count in topic.arrivals:
         singles[ago] = singles.get(ago, 0.0) + count
     for ago, count in batches:
         singles[ago] = singles.get(ago, 0.0) - count
-    rows = [(now - ago / 1e3, count, False) for ago, count in singles.items() if count >= 1]
-    rows += [(now - ago / 1e3, count, True) for ago, count in batches]
+    rows = [((clock - ago) / 1e3, count, False) for ago, count in singles.items() if count >= 1]
+    rows += [((clock - ago) / 1e3, count, True) for ago, count in batches]
     rows.sort()
     waits = None
     if topic.waits is not None:
@@ -105,6 +105,7 @@ def _heard(topic: TopicReport, report: Report, number: int, now: float) -> Heard
         waits = Waits(bins, topic.waits.seconds, held)
     return Heard(
         now,
+        clock / 1e3,
         number,
         report.seconds,
         report.round_trip,

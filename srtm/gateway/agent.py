@@ -348,20 +348,20 @@ class Agent:
             "late_at_broker": count.late_at_broker - known.late_at_broker,
         }
         if waits is not None:
-            entry |= _arrivals(topic, added(self._waited.get(topic.name), waits, topic))
+            now = monotonic_ns() // 1_000_000
+            before = self._waited.get(topic.name)
+            entry |= _arrivals(topic, now) | {"waits": added(before, waits, topic, now)}
         return entry
 
 
-def _arrivals(topic: Topic, waits: dict[str, Any] | None) -> dict[str, Any]:
-    """(milliseconds ago, messages) since the last report, answered or not: they tell how arrivals
-    cluster. Waits are counted from the last answered one, so what is lost of these shows."""
+def _arrivals(topic: Topic, now: int) -> dict[str, Any]:
+    """(milliseconds before `now`, messages) since the last report, answered or not: they tell how
+    arrivals cluster. Waits are counted from the last answered one, so what is lost shows."""
     seen, topic.seen = topic.seen or {}, {}
     batches, topic.batches = topic.batches, []
-    now = monotonic_ns() // 1_000_000
     return {
         "arrivals": [(max(now - at, 0), count) for at, count in sorted(seen.items())],
         "batches": [(max(now - at, 0), count) for at, count in batches],
-        "waits": waits,
     }
 
 

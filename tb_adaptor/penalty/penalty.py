@@ -6,13 +6,14 @@ whole contract, a little behind now: once all brokers have told what came until 
 broker get tokens in order of arrival, so its waits are compared with those of the same messages.
 
 **Error.** A report is under way for no longer than its whole exchange takes, and the gateway tells
-with the next one how long that was; half of it, the millisecond, and the drift of the clocks bound
-by how much an arrival is moved: e. The k-th message to come to a bucket with unit messages leaves
-at the latest of its own arrival and of t_j + (k - j + 1 - b) / r for all j up to k, t_j being the
-j-th arrival in order; if each arrival is moved by at most e, so is each t_j, that maximum and the
-k-th message's leaving. Its wait, the difference of leaving and arrival, changes by at most 2 e, and
-with all ranks the mean and each percentile do. With batches of up to n messages each one leaves
-within (n - 1) / r of when it would alone, so that much is added.
+with the next one how long that was: so each bounds the offset of the two clocks (`HostClock`). What
+is left open of it, and of the millisecond, is by how much an arrival may be moved: e. The k-th
+message to come to a bucket with unit messages leaves at the latest of its own arrival and of
+t_j + (k - j + 1 - b) / r for all j up to k, t_j being the j-th arrival in order; if each arrival is
+moved by at most e, so is each t_j, that maximum and the k-th message's leaving. Its wait, the
+difference of leaving and arrival, changes by at most 2 e, and with all ranks the mean and each
+percentile do. With batches of up to n messages each one leaves within (n - 1) / r of when it would
+alone, so that much is added.
 
 **Not known** rather than wrong: whatever is not told, told twice, lost or refused begins it anew.
 """
@@ -28,16 +29,13 @@ from numpy.typing import NDArray
 from srtm.bins import Bins, bins_of
 from srtm.queueing import Floats
 from tb_adaptor.penalty.compared import Compared, Rolling, Sum
+from tb_adaptor.penalty.host_clock import SLOT_SECONDS, HostClock
 from tb_adaptor.penalty.unsplit import Unsplit
 from tb_adaptor.share import Part
 
 Bools = NDArray[np.bool_]
 
 WINDOW_SECONDS = 60.0
-SLOT_SECONDS = 1e-3
-"""of a gateway's arrivals; both ends of an age are whole ones"""
-_DRIFT = 5e-4
-"""of a second, between two clocks: NTP slews no faster"""
 _READ_LATE_SECONDS = 0.05
 """A message's stamp may be so much older than the report before it; more shows as error."""
 _OLDEST_SECONDS = 5.0
@@ -61,18 +59,20 @@ class Waits:
 
 @dataclass(frozen=True)
 class Heard:
-    """One report of one broker. Times are seconds of the distributor's clock, as if the report had
-    taken none.
+    """One report of one broker. Times are seconds.
 
-    at:         when it came
+    at:         when it came, by the distributor's clock
+    clock:      when it was made, by the gateway's, a whole millisecond
     number:     reports of this gateway that were answered before
     seconds:    that it is of
     round_trip: seconds that the exchange before this one took
-    times, counts: arrivals, shape (n,); batches: whether the messages of each wait together, (n,)
+    times, counts: arrivals by the gateway's clock, whole milliseconds, shape (n,); batches: whether
+                the messages of each wait together, (n,)
     waits:      None in the first report of arrivals
     """
 
     at: float
+    clock: float
     number: int
     seconds: float
     round_trip: float
@@ -95,6 +95,7 @@ class _Given:
 @dataclass
 class _Broker:
     """last:    its last report, of which the exchange's length is not known yet
+    clock:    its host's, by all of them
     covered:  all arrivals until then are known; None: it has not begun
     coming:   arrivals that are ahead of the bucket: times, counts, batches
     unsplit:  waits in one bucket of messages that have no token yet as far as is told: waits,
@@ -104,6 +105,7 @@ class _Broker:
     """
 
     last: Heard | None = None
+    clock: HostClock = field(default_factory=HostClock)
     covered: float | None = None
     coming: list[tuple[Floats, Floats, Bools]] = field(default_factory=list)
     unsplit: deque[tuple[Floats, Floats]] = field(default_factory=deque)
@@ -146,34 +148,31 @@ class Penalty:
                 self.restart(heard.at, f"broker {name} tells no waits")
         elif last.waits.held is None:
             self.restart(heard.at, f"more messages wait at broker {name} than it counts")
-        elif (last.times < last.at - last.seconds - _OLDEST_SECONDS).any():
+        elif (last.times < last.clock - last.seconds - _OLDEST_SECONDS).any():
             self.restart(heard.at, f"broker {name} tells of messages that came long ago")
+        elif not broker.clock.exchanged(last.clock, last.at, heard.round_trip):
+            self.restart(heard.at, f"the clock of broker {name} jumped")
         elif broker.covered is None:
-            self._begin(broker, last, last.waits.held, heard.round_trip)
+            self._begin(broker, last, last.waits.held)
         else:
-            self._keep(name, broker, last, last.waits, heard.round_trip)
+            self._keep(name, broker, last, last.waits)
         if self._of[name] is not broker:
             self._of[name].last = heard
 
-    def _begin(self, broker: _Broker, last: Heard, held: int, round_trip: float) -> None:
+    def _begin(self, broker: _Broker, last: Heard, held: int) -> None:
         """What came before its report counts only as far as it still waits."""
-        broker.covered = last.at - round_trip / 2
+        broker.covered = last.clock + broker.clock.offset
         broker.there = held
         if held:
             broker.unsplit.append((np.array([np.nan]), np.array([float(held)])))
 
-    def _keep(
-        self, name: str, broker: _Broker, last: Heard, waits: Waits, round_trip: float
-    ) -> None:
-        """A report whose exchange took `round_trip`: it was under way for half of that, or half of
-        it more or less."""
-        error = round_trip / 2 + SLOT_SECONDS + _DRIFT * (last.seconds + round_trip)
-        given = sum(waits.bins.values())
-        broker.covered = last.at - round_trip / 2
-        broker.coming.append((last.times - round_trip / 2, last.counts, last.batches))
+    def _keep(self, name: str, broker: _Broker, last: Heard, waits: Waits) -> None:
+        offset, given = broker.clock.offset, sum(waits.bins.values())
+        broker.covered = last.clock + offset
+        broker.coming.append((last.times + offset + SLOT_SECONDS / 2, last.counts, last.batches))
         broker.there += int(last.counts.sum()) - given
         if given:
-            broker.given.append(_Given(last.at, given, waits, error))
+            broker.given.append(_Given(last.at, given, waits, broker.clock.error(last.seconds)))
         if broker.there != waits.held:
             self.restart(last.at, f"not all messages of broker {name} were told, or got a token")
             return

@@ -157,10 +157,22 @@ def test_an_id_that_is_no_text_is_not_watched(running: DistributorProcess) -> No
         pytest.param({"offered": -1.0}, "topics.0.offered", id="a-negative-rate"),
         pytest.param({"offered": math.nan}, "topics.0.offered", id="a-rate-that-is-no-number"),
         pytest.param({"waiting": math.inf}, "topics.0.waiting", id="all-wait-for-ever"),
-        pytest.param({"waits": {"seconds": math.nan, "bins": []}}, "waits.seconds", id="nan-waits"),
-        pytest.param({"waits": {"seconds": 1, "bins": [[2**31, 1]]}}, "bins.0.0", id="no-such-bin"),
-        pytest.param({"waits": {"seconds": 1, "bins": [[0, -1]]}}, "bins.0.1", id="negative-bin"),
-        pytest.param({"waits": {"seconds": 1, "bins": [[0, 1]] * 2_001}}, "bins", id="many-bins"),
+        pytest.param(
+            {"waits": {"clock": 0, "seconds": math.nan, "bins": []}},
+            "waits.seconds",
+            id="nan-waits",
+        ),
+        pytest.param(
+            {"waits": {"clock": 0, "seconds": 1, "bins": [[2**31, 1]]}},
+            "bins.0.0",
+            id="no-such-bin",
+        ),
+        pytest.param(
+            {"waits": {"clock": 0, "seconds": 1, "bins": [[0, -1]]}}, "bins.0.1", id="negative-bin"
+        ),
+        pytest.param(
+            {"waits": {"clock": 0, "seconds": 1, "bins": [[0, 1]] * 2_001}}, "bins", id="many-bins"
+        ),
     ],
 )
 def test_a_report_that_cannot_be_true_is_refused(

@@ -24,14 +24,16 @@ def waits_of(topic: Topic) -> Waits:
     return Waits(*topic.meter.token_wait.counted(monotonic_ns()))
 
 
-def added(known: Waits | None, now: Waits, topic: Topic) -> dict[str, Any] | None:
-    """Since `known`, and who waits now; None without it, or where the topic came anew."""
+def added(known: Waits | None, now: Waits, topic: Topic, clock: int) -> dict[str, Any] | None:
+    """Since `known`, and who waits now; None without it, or where the topic came anew. clock:
+    monotonic milliseconds, of now"""
     if known is None or now.seconds < known.seconds:
         return None
     bins = [(key, count - known.bins[key]) for key, count in now.bins.items()]
     if any(count < 0 for _, count in bins) or known.bins.keys() - now.bins.keys():
         return None
     return {
+        "clock": clock,
         "seconds": now.seconds - known.seconds,
         "bins": [(key, count) for key, count in bins if count],
         "held": topic.waiting if len(topic.held) < _MOST_COUNTED else None,
