@@ -16,6 +16,8 @@ MAX_TOPICS = 10_000
 MAX_WATCHED = 100_000
 MAX_ARRIVALS = 5_000
 """of one topic: a gateway keeps no more until it reports them"""
+MAX_BINS = 2_000
+"""of a topic's waits: those from a nanosecond to 30 years"""
 MAX_COUNT = float(2**53)
 """Whole numbers up to it are exact. It keeps every sum finite."""
 
@@ -24,6 +26,7 @@ Id = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x
 Rate = Annotated[float, Field(ge=MIN_RATE, le=MAX_RATE, allow_inf_nan=False)]
 Count = Annotated[float, Field(ge=0, le=MAX_COUNT, allow_inf_nan=False)]
 Flow = Annotated[float, Field(ge=0, le=MAX_RATE, allow_inf_nan=False)]
+Bin = Annotated[int, Field(ge=-(2**31), le=2_000)]
 Epoch = Annotated[int, Field(ge=0, le=2**62)]
 Token = Annotated[str, Field(max_length=64)]
 """an id or a proof, in hexadecimal digits"""
@@ -104,6 +107,22 @@ class BrokerAnswer(Answer):
     )
 
 
+class WaitsReport(Told):
+    """Token waits since the last answered report."""
+
+    clock: Count = Field(description="of the gateway, at which 0 milliseconds ago is: milliseconds")
+    seconds: Count = Field(description="their sum")
+    bins: list[tuple[Bin, Count]] = Field(
+        max_length=MAX_BINS,
+        fail_fast=True,
+        description="(number of a bin, messages): bin k is of waits in (g^(k-1), g^k] seconds with "
+        "g = 1.01/0.99, bin -2147483648 of no wait",
+    )
+    held: Count | None = Field(
+        None, description="messages that have no token now; null: too many to be counted"
+    )
+
+
 class TopicReport(Told):
     topic: str = Field(max_length=64)
     offered: Flow = Field(0.0, description="messages/s that came since the last report")
@@ -122,6 +141,13 @@ class TopicReport(Told):
         fail_fast=True,
         description="(milliseconds ago, messages); where the desired state asks for them",
     )
+    batches: list[tuple[Count, Count]] = Field(
+        default=[],
+        max_length=MAX_ARRIVALS,
+        fail_fast=True,
+        description="those of the arrivals that wait for all of their tokens together",
+    )
+    waits: WaitsReport | None = Field(None, description="with the arrivals, from the second on")
 
     @model_validator(mode="after")
     def _of_the_served(self) -> "TopicReport":
@@ -146,6 +172,9 @@ class Report(Told):
         None,
         description="reports of this gateway that were answered before; the same again: the "
         "last one is made again, with what has come since",
+    )
+    round_trip: Count = Field(
+        0.0, description="seconds from the last answered report to its answer; 0: not known"
     )
     topics: list[TopicReport] = Field(default=[], max_length=MAX_TOPICS, fail_fast=True)
 
@@ -237,6 +266,35 @@ class AdaptationShown(Answer):
     since: float | None = Field(description="when the shares became what they are")
     shares: dict[str, tuple[float, float]] = Field(description="broker -> (r_l, b_l)")
     rescales: list[RescaleShown] = Field(description="since this distributor leads, newest first")
+
+
+class WaitShown(Answer):
+    mean: float = Field(description="seconds")
+    p99: float = Field(description="seconds")
+
+
+class PenaltyShown(Answer):
+    """What splitting the topic over brokers costs in waiting for tokens."""
+
+    topic: str
+    unknown: str = Field(default="", description="why there are no figures; empty where there are")
+    seconds: float | None = Field(default=None, description="back, that the figures are of")
+    messages: int | None = Field(default=None, description="that got their tokens meanwhile")
+    token_wait: WaitShown | None = Field(default=None, description="as the gateways measured it")
+    unsplit: WaitShown | None = Field(
+        default=None, description="of the same messages in one bucket with the whole contract"
+    )
+    penalty: WaitShown | None = Field(
+        default=None, description="the difference; at a percentile it may be below 0"
+    )
+    error: WaitShown | None = Field(
+        default=None,
+        description="by how much `unsplit` and `penalty` may be wrong, by clocks and delays",
+    )
+
+
+class PenaltiesShown(Answer):
+    penalties: list[PenaltyShown] = Field(description="of topics that several brokers share")
 
 
 class TopicAsked(Asked):

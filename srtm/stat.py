@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,12 @@ from urllib.parse import quote
 import click
 from rich.text import Text
 
-from srtm.deploy.deployment import find
+from distributor.remote import Remote, remote_or_none
+from srtm.address import Address
+from srtm.bearer import read_token
+from srtm.deploy.deployment import Deployment, find
 from srtm.duration import parse_duration
-from srtm.errors import UnavailableError, UsageError
+from srtm.errors import SrtmError, UnavailableError, UsageError
 from srtm.http_client import get_json, request
 from srtm.slo import SLO
 from srtm.terminal import Column, Table, show
@@ -226,6 +230,50 @@ def distributor_table(rows: list[Row]) -> Table:
     return table
 
 
+def penalties_of(remote: Remote | None, rows: list[Row], topic: str) -> list[dict[str, Any]]:
+    """Of the topics that several brokers share, as a distributor says it: the one that is named, or
+    those that gateways tell, as far as these answer. Raises SrtmError for the one."""
+    if remote is not None:
+        found = remote.call("GET", "penalties", timeout_seconds=_ASKED_SECONDS)["penalties"]
+    else:
+        found = []
+        for address in sorted({row.distributor["address"] for row in rows if row.distributor}):
+            with suppress(SrtmError):
+                told = Remote(Address.parse(address), "")
+                answer = told.call("GET", "penalties", timeout_seconds=_ASKED_SECONDS)
+                found += answer["penalties"]
+    return [each for each in found if not topic or each["topic"] == topic]
+
+
+def penalties_table(penalties: list[dict[str, Any]]) -> Table:
+    """Token waits of the last minute, measured and as in one bucket, in milliseconds."""
+    table = Table(
+        Column("split topic", text=True),
+        Column("mean wait ms"),
+        Column("in one bucket", 1),
+        Column("penalty ms"),
+        Column("+-", 2),
+        Column("p99 wait ms"),
+        Column("in one bucket", 1),
+        Column("penalty ms"),
+        Column("+-", 2),
+        Column("messages", 4),
+        Column("", sentence=True),
+    )
+    for each in penalties:
+        cells = [
+            _milliseconds((each[name] or {}).get(figure))
+            for figure in ("mean", "p99")
+            for name in ("token_wait", "unsplit", "penalty", "error")
+        ]
+        why = f"not known: {each['unknown']}" if each["unknown"] else ""
+        table.add(each["topic"], *cells, _count(each["messages"]), why)
+    return table
+
+
+_ASKED_SECONDS = 3.0
+
+
 def routes_of(bridge: str) -> list[dict[str, Any]]:
     """Raises UnavailableError."""
     found: list[dict[str, Any]] = get_json(bridge, "/stats")["routes"]
@@ -263,6 +311,14 @@ def bridge_table(bridge: str, routes: list[dict[str, Any]]) -> Table:
             "-" if budget is None else f"{budget:.0%}",
         )
     return table
+
+
+def _distributor_of(deployment: Deployment) -> Remote | None:
+    """Raises UsageError for a token file that is wrong."""
+    found = deployment.distributor
+    if found is None:
+        return None
+    return Remote(found.http_address, read_token(found.token_file, "token-file"))
 
 
 _NAMES = (Column("topic", text=True), Column("broker", text=True))
@@ -316,6 +372,7 @@ def _milliseconds(value: float | None) -> str:
     default="./srtm-data",
     help="data path or file of `srtm up`, when no address is given [default: ./srtm-data]",
 )
+@remote_or_none
 @click.option("--topic", default="", help="only this topic")
 @click.option(
     "--interval", help="between two tables, of which there is more than one then [default: 2s]"
@@ -330,6 +387,7 @@ def stat(
     addresses: tuple[str, ...],
     bridges: tuple[str, ...],
     deployment: str,
+    remote: Remote | None,
     topic: str,
     interval: str | None,
     count: int | None,
@@ -343,7 +401,9 @@ def stat(
       srtm stat --bridge-http-address 127.0.0.1:4190
 
     p50, p95 and p99 are broker latency: from arrival to delivery to a consumer that is always
-    ready, of the last minute. "wait" is the delay in the token bucket alone.
+    ready, of the last minute. "wait" is the delay in the token bucket alone. Of a topic that
+    several brokers share its Load Distributor says what the split costs: the wait beside that of
+    the same messages in one bucket, and by how much the clocks may make that wrong.
     """
     try:
         seconds = parse_duration(interval or "2s")
@@ -354,6 +414,7 @@ def stat(
     else:
         found = find(Path(deployment))
         brokers = [Broker(broker.name, str(broker.http_address)) for broker in found.brokers]
+        remote = remote or _distributor_of(found)
     if count is None:  # whoever reads a pipe waits for its end
         count = 0 if interval or sys.stdout.isatty() else 1
     before: list[Row] = []
@@ -366,14 +427,20 @@ def stat(
             )
         now = time.monotonic()
         rated = with_rates(rows, before, now - then) if before else rows
+        try:
+            penalties = penalties_of(remote, rows, topic)
+        except SrtmError as error:
+            penalties, away["distributor"] = [], str(error)
         if as_json:
             routes = [{"bridge": each, **route} for each in bridges for route in routes_of(each)]
-            click.echo(json.dumps([row.document() for row in rated] + routes))
+            costs = [{"topic": each["topic"], "penalty": each} for each in penalties]
+            click.echo(json.dumps([row.document() for row in rated] + costs + routes))
         else:
             tables: list[Table] = []
             if brokers:
                 made = (queue_table, contract_table, timestamps_table, distributor_table)
                 tables += [each(rated) for each in made]
+            tables.append(penalties_table(penalties))
             tables += [bridge_table(each, routes_of(each)) for each in bridges]
             for table in tables:
                 if len(table):

@@ -2,25 +2,31 @@
 
 import json
 import math
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
+from distributor.cli.adaptation import settings_line, when
 from distributor.remote import Remote, print_json, remote_options
 from srtm.contract import MIN_RATE
+from srtm.duration import parse_duration
 from srtm.errors import UsageError
 from srtm.options import duration_option
+from srtm.terminal import Column, Table, show
 from tb_adaptor.policies import POLICIES
 from tb_adaptor.share import Part
 from tb_adaptor.simulator.files import read_arrivals, read_shares
-from tb_adaptor.simulator.judge import excess, in_ms, unsplit_waits
+from tb_adaptor.simulator.hindsight import hindsight
+from tb_adaptor.simulator.judge import excess, in_ms, unsplit
 from tb_adaptor.simulator.run import Settings, simulate
 
 _PERCENTILES = ("mean", "p50", "p99", "max")
+_BOUNDS = {
+    "hindsight": "the best constant split between two --shift, knowing all arrivals",
+    "unsplit": "one bucket for all brokers",
+}
+"""what no policy can do"""
 
 
 @click.group()
@@ -31,14 +37,15 @@ def adaptor() -> None:
 @adaptor.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON list.")
 def policies(as_json: bool) -> None:
-    """List the policies that `srtm adaptor simulate` knows."""
+    """List what `srtm adaptor simulate --policy` knows: policies, and what none of them can do."""
+    shown = {name: each.shows for name, each in POLICIES.items()} | _BOUNDS
     if as_json:
-        rows = [{"policy": name, "description": each.shows} for name, each in POLICIES.items()]
+        rows = [{"policy": name, "description": shows} for name, shows in shown.items()]
         click.echo(json.dumps(rows, indent=2))
         return
-    width = max(map(len, POLICIES))
-    for name, each in POLICIES.items():
-        click.echo(f"{name:<{width}}  {each.shows}")
+    width = max(map(len, shown))
+    for name, shows in shown.items():
+        click.echo(f"{name:<{width}}  {shows}")
 
 
 @adaptor.command("simulate")
@@ -49,8 +56,15 @@ def policies(as_json: bool) -> None:
     "--policy",
     "names",
     multiple=True,
-    type=click.Choice(list(POLICIES)),
-    help="May be given more than once; all of them by default.",
+    type=click.Choice([*POLICIES, *_BOUNDS]),
+    help="May be given more than once; by default all but hindsight and unsplit.",
+)
+@click.option(
+    "--shift",
+    "shifts",
+    multiple=True,
+    metavar="DURATION",
+    help="When hindsight takes another split; may be given more than once.",
 )
 @duration_option("--window", "10s", "What a policy looks back at.")
 @duration_option("--every", "10s", "How often a policy is asked.")
@@ -67,6 +81,7 @@ def simulate_command(
     rate: float,
     burst: float,
     names: tuple[str, ...],
+    shifts: tuple[str, ...],
     window: float,
     every: float,
     report: float,
@@ -92,15 +107,21 @@ def simulate_command(
             f"--burst {burst:g}: each of {len(came)} brokers has one message of b at least"
         )
     split = read_shares(initial, contract, list(came)) if initial else None
-    unsplit = in_ms(unsplit_waits(contract, came))
+    one = unsplit(contract, came)
+    at = _seconds(shifts)
     rows = []
     for name in dict.fromkeys(names or POLICIES):
-        outcome = simulate(name, contract, came, split, Settings(window, every, report))
+        if name == "unsplit":
+            outcome = one
+        elif name == "hindsight":
+            outcome = hindsight(contract, came, at)
+        else:
+            outcome = simulate(name, contract, came, split, Settings(window, every, report))
         rows.append(
             {
                 "policy": name,
                 "token_wait_ms": in_ms(outcome.waits),
-                "unsplit_ms": unsplit,
+                "unsplit_ms": in_ms(one.waits),
                 "excess": excess(outcome, contract),
                 "shares": [
                     [at, {broker: list(part) for broker, part in shares.items()}]
@@ -111,7 +132,7 @@ def simulate_command(
     if as_json:
         click.echo(json.dumps(rows, indent=2))
     else:
-        Console().print(_table(rows, unsplit))
+        show(_table(rows, in_ms(one.waits)))
 
 
 @adaptor.command()
@@ -124,52 +145,14 @@ def explain(topic: str, remote: Remote, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    rests = f"; it rests: {found['resting']}" if found["resting"] else ""
-    click.echo(
-        f"topic {topic}: policy {found['policy']}, window {found['window']}, every "
-        f"{found['every']}{rests}"
-    )
-    click.echo(f"shares{_when(' since ', found['since'])}: {_shares(found['shares'])}")
+    click.echo(settings_line(found))
+    since = "" if found["since"] is None else f" since {when(found['since'])}"
+    click.echo(f"shares{since}: {_shares(found['shares'])}")
     for each in found["rescales"]:
-        click.echo(f"{_when('', each['at'])}: {_shares(each['before'])}")
+        click.echo(f"{when(each['at'])}: {_shares(each['before'])}")
         click.echo(f"  to {_shares(each['after'])}")
         for reason in each["reasons"]:
             click.echo(f"  - {reason}")
-
-
-@adaptor.command("set")
-@click.argument("topic")
-@click.option("--adapt", "policy", type=click.Choice(["srtm", "paper", "rate-only", "off"]))
-@click.option("--adapt-window", "window", metavar="DURATION", help="What it looks back at.")
-@click.option("--adapt-every", "every", metavar="DURATION", help="How often; srtm acts at once.")
-@remote_options
-def set_(
-    topic: str,
-    policy: str | None,
-    window: str | None,
-    every: str | None,
-    remote: Remote,
-    as_json: bool,
-) -> None:
-    """Say how the shares of TOPIC follow its traffic. What is not given stays as it is."""
-    given = {"policy": policy, "window": window, "every": every}
-    changed = {name: value for name, value in given.items() if value is not None}
-    if not changed:
-        raise UsageError("srtm adaptor set: give --adapt, --adapt-window or --adapt-every")
-    before = remote.call("GET", "topics", topic, "adaptation")
-    asked = {name: before[name] for name in given} | changed
-    found = remote.call("PUT", "topics", topic, "adaptation", body=asked)
-    if as_json:
-        print_json(found)
-    else:
-        click.echo(
-            f"topic {topic}: policy {found['policy']}, window {found['window']}, every "
-            f"{found['every']}"
-        )
-
-
-def _when(before: str, at: float | None) -> str:
-    return "" if at is None else before + datetime.fromtimestamp(at, UTC).isoformat(" ", "seconds")
 
 
 def _shares(shares: dict[str, list[float]]) -> str:
@@ -180,17 +163,32 @@ def _shares(shares: dict[str, list[float]]) -> str:
 _SHORTEST_SECONDS = 0.01
 
 
+def _seconds(shifts: tuple[str, ...]) -> list[float]:
+    """Raises UsageError."""
+    try:
+        return sorted(map(parse_duration, shifts))
+    except ValueError as error:
+        raise UsageError(f"--shift: {error}") from None
+
+
 def _table(rows: list[dict[str, Any]], unsplit: dict[str, float]) -> Table:
-    table = Table("policy", *(f"{each}, ms" for each in _PERCENTILES), "excess", "rescales",
-                  title="token wait")  # fmt: skip
+    table = Table(
+        Column("policy", text=True),
+        *(Column(f"{each} ms") for each in _PERCENTILES),
+        Column("excess"),
+        Column("rescales"),
+        title="token wait",
+    )
     for row in rows:
-        waits = row["token_wait_ms"]
-        table.add_row(
-            row["policy"],
-            *(f"{waits[each]:,.3g}" if waits[each] < 100 else f"{waits[each]:,.0f}"
-              for each in _PERCENTILES),
-            f"{row['excess']:g}",
-            str(len(row["shares"]) - 1),
-        )  # fmt: skip
-    table.add_row("one bucket", *(f"{unsplit[each]:,.3g}" for each in _PERCENTILES), "0", "-")
+        if row["policy"] != "unsplit":
+            rescales = str(len(row["shares"]) - 1)
+            table.add(row["policy"], *_cells(row["token_wait_ms"]), f"{row['excess']:g}", rescales)
+    table.add("one bucket", *_cells(unsplit), "0", "-")
     return table
+
+
+def _cells(waits: dict[str, float]) -> list[str]:
+    return [
+        f"{waits[each]:,.3g}" if waits[each] < 100 else f"{waits[each]:,.0f}"
+        for each in _PERCENTILES
+    ]

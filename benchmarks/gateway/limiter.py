@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from benchmarks.gateway.conformance import worst_excess
 from benchmarks.gateway.limiter_report import Conformance, bars, draw, tables
 from benchmarks.gateway.record import Recorder, record_of, topic_figures
 from benchmarks.gateway.wire import WireClock
@@ -20,6 +19,7 @@ from benchmarks.harness.report import Report
 from benchmarks.harness.session import Session
 from srtm.contract import Contract
 from srtm.errors import SrtmError
+from srtm.excess import worst_excess
 
 RATE, BURST = 2_000.0, 100.0  # the contract of the conformance runs
 OVERLOAD = 1.5  # offered over contract: the backlog grows while it is sent

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import psutil
 
-from benchmarks.gateway.conformance import worst_excess
 from benchmarks.soak.traffic import Publisher, drain
 from srtm.deploy.layout import Layout
 from srtm.errors import SrtmError
+from srtm.excess import worst_excess
 from srtm.http_client import request
 from srtm.queueing import Floats
 

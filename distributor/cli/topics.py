@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from distributor.cli.adaptation import set_adaptation, settings_line, since_line
 from distributor.cli.topic_file import TopicFile
 from distributor.placement.words import number, rate
 from distributor.remote import Remote, print_json
@@ -48,13 +49,15 @@ def list_topics(remote: Remote, as_json: bool) -> None:
 
 
 def describe_topic(remote: Remote, name: str, as_json: bool) -> None:
-    """Its contract, and its shares by broker."""
+    """Its contract, its shares by broker and since when."""
     topic = remote.call("GET", "topics", name)
+    adaptation = remote.call("GET", "topics", name, "adaptation")
     plan = None
     if topic["epoch"] is not None:
         plan = remote.call("GET", "topics", name, "placements", "current")
     if as_json:
-        print_json({**topic, "brokers": plan["brokers"] if plan else []})
+        brokers = plan["brokers"] if plan else []
+        print_json({**topic, "brokers": brokers, "adaptation": adaptation})
         return
     rules = ", ".join(f"{key} {topic[key]}" for key in _RULES if topic[key])
     click.echo(f"topic {name}: r = {number(topic['rate'])}, b = {number(topic['burst'])}, {rules}")
@@ -76,11 +79,35 @@ def describe_topic(remote: Remote, name: str, as_json: bool) -> None:
         figures = (number(each[key]) for key in ("rate", "r", "b"))
         table.add(each["name"], f"{each['publishers']:,}", *figures)
     show(table)
+    click.echo(since_line(adaptation))
 
 
-def set_topic(remote: Remote, name: str, changes: Mapping[str, object], as_json: bool) -> None:
+def set_topic(
+    remote: Remote,
+    name: str,
+    changes: Mapping[str, object],
+    adaptation: Mapping[str, str],
+    as_json: bool,
+) -> None:
     """Change what is given of its contract, or make a new one; as flags and files name the keys.
-    Raises UsageError."""
+    adaptation: what is given of how its shares follow the traffic. Raises UsageError."""
+    answer = _set_contract(remote, name, changes) if changes else None
+    if adaptation:
+        found = set_adaptation(remote, name, adaptation)
+        if as_json:
+            print_json({**(answer or {"topic": name}), "adaptation": found})
+            return
+    elif as_json:
+        print_json(answer)
+        return
+    if answer:
+        figures = f"r = {number(answer['rate'])}, b = {number(answer['burst'])}"
+        click.echo(f"topic {name}: {figures}, split by the distributor")
+    if adaptation:
+        click.echo(settings_line(found))
+
+
+def _set_contract(remote: Remote, name: str, changes: Mapping[str, object]) -> Any:
     known = {each["topic"]: each for each in remote.call("GET", "topics")["topics"]}.get(name)
     values: dict[str, object] = {}
     if known is not None:
@@ -95,13 +122,7 @@ def set_topic(remote: Remote, name: str, changes: Mapping[str, object], as_json:
     body = TopicFile(contract, known and known["keys"], []).topic_document()
     answer = remote.call("PUT", "topics", name, body=body)
     warn_of_rates(name, contract.rate, answer["offered"])
-    if as_json:
-        print_json(answer)
-    else:
-        click.echo(
-            f"topic {name}: r = {number(contract.rate)}, b = {number(contract.burst)}, "
-            "split by the distributor"
-        )
+    return answer
 
 
 def warn_of_rates(name: str, limit: float, declared: float) -> None:

@@ -90,14 +90,12 @@ class Adaptor:
 
     def wants_arrivals(self, topics: Iterable[str]) -> set[str]:
         """Of which of them are brokers to report when messages came? Topics that several brokers
-        share, and that are not left as they are."""
+        share, also those that are left as they are: what that costs is shown."""
         state = self._service.state
         shared = (
             name
             for name in sorted(topics)
-            if name in state.topics
-            and len(state.leases[name].targets) > 1
-            and state.topics[name].adaptation.policy != "off"
+            if name in state.topics and len(state.leases[name].targets) > 1
         )
         return set(islice(shared, MOST_ASKED))
 

@@ -11,7 +11,8 @@ it always knows the most that a broker can hold:
 A share grows only by what is left of r and b beside the most that all others can hold; shrinking is
 always possible. So with any loss, delay, order and restart, sum r_l <= r and sum b_l <= b at every
 instant, if the contract stays or grows. (A contract made smaller holds from when the shrinks were
-acknowledged, or their leases ended.)
+acknowledged, or their leases ended; one below the floors of brokers that are away holds from when
+these are back, or forgotten.)
 """
 
 from collections.abc import Mapping
@@ -30,11 +31,12 @@ class Share:
 
     @property
     def floor(self) -> "Share":
-        """The smallest sub-bucket that admits a message, with its part of the rate: (r_l/b_l, 1).
-        What is left of the share without contact. The floor of a floor is itself."""
+        """The smallest sub-bucket that admits a message, with its part of the rate: (r_l/b_l, 1),
+        but no rate that is none. What is left of the share without contact, as
+        `srtm.gateway.lease.safe_share` has it. The floor of a floor is itself."""
         if self.burst <= 1:
             return self
-        return Share(self.rate / self.burst, 1.0)
+        return Share(max(self.rate / self.burst, min(self.rate, MIN_RATE)), 1.0)
 
     def most(self, other: "Share") -> "Share":
         return Share(max(self.rate, other.rate), max(self.burst, other.burst))

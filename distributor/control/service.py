@@ -31,6 +31,7 @@ from distributor.control.committer import Committer
 from distributor.control.identity import count_replaced, leave_behind, require_one, take
 from distributor.control.leases import NOTHING, Share, TopicLeases
 from distributor.control.lineage import Standing
+from distributor.control.penalties import Penalties
 from distributor.control.placement_inputs import contract_changed
 from distributor.control.places import where
 from distributor.control.registrations import Registrations, check_key
@@ -102,6 +103,7 @@ class Distributor:
         self.confirmed_at = self.leads_since = now()
         self.committer = committer
         self.adaptor = Adaptor(self)
+        self.penalties = Penalties(self)
         self.registrations = Registrations(self.state, self.changing, self.commit, self.watches)
 
     # --- brokers ------------------------------------------------------------------------------
@@ -277,6 +279,7 @@ class Distributor:
             gateway.epoch = self.state.next_epoch()
             gateway.document = document
         self.adaptor.hear(name, report, now)
+        self.penalties.hear(name, report, now)
         gateway.lease_ends_at = now + self.lease_seconds
         gateway.has = {topic: share for topic, share in shares.items() if share.rate}
         for topic, share in shares.items():
@@ -428,6 +431,7 @@ class Distributor:
             self.state.leases[name].place({})
             self.state.leases[name].total = NOTHING
             self.adaptor.forget(name)
+            self.penalties.forget(name)
             self.watches.notify(name, topic.publishers)
 
     async def adapt(self) -> None:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from distributor.api import BrokerShown
 from distributor.control.service import Distributor
+from tb_adaptor.penalty import Compared
 
 
 class _Row(NamedTuple):
@@ -55,6 +56,23 @@ _BROKER_METRICS: tuple[tuple[str, str, Callable[[BrokerShown], float]], ...] = (
     ("allocated", "Declared messages/s of the publishers placed there.", lambda b: b.allocated),
 )
 
+_TOPIC_METRICS: tuple[tuple[str, str, Callable[[Compared], float]], ...] = (
+    ("token_wait_mean_seconds", "Wait for tokens, of the last minute, as gateways measured it.",
+     lambda c: c.waits.mean),
+    ("token_wait_p99_seconds", "Its 99th percentile.", lambda c: c.waits.p99),
+    ("unsplit_wait_mean_seconds", "That of the same messages in one bucket.",
+     lambda c: c.unsplit.mean),
+    ("unsplit_wait_p99_seconds", "Its 99th percentile.", lambda c: c.unsplit.p99),
+    ("penalty_mean_seconds", "What the split costs in waiting; may be below 0.",
+     lambda c: c.penalty.mean),
+    ("penalty_p99_seconds", "The same at the 99th percentile.", lambda c: c.penalty.p99),
+    ("penalty_error_mean_seconds", "By how much clocks and delays may make the mean wrong.",
+     lambda c: c.error.mean),
+    ("penalty_error_p99_seconds", "The same of the 99th percentile.", lambda c: c.error.p99),
+    ("penalty_messages", "Messages that the figures are of.", lambda c: c.messages),
+)  # fmt: skip
+"""of topics that several brokers share; a topic of which nothing is known has none of them"""
+
 
 def exposition(service: Distributor | None) -> str:
     """service: None where another distributor leads."""
@@ -68,6 +86,7 @@ def exposition(service: Distributor | None) -> str:
             lines += [f"# HELP {row.name} {row.help}", f"# TYPE {row.name} {row.kind}"]
             lines.append(f"{row.name} {row.value(service):.17g}")
         lines += _of_brokers(service)
+        lines += _of_topics(service)
     return "\n".join(lines) + "\n"
 
 
@@ -88,5 +107,27 @@ def _of_brokers(service: Distributor) -> list[str]:
         lines += [
             f'srtm_distributor_broker_{name}{{broker="{each.name}"}} {of(each):.17g}'
             for each in brokers
+        ]
+    return lines
+
+
+def _of_topics(service: Distributor) -> list[str]:
+    shown = dict(service.penalties.all())
+    lines = [
+        "# HELP srtm_distributor_topic_penalty_known 1 where the penalty of a shared topic is.",
+        "# TYPE srtm_distributor_topic_penalty_known gauge",
+    ]
+    for name, found in shown.items():
+        known = int(isinstance(found, Compared))
+        lines.append(f'srtm_distributor_topic_penalty_known{{topic="{name}"}} {known}')
+    for metric, help_, of in _TOPIC_METRICS:
+        lines += [
+            f"# HELP srtm_distributor_topic_{metric} {help_}",
+            f"# TYPE srtm_distributor_topic_{metric} gauge",
+        ]
+        lines += [
+            f'srtm_distributor_topic_{metric}{{topic="{name}"}} {of(each):.17g}'
+            for name, each in shown.items()
+            if isinstance(each, Compared)
         ]
     return lines

@@ -126,6 +126,15 @@ async def _set_adaptation(service: Distributor, call: Call) -> BaseModel:
     return await service.set_adaptation(call.name, call.body)
 
 
+async def _penalties(service: Distributor, _: Call) -> BaseModel:
+    shown = [service.penalties.shown(name) for name, _ in service.penalties.all()]
+    return api.PenaltiesShown(penalties=shown)
+
+
+async def _penalty(service: Distributor, call: Call) -> BaseModel:
+    return service.penalties.shown(*call.names)
+
+
 async def _fit(service: Distributor, call: Call) -> BaseModel:
     return await fittings.start(service, call.name, call.body)
 
@@ -185,6 +194,11 @@ ROUTES = (
           None, api.AdaptationShown, (404,), _adaptation),
     Route("PUT", "/topics/{topic}/adaptation", "Say how its shares follow the traffic.",
           api.AdaptationAsked, api.AdaptationShown, (400, 404), _set_adaptation),
+    Route("GET", "/penalties", "What splitting each shared topic costs in waiting, live.",
+          None, api.PenaltiesShown, (), _penalties),
+    Route("GET", "/topics/{topic}/penalty",
+          "Its token wait beside that of the same messages in one unsplit bucket, live.",
+          None, api.PenaltyShown, (404,), _penalty),
     Route("POST", "/topics/{topic}/fitting",
           "Fit the topic by measurement: fewest brokers that keep its SLO. Goes on by itself.",
           api.FittingAsked, api.FittingShown, (400, 404, 409), _fit),

@@ -14,7 +14,7 @@ from enum import StrEnum
 import numpy as np
 
 from srtm.audit.blocks import Rule, Word
-from srtm.audit.excess import Contracts
+from srtm.excess import Contracts
 
 _TOLD = (Rule.SHARE, Rule.SHUT)
 _NEAR = 1e-6

@@ -17,8 +17,8 @@ from srtm.audit.contracts import (
     limits_of,
     spans_of,
 )
-from srtm.audit.excess import Ints, Worst, worst_interval
 from srtm.audit.session import Session
+from srtm.excess import Ints, Worst, worst_interval
 
 _ROUNDING = 1e-6
 """messages: of sums of floats, and what a bucket's own rounding hides"""

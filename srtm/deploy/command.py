@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from distributor.cli.adaptation import adaptation_options, settings_line, since_line
 from distributor.cli.publishers import add, publishers, remove
 from distributor.cli.topic import register
 from distributor.cli.topics import (
@@ -120,6 +121,7 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
 @click.option("--mode", help="delay (default) or reject.")
 @click.option("--max-wait", help="How long a message may be delayed, such as 2s; or none.")
 @click.option("--slo", help="PERCENTILE@DURATION, such as 0.99@5ms; or none.")
+@adaptation_options
 @_options
 def set_(
     name: str,
@@ -128,6 +130,9 @@ def set_(
     mode: str | None,
     max_wait: str | None,
     slo: str | None,
+    policy: str | None,
+    window: str | None,
+    every: str | None,
     deployment: Path,
     remote: Remote | None,
     as_json: bool,
@@ -141,27 +146,38 @@ def set_(
     changes: dict[str, str | None] = {
         key: value for key, value in given.items() if value is not None
     }
-    if not changes:
-        raise UsageError("srtm topic set: give --rate, --burst, --mode, --max-wait or --slo")
+    asked = {"policy": policy, "window": window, "every": every}
+    adaptation = {key: value for key, value in asked.items() if value is not None}
+    if not changes and not adaptation:
+        raise UsageError(
+            "srtm topic set: give --rate, --burst, --mode, --max-wait, --slo or an --adapt"
+        )
     for key in ("max-wait", "slo"):
         if changes.get(key) == "none":
             changes[key] = None
     if remote is not None:
-        set_topic(remote, name, changes, as_json)
+        set_topic(remote, name, changes, adaptation, as_json)
         return
     found = find(deployment)
     topics = Topics(found)
-    contract = topics.set(name, changes)
-    placed = topics.placed(name)
-    if placed:
-        warn_of_rates(name, contract.rate, placed.declared)
-    if as_json:
-        print_json(contract.document())
-    else:
+    document: dict[str, object] = {}
+    lines = []
+    if changes:
+        contract = topics.set(name, changes)
+        placed = topics.placed(name)
         where = f"over {counted(len(found.brokers), 'broker')}"
         if placed:
             where = "split by the distributor"
-        click.echo(f"topic {name}: {describe_limit(contract)}, {where}")
+            warn_of_rates(name, contract.rate, placed.declared)
+        document |= contract.document()
+        lines.append(f"topic {name}: {describe_limit(contract)}, {where}")
+    if adaptation:
+        document["adaptation"] = now = topics.adapt(name, adaptation)
+        lines.append(settings_line(now))
+    if as_json:
+        print_json(document)
+    else:
+        click.echo("\n".join(lines))
 
 
 @topic.command()
@@ -199,19 +215,25 @@ def list_(deployment: Path, remote: Remote | None, as_json: bool) -> None:
 @click.argument("name")
 @_options
 def describe(name: str, deployment: Path, remote: Remote | None, as_json: bool) -> None:
-    """Topic NAME on each broker; its contract in the last row."""
+    """Topic NAME on each broker; its contract in the last row. Of one that the distributor holds
+    since when the shares are what they are."""
     if remote is not None:
         describe_topic(remote, name, as_json)
         return
-    report = Topics(find(deployment)).report()
+    topics = Topics(find(deployment))
+    report = topics.report()
     status = next((each for each in report.topics if each.topic == name), None)
     if status is None:
         _complain(report.silent)
         raise UsageError(f"nobody knows topic {name}; srtm topic list shows those that they know")
+    adaptation = topics.adaptation(status)
     if as_json:
-        print_json({**status.document(), "silent": report.silent})
+        document = {**status.document(), "silent": report.silent}
+        print_json(document | ({"adaptation": adaptation} if adaptation else {}))
     else:
         show(broker_table(status))
+        if adaptation:
+            click.echo(since_line(adaptation))
     _complain(report.silent)
 
 

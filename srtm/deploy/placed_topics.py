@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from distributor.cli.adaptation import set_adaptation
 from distributor.cli.topic_file import TopicFile, read_publishers
 from distributor.cli.upload import upload
 from distributor.placement.words import counted, number, some
@@ -67,6 +68,15 @@ class PlacedTopics:
         """Another contract for a topic that it has; shares shrink before others grow."""
         body = TopicFile(contract, keys, []).topic_document()
         self._remote.call("PUT", "topics", contract.topic, body=body)
+
+    def adapt(self, topic: str, changes: Mapping[str, str]) -> dict[str, Any]:
+        """Another way in which its shares follow the traffic."""
+        return set_adaptation(self._remote, topic, changes)
+
+    def adaptation(self, topic: str) -> dict[str, Any]:
+        """How they do, and since when they are what they are."""
+        found: dict[str, Any] = self._remote.call("GET", "topics", topic, "adaptation")
+        return found
 
     def delete(self, topic: str) -> None:
         self._remote.call("DELETE", "topics", topic)

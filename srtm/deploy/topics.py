@@ -194,6 +194,22 @@ class Topics:
             self._apply(topic, plan.grows, "some shares are still lower than asked for")
         return contract
 
+    def adapt(self, topic: str, changes: Mapping[str, str]) -> dict[str, Any]:
+        """How the shares of a topic that the distributor holds follow its traffic. Raises as `set`
+        does."""
+        if self._distributor is None or not self.placed(topic):
+            raise UsageError(
+                f"topic {topic} is split evenly, and stays so: shares follow the traffic of topics "
+                "that the distributor holds; srtm topic register gives it one"
+            )
+        return self._distributor.adapt(topic, changes)
+
+    def adaptation(self, status: TopicStatus) -> dict[str, Any] | None:
+        """None for a topic that is not the distributor's."""
+        if self._distributor is None or status.placed is None:
+            return None
+        return self._distributor.adaptation(status.topic)
+
     def delete(self, topic: str) -> None:
         """Take the limit away on every broker, and keep it away; the distributor forgets a topic of
         its own, with publishers and placement. Raises as `set` does."""

@@ -24,6 +24,7 @@ from srtm.contract import Limit
 from srtm.errors import SrtmError, UnavailableError, UsageError
 from srtm.gateway.lease import Changes, Desired, Known, Lease, read_desired
 from srtm.gateway.measure.counts import NOTHING, Counts, comparable, counts_of
+from srtm.gateway.measure.waits import Waits, added, waits_of
 from srtm.gateway.topic import Topic
 from srtm.http_client import Answer, Endpoint, call
 
@@ -97,7 +98,9 @@ class Agent:
         self._registered = False
         self._counted: dict[bytes, Counts] = {}  # by the last answered report
         self._counted_at = boottime_ns()
+        self._waited: dict[bytes, Waits] = {}  # likewise, of topics whose arrivals are wanted
         self._answered = 0  # reports
+        self._round_trip = 0.0  # seconds, of the last of them
         self._alarm: asyncio.TimerHandle | None = None
         self._said = ""
         self._taken = ""  # by whom its name is
@@ -227,11 +230,15 @@ class Agent:
         """False where this gateway has to register first."""
         asked_at = boottime_ns()
         counts = {}
+        waited: dict[bytes, Waits] = {}
         entries = []
         for number, topic in enumerate(list(self._topics.by_name.values()), 1):
             if self._is_news(topic):
                 count = counts[topic.name] = counts_of(topic)
-                entries.append(self._entry(topic, count, (asked_at - self._counted_at) / NS))
+                waits = None
+                if topic.seen is not None:
+                    waits = waited[topic.name] = waits_of(topic)
+                entries.append(self._entry(topic, count, (asked_at - self._counted_at) / NS, waits))
             if number % _TOPICS_PER_TURN == 0:
                 await asyncio.sleep(0)
         seconds = (asked_at - self._counted_at) / NS
@@ -240,14 +247,16 @@ class Agent:
         if answer.status == 404:
             self._registered = False  # it is new, or has forgotten
             return False
+        round_trip = (boottime_ns() - asked_at) / NS
         self._check(answer, "takes no report")
         self._take(answer, asked_at)
         await self._topics.written()  # the next report acknowledges it
         self.contact_at = boottime_ns()
         there = self._topics.by_name
         self._counted = {n: each for n, each in (self._counted | counts).items() if n in there}
-        self._counted_at = asked_at
+        self._counted_at, self._waited = asked_at, waited
         self._answered += 1
+        self._round_trip = round_trip
         return True
 
     def _head(self, seconds: float) -> dict[str, Any]:
@@ -258,6 +267,7 @@ class Agent:
             "names_version": self.lease.known.names_version,
             "process": self._process,
             "answered": self._answered,
+            "round_trip": self._round_trip,
             "seconds": seconds,
         }
 
@@ -320,9 +330,11 @@ class Agent:
             or topic.name.decode() in self.lease.applied
         )
 
-    def _entry(self, topic: Topic, count: Counts, seconds: float) -> dict[str, Any]:
+    def _entry(
+        self, topic: Topic, count: Counts, seconds: float, waits: Waits | None = None
+    ) -> dict[str, Any]:
         """Rates in messages/s since the last answered report; served and late are messages of the
-        same time, backlog messages of now."""
+        same time, backlog messages of now. waits: where its arrivals are wanted"""
         known = comparable(self._counted.get(topic.name, NOTHING), count)
         entry: dict[str, Any] = {
             "topic": topic.name.decode(),
@@ -335,17 +347,22 @@ class Agent:
             "late": count.late - known.late,
             "late_at_broker": count.late_at_broker - known.late_at_broker,
         }
-        if topic.seen:
-            entry["arrivals"] = _arrivals(topic)
+        if waits is not None:
+            now = monotonic_ns() // 1_000_000
+            before = self._waited.get(topic.name)
+            entry |= _arrivals(topic, now) | {"waits": added(before, waits, topic, now)}
         return entry
 
 
-def _arrivals(topic: Topic) -> list[tuple[int, int]]:
-    """(milliseconds ago, messages) since the last report, answered or not: they tell how arrivals
-    cluster, and what is lost of them changes little."""
+def _arrivals(topic: Topic, now: int) -> dict[str, Any]:
+    """(milliseconds before `now`, messages) since the last report, answered or not: they tell how
+    arrivals cluster. Waits are counted from the last answered one, so what is lost shows."""
     seen, topic.seen = topic.seen or {}, {}
-    now = monotonic_ns() // 1_000_000
-    return [(max(now - at, 0), count) for at, count in sorted(seen.items())]
+    batches, topic.batches = topic.batches, []
+    return {
+        "arrivals": [(max(now - at, 0), count) for at, count in sorted(seen.items())],
+        "batches": [(max(now - at, 0), count) for at, count in batches],
+    }
 
 
 async def _encode(head: dict[str, Any], entries: list[dict[str, Any]]) -> bytes:

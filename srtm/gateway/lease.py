@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from srtm.clock import NS
-from srtm.contract import Contract, Limit
+from srtm.contract import MIN_RATE, Contract, Limit
 from srtm.errors import UsageError
 
 _MAX_LEASE_SECONDS = 86_400.0
@@ -35,9 +35,10 @@ Changes = dict[str, Limit | None]
 
 
 def safe_share(limit: Limit) -> Limit:
-    """(r_l / b_l, 1): the smallest sub-bucket that admits a message, with its part of the rate.
-    The safe share of a safe share is itself."""
-    return limit.model_copy(update={"rate": limit.rate / limit.burst, "burst": 1.0})
+    """(r_l / b_l, 1): the smallest sub-bucket that admits a message, with its part of the rate, but
+    no rate that is none. The safe share of a safe share is itself."""
+    rate = max(limit.rate / limit.burst, min(limit.rate, MIN_RATE))
+    return limit.model_copy(update={"rate": rate, "burst": 1.0})
 
 
 def is_near(one: Limit, other: Limit) -> bool:

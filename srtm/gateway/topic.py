@@ -117,6 +117,7 @@ class Topic:
         self._max_wait_ns = _NEVER
         self.slo_target_ns = _NEVER
         self.seen: dict[int, int] | None = None  # messages by millisecond of arrival, if asked for
+        self.batches: list[tuple[int, int]] = []  # those of them that wait for all of their tokens
 
     # --- contract -----------------------------------------------------------------------------
 
@@ -306,12 +307,17 @@ class Topic:
                 self._release(now)
 
     def _see(self, arrivals: list[Run]) -> None:
-        seen = self.seen
+        seen, batches = self.seen, self.batches
         assert seen is not None
         for run in arrivals:
-            at = run.stamp // 1_000_000
-            if at in seen or len(seen) < _MOST_SEEN:
-                seen[at] = seen.get(at, 0) + run.count
+            at, count = run.stamp // 1_000_000, run.count
+            if at not in seen and len(seen) >= _MOST_SEEN:
+                continue
+            if count > 1 and run.atomic:
+                if len(batches) >= _MOST_SEEN:
+                    continue
+                batches.append((at, count))
+            seen[at] = seen.get(at, 0) + count
 
     def _hold(self, run: Run) -> None:
         """Wait in order of arrival, also when read late."""

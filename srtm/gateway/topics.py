@@ -356,7 +356,7 @@ class Topics:
         """Keep the times of arrival of these topics, and of no others, until they are reported."""
         for topic in self.by_name.values():
             if topic.name.decode() not in names:
-                topic.seen = None
+                topic.seen, topic.batches = None, []
             elif topic.seen is None:
                 topic.seen = {}
 

@@ -4,20 +4,28 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from srtm.excess import worst_excess
 from srtm.queueing import Floats
 from tb_adaptor.share import Part
 from tb_adaptor.simulator.bucket import Bucket
 from tb_adaptor.simulator.run import Arrivals, Outcome
 
 
-def unsplit_waits(contract: Part, arrivals: Mapping[str, Arrivals]) -> Floats:
-    """Waits in seconds of each message in one bucket that has the whole contract."""
+def unsplit(contract: Part, arrivals: Mapping[str, Arrivals]) -> Outcome:
+    """One bucket that has the whole contract; all brokers' arrivals in order of time."""
     times = np.concatenate([each.times for each in arrivals.values()])
     counts = np.concatenate([each.counts for each in arrivals.values()])
     order = np.argsort(times, kind="stable")
-    bucket = Bucket(contract, times[order], counts[order])
+    times, counts = times[order], counts[order]
+    bucket = Bucket(contract, times, counts)
     bucket.finish()
-    return np.repeat(bucket.left - times[order], counts[order].astype(int))
+    waits = np.repeat(bucket.left - times, counts.astype(int))
+    return Outcome(waits, times, bucket.left, counts, [(0.0, {"unsplit": contract})])
+
+
+def unsplit_waits(contract: Part, arrivals: Mapping[str, Arrivals]) -> Floats:
+    """Waits in seconds of each message, in order of arrival."""
+    return unsplit(contract, arrivals).waits
 
 
 def excess(outcome: Outcome, contract: Part) -> float:
@@ -26,15 +34,14 @@ def excess(outcome: Outcome, contract: Part) -> float:
     if not outcome.went.size:
         return 0.0
     order = np.argsort(outcome.went, kind="stable")
-    went, sizes = outcome.went[order], outcome.sizes[order]
-    after = np.cumsum(sizes) - contract.rate * went
-    before = after - sizes
-    over = float(np.max(after - np.minimum.accumulate(before))) - contract.burst
-    return over if over > _ROUNDING * contract.burst else 0.0
+    over = worst_excess(outcome.went[order], *contract, outcome.sizes[order])
+    return over if over > _ROUNDING * contract.burst + _ROUNDED_SECONDS * contract.rate else 0.0
 
 
 _ROUNDING = 1e-6
 """of b: sums over a day of messages lose so many digits"""
+_ROUNDED_SECONDS = 2e-9
+"""Both ends of an interval are whole nanoseconds, and it may be longer by so much."""
 
 
 def nearest_rank(waits: Floats, share: float) -> float:

@@ -19,7 +19,6 @@ from benchmarks.catalogue import BENCHMARKS, Entry
 from benchmarks.gateway import cost as gateway
 from benchmarks.gateway import cost_report as gateway_report
 from benchmarks.gateway import limiter, limiter_report
-from benchmarks.gateway.conformance import worst_excess
 from benchmarks.gateway.drl_figures import Split, batch_means, interval, pool
 from benchmarks.gateway.drl_penalty import fitted_burst
 from benchmarks.gateway.drl_report import bars, draw, table_of
@@ -32,6 +31,7 @@ from benchmarks.harness.session import Session
 from srtm.bucket import TokenBucket
 from srtm.contract import Limit
 from srtm.errors import SrtmError
+from srtm.excess import worst_excess
 from srtm.queueing import token_waits
 from tests.support.servers import program
 

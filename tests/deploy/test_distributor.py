@@ -163,6 +163,15 @@ def test_its_contract_is_set_shown_and_deleted_at_the_distributor(spec: Spec) ->
             ["all,", "by", "the", "distributor", "(6", "of", "6", "publishers", "placed)"]
         )
         assert rows[4].split()[9:11] == ["132", "12"]
+        assert rows[5].startswith("shares since 20")
+        adapted = srtm("topic", "set", "sensors", "--adapt=paper", "--adapt-window=20s", where)
+        assert adapted.startswith("topic sensors: policy paper, window 20s, every 10s")
+        assert ask(spec, "/topics/sensors")["rate"] == 132, "its contract stays"
+        described = json.loads(srtm("topic", "describe", "sensors", "--json", where))
+        assert described["adaptation"]["policy"] == "paper"
+        with pytest.raises(subprocess.CalledProcessError) as refused:
+            srtm("topic", "set", "split", "--adapt=off", where)
+        assert "topic split is split evenly, and stays so" in refused.value.stderr
 
     with running(spec, say=said.append) as deployment:
         assert said[0] == (

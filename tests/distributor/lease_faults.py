@@ -1,6 +1,9 @@
 """The lease protocol with everything against it, by a seed: the real service, its store's SQL and
-the real gateway's lease, on a network, clocks and disks made up here. No I/O, no sleep: a run is a
-number, and replays alone (`python -m tests.distributor.lease_faults SEED`).
+the real gateway's lease and bucket, on a network, clocks and disks made up here. No I/O, no sleep:
+a run is a number, and replays alone (`python -m tests.distributor.lease_faults SEED`).
+
+At every instant the shares sum to the contract at most, and over every interval the messages that
+get tokens to b + r*t, and what batches bigger than their bucket may exceed that by.
 """
 
 import contextlib
@@ -12,6 +15,8 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
+
+import numpy as np
 
 from distributor.api import (
     AdaptationAsked,
@@ -36,13 +41,18 @@ from distributor.errors import Conflict, NotFound
 from distributor.store import StoreError, StoreLost
 from distributor.store.statements import Statement, Value, put_leader, put_lineage
 from distributor.store.store import Store, migrations
+from srtm.bucket import TokenBucket
 from srtm.clock import NS
 from srtm.errors import SrtmError
+from srtm.excess import Contracts, Worst, worst_interval
 from srtm.gateway.lease import Lease, read_desired
 
 LEASE = 10.0
 NAMES = ("b1", "b2", "b3")
 STEPS = 45
+BACKLOG = 1_000_000
+"""messages of a publisher that always has more"""
+BATCH = 30
 
 
 class Disk(Store):
@@ -100,21 +110,95 @@ class Committer:
             raise StoreLost("killed after the write")
 
 
+class Admissions:
+    """Of all gateways, in bucket time. limits: contracts, each from when it was asked for; rows:
+    (first, step, messages) in nanoseconds; debts: by instance, the most that a batch left"""
+
+    def __init__(self) -> None:
+        self.limits: list[tuple[int, float, float]] = []
+        self.rows: list[tuple[int, float, int]] = []
+        self.debts: dict[str, float] = {}
+
+    def worst(self) -> Worst | None:
+        if not self.rows:
+            return None
+        times = np.concatenate(
+            [first + (step * np.arange(count)).astype(np.int64) if step else np.array([first])
+             for first, step, count in self.rows]
+        )  # fmt: skip
+        counts = np.concatenate(
+            [np.ones(count, dtype=np.int64) if step else np.array([count])
+             for _, step, count in self.rows]
+        )  # fmt: skip
+        order = np.argsort(times, kind="stable")
+        since, rates, bursts = (np.array(each) for each in zip(*self.limits, strict=True))
+        return worst_interval(times[order], counts[order], Contracts(since, rates, bursts))
+
+
 @dataclass
 class Gateway:
-    """A process. name: of its broker; two may have the same. clock: of its host, never compared."""
+    """A process. name: of its broker; two may have the same. clock: of its host, never compared.
+
+    bucket:  of its share; None without one, `debt` is kept then
+    hungry:  since when messages wait for tokens, in nanoseconds; None: none do
+    """
 
     name: str
     instance: str
     process: str
+    admissions: Admissions
     lease: Lease = field(default_factory=Lease)
     shut: bool = False
     """It has heard that t has a contract; from then on it is never without a limit."""
+    bucket: TokenBucket | None = None
+    debt: float = 0.0
+    hungry: int | None = None
+    served_at: int = 0
 
-    def take(self, desired: Desired, sent_at: float) -> None:
+    def take(self, desired: Desired, sent_at: float, now: float) -> None:
+        self.advance(int(now * NS))
         document = read_desired(desired.model_dump(mode="json"))
         if self.lease.answered(document, int(sent_at * NS)) is not None:
             self.shut = self.shut or self.names_t
+        self.fit(int(now * NS))
+
+    def advance(self, now: int) -> None:
+        """Messages get tokens until now; the lease ends when it ends."""
+        ends_at = self.lease.ends_at
+        if ends_at is not None and ends_at <= now and not self.lease.ended:
+            ends_at = max(ends_at, self.served_at)
+            self.serve(ends_at)
+            self.lease.expire(ends_at)
+            self.fit(ends_at)
+        self.serve(now)
+
+    def serve(self, until: int) -> None:
+        while self.bucket is not None and self.hungry is not None:
+            taken, first, step_ns = self.bucket.take_waiting(BACKLOG, self.hungry, until)
+            if not taken:
+                break
+            self.admissions.rows.append((first, step_ns, taken))
+        self.served_at = until
+
+    def send_batch(self, count: int, now: int) -> None:
+        """It goes at once, or somebody has sent it in vain."""
+        bucket = self.bucket
+        if bucket is not None and bucket.take(count, now) is not None:
+            self.admissions.rows.append((now, 0.0, count))
+            debts, left = self.admissions.debts, max(0.0, count - bucket.burst)
+            debts[self.instance] = max(left, debts.get(self.instance, 0.0))
+
+    def fit(self, now: int) -> None:
+        """The bucket is as the share; as `srtm.gateway.topics` does. A new one begins empty."""
+        share = self.lease.applied.get("t")
+        if share is None:
+            if self.bucket is not None:
+                self.debt, self.bucket = min(0.0, self.bucket.level(now)), None
+        elif self.bucket is None:
+            self.bucket = TokenBucket(share.rate, share.burst, now, self.debt)
+            self.debt = 0.0
+        elif (self.bucket.rate, self.bucket.burst) != (share.rate, share.burst):
+            self.bucket.rescale(share.rate, share.burst, now)
 
     @property
     def names_t(self) -> bool:
@@ -133,6 +217,16 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
+        self.traffic = random.Random(f"traffic of {seed}")
+        self.clock = random.Random(f"clock of {seed}")
+        self.stepped = 0.0  # seconds by which somebody has set the distributor's wall clock
+        self.admissions = Admissions()
+        self.has_batches = seed % 3 == 1
+        self.lowers = seed % 5 == 4
+        """Its contract is lowered too, and its store is never lost: an older one knows a larger
+        contract, and where nobody else remembers, that is the contract again."""
+        self.was_lowered = False
+        self.former: list[tuple[float, tuple[float, float]]] = []
         self.now = 1000.0
         self.disk = Disk()
         self.copies: list[Disk] = []
@@ -140,6 +234,7 @@ class World:
         self.gateways = [self.gateway(name) for name in NAMES]
         self.late: list[tuple[Gateway, float, Desired]] = []
         self.limit = (100.0, 20.0)
+        self.admissions.limits.append((0, *self.limit))
         self.adapted = 0  # rescales
         self.trace: list[str] = []
         self.leaders: list[Leader] = []
@@ -149,7 +244,14 @@ class World:
 
     def gateway(self, name: str, instance: str = "") -> Gateway:
         self.count += 1
-        return Gateway(name, instance or f"i{self.count}", f"p{self.count}")
+        started_at = int(self.now * NS)
+        return Gateway(
+            name,
+            instance or f"i{self.count}",
+            f"p{self.count}",
+            self.admissions,
+            served_at=started_at,
+        )
 
     def lead(self) -> None:
         """A distributor begins to lead; those before it find out with their next write, or stop a
@@ -172,9 +274,10 @@ class World:
             committer,  # type: ignore[arg-type]
             LEASE,
             lambda: self.now,
-            lambda: self.now + wall,
+            lambda: self.now + wall + self.stepped,
         )
         self.leaders = [*self.leaders[-1:], Leader(service, committer)]
+        self.former = [(self.now + LEASE * 8 / 3, limit) for _, limit in self.former]
 
     @property
     def leader(self) -> Leader:
@@ -256,6 +359,7 @@ class World:
         try:
             self.call(leader, leader.service.register_broker(asked))
         except Conflict:
+            gateway.advance(int(self.now * NS))
             lease.revoke()
             raise
 
@@ -289,7 +393,7 @@ class World:
         if fate == "late":
             self.late.append((gateway, sent_at, desired))
         elif fate != "lost":
-            gateway.take(desired, sent_at)
+            gateway.take(desired, sent_at, self.now)
 
     def step(self) -> None:
         chance = self.random.choice
@@ -319,7 +423,7 @@ class World:
             case "arrive" if self.late:
                 gateway, sent_at, desired = self.late.pop(chance(range(len(self.late))))
                 if gateway in self.gateways and self.now - sent_at < 2:  # else it has given up
-                    gateway.take(desired, sent_at)
+                    gateway.take(desired, sent_at, self.now)
             case "place":
                 self.place(chance(["srtm", "lb", "conc", "single"]))
             case "contract":
@@ -335,6 +439,8 @@ class World:
                 if what == "restart":
                     self.leaders = []
                 self.lead()
+            case "lose" | "copy" | "old" | "lie" if self.lowers:
+                self.lower()
             case "lose":
                 self.replaced_by(Disk())
             case "copy":
@@ -371,6 +477,8 @@ class World:
             return  # it has to learn first; a contract made smaller is another promise
         grown = (rate * 1.37, burst + 3)
         self.limit = grown  # a write whose outcome is unknown may be kept
+        self.allowed()
+        self.admissions.limits.append((int(self.now * NS), *self._largest()))
         try:
             self.call(
                 self.leader, service.put_topic("t", TopicAsked(rate=grown[0], burst=grown[1]))
@@ -379,6 +487,36 @@ class World:
             pass
         except SrtmError:
             self.limit = (rate, burst)
+            self.admissions.limits.pop()
+
+    def lower(self) -> None:
+        """To less than what is in flight and held, but not below the floors of brokers that may be
+        away. It holds once the shrinks are acknowledged or the leases have ended; who led before
+        gives some for a third of one, and who begins to lead takes nothing away for 4/3 of one."""
+        service, before = self.leader.service, self.limit
+        if self.was_lowered:
+            return
+        known = service.state.topics.get("t")
+        if known is None or (known.contract.rate, known.contract.burst) != self.limit:
+            return
+        less = (before[0] * 0.6, before[1] * 0.6)
+        try:
+            self.call(self.leader, service.put_topic("t", TopicAsked(rate=less[0], burst=less[1])))
+        except SrtmError:
+            return  # if it was kept all the same, nothing is changed any more
+        self.limit, self.was_lowered = less, True
+        self.former = [(self.now + LEASE * 4 / 3, before)]
+
+    def allowed(self) -> tuple[float, float]:
+        """The contract, or one before that may hold still; each of r and b for itself."""
+        for until in sorted(at for at, _ in self.former if at <= self.now):
+            self.former = [each for each in self.former if each[0] > until]
+            self.admissions.limits.append((int(until * NS), *self._largest()))
+        return self._largest()
+
+    def _largest(self) -> tuple[float, float]:
+        limits = [self.limit, *(limit for _, limit in self.former)]
+        return max(rate for rate, _ in limits), max(burst for _, burst in limits)
 
     def forget(self) -> None:
         """Somebody knows that all gateways that run have been heard."""
@@ -392,11 +530,16 @@ class World:
 
     def crash(self, gateway: Gateway, keeps: bool) -> None:
         """keeps: its state file is there"""
+        now = int(self.now * NS)
+        gateway.advance(now)
         lease, known = gateway.lease, gateway.lease.known
         again = self.gateway(gateway.name, gateway.instance if keeps else "")
         if keeps:
             again.lease.begin(dict(lease.applied), known)
             again.shut = gateway.shut
+            left = gateway.debt if gateway.bucket is None else gateway.bucket.level(now)
+            again.debt = min(0.0, left)
+            again.fit(now)
         self.gateways[self.gateways.index(gateway)] = again
 
     def replaced_by(self, disk: Disk) -> None:
@@ -440,14 +583,39 @@ class World:
 
     # --- what must hold -------------------------------------------------------------------------
 
+    def flow(self) -> None:
+        """Messages come and stop coming; batches too, some bigger than any bucket. And somebody
+        sets a clock."""
+        chance, now = self.traffic.random, int(self.now * NS)
+        if self.clock.random() < 0.02:
+            self.stepped += self.clock.choice([-3600.0, 3600.0])
+        for each in self.gateways:
+            each.advance(now)
+            if chance() < 0.2:
+                each.hungry = now if each.hungry is None else None
+                each.serve(now)
+            if self.has_batches and chance() < 0.1:
+                each.send_batch(self.traffic.choice([3, BATCH]), now)
+
     def check(self) -> None:
         for each in self.gateways:
-            each.lease.expire(int(self.now * NS))
+            each.advance(int(self.now * NS))
         held = [each.lease.applied["t"] for each in self.gateways if "t" in each.lease.applied]
-        assert sum(Fraction(each.rate) for each in held) <= Fraction(self.limit[0])
-        assert sum(Fraction(each.burst) for each in held) <= Fraction(self.limit[1])
+        rate, burst = self.allowed()
+        assert sum(Fraction(each.rate) for each in held) <= Fraction(rate)
+        assert sum(Fraction(each.burst) for each in held) <= Fraction(burst)
         for each in self.gateways:
             assert not each.shut or each.names_t, f"{each.process} has dropped its limit"
+
+    def check_admissions(self) -> None:
+        """Over every interval there was."""
+        worst = self.admissions.worst()
+        allowance = sum(self.admissions.debts.values())
+        assert worst is None or worst.excess <= allowance + ROUNDING, f"{worst}, {allowance}"
+
+
+ROUNDING = 1e-3
+"""messages: a bucket time is a whole number of nanoseconds"""
 
 
 def run(seed: int) -> World:
@@ -456,6 +624,8 @@ def run(seed: int) -> World:
     for _ in range(STEPS):
         world.step()
         world.check()
+        world.flow()
+    world.check_admissions()
     return world
 
 
@@ -483,8 +653,11 @@ def _main(seed: int) -> None:
         world.prepare()
         for _ in range(STEPS):
             world.step()
-            world.trace.append("    " + "  ".join(map(_shown, world.gateways)))
+            held = "  ".join(map(_shown, world.gateways))
+            world.trace.append(f"    {held}; contract {world.limit[0]:.4g}/{world.limit[1]:.3g}")
             world.check()
+            world.flow()
+        world.check_admissions()
     finally:
         print("\n".join(world.trace))
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import random
 import socket
 import struct
@@ -151,6 +152,27 @@ def test_an_id_that_is_no_text_is_not_watched(running: DistributorProcess) -> No
         pytest.param({"arrivals": [[1e308, 1]]}, "topics.0.arrivals.0.0", id="from-the-big-bang"),
         pytest.param({"arrivals": [[0, 1e308]]}, "topics.0.arrivals.0.1", id="all-at-once"),
         pytest.param({"arrivals": [[0, 1]] * 5_001}, "topics.0.arrivals", id="of-six-seconds"),
+        pytest.param({"arrivals": [[-1, 1]]}, "topics.0.arrivals.0.0", id="from-the-future"),
+        pytest.param({"arrivals": [[0, -1]]}, "topics.0.arrivals.0.1", id="less-than-nothing-came"),
+        pytest.param({"offered": -1.0}, "topics.0.offered", id="a-negative-rate"),
+        pytest.param({"offered": math.nan}, "topics.0.offered", id="a-rate-that-is-no-number"),
+        pytest.param({"waiting": math.inf}, "topics.0.waiting", id="all-wait-for-ever"),
+        pytest.param(
+            {"waits": {"clock": 0, "seconds": math.nan, "bins": []}},
+            "waits.seconds",
+            id="nan-waits",
+        ),
+        pytest.param(
+            {"waits": {"clock": 0, "seconds": 1, "bins": [[2**31, 1]]}},
+            "bins.0.0",
+            id="no-such-bin",
+        ),
+        pytest.param(
+            {"waits": {"clock": 0, "seconds": 1, "bins": [[0, -1]]}}, "bins.0.1", id="negative-bin"
+        ),
+        pytest.param(
+            {"waits": {"clock": 0, "seconds": 1, "bins": [[0, 1]] * 2_001}}, "bins", id="many-bins"
+        ),
     ],
 )
 def test_a_report_that_cannot_be_true_is_refused(

@@ -1,12 +1,13 @@
 """10,000 runs of the lease protocol with everything against it: the sum of all shares never exceeds
-the contract, and no gateway ever drops its limit. See `tests.distributor.lease_faults`."""
+the contract, nor do admissions over any interval, and no gateway ever drops its limit. See
+`tests.distributor.lease_faults`."""
 
 import multiprocessing
 import os
 
 import pytest
 
-from tests.distributor.lease_faults import failing, run
+from tests.distributor.lease_faults import Gateway, failing, run
 
 SEEDS = 10_000
 PARTS = 100
@@ -22,14 +23,36 @@ def test_nothing_exceeds_the_contract_whatever_fails() -> None:
     assert found == []
 
 
+def test_tokens_that_nobody_gave_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A share that begins full has tokens that were another broker's until now."""
+    fit = Gateway.fit
+
+    def full(gateway: Gateway, now: int) -> None:
+        is_new = gateway.bucket is None
+        fit(gateway, now)
+        if is_new and gateway.bucket is not None:
+            gateway.bucket.tokens = gateway.bucket.burst
+
+    monkeypatch.setattr(Gateway, "fit", full)
+    assert failing(range(0, 180, 3)) != []
+
+
+def test_contracts_are_lowered_and_batches_run_debts_meanwhile() -> None:
+    worlds = [run(seed) for seed in range(100)]
+    assert sum(world.was_lowered for world in worlds) > 5
+    assert sum(bool(world.admissions.debts) for world in worlds) > 10
+    assert sum(count for world in worlds for _, _, count in world.admissions.rows) > 10_000
+
+
 def test_shares_follow_the_traffic_meanwhile() -> None:
     assert sum(run(seed).adapted for seed in range(100)) > 20
 
 
-@pytest.mark.parametrize("seed", [0, 3, 151, 318, 465])
+@pytest.mark.parametrize("seed", [0, 3, 151, 318, 465, 2994])
 def test_a_run_is_its_seed(seed: int) -> None:
     """Those that once failed: an instance forgotten by drain, an older copy that nobody in contact
-    could tell from the newest, a topic that only a gateway knew."""
+    could tell from the newest, a topic that only a gateway knew, a contract lowered just before
+    another one leads."""
     first, second = run(seed), run(seed)
     assert first.trace == second.trace
     assert len(first.trace) > 45

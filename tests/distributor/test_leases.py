@@ -31,7 +31,8 @@ from distributor.store import StoreError
 from distributor.store.statements import Statement, Value, put_lineage
 from distributor.store.store import Store, migrations
 from srtm.clock import NS
-from srtm.gateway.lease import Lease, read_desired
+from srtm.contract import MIN_RATE, Limit
+from srtm.gateway.lease import Lease, read_desired, safe_share
 
 LEASE = 10.0
 BROKERS = ("b1", "b2", "b3", "b4")
@@ -389,9 +390,14 @@ def test_a_broker_that_never_acknowledges_is_not_remembered_without_bound() -> N
     ("share", "floor"),
     [
         pytest.param(Share(100, 10), Share(10, 1), id="one-message-and-its-part-of-the-rate"),
+        pytest.param(Share(1e-6, 2), Share(1e-6, 1), id="no-rate-that-is-none"),
         pytest.param(Share(3, 1), Share(3, 1), id="the-floor-of-a-floor-is-itself"),
         pytest.param(NOTHING, NOTHING, id="nothing-of-nothing"),
     ],
 )
 def test_floor(share: Share, floor: Share) -> None:
     assert share.floor == floor
+    if share != NOTHING:
+        limit = safe_share(Limit(rate=share.rate, burst=share.burst))
+        assert (limit.rate, limit.burst) == (floor.rate, floor.burst), "a gateway falls to the same"
+        assert floor.rate >= MIN_RATE, "it can be told when the gateway registers"

@@ -27,7 +27,8 @@ def test_a_topic_is_set_listed_described_and_deleted(distributor: DistributorPro
     assert listed[:9] == ["t", "150", "20", "delay", "2s", "0.99@5ms", "4", "4", "40"]
     described = distributor.srtm("topic", "describe", "t").stdout
     assert "4 of 4 publishers placed, with 40 messages/s in all" in described
-    assert described.splitlines()[-1].split() == ["b1", "4", "40", "150", "20"]
+    assert described.splitlines()[-2].split() == ["b1", "4", "40", "150", "20"]
+    assert described.splitlines()[-1].startswith("shares since 20")
     document = json.loads(distributor.srtm("topic", "describe", "t", "--json").stdout)
     assert document["brokers"][0]["publishers"] == 4
 

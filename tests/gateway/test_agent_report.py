@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from srtm.bins import ZERO, Bins, nearest_rank
 from srtm.clock import NS, boottime_ns
 from srtm.contract import Limit
 from srtm.gateway.agent import Agent, Broker
@@ -12,6 +13,7 @@ from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.lease import Changes, Desired, Known
 from srtm.gateway.measure.counts import NOTHING, Counts, comparable, counts_of
 from srtm.gateway.measure.meter import Meter
+from srtm.gateway.measure.waits import waits_of
 from srtm.gateway.run import Run
 from srtm.gateway.topic import Bounds, Topic
 from srtm.http_client import Endpoint
@@ -206,17 +208,43 @@ def test_arrivals_are_reported_once_by_the_millisecond_while_they_are_asked_for(
     topics = Topics(b"t")
     topic = topics.by_name[b"t"]
     agent = agent_of(topics)
-    for stamp, count in ((0, 1), (400_000, 2), (1_000_000, 4)):
-        run = Run(b"t", [b"x"] * count, count, False, None)
+    for stamp, count, atomic in ((0, 1, False), (400_000, 2, False), (1_000_000, 4, True)):
+        run = Run(b"t", [b"x"] * count, count, atomic, None)
         run.stamp = stamp
         topic._see([run]) if topic.seen is not None else topics.observe(frozenset({"t"}))
     assert topic.seen == {0: 2, 1: 4}, "the first came before anybody asked"
-    entry = agent._entry(topic, counts_of(topic), 1.0)
+    entry = agent._entry(topic, counts_of(topic), 1.0, waits_of(topic))
     assert [count for _, count in entry["arrivals"]] == [2, 4]
     assert entry["arrivals"][0][0] - entry["arrivals"][1][0] == 1
-    assert "arrivals" not in agent._entry(topic, counts_of(topic), 1.0)
+    assert entry["batches"] == [entry["arrivals"][1]], "they wait for all of their tokens"
+    again = agent._entry(topic, counts_of(topic), 1.0, waits_of(topic))
+    assert (again["arrivals"], again["batches"]) == ([], [])
     topics.observe(frozenset())
     assert topic.seen is None
+    assert "arrivals" not in agent._entry(topic, counts_of(topic), 1.0)
+
+
+def test_token_waits_are_those_since_the_last_answered_report() -> None:
+    topics = Topics(b"t")
+    topic = topics.by_name[b"t"]
+    agent = agent_of(topics)
+    wait = topic.meter.token_wait
+    wait.add_zeros(3)
+    first = waits_of(topic)
+    assert agent._entry(topic, counts_of(topic), 1.0, first)["waits"] is None, "nothing to add to"
+    agent._waited[b"t"] = first
+    wait.add_zeros(1)
+    wait.add(500_000_000, 2)
+    wait.add_ramp(10_000_000, 10_000_000.0, 2)
+    found = agent._entry(topic, counts_of(topic), 1.0, waits_of(topic))["waits"]
+    assert found["seconds"] == pytest.approx(1.03)
+    assert found["held"] == 0
+    bins = dict(found["bins"])
+    assert (bins[ZERO], sum(bins.values())) == (1, 5)
+    assert nearest_rank(Bins(bins), 0.99) == pytest.approx(0.5, rel=0.01)
+    topic.meter = Meter()
+    topic.meter.token_wait.add_zeros(1)
+    assert agent._entry(topic, counts_of(topic), 1.0, waits_of(topic))["waits"] is None, "it is new"
 
 
 def test_only_topics_with_something_to_tell_are_in_a_report() -> None:

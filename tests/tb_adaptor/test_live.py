@@ -1,5 +1,6 @@
 """The TB Adaptor in a real distributor: before made-up brokers, and before real gateways."""
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -9,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.gateway.conformance import worst_excess
 from benchmarks.soak.traffic import drain
+from srtm.excess import worst_excess
 from srtm.nsq.commands import pub
 from tests.support.distributors import (
     DistributorProcess,
@@ -89,6 +90,11 @@ def test_a_share_follows_the_traffic_and_is_explained(distributor: DistributorPr
     first = found["rescales"][-1]
     assert first["before"] == {"b1": [100, 10], "b2": [100, 10]}
     assert "somebody would wait" in first["reasons"][0]
+    described = distributor.srtm("topic", "describe", "t")
+    assert "shares since 20" in described.stdout.splitlines()[-1]
+    assert "they follow the traffic: srtm" in described.stdout
+    document = json.loads(distributor.srtm("topic", "describe", "t", "--json").stdout)
+    assert document["adaptation"]["since"] == found["rescales"][0]["at"]
     explained = distributor.srtm("adaptor", "explain", "t")
     assert explained.returncode == 0, explained.stderr
     assert "b1 100/s and 10; b2 100/s and 10" in explained.stdout
@@ -100,8 +106,9 @@ def test_it_survives_a_kill_and_so_do_its_settings(start: Starter) -> None:
     first = start()
     first.wait_leading()
     b1, b2 = placed(first)
-    changed = first.srtm("adaptor", "set", "t", "--adapt=paper", "--adapt-every=1s", "--json")
+    changed = first.srtm("topic", "set", "t", "--adapt=paper", "--adapt-every=1s")
     assert changed.returncode == 0, changed.stderr
+    assert "policy paper, window 10s, every 1s" in changed.stdout
 
     def follows() -> bool:
         shifted(b1, b2)
@@ -127,7 +134,7 @@ def test_it_rests_where_it_is_off_or_a_broker_does_not_report(
 ) -> None:
     b1, b2 = placed(distributor)
     if reports:
-        assert distributor.srtm("adaptor", "set", "t", "--adapt=off").returncode == 0
+        assert distributor.srtm("topic", "set", "t", "--adapt=off").returncode == 0
         assert distributor.ok("GET", "/topics/t/adaptation")["resting"] == "it is off"
     for _ in range(20):
         busy(b1, 150, 60.0)
@@ -143,18 +150,17 @@ def test_it_rests_where_it_is_off_or_a_broker_does_not_report(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        pytest.param(("set", "t"), "give --adapt", id="nothing"),
-        pytest.param(("set", "t", "--adapt-window=0s"), "from 1s to 1h", id="too-short"),
-        pytest.param(("set", "t", "--adapt-every=soon"), "'soon' is not a duration", id="no-time"),
-        pytest.param(("set", "nosuch", "--adapt=off"), "nosuch is not registered", id="no-topic"),
-        pytest.param(("explain", "nosuch"), "nosuch is not registered", id="none-to-explain"),
+        pytest.param("topic set t", "or an --adapt", id="nothing"),
+        pytest.param("topic set t --adapt-window=0s", "from 1s to 1h", id="too-short"),
+        pytest.param("topic set t --adapt-every=soon", "'soon' is not a duration", id="no-time"),
+        pytest.param("topic set t --adapt=fast", "'fast' is not one of", id="no-policy"),
+        pytest.param("topic set nosuch --adapt=off", "nosuch is not registered", id="no-topic"),
+        pytest.param("adaptor explain nosuch", "nosuch is not registered", id="none-to-explain"),
     ],
 )
-def test_a_mistake_is_one_line(
-    distributor: DistributorProcess, words: tuple[str, ...], said: str
-) -> None:
+def test_a_mistake_is_one_line(distributor: DistributorProcess, words: str, said: str) -> None:
     distributor.topic()
-    done = distributor.srtm("adaptor", *words)
+    done = distributor.srtm(*words.split())
     assert done.returncode in (2, 4), done.returncode
     assert said in done.stderr
     assert "Traceback" not in done.stderr

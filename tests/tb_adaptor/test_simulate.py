@@ -99,7 +99,33 @@ def test_initial_shares_are_taken_and_a_table_is_shown(tmp_path: Path) -> None:
     assert json.loads(done.stdout)[0]["shares"] == [[0.0, {"b1": [100, 8], "b2": [20, 2]}]]
     table = run(*words, "--policy=static", "--policy=srtm")
     assert table.exit_code == 0
-    assert "one bucket" in table.output
+    lines = table.output.splitlines()
+    assert lines[0] == "token wait"
+    assert lines[1].split()[:3] == ["policy", "mean", "ms"]
+    assert lines[2].strip("─ ") == "", "a rule below the header"
+    assert [line.split()[0] for line in lines[3:]] == ["static", "srtm", "one"]
+
+
+def test_hindsight_and_one_bucket_bound_the_policies(tmp_path: Path) -> None:
+    file = written(tmp_path, SWAP)
+    words = ("--rate=120", "--burst=10", "--policy=srtm", "--policy=hindsight", "--policy=unsplit")
+    rows = {row["policy"]: row for row in json.loads(run(file, *words, "--json").stdout)}
+    whole = rows["hindsight"]
+    assert [at for at, _ in whole["shares"]] == [0]
+    shifted = json.loads(run(file, *words, "--shift=30s", "--json").stdout)
+    best = {row["policy"]: row for row in shifted}["hindsight"]
+    assert [at for at, _ in best["shares"]] == [0, 30]
+    p99 = [each["token_wait_ms"]["p99"] for each in (best, rows["srtm"], whole)]
+    assert p99 == sorted(p99)
+    assert rows["unsplit"]["token_wait_ms"] == rows["unsplit"]["unsplit_ms"]
+    assert rows["unsplit"]["shares"] == [[0.0, {"unsplit": [120, 10]}]]
+    assert {row["excess"] for row in rows.values()} == {0}
+
+
+def test_all_that_can_be_named_is_listed() -> None:
+    done = CliRunner().invoke(adaptor, ["policies", "--json"])
+    listed = [each["policy"] for each in json.loads(done.stdout)]
+    assert listed == [*POLICIES, "hindsight", "unsplit"]
 
 
 def test_batches_wait_for_all_of_their_tokens(tmp_path: Path) -> None:
@@ -142,6 +168,7 @@ def test_a_bad_file_is_one_line(tmp_path: Path, text: str, said: str) -> None:
         pytest.param(("--rate=1", "--burst=0.5"), "at least 1 message", id="small-b"),
         pytest.param(("--rate=1", "--burst=2", "--every=0s"), "--every", id="no-period"),
         pytest.param(("--rate=1", "--burst=2", "--initial=/nowhere"), "No such file", id="no-file"),
+        pytest.param(("--rate=1", "--burst=2", "--shift=then"), "--shift", id="no-shift"),
     ],
 )
 def test_a_bad_flag_is_one_line(tmp_path: Path, words: tuple[str, ...], said: str) -> None:

@@ -11,27 +11,20 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 from ddsketch import LogCollapsingLowestDenseDDSketch
-from ddsketch.mapping import LogarithmicMapping
 
-RELATIVE_ACCURACY = 0.01
+from srtm.bins import LOG_GAMMA, RELATIVE_ACCURACY, ZERO, Bins, bins_of, seconds_of
+
 _BINS = 2048  # at 1 %, 2,048 bins span 17 decades: nothing that is a latency collapses
 _SLICE_NS = 10_000_000_000
 _SLICES = 6
 WINDOW_SECONDS = _SLICES * _SLICE_NS // 1_000_000_000
-_ZERO = -(1 << 31)  # the bin of durations under a nanosecond
-
-_mapping = LogarithmicMapping(RELATIVE_ACCURACY)
-_LOG_GAMMA = math.log(_mapping.gamma)
-_LOG_NS = math.log(1e-9)
-
-Bins = Counter[int]
 
 
 def sketch_of(bins: Bins) -> LogCollapsingLowestDenseDDSketch:
     """The DDSketch (in seconds) of counts by bin."""
     sketch = LogCollapsingLowestDenseDDSketch(RELATIVE_ACCURACY, _BINS)
     for key, count in bins.items():
-        sketch.add(0.0 if key == _ZERO else _mapping.value(key), count)
+        sketch.add(seconds_of(key), count)
     return sketch
 
 
@@ -55,9 +48,10 @@ class LatencySketch:
     `now` is monotonic nanoseconds: slices of ten seconds are told apart by it.
     """
 
-    __slots__ = ("_ramps", "_slices", "_total", "_values", "_weights", "_zeros")
+    __slots__ = ("_ramps", "_slices", "_sum_ns", "_total", "_values", "_weights", "_zeros")
 
     def __init__(self) -> None:
+        self._sum_ns = 0.0
         self._total: Bins = Counter()
         self._slices: dict[int, Bins] = {}
         self._zeros = 0
@@ -93,21 +87,11 @@ class LatencySketch:
             parts = [first + step * np.arange(count) for first, step, count in self._ramps]
             values = np.concatenate([values, *parts])
             weights = np.concatenate([weights, np.ones(sum(map(len, parts)), dtype=np.int64)])
-        bins: Bins = Counter()
-        below = values < 1
-        zeros = self._zeros + int(weights[below].sum())
-        if zeros:
-            bins[_ZERO] = zeros
+        bins = bins_of(values, weights)
+        if self._zeros:
+            bins[ZERO] += self._zeros
+        self._sum_ns += float(np.dot(values, weights))
         self._values, self._weights, self._ramps, self._zeros = [], [], [], 0
-        values, weights = values[~below], weights[~below]
-        if len(values):
-            keys = np.ceil((np.log(values) + _LOG_NS) / _LOG_GAMMA).astype(np.int64)
-            lowest = int(keys.min())
-            counts = np.bincount(keys - lowest, weights=weights)
-            used = np.flatnonzero(counts)
-            bins.update(
-                dict(zip((used + lowest).tolist(), counts[used].astype(int).tolist(), strict=True))
-            )
         self._total.update(bins)
         number = now // _SLICE_NS
         if number not in self._slices:
@@ -119,6 +103,11 @@ class LatencySketch:
         """Since start."""
         self.fold(now)
         return sketch_of(self._total)
+
+    def counted(self, now: int) -> tuple[Bins, float]:
+        """Since start: messages by bin, and the sum of their durations in seconds."""
+        self.fold(now)
+        return Counter(self._total), self._sum_ns / 1e9
 
     def recent(self, now: int) -> LogCollapsingLowestDenseDDSketch:
         """Of the last minute (to a slice of ten seconds)."""
@@ -132,7 +121,7 @@ class LatencySketch:
     def counts(self, target_seconds: float) -> tuple[int, int]:
         """Durations since start, folded ones: all, and those above the target (to the sketch's
         accuracy: one within 1 % of it may count as either)."""
-        highest = math.ceil(math.log(target_seconds) / _LOG_GAMMA)
+        highest = math.ceil(math.log(target_seconds) / LOG_GAMMA)
         return self._total.total(), sum(n for key, n in self._total.items() if key > highest)
 
     def quantiles(self, now: int) -> Quantiles:

@@ -48,6 +48,23 @@ class Contracts:
         return np.maximum(np.searchsorted(self.since, times, side="right") - 1, 0)
 
 
+def worst_excess(times: Floats, rate: float, burst: float, counts: Floats | None = None) -> float:
+    """By how many messages the fullest interval exceeds burst + rate * its length, of all there
+    are; negative where there was room, -burst without messages.
+
+    times:  seconds, sorted, shape (n,); counts: whole messages at each of them, one each by default
+    burst:  messages that may go at once: b, or the largest batch
+    """
+    if not times.size:
+        return -burst
+    stamps = np.rint((times - times[0]) * _NS).astype(np.int64)
+    messages = np.ones(times.size) if counts is None else counts
+    contract = Contracts(np.zeros(1, dtype=np.int64), np.array([rate]), np.array([burst]))
+    worst = worst_interval(stamps, np.rint(messages).astype(np.int64), contract)
+    assert worst is not None
+    return worst.excess
+
+
 @dataclass(frozen=True)
 class Worst:
     """The interval [begins, ends] that is fullest for its length.

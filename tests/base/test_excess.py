@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import srtm.audit.excess as excess
-from srtm.audit.excess import Contracts, worst_interval
+import srtm.excess as excess
+from srtm.excess import Contracts, worst_interval
 
 NS = 1_000_000_000
 

@@ -1,0 +1,120 @@
+"""The live DRL penalty of each topic that several brokers share, from their reports."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+
+from distributor.api import PenaltyShown, Report, TopicReport, WaitShown
+from distributor.control.leases import NOTHING, TopicLeases
+from distributor.control.state import State
+from tb_adaptor.penalty import Compared, Figures, Heard, Penalty, Waits
+from tb_adaptor.share import Part
+
+
+class Service(Protocol):
+    """What they need of the distributor."""
+
+    state: State
+
+    def now(self) -> float: ...
+
+
+class Penalties:
+    """Times are monotonic seconds of the distributor."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._topics: dict[str, Penalty] = {}
+
+    def forget(self, topic: str) -> None:
+        self._topics.pop(topic, None)
+
+    def hear(self, broker: str, report: Report, now: float) -> None:
+        state = self._service.state
+        for each in report.topics:
+            topic, leases = state.topics.get(each.topic), state.leases.get(each.topic)
+            if topic is None or leases is None or len(leases.targets) < 2 or topic.is_fitted:
+                self.forget(each.topic)
+                continue
+            contract = Part(topic.contract.rate, topic.contract.burst)
+            brokers = _brokers(leases, now)
+            penalty = self._topics.get(each.topic)
+            if penalty is None or penalty.contract != contract or penalty.brokers != brokers:
+                penalty = self._topics[each.topic] = Penalty(contract, brokers, now)
+            if broker in brokers:
+                if report.answered is not None:
+                    penalty.hear(broker, _heard(each, report, report.answered, now))
+            elif each.offered or each.backlog:
+                penalty.restart(now, f"messages come to broker {broker}, which has no share")
+
+    # --- what is shown ------------------------------------------------------------------------
+
+    def all(self) -> Iterator[tuple[str, Compared | str]]:
+        """Of topics that several brokers share, by name: figures, or why there are none."""
+        now = self._service.now()
+        for name in sorted(self._topics):
+            yield name, self._topics[name].shown(now)
+
+    def shown(self, name: str) -> PenaltyShown:
+        """Raises NotFound."""
+        topic, leases = self._service.state.topic(name), self._service.state.leases.get(name)
+        penalty = self._topics.get(name)
+        if leases is None or len(leases.targets) < 2:
+            return PenaltyShown(topic=name, unknown="no two brokers share the topic")
+        if topic.is_fitted:
+            return PenaltyShown(topic=name, unknown="the topic is being fitted")
+        if penalty is None:
+            return PenaltyShown(topic=name, unknown="no broker has reported yet")
+        found = penalty.shown(self._service.now())
+        if isinstance(found, str):
+            return PenaltyShown(topic=name, unknown=found)
+        return PenaltyShown(
+            topic=name,
+            seconds=found.seconds,
+            messages=found.messages,
+            token_wait=_shown(found.waits),
+            unsplit=_shown(found.unsplit),
+            penalty=_shown(found.penalty),
+            error=_shown(found.error),
+        )
+
+
+def _brokers(leases: TopicLeases, now: float) -> frozenset[str]:
+    """All that may let messages through."""
+    holders = {name for name, each in leases.holders.items() if each.most(now) != NOTHING}
+    return frozenset(holders | leases.targets.keys())
+
+
+def _heard(topic: TopicReport, report: Report, number: int, now: float) -> Heard:
+    clock = topic.waits.clock if topic.waits else 0.0
+    batches = [(ago, count) for ago, count in topic.batches if count >= 1]
+    singles: dict[float, float] = {}
+    for ago, count in topic.arrivals:
+        singles[ago] = singles.get(ago, 0.0) + count
+    for ago, count in batches:
+        singles[ago] = singles.get(ago, 0.0) - count
+    rows = [((clock - ago) / 1e3, count, False) for ago, count in singles.items() if count >= 1]
+    rows += [((clock - ago) / 1e3, count, True) for ago, count in batches]
+    rows.sort()
+    waits = None
+    if topic.waits is not None:
+        held = None if topic.waits.held is None else int(topic.waits.held)
+        bins = Counter({key: int(count) for key, count in topic.waits.bins})
+        waits = Waits(bins, topic.waits.seconds, held)
+    return Heard(
+        now,
+        clock / 1e3,
+        number,
+        report.seconds,
+        report.round_trip,
+        np.array([at for at, _, _ in rows]),
+        np.array([float(int(count)) for _, count, _ in rows]),
+        np.array([batch for _, _, batch in rows], dtype=np.bool_),
+        waits,
+    )
+
+
+def _shown(figures: Figures) -> WaitShown:
+    return WaitShown(mean=figures.mean, p99=figures.p99)

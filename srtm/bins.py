@@ -1,0 +1,56 @@
+"""Durations counted in logarithmic bins, those of a DDSketch: what two hosts counted adds up. Pure.
+
+Bin k has the durations in (gamma^(k-1), gamma^k] seconds; its middle is within 1 % of each of them.
+"""
+
+import math
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+RELATIVE_ACCURACY = 0.01
+GAMMA = (1 + RELATIVE_ACCURACY) / (1 - RELATIVE_ACCURACY)
+LOG_GAMMA = math.log(GAMMA)
+ZERO = -(1 << 31)
+"""the bin of durations under a nanosecond"""
+_LOG_NS = math.log(1e-9)
+
+Bins = Counter[int]
+"""bin -> messages"""
+
+
+def bins_of(values_ns: NDArray[np.float64], weights: NDArray[np.int64]) -> Bins:
+    """values_ns: durations, shape (n,); weights: messages of each, shape (n,)."""
+    found: Bins = Counter()
+    below = values_ns < 1
+    zeros = int(weights[below].sum())
+    if zeros:
+        found[ZERO] = zeros
+    values, weights = values_ns[~below], weights[~below]
+    if len(values):
+        keys = np.ceil((np.log(values) + _LOG_NS) / LOG_GAMMA).astype(np.int64)
+        lowest = int(keys.min())
+        counts = np.bincount(keys - lowest, weights=weights)
+        used = np.flatnonzero(counts)
+        found.update(
+            dict(zip((used + lowest).tolist(), counts[used].astype(int).tolist(), strict=True))
+        )
+    return found
+
+
+def seconds_of(key: int) -> float:
+    """The middle of a bin."""
+    return 0.0 if key == ZERO else float(2 * math.exp(key * LOG_GAMMA) / (1 + GAMMA))
+
+
+def nearest_rank(bins: Bins, share: float) -> float:
+    """The smallest duration in seconds that at least `share` of the messages do not exceed; 0
+    without messages."""
+    there = sorted((key, count) for key, count in bins.items() if count > 0)
+    left = max(1, math.ceil(share * sum(count for _, count in there) - 1e-9))
+    for key, count in there:
+        left -= count
+        if left <= 0:
+            return seconds_of(key)
+    return 0.0

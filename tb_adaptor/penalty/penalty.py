@@ -1,0 +1,328 @@
+"""The DRL penalty of one topic, from what its brokers report. Pure: time is passed in.
+
+Each gateway tells how long its messages waited for tokens, which is exact, and when they came, by
+its own clock and the millisecond. The union of these arrivals runs through one bucket that has the
+whole contract, a little behind now: once all brokers have told what came until then. Messages of a
+broker get tokens in order of arrival, so its waits are compared with those of the same messages.
+
+**Error.** A report is under way for no longer than its whole exchange takes, and the gateway tells
+with the next one how long that was: so each bounds the offset of the two clocks (`HostClock`). What
+is left open of it, and of the millisecond, is by how much an arrival may be moved: e. The k-th
+message to come to a bucket with unit messages leaves at the latest of its own arrival and of
+t_j + (k - j + 1 - b) / r for all j up to k, t_j being the j-th arrival in order; if each arrival is
+moved by at most e, so is each t_j, that maximum and the k-th message's leaving. Its wait, the
+difference of leaving and arrival, changes by at most 2 e, and with all ranks the mean and each
+percentile do. With batches of up to n messages each one leaves within (n - 1) / r of when it would
+alone, so that much is added.
+
+**Not known** rather than wrong: whatever is not told, told twice, lost or refused begins it anew.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import ceil, inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from srtm.bins import Bins, bins_of
+from srtm.queueing import Floats
+from tb_adaptor.penalty.compared import Compared, Rolling, Sum
+from tb_adaptor.penalty.host_clock import SLOT_SECONDS, HostClock
+from tb_adaptor.penalty.unsplit import Unsplit
+from tb_adaptor.share import Part
+
+Bools = NDArray[np.bool_]
+
+WINDOW_SECONDS = 60.0
+_READ_LATE_SECONDS = 0.05
+"""A message's stamp may be so much older than the report before it; more shows as error."""
+_OLDEST_SECONDS = 5.0
+"""before a report's own time, of an arrival that it tells: more is nonsense"""
+_SILENT_SECONDS = 5.0
+_MOST_POINTS = 50_000
+"""of a pass: more messages are followed in groups, and a second takes milliseconds"""
+_MOST_BEHIND = 500_000
+"""messages or groups that have come and have no token yet"""
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """bins: messages that got their tokens, by wait; seconds: the sum of their waits; held: those
+    that have none now, None: not counted"""
+
+    bins: Bins
+    seconds: float
+    held: int | None
+
+
+@dataclass(frozen=True)
+class Heard:
+    """One report of one broker. Times are seconds.
+
+    at:         when it came, by the distributor's clock
+    clock:      when it was made, by the gateway's, a whole millisecond
+    number:     reports of this gateway that were answered before
+    seconds:    that it is of
+    round_trip: seconds that the exchange before this one took
+    times, counts: arrivals by the gateway's clock, whole milliseconds, shape (n,); batches: whether
+                the messages of each wait together, (n,)
+    waits:      None in the first report of arrivals
+    """
+
+    at: float
+    clock: float
+    number: int
+    seconds: float
+    round_trip: float
+    times: Floats
+    counts: Floats
+    batches: Bools
+    waits: Waits | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """Tokens that a report tells of."""
+
+    at: float
+    messages: int
+    waits: Waits
+    error: float
+
+
+@dataclass
+class _Broker:
+    """last:    its last report, of which the exchange's length is not known yet
+    clock:    its host's, by all of them
+    covered:  all arrivals until then are known; None: it has not begun
+    coming:   arrivals that are ahead of the bucket: times, counts, batches
+    unsplit:  waits in one bucket of messages that have no token yet as far as is told: waits,
+              messages; NaN where it is not known
+    given:    tokens whose messages have not been through the bucket
+    there:    messages without a token, by what was told
+    """
+
+    last: Heard | None = None
+    clock: HostClock = field(default_factory=HostClock)
+    covered: float | None = None
+    coming: list[tuple[Floats, Floats, Bools]] = field(default_factory=list)
+    unsplit: deque[tuple[Floats, Floats]] = field(default_factory=deque)
+    given: deque[_Given] = field(default_factory=deque)
+    there: int = 0
+
+
+class Penalty:
+    """brokers: all that may let messages of the topic through"""
+
+    def __init__(self, contract: Part, brokers: Iterable[str], now: float) -> None:
+        self.contract = contract
+        self.brokers = frozenset(brokers)
+        self.restart(now, "")
+
+    def restart(self, now: float, why: str) -> None:
+        """What is known until now is worth nothing. why: a part of a sentence"""
+        self._why = why
+        self._moved_at = now
+        self._of = {name: _Broker() for name in self.brokers}
+        self._bucket: Unsplit | None = None
+        self._starts_at = -inf
+        self._rolling = Rolling(WINDOW_SECONDS)
+
+    # --- what is told -------------------------------------------------------------------------
+
+    def hear(self, name: str, heard: Heard) -> None:
+        broker = self._of[name]
+        last, broker.last = broker.last, heard
+        if last is None:
+            return
+        if heard.number != last.number + 1:
+            self.restart(
+                heard.at, f"a report of broker {name} was lost or repeated, or it began anew"
+            )
+        elif heard.round_trip <= 0:
+            self.restart(heard.at, f"broker {name} does not tell how long reports take")
+        elif last.waits is None:
+            if broker.covered is not None:
+                self.restart(heard.at, f"broker {name} tells no waits")
+        elif last.waits.held is None:
+            self.restart(heard.at, f"more messages wait at broker {name} than it counts")
+        elif (last.times < last.clock - last.seconds - _OLDEST_SECONDS).any():
+            self.restart(heard.at, f"broker {name} tells of messages that came long ago")
+        elif not broker.clock.exchanged(last.clock, last.at, heard.round_trip):
+            self.restart(heard.at, f"the clock of broker {name} jumped")
+        elif broker.covered is None:
+            self._begin(broker, last, last.waits.held)
+        else:
+            self._keep(name, broker, last, last.waits)
+        if self._of[name] is not broker:
+            self._of[name].last = heard
+
+    def _begin(self, broker: _Broker, last: Heard, held: int) -> None:
+        """What came before its report counts only as far as it still waits."""
+        broker.covered = last.clock + broker.clock.offset
+        broker.there = held
+        if held:
+            broker.unsplit.append((np.array([np.nan]), np.array([float(held)])))
+
+    def _keep(self, name: str, broker: _Broker, last: Heard, waits: Waits) -> None:
+        offset, given = broker.clock.offset, sum(waits.bins.values())
+        broker.covered = last.clock + offset
+        broker.coming.append((last.times + offset + SLOT_SECONDS / 2, last.counts, last.batches))
+        broker.there += int(last.counts.sum()) - given
+        if given:
+            broker.given.append(_Given(last.at, given, waits, broker.clock.error(last.seconds)))
+        if broker.there != waits.held:
+            self.restart(last.at, f"not all messages of broker {name} were told, or got a token")
+            return
+        self._advance(last.at)
+
+    # --- the bucket ---------------------------------------------------------------------------
+
+    def _advance(self, now: float) -> None:
+        """Through the bucket with all that came until all brokers have told."""
+        covered = [each.covered for each in self._of.values()]
+        known = [each for each in covered if each is not None]
+        if len(known) < len(covered):
+            return
+        until = min(known) - _READ_LATE_SECONDS
+        if self._bucket is None:
+            if self._starts_at == -inf:
+                self._starts_at = max(known)
+            if until < self._starts_at:
+                return
+            self._start()
+        assert self._bucket is not None
+        if until > self._bucket.at:
+            self._rolling.add(now, Sum(inexact=self._pass(until)))
+            self._moved_at = now
+        for each in self._of.values():
+            self._compare(each)
+
+    def _start(self) -> None:
+        """The least that the bucket can have held: nothing, less all that came until now and
+        may wait."""
+        level = 0.0
+        for broker in self._of.values():
+            times, counts, batches = _joined(broker.coming)
+            before = times <= self._starts_at
+            level -= sum(float(each.sum()) for _, each in broker.unsplit)
+            level -= float(counts[before].sum())
+            if before.any():
+                broker.unsplit.append((np.full(int(before.sum()), np.nan), counts[before]))
+            broker.coming = [(times[~before], counts[~before], batches[~before])]
+        self._bucket = Unsplit(self.contract, self._starts_at, level)
+
+    def _pass(self, until: float) -> float:
+        """By how many seconds its waits may be wrong besides what clocks do."""
+        bucket = self._bucket
+        assert bucket is not None
+        brokers, parts = list(self._of.values()), []
+        for broker in brokers:
+            times, counts, batches = _joined(broker.coming)
+            due = times <= until
+            parts.append((times[due], counts[due], batches[due]))
+            broker.coming = [(times[~due], counts[~due], batches[~due])]
+        whose = np.repeat(np.arange(len(brokers)), [part[0].size for part in parts])
+        times, counts, batches = _joined(parts)
+        # What was read late came behind those that have been through the bucket.
+        late = max(0.0, bucket.at - float(times.min(initial=bucket.at)))
+        times = np.maximum(times, bucket.at)
+        group = max(1, ceil(float(counts[~batches].sum()) / _MOST_POINTS))
+        points = np.where(batches, 1, np.ceil(counts / group)).astype(np.int64)
+        size = counts[batches].max(initial=1.0)
+        weights = np.repeat(np.where(batches, counts, group), points).astype(np.float64)
+        ends = np.cumsum(points) - 1
+        weights[ends] = counts - np.where(batches, 0, (points - 1) * group)
+        times, whose = np.repeat(times, points), np.repeat(whose, points)
+        order = np.argsort(times, kind="stable")
+        waits = np.empty(times.size)
+        waits[order] = bucket.take(times[order], weights[order], until)
+        for place, broker in enumerate(brokers):
+            its = whose == place
+            if its.any():
+                in_order = np.argsort(times[its], kind="stable")
+                broker.unsplit.append((waits[its][in_order], weights[its][in_order]))
+        return 2 * late + (max(float(size), group) - 1) / self.contract.rate
+
+    # --- the same messages --------------------------------------------------------------------
+
+    def _compare(self, broker: _Broker) -> None:
+        while broker.given:
+            given = broker.given[0]
+            if sum(float(each.sum()) for _, each in broker.unsplit) < given.messages:
+                break
+            broker.given.popleft()
+            waits, messages = _first(broker.unsplit, given.messages)
+            if np.isnan(waits).any():
+                continue  # from before the bucket was known
+            self._rolling.add(
+                given.at,
+                Sum(
+                    given.messages,
+                    given.waits.seconds,
+                    float(np.dot(waits, messages)),
+                    given.waits.bins,
+                    bins_of(waits * 1e9, messages.astype(np.int64)),
+                    2 * given.error,
+                ),
+            )
+        if sum(each.size for each, _ in broker.unsplit) > _MOST_BEHIND:
+            self.restart(self._moved_at, "too many messages wait to be followed")
+
+    # --- what is shown ------------------------------------------------------------------------
+
+    def shown(self, now: float) -> Compared | str:
+        """Figures, or why there are none."""
+        if now > self._moved_at + _SILENT_SECONDS:
+            silent = sorted(
+                name
+                for name, each in self._of.items()
+                if each.last is None or each.last.at < now - _SILENT_SECONDS
+            )
+            if silent:
+                return f"broker {silent[0]} does not report its arrivals"
+        again = f" (it began anew: {self._why})" if self._why else ""
+        if self._bucket is None:
+            return f"not all brokers have told their arrivals yet{again}"
+        if not self._bucket.is_known:
+            return (
+                "what one bucket would have held at first is not known until it would be full; "
+                f"more came than r since{again}"
+            )
+        found = self._rolling.compared(now)
+        return found or f"no messages came since it began{again}"
+
+
+def _joined(
+    parts: Iterable[tuple[Floats, Floats, Bools]],
+) -> tuple[Floats, Floats, Bools]:
+    """Column by column."""
+    columns = list(zip(*parts, strict=True))
+    if not columns:
+        return np.empty(0), np.empty(0), np.empty(0, dtype=np.bool_)
+    times, counts, batches = (np.concatenate(each) for each in columns)
+    return times, counts, batches
+
+
+def _first(queue: deque[tuple[Floats, Floats]], messages: int) -> tuple[Floats, Floats]:
+    """Take so many messages from the front: waits, messages of each; both of shape (n,)."""
+    taken: list[tuple[Floats, Floats]] = []
+    left = float(messages)
+    while left > 0:
+        waits, counts = queue.popleft()
+        through = np.cumsum(counts)
+        if through[-1] <= left:
+            taken.append((waits, counts))
+            left -= float(through[-1])
+            continue
+        whole = int(np.searchsorted(through, left, side="right"))
+        rest = left - (float(through[whole - 1]) if whole else 0.0)
+        part, remaining = counts[: whole + 1].copy(), counts[whole:].copy()
+        part[whole], remaining[0] = rest, remaining[0] - rest
+        queue.appendleft((waits[whole:], remaining))
+        size = whole + 1 if rest > 0 else whole
+        taken.append((waits[:size], part[:size]))
+        left = 0.0
+    return np.concatenate([each for each, _ in taken]), np.concatenate([each for _, each in taken])
