@@ -1,9 +1,10 @@
 """Which publishers leave a broker in trouble, and for where: pure, time passed in."""
 
-from distributor.migration.decision import decide
+from distributor.migration.decision import relieve
 from distributor.migration.memory import Memory
-from distributor.migration.pulse import Pulse
+from distributor.migration.pulse import Pulse, Slot
 from distributor.migration.selection import Candidate, fewest
+from distributor.migration.shares import shares_after
 from distributor.migration.values import (
     Cause,
     Decision,
@@ -23,10 +24,12 @@ __all__ = [
     "Move",
     "Pulse",
     "Sender",
+    "Slot",
     "Source",
     "Target",
     "TopicSeen",
     "Trouble",
-    "decide",
     "fewest",
+    "relieve",
+    "shares_after",
 ]

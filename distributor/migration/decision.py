@@ -17,7 +17,7 @@ Chosen = Sequence[tuple[Sender, str]]
 """with their targets"""
 
 
-def decide(
+def relieve(
     source: Source,
     targets: Sequence[Target],
     topics: Mapping[str, TopicSeen],
@@ -177,11 +177,13 @@ class _Asked:
             said.append(
                 f"{total} come from who is not placed there and cannot be moved: {some(who)}"
             )
+        shut: dict[str, list[str]] = {}
         for each in self._targets:
             recovers = self._memory.recovers(each.name, self._now)
             why = each.why_not or (recovers and "was in trouble itself lately")
             if why:
-                said.append(f"broker {each.name} {why}")
+                shut.setdefault(why, []).append(each.name)
+        said += [f"broker {some(sorted(names_))} {why}" for why, names_ in sorted(shut.items())]
         for name in names:
             topic = self._topics[name]
             if not self._open[name] and self._rooms:

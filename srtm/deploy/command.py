@@ -4,14 +4,17 @@ import contextlib
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import get_args
 
 import click
 
+from distributor.api import MigrationMode
 from distributor.cli.topic import register, remove
 from distributor.cli.topics import (
     delete_topic,
     describe_topic,
     list_topics,
+    set_migration,
     set_topic,
     warn_of_rates,
 )
@@ -20,7 +23,7 @@ from distributor.remote import Remote, print_json, remote_or_none
 from srtm.deploy.deployment import Deployment, find
 from srtm.deploy.file import read_plan
 from srtm.deploy.kept_topics import describe as describe_limit
-from srtm.deploy.placed_topics import read_placed
+from srtm.deploy.placed_topics import placed_topics, read_placed
 from srtm.deploy.programs import find_programs, version_warning
 from srtm.deploy.shown import addresses_table, broker_table, topics_table
 from srtm.deploy.topics import Topics
@@ -119,6 +122,12 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
 @click.option("--mode", help="delay (default) or reject.")
 @click.option("--max-wait", help="How long a message may be delayed, such as 2s; or none.")
 @click.option("--slo", help="PERCENTILE@DURATION, such as 0.99@5ms; or none.")
+@click.option(
+    "--migrate",
+    type=click.Choice(get_args(MigrationMode)),
+    help="Where a broker is late or gets more than it holds, and no rescale helps: leave the "
+    "publishers there, propose who should move (the default), or move them.",
+)
 @_options
 def set_(
     name: str,
@@ -127,6 +136,7 @@ def set_(
     mode: str | None,
     max_wait: str | None,
     slo: str | None,
+    migrate: str | None,
     deployment: Path,
     remote: Remote | None,
     as_json: bool,
@@ -140,8 +150,18 @@ def set_(
     changes: dict[str, str | None] = {
         key: value for key, value in given.items() if value is not None
     }
-    if not changes:
-        raise UsageError("srtm topic set: give --rate, --burst, --mode, --max-wait or --slo")
+    if not changes and migrate is None:
+        raise UsageError(
+            "srtm topic set: give --rate, --burst, --mode, --max-wait, --slo or --migrate"
+        )
+    if migrate is not None:
+        answer = set_migration(remote or _distributor(deployment), name, migrate)
+        if not changes:
+            if as_json:
+                print_json(answer)
+            else:
+                click.echo(f"topic {name}: migrate {migrate}")
+            return
     for key in ("max-wait", "slo"):
         if changes.get(key) == "none":
             changes[key] = None
@@ -161,6 +181,14 @@ def set_(
         if placed:
             where = "split by the distributor"
         click.echo(f"topic {name}: {describe_limit(contract)}, {where}")
+
+
+def _distributor(deployment: Path) -> Remote:
+    """Of a deployment. Raises UsageError where it has none."""
+    found = placed_topics(find(deployment))
+    if found is None:
+        raise UsageError("--migrate: the deployment has no distributor, which would move them")
+    return found.remote
 
 
 @topic.command()

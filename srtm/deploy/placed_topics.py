@@ -56,20 +56,20 @@ class PlacedTopics:
     UsageError for what it refuses."""
 
     def __init__(self, remote: Remote) -> None:
-        self._remote = remote
+        self.remote = remote
 
     def all(self) -> dict[str, PlacedTopic]:
         """By name. Not waited for long: gateways are not started meanwhile."""
-        found = self._remote.call("GET", "topics", timeout_seconds=_TIMEOUT_SECONDS)
+        found = self.remote.call("GET", "topics", timeout_seconds=_TIMEOUT_SECONDS)
         return {row["topic"]: _placed_topic(row) for row in found["topics"]}
 
     def change(self, contract: Contract, keys: list[str] | None) -> None:
         """Another contract for a topic that it has; shares shrink before others grow."""
         body = TopicFile(contract, keys, []).topic_document()
-        self._remote.call("PUT", "topics", contract.topic, body=body)
+        self.remote.call("PUT", "topics", contract.topic, body=body)
 
     def delete(self, topic: str) -> None:
-        self._remote.call("DELETE", "topics", topic)
+        self.remote.call("DELETE", "topics", topic)
 
     def up(self) -> set[str]:
         """Brokers in contact."""
@@ -82,13 +82,13 @@ class PlacedTopics:
     def place(self, found: TopicFile) -> str:
         """Register a topic and place those of its publishers that have no broker in contact;
         nobody else moves. Returns a line that says where they are."""
-        upload(self._remote, found)
+        upload(self.remote, found)
         name = found.contract.topic
         plan = self._in_force(name)
         if plan is None or plan["unplaced"] or not self.up() >= set(_names(plan)):
             body = {"policy": "srtm", "keep": True}
             try:
-                plan = self._remote.call("POST", "topics", name, "placements", body=body)
+                plan = self.remote.call("POST", "topics", name, "placements", body=body)
             except UsageError as error:
                 return f"topic {name} is the distributor's, and not placed: {error}"
         line = f"topic {name} is the distributor's: " + ", ".join(
@@ -102,12 +102,12 @@ class PlacedTopics:
 
     def _in_force(self, topic: str) -> Any:
         """The placement, None before the first one."""
-        if self._remote.call("GET", "topics", topic)["epoch"] is None:
+        if self.remote.call("GET", "topics", topic)["epoch"] is None:
             return None
-        return self._remote.call("GET", "topics", topic, "placements", "current")
+        return self.remote.call("GET", "topics", topic, "placements", "current")
 
     def _brokers(self) -> Any:
-        return self._remote.call("GET", "brokers")["brokers"]
+        return self.remote.call("GET", "brokers")["brokers"]
 
 
 def _names(plan: Any) -> Collection[str]:

@@ -13,7 +13,7 @@ from distributor.migration import (
     Target,
     TopicSeen,
     Trouble,
-    decide,
+    relieve,
 )
 from distributor.migration.settings import MOST_MOVES
 
@@ -42,7 +42,7 @@ def of(
     memory: Memory | None = None,
 ) -> Decision:
     known = {each.name: each for each in topics or (topic(),)}
-    return decide(asked, targets, known, memory or Memory(NOW), NOW)
+    return relieve(asked, targets, known, memory or Memory(NOW), NOW)
 
 
 def moved(found: Decision) -> dict[str, str]:

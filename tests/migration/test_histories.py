@@ -13,7 +13,7 @@ from distributor.migration import (
     Target,
     TopicSeen,
     Trouble,
-    decide,
+    relieve,
 )
 from distributor.migration.settings import (
     COOL_DOWN_SECONDS,
@@ -55,7 +55,7 @@ class World:
         ]
         topic = TopicSeen("t", frozenset(self.places.values()), 9, len(self.rates), {}, True)
         trouble = Trouble(Cause.OVERLOAD, load, capacity, "")
-        found = decide(
+        found = relieve(
             Source(broker, trouble, tuple(senders)), targets, {"t": topic}, self.memory, now
         )
         for move in found.moves:
