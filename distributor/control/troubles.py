@@ -121,11 +121,11 @@ class Troubles:
         self._follow(now)
         for name in self._pulses.keys() - self._state.gateways.keys():
             self._forget_broker(name)
-        carried = self.carried()
+        carried: dict[str, float] | None = None
         for name, pulse in self._pulses.items():
-            trouble = None
-            if FORMER not in name and pulse.is_fresh(now):
-                capacity = self._state.gateways[name].row.capacity
+            trouble, capacity = None, self._state.gateways[name].row.capacity
+            if FORMER not in name and pulse.is_fresh(now) and pulse.may_be_in_trouble(capacity):
+                carried = self.carried() if carried is None else carried
                 trouble = pulse.trouble(capacity, carried, self.allowed(name))
             self._diagnose(name, trouble, now)
         for key in self.proposals.keys() | self.blocked.keys():
@@ -205,7 +205,10 @@ class Troubles:
         """The part of each topic's messages that its contract lets through, under the best split:
         the rest is no load of any broker."""
         came: dict[str, list[float]] = {}
+        now = self._now()
         for pulse in self._pulses.values():
+            if not pulse.is_heard(now):
+                continue
             for name, rate in pulse.loads().items():
                 came.setdefault(name, []).append(rate)
         topics = self._state.topics

@@ -25,13 +25,18 @@ from distributor.placement.words import counted, rate
 @dataclass(frozen=True, slots=True)
 class Slot:
     """One report. came: messages by topic; late: topic -> (measured, late without their token
-    wait); senders: topic -> publisher -> messages, of the topics that were asked for"""
+    wait); senders: topic -> publisher -> messages, of the topics that were asked for; total: of all
+    topics"""
 
     began_at: float
     ended_at: float
     came: Mapping[str, float]
     late: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     senders: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    total: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "total", fsum(self.came.values()))
 
     @property
     def seconds(self) -> float:
@@ -83,10 +88,15 @@ class Pulse:
 
     # --- what it tells ------------------------------------------------------------------------
 
+    def is_heard(self, now: float) -> bool:
+        """Does it report, and of now?"""
+        return bool(self._slots) and now - self._slots[-1].ended_at <= SILENT_SECONDS
+
     def is_fresh(self, now: float) -> bool:
         """Has it reported for a whole window, up to now?"""
-        if not self._slots or now - self._slots[-1].ended_at > SILENT_SECONDS:
-            return False
+        return self.is_heard(now) and self._is_whole()
+
+    def _is_whole(self) -> bool:
         return self._heard(self._slots) >= WINDOW_SECONDS - max(s.seconds for s in self._slots)
 
     def loads(self) -> dict[str, float]:
@@ -106,6 +116,16 @@ class Pulse:
                 for name, count in its.items():
                     rates[name] = rates.get(name, 0.0) + count / seconds
         return {topic: _first(rates) for topic, rates in found.items()}
+
+    def may_be_in_trouble(self, capacity: float) -> bool:
+        """Quick, and True for every broker in trouble: contracts only lower what is counted."""
+        if self._late:
+            return True
+        over = (
+            fsum(slot.total for slot in half) > capacity * self._heard(half)
+            for half in self._halves()
+        )
+        return bool(capacity) and all(over)
 
     def trouble(
         self, capacity: float, carried: Mapping[str, float], allowed: Mapping[str, float]

@@ -17,7 +17,7 @@ def shares_after(
     moves: Iterable[tuple[str, str, float]],
     left: Iterable[str],
 ) -> dict[str, Part]:
-    """Sums are those of `held`, or less by roundings.
+    """Sums are at most those of `held` as they round, which are not above r and b.
 
     held:  of each broker before; rates: messages/s of the topic that came to it
     moves: (from, to, messages/s)
