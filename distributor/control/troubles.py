@@ -4,11 +4,11 @@ Brokers are asked who sends to them only while they are in trouble.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum, inf
 
-from distributor.api import MigrationShown, Report
+from distributor.api import MigrationShown, MoveShown, Report
 from distributor.control.state import FORMER, State
 from distributor.fitting import MOST_ALLOWED
 from distributor.migration import Memory, Pulse, Slot, Trouble
@@ -25,11 +25,11 @@ _MOST_ASKED = 200
 
 @dataclass(slots=True)
 class _Placed:
-    """A placement as it was last seen. moving: publishers are on their way"""
+    """A placement as it was last seen. unsettled: brokers that publishers still leave or come to"""
 
     epoch: int
     brokers: frozenset[str]
-    moving: bool = True
+    unsettled: frozenset[str] = frozenset()
 
 
 class Troubles:
@@ -74,10 +74,12 @@ class Troubles:
         before, self._answered[broker] = self._answered.get(broker), report.answered
         if report.answered is not None and report.answered == before:
             return  # a report whose answer was lost is made again: its time is counted already
+        pulse = self._pulse(broker)
+        watched = pulse.watched
         late = {
             each.topic: (each.served, min(each.late_at_broker, each.served))
             for each in report.topics
-            if each.served
+            if each.served and (each.late_at_broker or each.topic in watched)
         }
         slot = Slot(
             now - report.seconds,
@@ -86,18 +88,17 @@ class Troubles:
             late,
             {each.topic: _counts(each.publishers) for each in report.topics if each.publishers},
         )
-        self._pulse(broker).hear(slot, self.allowed(broker))
+        pulse.hear(slot, self._allowed(late.keys() | watched))
 
     def _pulse(self, broker: str) -> Pulse:
         if broker not in self._pulses:
             self._pulses[broker] = Pulse(self._now())
         return self._pulses[broker]
 
-    def allowed(self, broker: str) -> dict[str, float]:
-        """The late share that each topic there may have, of those whose publishers may move."""
+    def _allowed(self, names: Iterable[str]) -> dict[str, float]:
+        """The late share that each of them may have, of those whose publishers may move."""
         found = {}
-        gateway = self._state.gateways.get(broker)
-        for name in gateway.topics if gateway else ():
+        for name in names:
             topic = self._state.topics.get(name)
             slo = topic.contract.slo if topic else None
             if slo is not None and slo.allowed_late_share < MOST_ALLOWED and self.may_move(name):
@@ -126,7 +127,7 @@ class Troubles:
             trouble, capacity = None, self._state.gateways[name].row.capacity
             if FORMER not in name and pulse.is_fresh(now) and pulse.may_be_in_trouble(capacity):
                 carried = self.carried() if carried is None else carried
-                trouble = pulse.trouble(capacity, carried, self.allowed(name))
+                trouble = pulse.trouble(capacity, carried, self._allowed(pulse.watched))
             self._diagnose(name, trouble, now)
         for key in self.proposals.keys() | self.blocked.keys():
             if key[0] not in self.ill:
@@ -154,25 +155,41 @@ class Troubles:
         while they do."""
         for name in self._placed.keys() - self._state.topics.keys():
             del self._placed[name]
+        new = {}
         for name, topic in self._state.topics.items():
-            if topic.in_force is None:
+            before = self._placed.get(name)
+            if topic.in_force is None or (before and before.epoch == topic.in_force.epoch):
                 continue
-            placed = self._placed.get(name)
-            if placed is None or placed.epoch != topic.in_force.epoch:
-                brokers = frozenset(each.name for each in topic.in_force.brokers)
-                before = placed.brokers if placed else frozenset()
-                placed = self._placed[name] = _Placed(topic.in_force.epoch, brokers | before)
-            if placed.moving:
-                placed.moving = any(topic.waiting.values())
-                self._changed(placed.brokers, now)
+            brokers = frozenset(each.name for each in topic.in_force.brokers)
+            new[name] = brokers | (before.brokers if before else frozenset())
+            self._placed[name] = _Placed(topic.in_force.epoch, brokers)
+        changed = self._changed(frozenset().union(*new.values()))
+        for name, brokers in new.items():
+            moves = self._moves(name)
+            moved = {each.source for each in moves} | {each.target for each in moves}
+            self._placed[name].unsettled = (brokers & changed) | moved
+        for name, placed in self._placed.items():
+            if placed.unsettled:
+                self.restart(placed.unsettled, now)
+                if not any(self._state.topics[name].waiting.values()):
+                    placed.unsettled = frozenset()
 
-    def _changed(self, brokers: frozenset[str], now: float) -> None:
-        for broker in brokers & self._state.gateways.keys():
+    def _moves(self, name: str) -> Sequence[MoveShown]:
+        in_force = self._state.topics[name].in_force
+        return in_force.moves if in_force else ()
+
+    def _changed(self, brokers: Iterable[str]) -> frozenset[str]:
+        """Those of them whose declared rates have changed by much."""
+        changed = set()
+        for broker in brokers:
+            gateway = self._state.gateways.get(broker)
             allocated = self._state.allocated(broker)
-            least = CHANGED * self._state.gateways[broker].row.capacity
-            if abs(allocated - self._allocated.get(broker, inf)) > least:
+            if gateway is None:
+                continue
+            if abs(allocated - self._allocated.get(broker, inf)) > CHANGED * gateway.row.capacity:
                 self._allocated[broker] = allocated
-                self.restart([broker], now)
+                changed.add(broker)
+        return frozenset(changed)
 
     def restart(self, brokers: Iterable[str], now: float) -> None:
         for broker in brokers:

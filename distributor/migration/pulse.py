@@ -24,9 +24,12 @@ from distributor.placement.words import counted, rate
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One report. came: messages by topic; late: topic -> (measured, late without their token
-    wait); senders: topic -> publisher -> messages, of the topics that were asked for; total: of all
-    topics"""
+    """One report.
+
+    came:    messages by topic; total: of all topics
+    late:    topic -> (measured, late without their token wait), of those late or `watched`
+    senders: topic -> publisher -> messages, of the topics that were asked for
+    """
 
     began_at: float
     ended_at: float
@@ -60,8 +63,13 @@ class Pulse:
         self._slots.clear()
         self._late.clear()
 
+    @property
+    def watched(self) -> frozenset[str]:
+        """Topics whose late messages are counted."""
+        return frozenset(self._late)
+
     def hear(self, slot: Slot, allowed: Mapping[str, float]) -> None:
-        """allowed: the late share that each topic with an SLO may have"""
+        """allowed: the late share that each of these topics, and of `slot.late`, may have"""
         if slot.began_at < self._since or slot.seconds <= 0:
             return
         self._slots.append(slot)

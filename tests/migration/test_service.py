@@ -51,6 +51,7 @@ class Gateways:
 
     rates: messages/s of each publisher, that it really sends; stray: of those nobody registered
     late:  broker -> share of messages that are late without their tokens
+    deaf:  broker -> epoch that it goes on to acknowledge
     """
 
     def __init__(self, service: Distributor, clock: Clock) -> None:
@@ -58,6 +59,7 @@ class Gateways:
         self.rates = {f"p{number}": 20.0 for number in range(6)}
         self.stray: dict[str, float] = {}
         self.late: dict[str, float] = {}
+        self.deaf: dict[str, int] = {}
         self.told: dict[str, Any] = {}
         self.tells = True
 
@@ -81,7 +83,7 @@ class Gateways:
         came = sum(counts.values())
         is_asked = "t" in service.troubles.wants_publishers(name)
         report = Report(
-            applied_epoch=service.state.gateways[name].epoch,
+            applied_epoch=self.deaf.get(name, service.state.gateways[name].epoch),
             seconds=1.0,
             topics=[
                 TopicReport(
@@ -302,6 +304,23 @@ async def test_a_restart_forgets_no_move(tmp_path: Path) -> None:
         assert (found.mode, found.applied) == ("auto", [applied])
         assert second.troubles.memory.rests("t", "p1", clock.now) > 200
         assert not second.troubles.memory.may_go("t", "p1", "b0", clock.now + 400)
+
+
+@run
+async def test_while_they_are_on_their_way_nobody_else_moves(tmp_path: Path) -> None:
+    """b1 does not take its share for long, so p1 still sends to b0."""
+    async with world(tmp_path, "auto") as gateways:
+        service = gateways.service
+        gateways.rates["p1"] = 150.0
+        gateways.deaf["b1"] = service.state.gateways["b1"].epoch
+        await gateways.seconds(60)
+        assert service.topic("t").places["p1"] == "b1"
+        assert service.topic("t").shown["p1"][0] == "b0"
+        assert len(migrations.show(service, "t").applied) == 1
+        del gateways.deaf["b1"]
+        await gateways.seconds(60)
+        assert service.topic("t").shown["p1"][0] == "b1"
+        assert len(migrations.show(service, "t").applied) == 1
 
 
 @run
