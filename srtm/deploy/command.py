@@ -4,7 +4,7 @@ import contextlib
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import click
 
@@ -155,7 +155,7 @@ def set_(
             "srtm topic set: give --rate, --burst, --mode, --max-wait, --slo or --migrate"
         )
     if migrate is not None:
-        answer = set_migration(remote or _distributor(deployment), name, migrate)
+        answer = _migrate(remote, deployment, name, migrate)
         if not changes:
             if as_json:
                 print_json(answer)
@@ -183,12 +183,14 @@ def set_(
         click.echo(f"topic {name}: {describe_limit(contract)}, {where}")
 
 
-def _distributor(deployment: Path) -> Remote:
-    """Of a deployment. Raises UsageError where it has none."""
+def _migrate(remote: Remote | None, deployment: Path, name: str, mode: str) -> dict[str, Any]:
+    """Raises UsageError where the deployment has no distributor."""
+    if remote is not None:
+        return set_migration(remote, name, mode)
     found = placed_topics(find(deployment))
     if found is None:
         raise UsageError("--migrate: the deployment has no distributor, which would move them")
-    return found.remote
+    return found.migrate(name, mode)
 
 
 @topic.command()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from distributor.cli.topic_file import TopicFile, read_publishers
+from distributor.cli.topics import set_migration
 from distributor.cli.upload import upload
 from distributor.placement.words import counted, number, some
 from distributor.remote import Remote
@@ -56,20 +57,24 @@ class PlacedTopics:
     UsageError for what it refuses."""
 
     def __init__(self, remote: Remote) -> None:
-        self.remote = remote
+        self._remote = remote
 
     def all(self) -> dict[str, PlacedTopic]:
         """By name. Not waited for long: gateways are not started meanwhile."""
-        found = self.remote.call("GET", "topics", timeout_seconds=_TIMEOUT_SECONDS)
+        found = self._remote.call("GET", "topics", timeout_seconds=_TIMEOUT_SECONDS)
         return {row["topic"]: _placed_topic(row) for row in found["topics"]}
 
     def change(self, contract: Contract, keys: list[str] | None) -> None:
         """Another contract for a topic that it has; shares shrink before others grow."""
         body = TopicFile(contract, keys, []).topic_document()
-        self.remote.call("PUT", "topics", contract.topic, body=body)
+        self._remote.call("PUT", "topics", contract.topic, body=body)
+
+    def migrate(self, topic: str, mode: str) -> dict[str, Any]:
+        """Whether its publishers leave a broker in trouble."""
+        return set_migration(self._remote, topic, mode)
 
     def delete(self, topic: str) -> None:
-        self.remote.call("DELETE", "topics", topic)
+        self._remote.call("DELETE", "topics", topic)
 
     def up(self) -> set[str]:
         """Brokers in contact."""
@@ -82,13 +87,13 @@ class PlacedTopics:
     def place(self, found: TopicFile) -> str:
         """Register a topic and place those of its publishers that have no broker in contact;
         nobody else moves. Returns a line that says where they are."""
-        upload(self.remote, found)
+        upload(self._remote, found)
         name = found.contract.topic
         plan = self._in_force(name)
         if plan is None or plan["unplaced"] or not self.up() >= set(_names(plan)):
             body = {"policy": "srtm", "keep": True}
             try:
-                plan = self.remote.call("POST", "topics", name, "placements", body=body)
+                plan = self._remote.call("POST", "topics", name, "placements", body=body)
             except UsageError as error:
                 return f"topic {name} is the distributor's, and not placed: {error}"
         line = f"topic {name} is the distributor's: " + ", ".join(
@@ -102,12 +107,12 @@ class PlacedTopics:
 
     def _in_force(self, topic: str) -> Any:
         """The placement, None before the first one."""
-        if self.remote.call("GET", "topics", topic)["epoch"] is None:
+        if self._remote.call("GET", "topics", topic)["epoch"] is None:
             return None
-        return self.remote.call("GET", "topics", topic, "placements", "current")
+        return self._remote.call("GET", "topics", topic, "placements", "current")
 
     def _brokers(self) -> Any:
-        return self.remote.call("GET", "brokers")["brokers"]
+        return self._remote.call("GET", "brokers")["brokers"]
 
 
 def _names(plan: Any) -> Collection[str]:
