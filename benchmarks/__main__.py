@@ -32,7 +32,9 @@ def list_them() -> None:
 @click.argument("name", type=click.Choice(list(BENCHMARKS)))
 @click.option("--quick", is_flag=True, help="At most 50 s; bars it cannot decide are undecided.")
 @click.option(
-    "--full", is_flag=True, help="What is modelled is run live too (convergence: half an hour)."
+    "--full",
+    is_flag=True,
+    help="What is modelled is run live too (adaptor: a minute; convergence: half an hour).",
 )
 @click.option("--minutes", type=click.FloatRange(1, 10_000), help="How long soak lasts.")
 @click.option("--strict", is_flag=True, help="Exit with 1 when a bar is missed.")

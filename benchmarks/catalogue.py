@@ -36,7 +36,9 @@ BENCHMARKS = {
     "convergence": Entry(
         "placement.convergence", "how long online fitting takes (SRTM Table 1)", models=True
     ),
-    "adaptor": Entry("adaptor.run", "how well shares follow traffic from broker to broker"),
+    "adaptor": Entry(
+        "adaptor.run", "how well shares follow traffic from broker to broker", models=True
+    ),
     "packing": Entry("autoscaler.packing", "how fast and how near the best partitions are packed"),
     "landau": Entry(
         "autoscaler.landau", "rebalance cost against consumers of every packing (Landau 4.4.6)"

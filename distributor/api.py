@@ -18,6 +18,8 @@ MAX_ARRIVALS = 5_000
 """of one topic: a gateway keeps no more until it reports them"""
 MAX_BINS = 2_000
 """of a topic's waits: those from a nanosecond to 30 years"""
+MAX_TOLD = 100
+"""publishers of one topic in a report, the heaviest of a broker in trouble"""
 MAX_COUNT = float(2**53)
 """Whole numbers up to it are exact. It keeps every sum finite."""
 
@@ -33,6 +35,7 @@ Token = Annotated[str, Field(max_length=64)]
 TopicName = Annotated[str, Field(max_length=64)]
 Policy = Literal["srtm", "max-min", "conc", "lb", "single"]
 AdaptationPolicy = Literal["srtm", "paper", "rate-only", "off"]
+MigrationMode = Literal["off", "propose", "auto"]
 Unplaced = Literal["reject", "floor", "pass"]
 FittingMode = Literal["sequential", "paper"]
 Meanwhile = Literal["hold", "elsewhere"]
@@ -149,6 +152,14 @@ class TopicReport(Told):
     )
     waits: WaitsReport | None = Field(None, description="with the arrivals, from the second on")
 
+    publishers: list[tuple[Annotated[str, Field(max_length=256)], Count]] = Field(
+        default=[],
+        max_length=MAX_TOLD,
+        fail_fast=True,
+        description="(publisher, messages) of those that sent most since the last report; where "
+        "the desired state asks for them",
+    )
+
     @model_validator(mode="after")
     def _of_the_served(self) -> "TopicReport":
         # late_at_broker is counted on its own, and may be of an SLO that is gone.
@@ -190,6 +201,9 @@ class DesiredTopic(Answer):
     safe_burst: float = Field(description="what is left of b_l then: one message")
     arrivals: bool = Field(
         False, description="report when its messages came: it is fitted, or shares follow them"
+    )
+    publishers: bool = Field(
+        False, description="report who sends most: the broker is in trouble, and some may move"
     )
     emptied: int = Field(0, description="an epoch; a larger one than before empties the bucket")
     topic_rate: float = Field(description="r of the whole contract")
@@ -295,6 +309,39 @@ class PenaltyShown(Answer):
 
 class PenaltiesShown(Answer):
     penalties: list[PenaltyShown] = Field(description="of topics that several brokers share")
+
+
+class MigrationAsked(Asked):
+    mode: MigrationMode = Field(
+        "propose",
+        description="where a broker misses the SLO or gets more than it holds, and no rescale "
+        "helps: leave its publishers there, propose who should move, or move them",
+    )
+
+
+class MoveShown(Answer):
+    publisher: str
+    rate: float = Field(description="messages/s that came from it")
+    source: str
+    target: str
+    reason: str
+
+
+class MigrationShown(Answer):
+    """A proposal, or what was carried out."""
+
+    at: float = Field(description="seconds since 1970")
+    moves: list[MoveShown]
+    reasons: list[str]
+
+
+class MigrationsShown(Answer):
+    topic: str
+    mode: MigrationMode
+    trouble: dict[str, str] = Field(description="broker of the topic -> why it is in trouble")
+    blocked: list[str] = Field(description="why nobody is proposed or moved though one is")
+    proposed: MigrationShown | None = Field(description="in force; POST carries it out")
+    applied: list[MigrationShown] = Field(description="newest first, as far as placements are kept")
 
 
 class TopicAsked(Asked):

@@ -28,6 +28,7 @@ LONGEST = (
     "distributor/test_online_fitting",
     "gateway/test_full_disk",
     "deploy/test_distributor",
+    "migration/test_live",
     "distributor/test_capacity_command",
     "compat/test_go_nsq",
 )

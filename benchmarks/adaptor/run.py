@@ -3,7 +3,8 @@
 Each scenario is run with each seed by each policy, exactly, with reports and leases as live brokers
 have them (`srtm adaptor simulate`). `hindsight` knows all arrivals: the best constant split of each
 stretch between shifts. A policy is back after a shift when the p99 of a second, and of the two
-after it, is at most 1.5 x hindsight's for that stretch, or 1 ms.
+after it, is at most 1.5 x hindsight's for that stretch, or 1 ms. --full adds a swap on real brokers
+(`live`).
 """
 
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.adaptor.hindsight import hindsight_waits
+from benchmarks.adaptor.live import live, live_bars, live_figures, live_table
 from benchmarks.adaptor.scenarios import LOAD, SCENARIOS, SECONDS, Scenario
 from benchmarks.harness.bars import Bar, judge
 from benchmarks.harness.report import Report, number, table
@@ -54,7 +56,7 @@ Outcomes = Mapping[str, Mapping[str, Pooled]]
 
 def run(session: Session) -> Report:
     seeds = QUICK_SEEDS if session.quick else SEEDS
-    session.plan(len(SCENARIOS) * seeds)
+    session.plan(len(SCENARIOS) * seeds + session.live)
     outcomes: dict[str, dict[str, Pooled]] = {}
     for scenario in SCENARIOS:
         pooled = outcomes[scenario.name] = {
@@ -63,6 +65,9 @@ def run(session: Session) -> Report:
         for seed in range(seeds):
             session.step(f"{scenario.name}, seed {seed}")
             _seed(scenario, seed, pooled)
+    if session.live:
+        session.step("live: a swap between two real brokers")
+    lived = live(session) if session.live else []
     back = {
         scenario.name: {
             name: _back(scenario, pooled, outcomes[scenario.name]["hindsight"])
@@ -73,9 +78,13 @@ def run(session: Session) -> Report:
     }
     return Report(
         settings={"seeds": seeds, "seconds": SECONDS, "load": LOAD},
-        figures=_figures(outcomes, back),
-        bars=_bars(outcomes, back, session.quick),
-        tables=[_waits_table(outcomes), _back_table(back)],
+        figures=_figures(outcomes, back) | ({"live": live_figures(lived)} if lived else {}),
+        bars=_bars(outcomes, back, session.quick) + (live_bars(lived) if lived else []),
+        tables=[
+            _waits_table(outcomes),
+            _back_table(back),
+            *([live_table(lived)] if lived else []),
+        ],
         draw=lambda figure: _draw(figure, outcomes),
     )
 

@@ -87,7 +87,7 @@ class Recorder:
         self._admin = admin
         self._path = f"/topics/{quote(topic, safe='')}"
         self._documents: list[dict[str, Any]] = []
-        self._take()
+        self.take()
 
     def finish(self, timeout_seconds: float = _TIMEOUT_SECONDS) -> list[dict[str, Any]]:
         """Wait until nobody waits for a token; what was recorded. Raises SrtmError."""
@@ -96,10 +96,11 @@ class Recorder:
             if time.monotonic() > deadline:
                 raise SrtmError(f"{self._path}: messages still wait for tokens")
             time.sleep(0.05)
-        self._take()
+        self.take()
         return self._documents
 
-    def _take(self) -> None:
+    def take(self) -> None:
+        """What has been recorded since; where a run takes longer than a record is kept."""
         path = f"{self._path}/record"
         self._documents.append(get_json(self._admin, path, timeout_seconds=_TIMEOUT_SECONDS))
 

@@ -225,11 +225,62 @@ def explain(topic: str, publisher: str | None, remote: Remote, as_json: bool) ->
 
 
 def _explain(entry: dict[str, Any]) -> None:
-    at = datetime.fromtimestamp(entry["at"], UTC).isoformat(" ", "seconds")
     names = some([each["name"] for each in entry["brokers"]])
-    click.echo(f"epoch {entry['epoch']}, {at}, policy {entry['policy']}: {names}")
+    click.echo(f"epoch {entry['epoch']}, {_at(entry['at'])}, policy {entry['policy']}: {names}")
     for reason in entry["reasons"]:
         click.echo(f"  - {reason}")
+
+
+@placement.command()
+@click.argument("topic")
+@remote_options
+def migrations(topic: str, remote: Remote, as_json: bool) -> None:
+    """Who of TOPIC should leave a broker in trouble, who did, when and why; newest first.
+
+    A broker is in trouble where more comes to it than it holds, or its messages are late even
+    without the wait for their tokens, for 10 s. srtm topic set TOPIC --migrate says whether moves
+    are proposed (the default), made, or neither.
+    """
+    found = remote.call("GET", "topics", topic, "migrations")
+    if as_json:
+        print_json(found)
+        return
+    click.echo(f"topic {topic}: migrate {found['mode']}")
+    for broker, reason in found["trouble"].items():
+        click.echo(f"broker {broker} is in trouble: {reason}")
+    for reason in found["blocked"]:
+        click.echo(f"  - {reason}")
+    if found["proposed"]:
+        click.echo(f"proposed; srtm placement migrate {topic} carries it out:")
+        _migration(found["proposed"])
+    for each in found["applied"]:
+        click.echo(f"applied {_at(each['at'])}:")
+        _migration(each)
+
+
+@placement.command()
+@click.argument("topic")
+@remote_options
+def migrate(topic: str, remote: Remote, as_json: bool) -> None:
+    """Carry out the moves that are proposed for TOPIC."""
+    found = remote.call("POST", "topics", topic, "migrations")
+    if as_json:
+        print_json(found)
+    else:
+        click.echo(f"topic {topic}: {counted(len(found['moves']), 'publisher')} moved:")
+        _migration(found)
+
+
+def _migration(found: dict[str, Any]) -> None:
+    for each in found["moves"]:
+        way = f"{each['publisher']} from {each['source']} to {each['target']}"
+        click.echo(f"  {way}: {each['reason']}")
+    for reason in found["reasons"]:
+        click.echo(f"  - {reason}")
+
+
+def _at(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(" ", "seconds")
 
 
 def _show(found: dict[str, Any], as_json: bool) -> None:

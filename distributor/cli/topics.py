@@ -125,6 +125,12 @@ def _set_contract(remote: Remote, name: str, changes: Mapping[str, object]) -> A
     return answer
 
 
+def set_migration(remote: Remote, name: str, mode: str) -> dict[str, Any]:
+    """What becomes of publishers at a broker in trouble. Raises UsageError."""
+    answer: dict[str, Any] = remote.call("PUT", "topics", name, "migration", body={"mode": mode})
+    return answer
+
+
 def warn_of_rates(name: str, limit: float, declared: float) -> None:
     """Whoever lowers a contract under what its publishers have declared makes them wait."""
     if limit < declared:

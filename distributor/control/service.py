@@ -38,6 +38,7 @@ from distributor.control.registrations import Registrations, check_key
 from distributor.control.shares import desired_topic, grants, let_go, see, share_of, waits
 from distributor.control.state import FORMER, Gateway, State, Topic
 from distributor.control.topic_names import Names
+from distributor.control.troubles import Troubles
 from distributor.control.watches import Watches
 from distributor.errors import Conflict, NotFound, NotLeading
 from distributor.store import BrokerRow, Statement, StoreError
@@ -104,6 +105,7 @@ class Distributor:
         self.committer = committer
         self.adaptor = Adaptor(self)
         self.penalties = Penalties(self)
+        self.troubles = Troubles(state, lease_seconds, now, wall)
         self.registrations = Registrations(self.state, self.changing, self.commit, self.watches)
 
     # --- brokers ------------------------------------------------------------------------------
@@ -270,8 +272,9 @@ class Distributor:
             topic: self._share(gateway, topic, now, applied) for topic in sorted(gateway.topics)
         }
         wanted = self.adaptor.wants_arrivals(shares)
+        asked = self.troubles.wants_publishers(name)
         document = [
-            desired_topic(self.state.topics[topic], share, topic in wanted)
+            desired_topic(self.state.topics[topic], share, topic in wanted, topic in asked)
             for topic, share in shares.items()
             if share.rate
         ]
@@ -280,6 +283,7 @@ class Distributor:
             gateway.document = document
         self.adaptor.hear(name, report, now)
         self.penalties.hear(name, report, now)
+        self.troubles.hear(name, report, now)
         gateway.lease_ends_at = now + self.lease_seconds
         gateway.has = {topic: share for topic, share in shares.items() if share.rate}
         for topic, share in shares.items():
@@ -432,6 +436,7 @@ class Distributor:
             self.state.leases[name].total = NOTHING
             self.adaptor.forget(name)
             self.penalties.forget(name)
+            self.troubles.forget(name)
             self.watches.notify(name, topic.publishers)
 
     async def adapt(self) -> None:

@@ -54,8 +54,10 @@ def waits(leases: TopicLeases | None, broker: str, share: Share, now: float) -> 
     return broker in leases.claims and share == NOTHING
 
 
-def desired_topic(topic: Topic, share: Share, arrivals: bool) -> DesiredTopic:
-    """arrivals: the broker is to report when messages came"""
+def desired_topic(
+    topic: Topic, share: Share, arrivals: bool, publishers: bool = False
+) -> DesiredTopic:
+    """arrivals: the broker is to report when messages came; publishers: who sent them"""
     contract = topic.contract
     document = contract.document()
     return DesiredTopic(
@@ -68,6 +70,7 @@ def desired_topic(topic: Topic, share: Share, arrivals: bool) -> DesiredTopic:
         safe_rate=share.floor.rate,
         safe_burst=share.floor.burst,
         arrivals=arrivals or topic.is_fitted,
+        publishers=publishers,
         emptied=topic.emptied,
         topic_rate=contract.rate,
         topic_burst=contract.burst,

@@ -10,7 +10,14 @@ from dataclasses import dataclass, field
 from math import fsum, inf
 from typing import Any
 
-from distributor.api import AdaptationAsked, DesiredTopic, FittingShown, ShareShown
+from distributor.api import (
+    AdaptationAsked,
+    DesiredTopic,
+    FittingShown,
+    MigrationAsked,
+    MoveShown,
+    ShareShown,
+)
 from distributor.control.leases import NOTHING, Holder, Share, TopicLeases
 from distributor.control.lineage import Lineage
 from distributor.errors import NotFound
@@ -70,7 +77,7 @@ class Gateway:
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """A placement that was applied."""
+    """A placement that was applied. moves: of a migration, each publisher that it moved"""
 
     epoch: int
     at: float
@@ -79,6 +86,7 @@ class InForce:
     unplaced: int
     unplaced_rate: float
     reasons: tuple[str, ...]
+    moves: tuple[MoveShown, ...] = ()
 
     @classmethod
     def of(cls, row: PlacementRow) -> "InForce":
@@ -91,6 +99,7 @@ class InForce:
             values["unplaced"],
             values["unplaced_rate"],
             tuple(values["reasons"]),
+            tuple(MoveShown(**each) for each in values.get("moves", ())),
         )
 
     def row(self, topic: str) -> PlacementRow:
@@ -100,6 +109,8 @@ class InForce:
             "unplaced_rate": self.unplaced_rate,
             "reasons": self.reasons,
         }
+        if self.moves:
+            document["moves"] = [each.model_dump() for each in self.moves]
         return PlacementRow(topic, self.epoch, self.at, self.policy, json.dumps(document))
 
     @property
@@ -119,6 +130,7 @@ class Topic:
     ready:      brokers that have acknowledged one
     fitting:    the last online fitting, which may go on
     adaptation: how shares follow the traffic
+    migration:  what becomes of publishers at a broker in trouble
     emptied:    epoch at which its buckets were to be emptied last; 0: never
     """
 
@@ -133,6 +145,7 @@ class Topic:
     fitting: FittingShown | None = None
     emptied: int = 0
     adaptation: AdaptationAsked = field(default_factory=lambda: AdaptationAsked.model_validate({}))
+    migration: MigrationAsked = field(default_factory=lambda: MigrationAsked.model_validate({}))
     _loads: dict[str, float] | None = None
 
     @property
@@ -256,6 +269,8 @@ class State:
             topic = state.topics[row.topic] = Topic(contract, keys)
             if row.adaptation:
                 topic.adaptation = AdaptationAsked.model_validate_json(row.adaptation)
+            if row.migration:
+                topic.migration = MigrationAsked.model_validate_json(row.migration)
         for placement in kept.placements:
             state.topics[placement.topic].history.append(InForce.of(placement))
         for grant in kept.grants:

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from distributor import api
-from distributor.control import fittings, newcomers, placements, places
+from distributor.control import fittings, migrations, newcomers, placements, places
 from distributor.control.service import Distributor
 
 PREFIX = "/v1"
@@ -135,6 +135,18 @@ async def _penalty(service: Distributor, call: Call) -> BaseModel:
     return service.penalties.shown(*call.names)
 
 
+async def _migrations(service: Distributor, call: Call) -> BaseModel:
+    return migrations.show(service, *call.names)
+
+
+async def _migrate(service: Distributor, call: Call) -> BaseModel:
+    return await migrations.accept(service, *call.names)
+
+
+async def _set_migration(service: Distributor, call: Call) -> BaseModel:
+    return await migrations.put(service, call.name, call.body)
+
+
 async def _fit(service: Distributor, call: Call) -> BaseModel:
     return await fittings.start(service, call.name, call.body)
 
@@ -199,6 +211,14 @@ ROUTES = (
     Route("GET", "/topics/{topic}/penalty",
           "Its token wait beside that of the same messages in one unsplit bucket, live.",
           None, api.PenaltyShown, (404,), _penalty),
+    Route("GET", "/topics/{topic}/migrations",
+          "Who should leave a broker in trouble, who did, and why.",
+          None, api.MigrationsShown, (404,), _migrations),
+    Route("POST", "/topics/{topic}/migrations", "Carry out the proposal in force.",
+          None, api.MigrationShown, (404, 409), _migrate),
+    Route("PUT", "/topics/{topic}/migration",
+          "Say whether publishers leave a broker in trouble.",
+          api.MigrationAsked, api.MigrationsShown, (400, 404), _set_migration),
     Route("POST", "/topics/{topic}/fitting",
           "Fit the topic by measurement: fewest brokers that keep its SLO. Goes on by itself.",
           api.FittingAsked, api.FittingShown, (400, 404, 409), _fit),

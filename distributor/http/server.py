@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from tornado.netutil import bind_sockets
 
-from distributor.control import fittings, newcomers
+from distributor.control import fittings, migrations, newcomers
 from distributor.control.committer import Committer
 from distributor.control.service import Distributor
 from distributor.control.state import State
@@ -119,8 +119,12 @@ class Server:
             if self._service is not None:
                 try:
                     await self._service.adapt()
+                    await migrations.decide(self._service)
                 except SrtmError as error:
                     log.warning("shares stay as they are: %s", error)
+                    await asyncio.sleep(_ASK_SECONDS)
+                except Exception:
+                    log.exception("shares stay as they are")
                     await asyncio.sleep(_ASK_SECONDS)
 
     async def _try_to_lead(self) -> None:

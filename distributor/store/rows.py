@@ -19,13 +19,14 @@ class BrokerRow:
 @dataclass(frozen=True, slots=True)
 class TopicRow:
     """contract: JSON of `srtm.contract.Contract`; keys: JSON list of correlation keys, or None;
-    adaptation: JSON of `distributor.api.AdaptationAsked`, empty for its defaults, and written by
-    a statement of its own."""
+    adaptation, migration: JSON of `distributor.api.AdaptationAsked` and `MigrationAsked`, empty for
+    their defaults, each written by a statement of its own."""
 
     topic: str
     contract: str
     keys: str | None
     adaptation: str = ""
+    migration: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,8 @@ class Store(ABC):
                 "FROM brokers ORDER BY name",
             ),
             topics=self._rows(
-                TopicRow, "SELECT topic, contract, keys, adaptation FROM topics ORDER BY topic"
+                TopicRow,
+                "SELECT topic, contract, keys, adaptation, migration FROM topics ORDER BY topic",
             ),
             publishers=self._rows(
                 PublisherRow,

@@ -4,9 +4,11 @@ import contextlib
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import get_args
 
 import click
 
+from distributor.api import MigrationMode
 from distributor.cli.adaptation import adaptation_options, settings_line, since_line
 from distributor.cli.publishers import add, publishers, remove
 from distributor.cli.topic import register
@@ -14,6 +16,7 @@ from distributor.cli.topics import (
     delete_topic,
     describe_topic,
     list_topics,
+    set_migration,
     set_topic,
     warn_of_rates,
 )
@@ -122,6 +125,12 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
 @click.option("--max-wait", help="How long a message may be delayed, such as 2s; or none.")
 @click.option("--slo", help="PERCENTILE@DURATION, such as 0.99@5ms; or none.")
 @adaptation_options
+@click.option(
+    "--migrate",
+    type=click.Choice(get_args(MigrationMode)),
+    help="Where a broker is late or gets more than it holds, and no rescale helps: leave the "
+    "publishers there, propose who should move (the default), or move them.",
+)
 @_options
 def set_(
     name: str,
@@ -133,6 +142,7 @@ def set_(
     policy: str | None,
     window: str | None,
     every: str | None,
+    migrate: str | None,
     deployment: Path,
     remote: Remote | None,
     as_json: bool,
@@ -148,15 +158,15 @@ def set_(
     }
     asked = {"policy": policy, "window": window, "every": every}
     adaptation = {key: value for key, value in asked.items() if value is not None}
-    if not changes and not adaptation:
+    if not changes and not adaptation and migrate is None:
         raise UsageError(
-            "srtm topic set: give --rate, --burst, --mode, --max-wait, --slo or an --adapt"
+            "srtm topic set: give --rate, --burst, --mode, --max-wait, --slo, --adapt or --migrate"
         )
     for key in ("max-wait", "slo"):
         if changes.get(key) == "none":
             changes[key] = None
     if remote is not None:
-        set_topic(remote, name, changes, adaptation, as_json)
+        _set_remote(remote, name, changes, adaptation, migrate, as_json)
         return
     found = find(deployment)
     topics = Topics(found)
@@ -174,10 +184,31 @@ def set_(
     if adaptation:
         document["adaptation"] = now = topics.adapt(name, adaptation)
         lines.append(settings_line(now))
+    if migrate is not None:
+        document |= topics.migrate(name, migrate)
+        lines.append(f"topic {name}: migrate {migrate}")
     if as_json:
         print_json(document)
     else:
         click.echo("\n".join(lines))
+
+
+def _set_remote(
+    remote: Remote,
+    name: str,
+    changes: dict[str, str | None],
+    adaptation: dict[str, str],
+    migrate: str | None,
+    as_json: bool,
+) -> None:
+    if changes or adaptation:
+        set_topic(remote, name, changes, adaptation, as_json)
+    if migrate is not None:
+        answer = set_migration(remote, name, migrate)
+        if not as_json:
+            click.echo(f"topic {name}: migrate {migrate}")
+        elif not (changes or adaptation):
+            print_json(answer)
 
 
 @topic.command()

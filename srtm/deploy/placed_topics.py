@@ -7,6 +7,7 @@ from typing import Any
 
 from distributor.cli.adaptation import set_adaptation
 from distributor.cli.topic_file import TopicFile, read_publishers
+from distributor.cli.topics import set_migration
 from distributor.cli.upload import upload
 from distributor.placement.words import counted, number, some
 from distributor.remote import Remote
@@ -77,6 +78,10 @@ class PlacedTopics:
         """How they do, and since when they are what they are."""
         found: dict[str, Any] = self._remote.call("GET", "topics", topic, "adaptation")
         return found
+
+    def migrate(self, topic: str, mode: str) -> dict[str, Any]:
+        """Whether its publishers leave a broker in trouble."""
+        return set_migration(self._remote, topic, mode)
 
     def delete(self, topic: str) -> None:
         self._remote.call("DELETE", "topics", topic)

@@ -204,6 +204,15 @@ class Topics:
             )
         return self._distributor.adapt(topic, changes)
 
+    def migrate(self, topic: str, mode: str) -> dict[str, Any]:
+        """Whether its publishers leave a broker in trouble. Raises as `set` does."""
+        if self._distributor is None or not self.placed(topic):
+            raise UsageError(
+                f"topic {topic} is split evenly: only publishers of topics that the distributor "
+                "holds can be moved; srtm topic register gives it one"
+            )
+        return self._distributor.migrate(topic, mode)
+
     def adaptation(self, status: TopicStatus) -> dict[str, Any] | None:
         """None for a topic that is not the distributor's."""
         if self._distributor is None or status.placed is None:

@@ -15,6 +15,8 @@ import logging
 import random
 import secrets
 from dataclasses import dataclass
+from heapq import nlargest
+from operator import itemgetter
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -37,9 +39,11 @@ MAX_BACKOFF_SECONDS = 3.0
 _LEASE_CHECK_SECONDS = 1.0
 """At most: an alarm is set for the end, but a suspended machine's alarms are late."""
 _TOPICS_PER_TURN = 100
+"""About a millisecond; messages have their turn between."""
 _COUNTED = 5_000
 """runs that wait for tokens; more of them are not counted one by one"""
-"""About a millisecond; messages have their turn between."""
+_MOST_SENDERS = 100
+"""publishers of a topic in one report"""
 
 
 class Limited(Protocol):
@@ -54,6 +58,8 @@ class Limited(Protocol):
     def kept_knowledge(self) -> Known: ...
 
     def observe(self, names: frozenset[str]) -> None: ...
+
+    def count_senders(self, names: frozenset[str]) -> None: ...
 
     def empty(self, name: str) -> None: ...
 
@@ -289,6 +295,8 @@ class Agent:
         self._apply(changes, due)
         if before is None or before.observed != desired.observed:
             self._topics.observe(desired.observed)
+        if before is None or before.counted != desired.counted:
+            self._topics.count_senders(desired.counted)
         for name, epoch in desired.emptied.items():
             if before is None or before.emptied.get(name, 0) < epoch:
                 self._topics.empty(name)
@@ -351,6 +359,8 @@ class Agent:
             now = monotonic_ns() // 1_000_000
             before = self._waited.get(topic.name)
             entry |= _arrivals(topic, now) | {"waits": added(before, waits, topic, now)}
+        if topic.senders:
+            entry["publishers"] = _senders(topic)
         return entry
 
 
@@ -363,6 +373,12 @@ def _arrivals(topic: Topic, now: int) -> dict[str, Any]:
         "arrivals": [(max(now - at, 0), count) for at, count in sorted(seen.items())],
         "batches": [(max(now - at, 0), count) for at, count in batches],
     }
+
+
+def _senders(topic: Topic) -> list[tuple[str, int]]:
+    """(publisher, messages) since the last report, answered or not, of those that sent most."""
+    senders, topic.senders = topic.senders or {}, {}
+    return nlargest(_MOST_SENDERS, senders.items(), key=itemgetter(1))
 
 
 async def _encode(head: dict[str, Any], entries: list[dict[str, Any]]) -> bytes:

@@ -52,6 +52,7 @@ class Desired:
     """The whole state that a gateway is to have: an answer to a report.
 
     observed: topics whose arrivals are to be reported
+    counted: topics whose publishers' messages are to be reported
     emptied: epoch by topic; a larger one than before empties its bucket
     report_seconds: until the next report is wanted
     entries: each topic's part of the answer, as it came
@@ -75,6 +76,7 @@ class Desired:
     unplaced: Unplaced = Unplaced.PASS
     names_version: str = ""
     names: frozenset[str] | None = None
+    counted: frozenset[str] = frozenset()
 
 
 def read_desired(document: Any, before: Desired | None = None) -> Desired:
@@ -97,6 +99,7 @@ def read_desired(document: Any, before: Desired | None = None) -> Desired:
             given = {key: value for key, value in values.items() if value is not None}
             limits[name] = Contract.read(given, f"topic {name}").limit()
         observed = frozenset(name for name, each in entries.items() if each.get("arrivals"))
+        counted = frozenset(name for name, each in entries.items() if each.get("publishers"))
         emptied = {n: int(each["emptied"]) for n, each in entries.items() if each.get("emptied")}
         contracts = {
             n: (float(each["topic_rate"]), float(each["topic_burst"]))
@@ -124,6 +127,7 @@ def read_desired(document: Any, before: Desired | None = None) -> Desired:
         unplaced,
         str(document.get("names_version", "")),
         None if names is None else frozenset(map(str, names)),
+        counted,
     )
 
 

@@ -9,6 +9,9 @@ from srtm.nsq.errors import ProtocolError
 class Owner(Protocol):
     """Whoever published: a TCP client or an HTTP request."""
 
+    publisher: str
+    """as traces name it"""
+
     def settle(self, run: "Run", count: int) -> None:
         """nsqd has acknowledged `count` more messages of `run`; `run.left` is what it has not."""
 
@@ -81,8 +84,11 @@ class Run(Publish):
         return "E_MPUB_FAILED" if self.defer_ms is None else "E_DPUB_FAILED"
 
 
-class _Gone:
-    """Nobody: the owner of what is left of a client that has gone."""
+class Gone:
+    """The owner of what is left of a client that has gone."""
+
+    def __init__(self, publisher: str) -> None:
+        self.publisher = publisher
 
     def settle(self, run: Run, count: int) -> None:
         pass
@@ -98,9 +104,6 @@ class _Gone:
 
     def resume(self, reason: object) -> None:
         pass
-
-
-GONE: Owner = _Gone()
 
 
 class Part:

@@ -37,6 +37,8 @@ _MESSAGE_BYTES = 64
 """that a message takes besides its own, in the bound of all topics together"""
 _MOST_SEEN = 5_000
 """milliseconds of arrivals that are kept until they are reported; what comes later is left out"""
+_MOST_SENDERS = 5_000
+"""publishers that are counted by name until they are reported; the others are nobody's"""
 
 _by_stamp = attrgetter("stamp")
 
@@ -118,6 +120,7 @@ class Topic:
         self.slo_target_ns = _NEVER
         self.seen: dict[int, int] | None = None  # messages by millisecond of arrival, if asked for
         self.batches: list[tuple[int, int]] = []  # those of them that wait for all of their tokens
+        self.senders: dict[str, int] | None = None  # and by publisher
 
     # --- contract -----------------------------------------------------------------------------
 
@@ -252,6 +255,8 @@ class Topic:
             record.arrivals += [(run.stamp, run.count) for run in arrivals]
         if self.seen is not None:
             self._see(arrivals)
+        if self.senders is not None:
+            self._count(arrivals)
         meter, ready, bucket, log = self.meter, self.ready, self.bucket, self.log
         if self.is_shut or not self._gate.is_open:
             for run in arrivals:
@@ -318,6 +323,15 @@ class Topic:
                     continue
                 batches.append((at, count))
             seen[at] = seen.get(at, 0) + count
+
+    def _count(self, arrivals: list[Run]) -> None:
+        senders = self.senders
+        assert senders is not None
+        for run in arrivals:
+            name = run.owner.publisher
+            if name not in senders and len(senders) >= _MOST_SENDERS:
+                name = ""
+            senders[name] = senders.get(name, 0) + run.count
 
     def _hold(self, run: Run) -> None:
         """Wait in order of arrival, also when read late."""

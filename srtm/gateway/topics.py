@@ -360,6 +360,15 @@ class Topics:
             elif topic.seen is None:
                 topic.seen = {}
 
+    def count_senders(self, names: frozenset[str]) -> None:
+        """Count the messages of each publisher of these topics, and of no others, until they are
+        reported."""
+        for topic in self.by_name.values():
+            if topic.name.decode() not in names:
+                topic.senders = None
+            elif topic.senders is None:
+                topic.senders = {}
+
     def empty(self, name: str) -> None:
         """Throw the tokens of its bucket away."""
         topic = self.by_name.get(name.encode())

@@ -87,7 +87,7 @@ class Fleet:
 
     def dial(self, address: str, index: int) -> socket:
         """A connection to publish, for any thread. Raises UnavailableError."""
-        sock = dial(address, f"srtm-load-{index}")
+        sock = dial(address, f"srtm-load-{index}", **self._settings.identity(index))
         with _closed_on_failure(sock):
             await_ok(sock, address, "IDENTIFY")
         return sock
@@ -116,7 +116,10 @@ class Fleet:
             settings.publish_addresses[settings.address_index(index)]
             for index in range(settings.publishers)
         ]
-        socks = [self._dial(at, f"srtm-load-{index}") for index, at in enumerate(addresses)]
+        socks = [
+            self._dial(at, f"srtm-load-{index}", **settings.identity(index))
+            for index, at in enumerate(addresses)
+        ]
         for index, (sock, address) in enumerate(zip(socks, addresses, strict=True)):
             await_ok(sock, address, "IDENTIFY")
             publisher = Publisher(sock, index, payload, self._record, self.poller, self.errors)

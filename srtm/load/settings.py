@@ -28,6 +28,7 @@ class LoadSettings:
     consume_addresses:   host:port (or a unix socket's path), one consumer connection each; empty:
                          nothing is consumed
     publishers:          connections that publish
+    ids:                 of each publisher, as a Load Distributor knows it
     rate_per_second:     messages/s of each publisher (open loop)
     rates:               messages/s for each publisher (open loop)
     outstanding:         unanswered PUBs (MPUBs) that each publisher keeps up (closed loop)
@@ -53,6 +54,7 @@ class LoadSettings:
     consume_addresses: tuple[str, ...] = ()
     channel: str = "load"
     publishers: int = 10
+    ids: tuple[str, ...] | None = None
     assignment: tuple[int, ...] | None = None
     rate_per_second: float | None = None
     rates: tuple[float, ...] | None = None
@@ -204,9 +206,14 @@ class LoadSettings:
             return self.assignment[publisher]
         return publisher % len(self.publish_addresses)
 
+    def identity(self, publisher: int) -> dict[str, str]:
+        """What it says in IDENTIFY besides."""
+        return {} if self.ids is None else {"srtm_publisher": self.ids[publisher]}
+
     def document(self) -> dict[str, Any]:
-        """For JSON; a trace is given by its length and sum."""
+        """For JSON; a trace is given by its length and sum, and nobody by name."""
         document = {field.name: getattr(self, field.name) for field in fields(self)}
+        del document["ids"]
         if self.trace is not None:
             document["trace"] = {"seconds": len(self.trace), "events": round(sum(self.trace), 3)}
         return document

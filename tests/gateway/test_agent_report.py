@@ -14,7 +14,7 @@ from srtm.gateway.lease import Changes, Desired, Known
 from srtm.gateway.measure.counts import NOTHING, Counts, comparable, counts_of
 from srtm.gateway.measure.meter import Meter
 from srtm.gateway.measure.waits import waits_of
-from srtm.gateway.run import Run
+from srtm.gateway.run import Gone, Run
 from srtm.gateway.topic import Bounds, Topic
 from srtm.http_client import Endpoint
 from srtm.slo import SLO
@@ -43,6 +43,10 @@ class Topics:
     def observe(self, names: frozenset[str]) -> None:
         for name, topic in self.by_name.items():
             topic.seen = {} if name.decode() in names else None
+
+    def count_senders(self, names: frozenset[str]) -> None:
+        for name, topic in self.by_name.items():
+            topic.senders = {} if name.decode() in names else None
 
     def empty(self, name: str) -> None: ...
 
@@ -245,6 +249,40 @@ def test_token_waits_are_those_since_the_last_answered_report() -> None:
     topic.meter = Meter()
     topic.meter.token_wait.add_zeros(1)
     assert agent._entry(topic, counts_of(topic), 1.0, waits_of(topic))["waits"] is None, "it is new"
+
+
+def sent(topic: Topic, publisher: str, count: int) -> None:
+    run = Run(b"t", [b"x"] * count, count, False, None)
+    run.owner = Gone(publisher)
+    topic._count([run])
+
+
+def test_who_sends_most_is_reported_while_it_is_asked_for() -> None:
+    topics = Topics(b"t")
+    topic = topics.by_name[b"t"]
+    agent = agent_of(topics)
+    assert topic.senders is None
+    topics.count_senders(frozenset({"t"}))
+    assert "publishers" not in agent._entry(topic, counts_of(topic), 1.0, None), "nothing has come"
+    for number in range(150):
+        sent(topic, f"p{number}", number + 1)
+    sent(topic, "p7", 1000)
+    told = agent._entry(topic, counts_of(topic), 1.0, None)["publishers"]
+    assert len(told) == 100
+    assert told[:2] == [("p7", 1008), ("p149", 150)]
+    assert "publishers" not in agent._entry(topic, counts_of(topic), 1.0, None), "it is told once"
+
+
+def test_names_without_end_fill_no_memory() -> None:
+    topics = Topics(b"t")
+    topic = topics.by_name[b"t"]
+    topics.count_senders(frozenset({"t"}))
+    for number in range(6_000):
+        sent(topic, f"p{number}", 1)
+    sent(topic, "p0", 1)
+    assert topic.senders is not None
+    assert len(topic.senders) == 5_001
+    assert (topic.senders[""], topic.senders["p0"]) == (1_000, 2)
 
 
 def test_only_topics_with_something_to_tell_are_in_a_report() -> None:
