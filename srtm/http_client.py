@@ -35,7 +35,7 @@ class Endpoint:
 
     @property
     def is_socket(self) -> bool:
-        return "/" in self.address
+        return "/" in self.address and "://" not in self.address
 
 
 @dataclass(frozen=True)
