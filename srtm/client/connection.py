@@ -33,8 +33,9 @@ class Listener(Protocol):
 class Connection(asyncio.Protocol):
     """Made by `dial`."""
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, publisher: str) -> None:
         self._listener = listener
+        self._publisher = publisher
         self._reader = FrameReader(_MAX_FRAME_BYTES)
         self._transport: asyncio.Transport | None = None
         self._identified: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -52,6 +53,8 @@ class Connection(asyncio.Protocol):
             "user_agent": "srtm-client",
             "heartbeat_interval": int(HEARTBEAT_SECONDS * 1000),
         }
+        if self._publisher:
+            identity["srtm_publisher"] = self._publisher
         transport.write(MAGIC_V2 + identify(json.dumps(identity).encode()))
         loop = asyncio.get_running_loop()
         self._beat = loop.call_later(2 * HEARTBEAT_SECONDS, self._check)
@@ -125,14 +128,17 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
 
-async def dial(address: str, listener: Listener) -> Connection:
-    """A connection that is ready for commands. Raises UnavailableError."""
+async def dial(address: str, listener: Listener, publisher: str = "") -> Connection:
+    """A connection that is ready for commands; traces name it by `publisher`, its id. Raises
+    UnavailableError."""
     host, port = split_address(address)
     loop = asyncio.get_running_loop()
     connection: Connection | None = None
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
-            _, connection = await loop.create_connection(lambda: Connection(listener), host, port)
+            _, connection = await loop.create_connection(
+                lambda: Connection(listener, publisher), host, port
+            )
             await connection.identified()
     except TimeoutError:
         why = f"no answer within {CONNECT_SECONDS:g} s"

@@ -251,7 +251,7 @@ class Publisher:
 
     async def _connect(self, address: str) -> None:
         try:
-            connection = await dial(address, self)
+            connection = await dial(address, self, self.id)
         except UnavailableError as error:
             log.info("publisher %s of topic %s: %s", self.id, self.topic, error)
             self._attempt = None

@@ -106,7 +106,7 @@ class DistributorTable(Table, DistributorOptions):
 class BrokerTable(Table):
     """`[[broker]]`: an nsqd and the gateway in front of it, which has the addresses. `capacity` is
     what it holds within its SLO, in messages/s; 0: not measured. `admission-log` is the folder of
-    the gateway's --admission-log; brokers may share one."""
+    the gateway's --admission-log, `trace-dir` that of its --trace-dir; brokers may share them."""
 
     name: str
     tcp_address: ListenAddress = Field(default=Address("127.0.0.1", 4150), alias="tcp-address")
@@ -114,6 +114,7 @@ class BrokerTable(Table):
     nsqd_flags: tuple[str, ...] = Field(default=(), alias="nsqd-flags")
     capacity: int = Field(default=0, ge=0, le=int(MAX_RATE))
     admission_log: Path | None = Field(default=None, alias="admission-log")
+    trace_dir: Path | None = Field(default=None, alias="trace-dir")
 
     _check_name = field_validator("name")(_plain_name)
 

@@ -14,7 +14,7 @@ from srtm.clock import monotonic_ns
 from srtm.gateway.heartbeats import Heartbeats
 from srtm.gateway.outbox import Outbox
 from srtm.gateway.reactor import BROKEN, EDGE, ENDED, READABLE, WRITABLE
-from srtm.gateway.run import GONE, Run
+from srtm.gateway.run import Gone, Run
 from srtm.gateway.topic import Topic
 from srtm.gateway.topics import Topics
 from srtm.gateway.tunnel import Tunnel, TunnelHost
@@ -93,6 +93,7 @@ class Client:
         "identity",
         "last_read",
         "published",
+        "publisher",
         "stuck_since",
         "tunnel",
         "unanswered",
@@ -121,6 +122,7 @@ class Client:
         self.connected_at = self.last_read = monotonic_ns()
         self.heartbeat_ns = gateway.server.heartbeat_interval * 1_000_000
         self.identity = identify.Identity()
+        self.publisher = self._publisher_name()
         self.published: dict[bytes, int] = {}
         self.stuck_since = 0
         self.tunnel: Tunnel | None = None
@@ -252,6 +254,7 @@ class Client:
             except ProtocolError as error:
                 self._fail(error)
                 return
+            self.publisher = self._publisher_name()
             self.heartbeat_ns = self.identity.heartbeat_ms(self._gateway.server) * 1_000_000
             self._gateway.heartbeats.reschedule(self)
             self._answer(
@@ -259,6 +262,9 @@ class Client:
             )
         else:
             self._fail(ProtocolError("E_AUTH_DISABLED", "AUTH disabled"))
+
+    def _publisher_name(self) -> str:
+        return identify.publisher_name(self.identity, self.address.rpartition(":")[0])
 
     def finish(self) -> None:
         """No more commands are taken (the client or nsqd ended): what was sent whole is
@@ -529,9 +535,10 @@ class Client:
         for reason in self._pauses:
             if isinstance(reason, Topic):
                 reason.left(self)
+        gone = Gone(self.publisher)
         for entry in self._pending:
             if type(entry) is Run:
-                entry.owner = GONE  # or it would keep all of this object
+                entry.owner = gone  # or it would keep all of this object
                 if entry.outside:
                     topic = self._topics.get(entry.topic)
                     if topic is not None:

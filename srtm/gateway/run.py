@@ -9,6 +9,9 @@ from srtm.nsq.errors import ProtocolError
 class Owner(Protocol):
     """Whoever published: a TCP client or an HTTP request."""
 
+    publisher: str
+    """as traces name it"""
+
     def settle(self, run: "Run", count: int) -> None:
         """nsqd has acknowledged `count` more messages of `run`; `run.left` is what it has not."""
 
@@ -30,7 +33,7 @@ class Run(Publish):
     """A `Publish` on its way through a topic.
 
     stamp:    monotonic ns at which its last byte arrived
-    since:    bucket time at which it got its tokens, when it got them all at once
+    since:    bucket time at which it got its last token; -1: it has none yet
     size:     bytes of its messages; 0 once the topic has done with it
     admitted: messages that have their tokens
     left:     messages that nsqd has not answered yet
@@ -55,7 +58,6 @@ class Run(Publish):
 
     owner: Owner
     stamp: int
-    since: int
 
     def __init__(
         self, topic: bytes, messages: list[bytes], count: int, atomic: bool, defer_ms: int | None
@@ -66,12 +68,18 @@ class Run(Publish):
         self.atomic = atomic
         self.defer_ms = defer_ms
         self.size = len(messages[0]) if count == 1 or atomic else sum(map(len, messages))
+        self.since = -1
         self.admitted = 0
         self.left = count
         self.earned = 0
         self.outside = False
         self.refused: ProtocolError | None = None
         self.void = False
+
+    @property
+    def without_token(self) -> int:
+        """Its messages that have none. Without a bucket all pass at once, and `admitted` is 0."""
+        return self.count - self.admitted if self.admitted or self.since < 0 else 0
 
     @property
     def failure_code(self) -> str:
@@ -81,8 +89,11 @@ class Run(Publish):
         return "E_MPUB_FAILED" if self.defer_ms is None else "E_DPUB_FAILED"
 
 
-class _Gone:
-    """Nobody: the owner of what is left of a client that has gone."""
+class Gone:
+    """The owner of what is left of a client that has gone."""
+
+    def __init__(self, publisher: str) -> None:
+        self.publisher = publisher
 
     def settle(self, run: Run, count: int) -> None:
         pass
@@ -98,9 +109,6 @@ class _Gone:
 
     def resume(self, reason: object) -> None:
         pass
-
-
-GONE: Owner = _Gone()
 
 
 class Part:

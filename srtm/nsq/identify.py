@@ -28,7 +28,10 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """One client's IDENTIFY, as sent; 0 asks for the default, heartbeat_interval -1 for none."""
+    """One client's IDENTIFY, as sent; 0 asks for the default, heartbeat_interval -1 for none.
+
+    srtm_publisher: id of a publisher that the Load Distributor knows; a key that nsqd ignores
+    """
 
     client_id: str = ""
     hostname: str = ""
@@ -45,6 +48,7 @@ class Identity:
     msg_timeout: int = 0
     topology_region: str = field(default="")
     topology_zone: str = field(default="")
+    srtm_publisher: str = ""
 
     def heartbeat_ms(self, server: Server) -> int:
         """The interval that holds; 0: no heartbeats."""
@@ -108,6 +112,15 @@ def parse_identity(body: bytes, server: Server, earlier: Identity | None = None)
         kept = {name: getattr(identity, name) or getattr(earlier, name) for name in _KEPT}
         identity = replace(identity, **kept)
     return identity
+
+
+def publisher_name(identity: Identity, host: str) -> str:
+    """Who publishes, for traces: its id where it gives one, else as itself on its host. Never with
+    a port, which is another one at each reconnect."""
+    return (identity.srtm_publisher or f"{identity.client_id}@{host}")[:_MOST_OF_A_NAME]
+
+
+_MOST_OF_A_NAME = 256  # characters
 
 
 def _refuse(constant: str) -> None:

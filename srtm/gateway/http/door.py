@@ -50,7 +50,8 @@ class HttpError(Exception):
 class Request:
     """One HTTP publish: the owner of its run."""
 
-    def __init__(self, reactor: Reactor) -> None:
+    def __init__(self, reactor: Reactor, publisher: str) -> None:
+        self.publisher = publisher
         self._reactor = reactor
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -223,7 +224,7 @@ class _Publish(_Handler):
         # One body may go past the bounds, as at the TCP door: else a big one would never come in.
         if topic is not None and topic.is_full:
             raise HttpError(429, "BACKLOG_FULL", 1.0)
-        owner = Request(gateway.reactor)
+        owner = Request(gateway.reactor, f"@{self.request.remote_ip}")
         run.owner = owner
         run.stamp = stamp
         gateway.topics.offer(run)
