@@ -7,7 +7,7 @@ eightfold. The small ones stay for a while (see `remove_old`); readers leave the
 
 import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -23,15 +23,30 @@ _BATCH_ROWS = 1 << 18
 """of one row group: a few MB, so that a reader of one topic skips the others' groups"""
 
 
-def compact(folder: Path, prefix: str, file_bytes: int) -> TraceFile | None:
-    """Make one big file of small ones, if there are enough. file_bytes: more are not put together.
-    None: nothing to do, or another process does it. Raises OSError and ArrowException."""
+class Damaged(Exception):
+    """A file that is no trace."""
+
+    def __init__(self, path: Path, why: object) -> None:
+        super().__init__(f"{path}: {why}")
+        self.path = path
+
+
+def compact(
+    folder: Path, prefix: str, file_bytes: int, damaged: Container[Path] = ()
+) -> TraceFile | None:
+    """Make one big file of small ones, if there are enough. file_bytes: more are not put together;
+    damaged: are left as they are. None: nothing to do, or another process does it. Raises OSError
+    and Damaged."""
     lock = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         files = list_files(folder, prefix)
         replaced = superseded(files)
-        sized = [(each, each.path.stat().st_size) for each in files if each not in replaced]
+        sized = [
+            (each, file_bytes if each.path in damaged else each.path.stat().st_size)
+            for each in files
+            if each not in replaced
+        ]
         chosen = choose(sized, file_bytes)
         return _merge(folder, chosen) if chosen else None
     except BlockingIOError:
@@ -65,11 +80,10 @@ def _merge(folder: Path, chosen: Sequence[TraceFile]) -> TraceFile | None:
         with parquet_into(file) as writer:
             waiting: list[pa.RecordBatch] = []
             for each in chosen:
-                with pq.ParquetFile(each.path) as source:
-                    for batch in source.iter_batches(_BATCH_ROWS):
-                        waiting.append(batch)
-                        if sum(map(len, waiting)) >= _BATCH_ROWS:
-                            _write_sorted(writer, waiting)
+                for batch in _batches(each.path):
+                    waiting.append(batch)
+                    if sum(map(len, waiting)) >= _BATCH_ROWS:
+                        _write_sorted(writer, waiting)
             if waiting:
                 _write_sorted(writer, waiting)
         file.flush()
@@ -78,8 +92,18 @@ def _merge(folder: Path, chosen: Sequence[TraceFile]) -> TraceFile | None:
     return publish(folder, first.prefix, (first.first, last.last), write)
 
 
+def _batches(path: Path) -> Iterator[pa.RecordBatch]:
+    try:
+        with pq.ParquetFile(path) as source:
+            if not source.schema_arrow.equals(SCHEMA):
+                raise Damaged(path, "its columns are others")
+            yield from source.iter_batches(_BATCH_ROWS)
+    except pa.ArrowException as error:
+        raise Damaged(path, error) from None
+
+
 def _write_sorted(writer: pq.ParquetWriter, waiting: list[pa.RecordBatch]) -> None:
     """By topic and time: one topic's rows are together."""
-    table = pa.Table.from_batches(waiting).cast(SCHEMA)
+    table = pa.Table.from_batches(waiting, SCHEMA)
     waiting.clear()
     writer.write_table(table.sort_by([("topic", "ascending"), ("time", "ascending")]))

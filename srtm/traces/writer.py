@@ -8,7 +8,7 @@ from typing import IO
 import pyarrow as pa
 
 from srtm.traces.chunk import Chunk
-from srtm.traces.compaction import compact
+from srtm.traces.compaction import Damaged, compact
 from srtm.traces.files import parquet_into, publish, remove_old, remove_unfinished
 from srtm.traces.names import prefix_of
 from srtm.traces.rows import Rows
@@ -56,7 +56,8 @@ class Writer:
         self._rows = Rows(settings.broker)
         self._due_at = float("inf")
         self._retry_at = 0.0
-        self._tidy = False  # something is left to be compacted
+        self._tidy = False  # something may be left to be compacted
+        self._damaged: set[Path] = set()
         self.status = Status()
 
     def begin(self) -> None:
@@ -120,13 +121,18 @@ class Writer:
         return True
 
     def _tidy_up(self) -> None:
-        settings = self._settings
+        settings, folder, prefix = self._settings, self._folder, self._prefix
+        self._tidy = False
         try:
-            self._tidy = compact(self._folder, self._prefix, settings.file_bytes) is not None
-            remove_old(
-                self._folder, self._prefix, time.time(), settings.kept_seconds, settings.kept_bytes
-            )
-            self.status.untidy = ""
-        except (OSError, pa.ArrowException) as error:
-            self._tidy = False
+            remove_old(folder, prefix, time.time(), settings.kept_seconds, settings.kept_bytes)
+            made = compact(folder, prefix, settings.file_bytes, self._damaged)
+            self._tidy = made is not None
+        except Damaged as error:
+            self._damaged.add(error.path)
+            self._tidy = True
             self.status.untidy = str(error)
+        except OSError as error:
+            self.status.untidy = str(error)
+        else:
+            if not self._damaged:
+                self.status.untidy = ""

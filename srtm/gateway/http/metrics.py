@@ -111,6 +111,10 @@ ADMISSION_LOG_METRICS: dict[str, tuple[str, Callable[[AdmissionLog, LogFiles], f
 """Only with --admission-log."""
 
 TRACE_METRICS: dict[str, tuple[str, Callable[[TraceProcess], float]]] = {
+    "srtm_trace_handed_messages": (
+        "Messages whose arrival was handed to the process that writes the trace, since start.",
+        lambda trace: trace.handed_messages,
+    ),
     "srtm_trace_written_messages": (
         "Messages whose arrival is in a file of the trace, since start.",
         lambda trace: trace.written_messages,

@@ -52,6 +52,7 @@ class TraceProcess:
         self.dropped = 0
         self.generation = 0
         self.failing = ""
+        self.handed_messages = 0
         self.written_messages = 0
         self.written_bytes = 0
         self._arguments = json.dumps(settings)
@@ -68,6 +69,7 @@ class TraceProcess:
     def document(self) -> dict[str, Any]:
         return {
             "folder": self.folder,
+            "handed_messages": self.handed_messages,
             "written_messages": self.written_messages,
             "written_bytes": self.written_bytes,
             "dropped_messages": self.dropped,
@@ -82,6 +84,7 @@ class TraceProcess:
         self._queue.append(memoryview(data))
         self._queued += len(data)
         self._handed += messages
+        self.handed_messages += messages
         self._drain()
         return True
 
