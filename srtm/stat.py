@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -34,6 +34,7 @@ class Row:
     srtm: the gateway's part, as /stats gives it under "srtm"; empty on a plain nsqd
     timestamps: where the gateway's arrival times come from, and why; empty on a plain nsqd
     distributor: contact, epoch and lease of its Load Distributor; empty where it has none
+    trace: what the gateway's trace of arrivals has and lacks; empty where it keeps none
     away: why nsqd's part is missing; empty where it is there
     """
 
@@ -45,6 +46,7 @@ class Row:
     distributor: dict[str, Any]
     offered_per_second: float | None
     away: str = ""
+    trace: dict[str, Any] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         return {
@@ -54,6 +56,7 @@ class Row:
             "offered_per_second": self.offered_per_second,
             "timestamps": self.timestamps,
             "distributor": self.distributor,
+            "trace": self.trace,
             "away": self.away,
             "srtm": self.srtm,
         }
@@ -87,6 +90,7 @@ def read_rows(brokers: list[Broker], topic: str) -> tuple[list[Row], dict[str, s
                 gateway.get("distributor") or {},
                 None,
                 gateway.get("nsqd_away", ""),
+                gateway.get("trace") or {},
             )
             for name in sorted(ours.keys() | theirs.keys())
         ]
@@ -223,6 +227,22 @@ def distributor_table(rows: list[Row]) -> Table:
             _count(ours["topics"]),
             Text("safe shares", "red") if ours["safe_share"] else ours["error"],
         )
+    return table
+
+
+def trace_table(rows: list[Row]) -> Table:
+    """What each gateway's trace of arrivals has and lacks, in messages."""
+    table = Table(
+        Column("broker", text=True),
+        Column("trace", 1, text=True),
+        Column("written"),
+        Column("dropped"),
+        Column("state", sentence=True),
+    )
+    for name, trace in {row.broker: row.trace for row in rows if row.trace}.items():
+        written, dropped = trace["written_messages"], trace["dropped_messages"]
+        state = Text(trace["failing"], "red")
+        table.add(name, trace["folder"], _count(written), _count(dropped), state)
     return table
 
 
@@ -372,7 +392,13 @@ def stat(
         else:
             tables: list[Table] = []
             if brokers:
-                made = (queue_table, contract_table, timestamps_table, distributor_table)
+                made = (
+                    queue_table,
+                    contract_table,
+                    timestamps_table,
+                    distributor_table,
+                    trace_table,
+                )
                 tables += [each(rated) for each in made]
             tables += [bridge_table(each, routes_of(each)) for each in bridges]
             for table in tables:

@@ -9,11 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from srtm.kept_files import make_room
 from srtm.traces.names import UNFINISHED, TraceFile, file_name, list_files, superseded
 from srtm.traces.schema import SCHEMA
+from srtm.traces.version import VERSION, VERSION_KEY
 
 GRACE_SECONDS = 600.0
 """for which a file stays that a bigger one has taken the place of: jobs that have listed it end"""
@@ -61,9 +63,11 @@ def _appear(folder: Path, unfinished: Path, prefix: str, first: int, last: int) 
 
 
 @contextmanager
-def parquet_into(file: IO[bytes]) -> Iterator[pq.ParquetWriter]:
-    with pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
+def parquet_into(file: IO[bytes], schema: pa.Schema = SCHEMA) -> Iterator[pq.ParquetWriter]:
+    """schema: with dictionaries in place of texts, perhaps; whoever reads the file finds SCHEMA."""
+    with pq.ParquetWriter(file, schema, compression="zstd", store_schema=False) as writer:
         yield writer
+        writer.add_key_value_metadata({VERSION_KEY: str(VERSION)})
 
 
 def remove_unfinished(folder: Path) -> None:

@@ -3,6 +3,7 @@ out whenever its figures have changed. It ends when its input does, with all tha
 so it outlives a gateway that is killed for as long as that takes.
 """
 
+import contextlib
 import json
 import os
 import select
@@ -10,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict, replace
 
 from srtm.traces import chunk
 from srtm.traces.writer import Settings, Status, Writer
@@ -55,19 +57,19 @@ def main(arguments: str) -> None:
 
 
 def _teller() -> Callable[[Status], None]:
-    told = ""
+    told: Status | None = None
 
     def tell(status: Status) -> None:
         nonlocal told
-        line = json.dumps(status.document()) + "\n"
-        if line != told:
+        if status == told:
+            return
+        line = json.dumps(asdict(status)) + "\n"
+        with contextlib.suppress(BrokenPipeError):
             try:
                 os.write(sys.stdout.fileno(), line.encode())
-                told = line
             except BlockingIOError:
-                pass  # nobody reads: it is told with the next chunk
-            except BrokenPipeError:
-                told = line
+                return  # nobody reads: it is told with the next chunk
+        told = replace(status)
 
     return tell
 

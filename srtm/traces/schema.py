@@ -27,5 +27,16 @@ SCHEMA = pa.schema(
     ],
     metadata={VERSION_KEY: str(VERSION)},
 )
+WITH_DICTIONARIES = pa.schema(
+    [
+        field.with_type(pa.dictionary(pa.int32(), pa.string()))
+        if field.type == pa.string()
+        else field
+        for field in SCHEMA
+    ],
+    metadata=SCHEMA.metadata,
+)
+"""Of rows in memory. The file is the same."""
+
 OUTCOMES = ("admitted", "rejected", "closed")
 """by the numbers of chunks"""

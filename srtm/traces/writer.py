@@ -1,7 +1,7 @@
 """What a trace's process does with rows: keep them until their file is due, write it, tidy up."""
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -12,6 +12,7 @@ from srtm.traces.compaction import Damaged, compact
 from srtm.traces.files import parquet_into, publish, remove_old, remove_unfinished
 from srtm.traces.names import prefix_of
 from srtm.traces.rows import Rows
+from srtm.traces.schema import WITH_DICTIONARIES
 
 _RETRY_SECONDS = 1.0
 _MOST_WAITING_FILES = 2
@@ -41,9 +42,6 @@ class Status:
     bytes: int = 0
     failing: str = ""
     untidy: str = ""
-
-    def document(self) -> dict[str, object]:
-        return asdict(self)
 
 
 class Writer:
@@ -98,11 +96,11 @@ class Writer:
         rows, status = self._rows, self.status
         if not rows.count:
             return True
-        table = rows.table()
+        table = rows.table().cast(WITH_DICTIONARIES)
 
         def write(file: IO[bytes]) -> None:
-            with parquet_into(file) as writer:
-                writer.write_table(table)
+            with parquet_into(file, WITH_DICTIONARIES) as parquet:
+                parquet.write_table(table)
 
         try:
             made = publish(self._folder, self._prefix, None, write)

@@ -12,8 +12,7 @@ from srtm.audit.folder import read_sessions
 from srtm.audit.judge import judge
 from srtm.audit.session import SUFFIX
 from srtm.errors import UsageError
-from srtm.gateway.measure.admissions import AdmissionLog
-from srtm.gateway.measure.cadence import HAND_OVER_NS
+from srtm.gateway.measure.admissions import FLUSH_NS, AdmissionLog
 from srtm.gateway.measure.log_files import LogFiles
 from srtm.nsq.commands import message, mpub, pub
 from tests.support.admission_logs import Disk, log_of, never, own
@@ -231,8 +230,8 @@ def test_it_is_handed_over_a_few_times_a_second(tmp_path: Path) -> None:
     log.stage(NS + 1000, NS + 1000)
     log.stage(NS + 2000, NS + 2000)
     assert logged(tmp_path, "t") == 1
-    assert alarms == [NS + HAND_OVER_NS]
-    log.stage(NS + HAND_OVER_NS, NS + HAND_OVER_NS)
+    assert alarms == [NS + FLUSH_NS]
+    log.stage(NS + FLUSH_NS, NS + FLUSH_NS)
     assert logged(tmp_path, "t") == 2
 
 

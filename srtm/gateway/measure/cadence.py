@@ -2,31 +2,29 @@
 
 from collections.abc import Callable
 
-HAND_OVER_NS = 50_000_000
-"""Between two hand-overs of a log. Each costs about 100 us with the thread's part: 0.2 % of a
-core. It is what a kill -9 takes."""
-
 
 class Cadence:
     """Calls `flush(now)`. Times are monotonic nanoseconds."""
 
     def __init__(
         self,
+        period_ns: int,
         call_at: Callable[[int, Callable[[int], None]], None],
         flush: Callable[[int], None],
     ) -> None:
         self.at = 0  # of the last one
+        self._period_ns = period_ns
         self._call_at = call_at
         self._flush = flush
         self._armed = False
 
     def wish(self, now: int) -> None:
         """There is something: at once, if the last one was long ago."""
-        if now - self.at >= HAND_OVER_NS:
+        if now - self.at >= self._period_ns:
             self._flush(now)
         elif not self._armed:
             self._armed = True
-            self._call_at(self.at + HAND_OVER_NS, self._alarm)
+            self._call_at(self.at + self._period_ns, self._alarm)
 
     def _alarm(self, now: int) -> None:
         self._armed = False
