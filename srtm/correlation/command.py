@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from srtm.correlation.need_commands import envelope, statistics, what_if
 from srtm.correlation.result import Result, Topic, read_result
 from srtm.terminal import Column, Table, show
 
@@ -16,7 +17,14 @@ def correlate() -> None:
     \b
       srtm correlate run --trace DIR --out DIR
       srtm correlate show DIR
+      srtm correlate envelope --trace DIR
+      srtm correlate statistics --trace DIR
+      srtm correlate what-if --trace DIR --placement FILE
     """
+
+
+for command in (envelope, statistics, what_if):
+    correlate.add_command(command)
 
 
 @correlate.command("show")
