@@ -38,39 +38,36 @@ def dispersion(rows: DataFrame, scales_ms: Sequence[int] = SCALES_MS) -> DataFra
     ones included: 1 for Poisson arrivals, 0 for a clock. The last window, which is not whole, is
     left out. Columns: topic, and `dispersion_SCALEms` for each; null below two windows."""
     ends = rows.groupBy("topic").agg(F.min("time").alias("first"), F.max("time").alias("last"))
+    smallest = scales_ms[0]
     counted = (
         rows.join(F.broadcast(ends), "topic")
-        .withColumn("window", F.floor((F.col("time") - F.col("first")) / (scales_ms[0] * _MS)))
-        .groupBy("topic", "window")
+        .withColumn("window", F.floor((F.col("time") - F.col("first")) / (smallest * _MS)))
+        .groupBy("topic", "first", "last", "window")
         .agg(F.sum("messages").alias("messages"))
     )
-    result = ends
-    before = scales_ms[0]
-    for scale in scales_ms:
-        if scale != before:
-            counted = (
-                counted.withColumn("window", F.floor(F.col("window") / (scale // before)))
-                .groupBy("topic", "window")
-                .agg(F.sum("messages").alias("messages"))
-            )
-            before = scale
-        whole = F.floor((F.col("last") - F.col("first")) / (scale * _MS))
-        name = f"dispersion_{scale}ms"
-        sums = (
-            counted.join(F.broadcast(ends), "topic")
-            .where(F.col("window") < whole)
-            .groupBy("topic")
-            .agg(
-                F.sum("messages").alias("n"),
-                F.sum(F.col("messages") * F.col("messages")).alias("nn"),
-                F.first(whole).alias("windows"),
-            )
+    scale = F.explode(F.array(*map(F.lit, scales_ms))).alias("scale")
+    windows = F.floor((F.col("last") - F.col("first")) / (F.col("scale") * _MS))
+    by_scale = (
+        counted.select("*", scale)
+        .withColumn("window", F.floor(F.col("window") / (F.col("scale") / smallest)))
+        .withColumn("windows", windows)
+        .where(F.col("window") < F.col("windows"))
+        .groupBy("topic", "scale", "windows", "window")
+        .agg(F.sum("messages").alias("messages"))
+        .groupBy("topic", "scale", "windows")
+        .agg(
+            F.sum("messages").alias("n"),
+            F.sum(F.col("messages") * F.col("messages")).alias("nn"),
         )
-        mean = F.col("n") / F.col("windows")
-        index = (F.col("nn") / F.col("windows") - mean * mean) / mean
-        value = F.when(F.col("windows") >= 2, index).alias(name)
-        result = result.join(sums.select("topic", value), "topic", "left")
-    return result.drop("first", "last")
+    )
+    mean = F.col("n") / F.col("windows")
+    index = (F.col("nn") / F.col("windows") - mean * mean) / mean
+    indices = by_scale.where(F.col("windows") >= 2).select("topic", "scale", index.alias("index"))
+    columns = [
+        F.max(F.when(F.col("scale") == each, F.col("index"))).alias(f"dispersion_{each}ms")
+        for each in scales_ms
+    ]
+    return ends.select("topic").join(indices, "topic", "left").groupBy("topic").agg(*columns)
 
 
 def hours(rows: DataFrame) -> DataFrame:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from srtm.correlation.bursts import smallest_bursts, smallest_split_bursts
 from srtm.correlation.envelopes import MULTIPLES, Stretch, envelopes
@@ -15,18 +15,44 @@ from tests.support.trace_frames import frame
 
 MS = 1_000_000
 FEW = settings(
-    max_examples=8,
+    max_examples=3,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-"""each is a job of Spark"""
+"""Each is a job of Spark, and has many topics."""
 
-ARRIVALS = st.lists(
-    st.tuples(st.integers(0, 2_000), st.sampled_from("abc"), st.integers(1, 5)),
+TRACES = st.lists(
+    st.lists(
+        st.tuples(st.integers(0, 2_000), st.sampled_from("abc"), st.integers(1, 5)),
+        min_size=1,
+        max_size=40,
+    ),
     min_size=1,
-    max_size=40,
+    max_size=20,
 )
-"""(ms, publisher, messages)"""
+"""(ms, publisher, messages) of each topic"""
+
+
+def by_key(
+    traces: list[list[tuple[int, str, int]]],
+) -> dict[tuple[str, str], list[tuple[int, int]]]:
+    """(ms, messages) in order, by topic and publisher"""
+    found: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for number, arrivals in enumerate(traces):
+        for ms, who, n in sorted(arrivals):
+            found.setdefault((f"t{number}", who), []).append((ms, n))
+    return found
+
+
+def frame_of(spark: SparkSession, traces: list[list[tuple[int, str, int]]]) -> DataFrame:
+    return frame(
+        spark,
+        [
+            (ms * MS, f"t{number}", who, "b0", n)
+            for number, arrivals in enumerate(traces)
+            for ms, who, n in arrivals
+        ],
+    )
 
 
 def minimal_burst(times: list[float], messages: list[int], rate: float) -> float:
@@ -43,22 +69,21 @@ def minimal_burst(times: list[float], messages: list[int], rate: float) -> float
     )
 
 
-@given(arrivals=ARRIVALS, rows_per_slice=st.sampled_from([1, 3, 1000]))
-@example(arrivals=[(0, "a", 2)], rows_per_slice=1000)
-@example(arrivals=[(5, "a", 1), (5, "a", 4), (5, "b", 1)], rows_per_slice=1)
+@given(traces=TRACES, rows_per_slice=st.sampled_from([1, 3, 20, 1000]))
+@example(traces=[[(0, "a", 2)], [(5, "a", 1), (5, "a", 4), (5, "b", 1)]], rows_per_slice=1)
 @FEW
 def test_curves_are_those_of_all_pairs_of_arrivals(
-    spark: SparkSession, arrivals: list[tuple[int, str, int]], rows_per_slice: int
+    spark: SparkSession, traces: list[list[tuple[int, str, int]]], rows_per_slice: int
 ) -> None:
-    rows = frame(spark, [(ms * MS, "t", who, "b0", n) for ms, who, n in arrivals])
-    found: dict[str, list[tuple[float, float]]] = {}
+    rows = frame_of(spark, traces)
+    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for row in envelopes(rows, ["topic", "publisher"], (1.1, 3.0), rows_per_slice).collect():
-        found.setdefault(row["publisher"], []).append((row["rate"], row["burst"]))
-        assert row["topic"] == "t"
-    assert found.keys() == {who for _, who, _ in arrivals}
-    for who, curve in found.items():
-        times = [ms / 1e3 for ms, each, _ in arrivals if each == who]
-        messages = [n for _, each, n in arrivals if each == who]
+        key = row["topic"], row["publisher"]
+        found.setdefault(key, []).append((row["rate"], row["burst"]))
+    wanted = by_key(traces)
+    assert found.keys() == wanted.keys()
+    for key, curve in found.items():
+        times, messages = [ms / 1e3 for ms, _ in wanted[key]], [n for _, n in wanted[key]]
         assert len(curve) == 2
         for rate, burst in curve:
             assert burst == pytest.approx(minimal_burst(times, messages, rate), abs=1e-6)
@@ -109,29 +134,34 @@ def test_a_curve_falls_with_the_rate_and_is_of_each_kind_of_key(spark: SparkSess
             assert all(a[0] < b[0] and a[1] >= b[1] >= 1 for a, b in pairwise(curve))
 
 
-@given(arrivals=ARRIVALS, rows_per_slice=st.sampled_from([1, 4, 1000]))
+@given(traces=TRACES, rows_per_slice=st.sampled_from([1, 4, 20, 1000]))
 @FEW
 def test_the_smallest_burst_is_that_of_the_product(
-    spark: SparkSession, arrivals: list[tuple[int, str, int]], rows_per_slice: int
+    spark: SparkSession, traces: list[list[tuple[int, str, int]]], rows_per_slice: int
 ) -> None:
-    arrivals = [(0, who, 1) for who in "abc"] + [(ms + 1, who, n) for ms, who, n in arrivals]
-    rows = frame(spark, [(ms * MS, "t", who, "b0", n) for ms, who, n in arrivals])
-    found = smallest_bursts(rows, ["topic", "publisher"], 1.1, 0.9, rows_per_slice)
-    for row in found.collect():
-        mine = sorted((ms, n) for ms, who, n in arrivals if who == row["publisher"])
+    traces = [
+        [(0, who, 1) for who in "abc"] + [(ms + 1, who, n) for ms, who, n in arrivals]
+        for arrivals in traces
+    ]
+    found = smallest_bursts(
+        frame_of(spark, traces), ["topic", "publisher"], 1.1, 0.9, rows_per_slice
+    ).collect()
+    wanted = by_key(traces)
+    assert len(found) == len(wanted)
+    for row in found:
+        mine = wanted[row["topic"], row["publisher"]]
         times = np.repeat([ms / 1e3 for ms, _ in mine], [n for _, n in mine])
+        assert row["messages"] == times.size
         if times[0] == times[-1]:
             assert (row["rate"], row["burst"]) == (0.0, 1)
             continue
-        wanted = smallest_burst(times, 1.1, 0.9)
-        assert row["rate"] == pytest.approx(wanted.rate)
-        assert row["burst"] == wanted.burst
-        assert row["messages"] == times.size
+        fit = smallest_burst(times, 1.1, 0.9)
+        assert row["rate"] == pytest.approx(fit.rate)
+        assert row["burst"] == fit.burst
 
 
-@pytest.mark.parametrize("rows_per_slice", [50, 10_000])
 def test_with_the_split_burst_nobody_waits_at_the_percentile_and_one_less_is_too_little(
-    spark: SparkSession, rows_per_slice: int
+    spark: SparkSession,
 ) -> None:
     rng = np.random.default_rng(3)
     times = np.sort(rng.integers(1, 20_000 * MS, 400))
@@ -144,7 +174,7 @@ def test_with_the_split_burst_nobody_waits_at_the_percentile_and_one_less_is_too
             for at, broker, n in zip(times, brokers, messages, strict=True)
         ],
     )
-    (row,) = smallest_split_bursts(rows, rows_per_slice=rows_per_slice).collect()
+    (row,) = smallest_split_bursts(rows, rows_per_slice=50).collect()
     assert (row["brokers"], row["messages"]) == (3, messages.sum())
     parts = np.bincount(brokers, messages) / messages.sum()
     at, who = np.repeat(times / 1e9, messages), np.repeat(brokers, messages)
