@@ -45,7 +45,7 @@ def dispersion(rows: DataFrame, scales_ms: Sequence[int] = SCALES_MS) -> DataFra
         .groupBy("topic", "first", "last", "window")
         .agg(F.sum("messages").alias("messages"))
     )
-    scale = F.explode(F.array(*map(F.lit, scales_ms))).alias("scale")
+    scale = F.explode(F.array(*map(F.lit, scales_ms)).cast("array<bigint>")).alias("scale")
     windows = F.floor((F.col("last") - F.col("first")) / (F.col("scale") * _MS))
     by_scale = (
         counted.select("*", scale)
@@ -57,7 +57,7 @@ def dispersion(rows: DataFrame, scales_ms: Sequence[int] = SCALES_MS) -> DataFra
         .groupBy("topic", "scale", "windows")
         .agg(
             F.sum("messages").alias("n"),
-            F.sum(F.col("messages") * F.col("messages")).alias("nn"),
+            F.sum(F.pow(F.col("messages"), F.lit(2))).alias("nn"),
         )
     )
     mean = F.col("n") / F.col("windows")
