@@ -41,6 +41,7 @@ def settings_of(placed: Sequence[PlacedPublisher]) -> dict[str, Any]:
     group_number = {group: number for number, group in enumerate(groups)}
     return {
         "publishers": len(placed),
+        "ids": tuple(each.id for each in placed),
         "rates": tuple(each.rate for each in placed),
         "groups": tuple(group_number[_group(each)] for each in placed),
         "publish_addresses": tuple(addresses),

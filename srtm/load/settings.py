@@ -28,6 +28,7 @@ class LoadSettings:
     consume_addresses:   host:port (or a unix socket's path), one consumer connection each; empty:
                          nothing is consumed
     publishers:          connections that publish
+    ids:                 for each publisher the id that it is registered by, for traces of gateways
     rate_per_second:     messages/s of each publisher (open loop)
     rates:               messages/s for each publisher (open loop)
     outstanding:         unanswered PUBs (MPUBs) that each publisher keeps up (closed loop)
@@ -54,6 +55,7 @@ class LoadSettings:
     channel: str = "load"
     publishers: int = 10
     assignment: tuple[int, ...] | None = None
+    ids: tuple[str, ...] | None = None
     rate_per_second: float | None = None
     rates: tuple[float, ...] | None = None
     outstanding: int | None = None
@@ -173,6 +175,10 @@ class LoadSettings:
                     or not all(0 <= index < addresses for index in self.assignment)
                 ),
                 f"the assignment needs {self.publishers} indexes below {addresses}",
+            ),
+            (
+                self.ids is not None and len(self.ids) != self.publishers,
+                f"ids: give {self.publishers}, one for each publisher",
             ),
         ]
 

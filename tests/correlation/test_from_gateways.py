@@ -40,7 +40,7 @@ def traced(shared: Servers, tmp_path_factory: pytest.TempPathFactory) -> Path:
     wait_for(lambda: gateways[0].metric("srtm_trace_handed_messages") == 31, "it was handed over")
     gateways[0].process.kill()
     assert gateways[1].process.stop() == 0
-    wait_for(lambda: open_trace(folder).rows >= 31 + 11 + 4, "all rows are in files")
+    wait_for(lambda: open_trace(folder).rows >= 31 + 11 + 4, "all rows are in files", 90)
     return folder
 
 

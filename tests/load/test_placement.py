@@ -39,6 +39,7 @@ def test_settings_of_a_placement() -> None:
     ]
     assert settings_of(placed) == {
         "publishers": 4,
+        "ids": ("a", "b", "c", "k"),
         "rates": (1.0, 2.0, 3.0, 4.0),
         "groups": (0, 1, 0, 2),
         "publish_addresses": ("h:1", "h:2"),
