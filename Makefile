@@ -10,6 +10,7 @@ WORKERS ?= 4
 NSQ_PROGRAMS := nsqd nsqlookupd nsqadmin nsq_stat nsq_tail nsq_to_file to_nsq
 NSQ_MODULE := srtm/deploy/binaries
 KAFKA_POM := benchmarks/harness/kafka_pom.xml
+SPARK_POM := srtm/correlation/spark_pom.xml
 CLANG := $(shell sed -n 's/^CLANG = "\(.*\)"$$/\1/p' setup.py)
 HOT := $(shell sed -n 's/^    "\(.*\.py\)",$$/\1/p' setup.py)
 
@@ -31,7 +32,7 @@ lint: setup
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-setup: $(STAMPS)/python $(STAMPS)/compiled $(STAMPS)/program $(STAMPS)/nsq $(STAMPS)/kafka.fetched
+setup: $(STAMPS)/python $(STAMPS)/compiled $(STAMPS)/program $(STAMPS)/nsq $(STAMPS)/kafka.fetched $(STAMPS)/spark.fetched
 
 $(STAMPS)/python: requirements.lock pyproject.toml
 	@test "$$(uname -s)" = Linux || { echo "SRTM runs on Linux only (epoll, timerfd, kernel time stamps)" >&2; exit 3; }
@@ -67,10 +68,16 @@ $(STAMPS)/kafka.fetched: $(KAFKA_POM) | $(STAMPS)/python
 	  mvn -q -B -Dstyle.color=never -f $(KAFKA_POM) dependency:copy-dependencies -DoutputDirectory=$(abspath $(STAMPS))/kafka && touch $@; \
 	else echo "no java or no mvn: Kafka is not fetched, and what needs it is skipped (srtm bridge)"; fi
 
+# Spark's Kafka connector, for srtm correlate stream. Spark's own fetching knows no Maven settings.
+$(STAMPS)/spark.fetched: $(SPARK_POM) | $(STAMPS)/python
+	@if command -v mvn >/dev/null; then echo "Spark 4.2: fetching its Kafka connector"; rm -rf $(STAMPS)/spark; \
+	  mvn -q -B -Dstyle.color=never -f $(SPARK_POM) dependency:copy-dependencies -DoutputDirectory=$(abspath $(STAMPS))/spark && touch $@; \
+	else echo "no mvn: Spark's Kafka connector is not fetched (srtm correlate stream from Kafka)"; fi
+
 # The lock file, made anew from pyproject.toml.
 lock: $(STAMPS)/python
 	@$(BIN)/pip install --quiet uv
-	@$(BIN)/uv pip compile --quiet pyproject.toml --extra plots --extra kafka --group dev --generate-hashes --universal --python-version 3.11 --custom-compile-command "make lock" -o requirements.lock
+	@$(BIN)/uv pip compile --quiet pyproject.toml --extra plots --extra kafka --extra spark --group dev --generate-hashes --universal --python-version 3.11 --custom-compile-command "make lock" -o requirements.lock
 
 clean:
 	rm -rf $(VENV) $(STAMPS) out build srtm.egg-info

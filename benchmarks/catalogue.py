@@ -32,6 +32,7 @@ BENCHMARKS = {
         "gateway.limiter", "does a bursty topic keep to its contract, and at what CPU cost"
     ),
     "admission-log": Entry("gateway.admission_log", "what logging admissions costs in CPU"),
+    "trace": Entry("gateway.trace", "what tracing arrivals costs in CPU"),
     "placement": Entry("placement.speed", "how fast and how near the best publishers are placed"),
     "convergence": Entry(
         "placement.convergence", "how long online fitting takes (SRTM Table 1)", models=True

@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -38,6 +38,7 @@ class Row:
     srtm: the gateway's part, as /stats gives it under "srtm"; empty on a plain nsqd
     timestamps: where the gateway's arrival times come from, and why; empty on a plain nsqd
     distributor: contact, epoch and lease of its Load Distributor; empty where it has none
+    trace: what the gateway's trace of arrivals has and lacks; empty where it keeps none
     away: why nsqd's part is missing; empty where it is there
     """
 
@@ -49,6 +50,7 @@ class Row:
     distributor: dict[str, Any]
     offered_per_second: float | None
     away: str = ""
+    trace: dict[str, Any] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         return {
@@ -58,6 +60,7 @@ class Row:
             "offered_per_second": self.offered_per_second,
             "timestamps": self.timestamps,
             "distributor": self.distributor,
+            "trace": self.trace,
             "away": self.away,
             "srtm": self.srtm,
         }
@@ -91,6 +94,7 @@ def read_rows(brokers: list[Broker], topic: str) -> tuple[list[Row], dict[str, s
                 gateway.get("distributor") or {},
                 None,
                 gateway.get("nsqd_away", ""),
+                gateway.get("trace") or {},
             )
             for name in sorted(ours.keys() | theirs.keys())
         ]
@@ -274,6 +278,22 @@ def penalties_table(penalties: list[dict[str, Any]]) -> Table:
 _ASKED_SECONDS = 3.0
 
 
+def trace_table(rows: list[Row]) -> Table:
+    """What each gateway's trace of arrivals has and lacks, in messages."""
+    table = Table(
+        Column("broker", text=True),
+        Column("trace", 1, text=True),
+        Column("written"),
+        Column("dropped"),
+        Column("state", sentence=True),
+    )
+    for name, trace in {row.broker: row.trace for row in rows if row.trace}.items():
+        written, dropped = trace["written_messages"], trace["dropped_messages"]
+        state = Text(trace["failing"], "red")
+        table.add(name, trace["folder"], _count(written), _count(dropped), state)
+    return table
+
+
 def routes_of(bridge: str) -> list[dict[str, Any]]:
     """Raises UnavailableError."""
     found: list[dict[str, Any]] = get_json(bridge, "/stats")["routes"]
@@ -438,7 +458,13 @@ def stat(
         else:
             tables: list[Table] = []
             if brokers:
-                made = (queue_table, contract_table, timestamps_table, distributor_table)
+                made = (
+                    queue_table,
+                    contract_table,
+                    timestamps_table,
+                    distributor_table,
+                    trace_table,
+                )
                 tables += [each(rated) for each in made]
             tables.append(penalties_table(penalties))
             tables += [bridge_table(each, routes_of(each)) for each in bridges]

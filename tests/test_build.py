@@ -85,7 +85,7 @@ def test_the_targets_of_the_readme_are_in_the_makefile() -> None:
 
 def test_nothing_heavy_is_imported_by_the_core() -> None:
     code = "import srtm.gateway.server, sys; print([m for m in sys.modules if m.split('.')[0] in "
-    code += "('scipy', 'matplotlib', 'pyspark', 'kafka', 'pandas')])"
+    code += "('scipy', 'matplotlib', 'pyspark', 'kafka', 'pandas', 'pyarrow')])"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert shown.stdout.strip() == "[]", shown.stderr
 

@@ -50,9 +50,8 @@ class Node:
         return self.gateway_tcp or self.nsqd_tcp
 
     def cpu_seconds(self) -> dict[str, float]:
-        """User and system time so far, by program."""
-        times = {name: psutil.Process(pid).cpu_times() for name, pid in self.pids.items()}
-        return {name: each.user + each.system for name, each in times.items()}
+        """User and system time so far, by program, with the processes that it has started."""
+        return {name: _cpu_seconds(psutil.Process(pid)) for name, pid in self.pids.items()}
 
     def depth(self, topic: str) -> Depth:
         """Without nsqd's list of clients and without its memory figures: those stop its world."""
@@ -90,6 +89,11 @@ class Node:
         answer = request(self.nsqd_http, "POST", path)
         if answer.status != 200:
             raise UnavailableError(f"{self.nsqd_http}: {path}: {answer.error}")
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    times = [each.cpu_times() for each in (process, *process.children())]
+    return float(sum(each.user + each.system for each in times))
 
 
 @contextmanager

@@ -168,6 +168,8 @@ def gateway_command(
     ]
     if broker.admission_log:
         command.append(f"--admission-log={broker.admission_log}")
+    if broker.trace_dir:
+        command.append(f"--trace-dir={broker.trace_dir}")
     if plan.lookupd:
         command.append(f"--lookupd-tcp-address={plan.lookupd.tcp_address.reachable}")
     if plan.distributor:

@@ -147,9 +147,13 @@ def _with_absolute_paths(plan: Plan, base: Path) -> Plan:
     changes: dict[str, Any] = {
         "deployment": plan.deployment.model_copy(update={"data_path": data_path}),
         "brokers": tuple(
-            each.model_copy(update={"admission_log": absolute(each.admission_log)})
-            if each.admission_log
-            else each
+            each.model_copy(
+                update={
+                    key: absolute(getattr(each, key))
+                    for key in ("admission_log", "trace_dir")
+                    if getattr(each, key)
+                }
+            )
             for each in plan.brokers
         ),
         "topics": tuple(

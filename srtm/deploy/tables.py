@@ -142,6 +142,11 @@ class BrokerTable(Table):
         alias="admission-log",
         description="folder of the gateway's --admission-log; brokers may share one",
     )
+    trace_dir: Path | None = Field(
+        default=None,
+        alias="trace-dir",
+        description="folder of the gateway's --trace-dir; brokers may share one",
+    )
 
     _check_name = field_validator("name")(_plain_name)
 

@@ -8,6 +8,7 @@ from srtm.gateway.client import ClientHost
 from srtm.gateway.measure.admissions import AdmissionLog
 from srtm.gateway.measure.log_files import LogFiles
 from srtm.gateway.measure.probes import Probes
+from srtm.gateway.measure.trace_process import TraceProcess
 from srtm.gateway.nsqd import NsqdHttp
 from srtm.gateway.options import GatewayOptions
 from srtm.gateway.topic import Bounds
@@ -51,6 +52,8 @@ class Host(ClientHost, Protocol):
     admissions: AdmissionLog | None
     log_files: LogFiles | None
     """Both with --admission-log."""
+    trace_process: TraceProcess | None
+    """With --trace-dir."""
     draining: bool
     http_requests: int
     uploads: set[Sender]

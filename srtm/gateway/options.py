@@ -107,6 +107,22 @@ class GatewayOptions(BaseModel):
     admission_log_bytes: int = Field(
         512 * _MIB, ge=_MIB, description="bytes of it that are kept; the oldest files go first"
     )
+    trace_dir: str = Field(
+        "",
+        description="folder that gets a trace of arrivals as Parquet files, for `srtm correlate`",
+    )
+    trace_file_age: Duration = Field(
+        60.0, gt=0, description="a file of it appears once its oldest row is so old"
+    )
+    trace_file_bytes: int = Field(
+        64 * _MIB, ge=64 * 1024, description="or once its rows take so much, before compression"
+    )
+    trace_age: Duration = Field(
+        7 * 86400.0, gt=0, description="files of it that are older are removed"
+    )
+    trace_bytes: int = Field(
+        4096 * _MIB, ge=_MIB, description="bytes of it that are kept; the oldest files go first"
+    )
     timestamps: Literal["auto", "ebpf", "sockopt", "clock"] = Field(
         "auto",
         description="where arrival times come from: ebpf, sockopt or clock; auto: the first of "

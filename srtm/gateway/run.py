@@ -33,7 +33,7 @@ class Run(Publish):
     """A `Publish` on its way through a topic.
 
     stamp:    monotonic ns at which its last byte arrived
-    since:    bucket time at which it got its tokens, when it got them all at once
+    since:    bucket time at which it got its last token; -1: it has none yet
     size:     bytes of its messages; 0 once the topic has done with it
     admitted: messages that have their tokens
     left:     messages that nsqd has not answered yet
@@ -58,7 +58,6 @@ class Run(Publish):
 
     owner: Owner
     stamp: int
-    since: int
 
     def __init__(
         self, topic: bytes, messages: list[bytes], count: int, atomic: bool, defer_ms: int | None
@@ -69,12 +68,18 @@ class Run(Publish):
         self.atomic = atomic
         self.defer_ms = defer_ms
         self.size = len(messages[0]) if count == 1 or atomic else sum(map(len, messages))
+        self.since = -1
         self.admitted = 0
         self.left = count
         self.earned = 0
         self.outside = False
         self.refused: ProtocolError | None = None
         self.void = False
+
+    @property
+    def without_token(self) -> int:
+        """Its messages that have none. Without a bucket all pass at once, and `admitted` is 0."""
+        return self.count - self.admitted if self.admitted or self.since < 0 else 0
 
     @property
     def failure_code(self) -> str:

@@ -22,6 +22,8 @@ from srtm.gateway.measure.admissions import AdmissionLog
 from srtm.gateway.measure.log_files import LogFiles
 from srtm.gateway.measure.matching import Deliveries
 from srtm.gateway.measure.probes import Probes
+from srtm.gateway.measure.trace import Trace
+from srtm.gateway.measure.trace_process import TraceProcess
 from srtm.gateway.nsqd import TESTED_VERSION, Facts, NsqdHttp, check_tcp
 from srtm.gateway.options import GatewayOptions
 from srtm.gateway.outbox import Outbox
@@ -69,6 +71,8 @@ class Gateway:
         self.agent: Agent | None = None
         self.admissions: AdmissionLog | None = None
         self.log_files: LogFiles | None = None
+        self.trace: Trace | None = None
+        self.trace_process: TraceProcess | None = None
         self.draining = False
         self.http_requests = 0
         self._read_options = read_options
@@ -153,6 +157,8 @@ class Gateway:
         closing.append(self.watch.pool.close)
         if options.admission_log:
             self._begin_log(closing)
+        if options.trace_dir:
+            self._begin_trace(closing)
         self.topics = Topics(
             self.reactor,
             self.watch,
@@ -163,9 +169,12 @@ class Gateway:
             Backlogs(max(options.max_backlog_bytes, max_body_size), options.max_topics),
             self.stamps.in_order,
             self.admissions,
+            self.trace,
         )
         if self.admissions is not None:
             self.reactor.add_stage(self.admissions.stage)
+        if self.trace is not None:
+            self.reactor.add_stage(self.trace.stage)
         self.reactor.add_stage(self.outbox.flush)  # after the topics' own
         self.topics.begin(options.topic, facts.topics)
         self.probes = Probes(
@@ -200,13 +209,35 @@ class Gateway:
 
     def _begin_log(self, closing: list[Callable[[], None]]) -> None:
         options = self.options
-        name = options.broker_name or self._broadcast(options.tcp_address)
-        files = LogFiles(options.admission_log, name, options.admission_log_bytes)
+        files = LogFiles(options.admission_log, self._name, options.admission_log_bytes)
         admissions = AdmissionLog(files, self.reactor.call_at)
         admissions.clock(self.wall.offset_ns, wall_clock_error_ns())
         self.admissions, self.log_files = admissions, files
         closing.append(files.close)
         closing.append(lambda: admissions.flush(monotonic_ns(), is_end=True))
+
+    def _begin_trace(self, closing: list[Callable[[], None]]) -> None:
+        options = self.options
+        process = TraceProcess(
+            {
+                "folder": options.trace_dir,
+                "broker": self._name,
+                "file_seconds": options.trace_file_age,
+                "file_bytes": options.trace_file_bytes,
+                "kept_seconds": options.trace_age,
+                "kept_bytes": options.trace_bytes,
+            }
+        )
+        trace = Trace(process, self.reactor.call_at)
+        trace.clock(self.wall.offset_ns)
+        self.trace, self.trace_process = trace, process
+        closing.append(process.close)
+        closing.append(lambda: trace.flush(monotonic_ns()))
+
+    @property
+    def _name(self) -> str:
+        """This broker's in logs and traces."""
+        return self.options.broker_name or self._broadcast(self.options.tcp_address)
 
     def _broadcast(self, address: str) -> str:
         """As clients are told it."""
@@ -322,6 +353,9 @@ class Gateway:
             if self.admissions is not None:
                 self.admissions.clock(self.wall.offset_ns, wall_clock_error_ns())
                 self.admissions.tick(now)
+            if self.trace is not None and self.trace_process is not None:
+                self.trace.clock(self.wall.offset_ns)
+                self.trace_process.tick(now)
             since_collection += 1
             if not busy or since_collection >= _COLLECT_SECONDS:
                 since_collection = 0

@@ -23,8 +23,10 @@ from srtm.gateway.bodies import Bodies, Reader
 from srtm.gateway.measure.admissions import AdmissionLog
 from srtm.gateway.measure.meter import Meter
 from srtm.gateway.measure.record import Record
+from srtm.gateway.measure.trace import Trace
 from srtm.gateway.run import Part, Run
 from srtm.nsq.errors import ProtocolError
+from srtm.traces.chunk import CLOSED, REJECTED
 
 MAX_IN_FLIGHT = 2
 """MPUBs of one topic at nsqd: one is stored while the next is read. More makes smaller batches."""
@@ -102,6 +104,7 @@ class Topic:
         self.carrier: Carrier | None = None
         self.record: Record | None = None
         self.log: AdmissionLog | None = None
+        self.trace: Trace | None = None
         self.backlog = 0
         self.backlog_bytes = 0
         self.ring = Ring()
@@ -257,7 +260,8 @@ class Topic:
             self._see(arrivals)
         if self.senders is not None:
             self._count(arrivals)
-        meter, ready, bucket, log = self.meter, self.ready, self.bucket, self.log
+        meter, ready, bucket = self.meter, self.ready, self.bucket
+        log, trace = self.log, self.trace
         if self.is_shut or not self._gate.is_open:
             for run in arrivals:
                 meter.offered += run.count
@@ -273,6 +277,8 @@ class Topic:
             ready.extend(arrivals)
             if log is not None:
                 log.admit(self.name, now, passed)
+            if trace is not None:
+                trace.passed(self.name, arrivals)
         else:
             held, take, burst = self.held, bucket.take, bucket.burst
             zeros = 0
@@ -307,6 +313,8 @@ class Topic:
                     record.admissions.append((when, 0.0, count))
                 if log is not None:
                     log.admit(self.name, when, count)
+                if trace is not None:
+                    trace.admitted(self.name, run, when - stamp)
             meter.token_wait.add_zeros(zeros)
             if held:
                 self._release(now)
@@ -366,6 +374,9 @@ class Topic:
             self.meter.token_wait.add_ramp(first - run.stamp, step_ns, count)
         else:
             self.meter.token_wait.add(first - run.stamp, count)
+        run.since = first + int(step_ns * (count - 1))
+        if run.admitted == run.count and self.trace is not None:
+            self.trace.admitted(self.name, run, run.since - run.stamp)
 
     def _admit_all(self, now: int) -> None:
         """No bucket: nobody waits for tokens."""
@@ -373,12 +384,21 @@ class Topic:
         while held:
             run = held.popleft()
             if run.void:
+                self._end(run, CLOSED)
                 self.forget(run)
                 continue
             ready.append(Part(run, run.admitted, run.count, now, 0.0))
             if log is not None:
                 log.admit(self.name, now, run.count - run.admitted)
             run.admitted = run.count
+            run.since = now
+            if self.trace is not None:
+                self.trace.admitted(self.name, run, now - run.stamp)
+
+    def _end(self, run: Run, outcome: int) -> None:
+        """Those of its messages that have no token get none."""
+        if self.trace is not None:
+            self.trace.ended(self.name, run, outcome)
 
     # --- tokens come --------------------------------------------------------------------------
 
@@ -405,6 +425,7 @@ class Topic:
             run = held[0]
             if run.void:
                 held.popleft()
+                self._end(run, CLOSED)
                 self.forget(run)
                 continue
             if is_open:
@@ -453,6 +474,7 @@ class Topic:
         """`retry_ns` is None where nobody knows: nsqd is away."""
         limit = self.limit
         assert limit is not None
+        self._end(run, REJECTED)
         if retry_ns is None:
             sentence = f"nsqd is away for max-wait ({limit.max_wait}s)"
             error = ProtocolError(run.failure_code, sentence)
@@ -473,6 +495,7 @@ class Topic:
         )
         held, self.held = self.held, deque()
         for run in held:
+            self._end(run, CLOSED if run.void else REJECTED)
             if run.void:
                 self.forget(run)
             else:
@@ -499,6 +522,8 @@ class Topic:
         held, self.held = self.held, deque()
         waiting = messages_of(ready)
         waiting += [(run, run.count - run.admitted) for run in held]
+        for run in held:
+            self._end(run, CLOSED if run.void else REJECTED)
         for run, count in waiting:
             if run.void:
                 self.forget(run)
@@ -512,6 +537,7 @@ class Topic:
         ready, self.ready = self.ready, deque()
         runs = [*arrivals, *held, *(run for run, _ in messages_of(ready))]
         for run in runs:
+            self._end(run, CLOSED)
             if run.size:
                 self.meter.unknown += run.left
                 if not run.void:
@@ -632,6 +658,7 @@ class Topic:
         while it still is, or clients that come and go would fill the memory."""
         if run.outside and not run.void and self.is_full:
             self.meter.rejected += run.count - run.admitted
+            self._end(run, CLOSED)
             run.void = True
             run.messages = []
             self._given_up = True

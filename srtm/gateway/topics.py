@@ -14,6 +14,7 @@ from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.lease import Known, Unplaced, is_near, safe_share
 from srtm.gateway.measure.admissions import AdmissionLog
 from srtm.gateway.measure.meter import Meter
+from srtm.gateway.measure.trace import Trace
 from srtm.gateway.reactor import Reactor
 from srtm.gateway.run import Run
 from srtm.gateway.state import Kept, State
@@ -52,6 +53,7 @@ class Topics:
         backlogs: Backlogs,
         in_order: bool,
         log: AdmissionLog | None = None,
+        trace: Trace | None = None,
     ) -> None:
         """in_order: stamps tell which of two messages came first, whichever was read first"""
         self.by_name: dict[bytes, Topic] = {}
@@ -65,6 +67,7 @@ class Topics:
         self._max_topics = max_topics
         self._in_order = in_order
         self._log = log
+        self._trace = trace
         self._own: dict[bytes, Limit] = {}  # contracts of options, state file and admin socket
         self._leased: dict[bytes, Limit] = {}  # shares of a Load Distributor, over those
         self._names: frozenset[str] = frozenset()  # topics that it gives no share of here
@@ -173,6 +176,7 @@ class Topics:
         """tokens: that a default limit had when the gateway started; None: all of its burst."""
         topic = self.by_name[name] = Topic(name, self, self._bounds, Meter())
         topic.log = self._log
+        topic.trace = self._trace
         if is_ephemeral(name):
             self._fleeting[name] = 0
         if self._is_shut(name):

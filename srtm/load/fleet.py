@@ -87,7 +87,7 @@ class Fleet:
 
     def dial(self, address: str, index: int) -> socket:
         """A connection to publish, for any thread. Raises UnavailableError."""
-        sock = dial(address, f"srtm-load-{index}", **self._settings.identity(index))
+        sock = dial(address, **self._identity(index))
         with _closed_on_failure(sock):
             await_ok(sock, address, "IDENTIFY")
         return sock
@@ -116,17 +116,20 @@ class Fleet:
             settings.publish_addresses[settings.address_index(index)]
             for index in range(settings.publishers)
         ]
-        socks = [
-            self._dial(at, f"srtm-load-{index}", **settings.identity(index))
-            for index, at in enumerate(addresses)
-        ]
+        socks = [self._dial(at, self._identity(index)) for index, at in enumerate(addresses)]
         for index, (sock, address) in enumerate(zip(socks, addresses, strict=True)):
             await_ok(sock, address, "IDENTIFY")
             publisher = Publisher(sock, index, payload, self._record, self.poller, self.errors)
             self.publishers.append(publisher)
 
-    def _dial(self, address: str, client_id: str, **identity: object) -> socket:
-        sock = dial(address, client_id, **identity)
+    def _identity(self, index: int) -> dict[str, str]:
+        """As traces of gateways name it."""
+        ids = self._settings.ids
+        registered = {} if ids is None else {"srtm_publisher": ids[index]}
+        return {"client_id": f"srtm-load-{index}", **registered}
+
+    def _dial(self, address: str, identity: dict[str, str]) -> socket:
+        sock = dial(address, **identity)
         self._sockets.append(sock)
         return sock
 

@@ -28,7 +28,7 @@ class LoadSettings:
     consume_addresses:   host:port (or a unix socket's path), one consumer connection each; empty:
                          nothing is consumed
     publishers:          connections that publish
-    ids:                 of each publisher, as a Load Distributor knows it
+    ids:                 of each publisher, as the Load Distributor knows it
     rate_per_second:     messages/s of each publisher (open loop)
     rates:               messages/s for each publisher (open loop)
     outstanding:         unanswered PUBs (MPUBs) that each publisher keeps up (closed loop)
@@ -54,8 +54,8 @@ class LoadSettings:
     consume_addresses: tuple[str, ...] = ()
     channel: str = "load"
     publishers: int = 10
-    ids: tuple[str, ...] | None = None
     assignment: tuple[int, ...] | None = None
+    ids: tuple[str, ...] | None = None
     rate_per_second: float | None = None
     rates: tuple[float, ...] | None = None
     outstanding: int | None = None
@@ -176,6 +176,10 @@ class LoadSettings:
                 ),
                 f"the assignment needs {self.publishers} indexes below {addresses}",
             ),
+            (
+                self.ids is not None and len(self.ids) != self.publishers,
+                f"ids: give {self.publishers}, one for each publisher",
+            ),
         ]
 
     @property
@@ -205,10 +209,6 @@ class LoadSettings:
         if self.assignment is not None:
             return self.assignment[publisher]
         return publisher % len(self.publish_addresses)
-
-    def identity(self, publisher: int) -> dict[str, str]:
-        """What it says in IDENTIFY besides."""
-        return {} if self.ids is None else {"srtm_publisher": self.ids[publisher]}
 
     def document(self) -> dict[str, Any]:
         """For JSON; a trace is given by its length and sum, and nobody by name."""

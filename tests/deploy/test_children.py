@@ -115,6 +115,17 @@ def specs(values: dict[str, Any]) -> dict[str, ChildSpec]:
             id="gateway-logs-admissions",
         ),
         pytest.param(
+            {**BASE, "broker": [BASE["broker"][0] | {"trace-dir": "traces"}]},
+            "broker-1-gateway",
+            f"""{sys.executable} -m srtm gateway --tcp-address=0.0.0.0:4150
+            --http-address=127.0.0.1:4151 --nsqd-tcp-address=/d/broker-1/nsqd.sock
+            --nsqd-http-address=/d/broker-1/nsqd-http.sock --broadcast-address=127.0.0.1
+            --admin-socket=/d/broker-1/admin.sock --state-file=/d/broker-1/gateway-state.json
+            --trace-dir=/traces
+            --topic=sensors,rate=1100.0,burst=41.0,mode=delay,max-wait=2s,slo=0.99@5ms""",
+            id="gateway-traces-arrivals",
+        ),
+        pytest.param(
             WHOLE,
             "nsqadmin",
             "/bin/nsqadmin --http-address=127.0.0.1:4171 --lookupd-http-address=127.0.0.1:4161",

@@ -35,6 +35,8 @@ class Nsqd:
 class Publisher:
     """An owner that only counts."""
 
+    publisher = "p"
+
     def __init__(self) -> None:
         self.settled = self.refused = 0
 

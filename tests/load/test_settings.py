@@ -41,6 +41,7 @@ def settings(**changes: Any) -> LoadSettings:
         pytest.param({"duration_seconds": 0.0}, "duration 0 s", id="no-time"),
         pytest.param({"warmup_seconds": 10.0}, "leaves nothing", id="all-warmup"),
         pytest.param({"rate_per_second": 1e9}, "more than one run can hold", id="too-much"),
+        pytest.param({"ids": ("a",)}, "ids: give 10", id="too-few-ids"),
         pytest.param({"assignment": (0,)}, "10 indexes below 1", id="a-short-assignment"),
         pytest.param({"assignment": (1,) * 10}, "10 indexes below 1", id="an-assignment-outside"),
         pytest.param(

@@ -1,7 +1,7 @@
 """/metrics: one table of names, Prometheus text made from it."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from srtm.clock import monotonic_ns
@@ -10,6 +10,7 @@ from srtm.gateway.host import Host
 from srtm.gateway.measure.admissions import AdmissionLog
 from srtm.gateway.measure.log_files import LogFiles
 from srtm.gateway.measure.meter import SKETCHES
+from srtm.gateway.measure.trace_process import TraceProcess
 from srtm.gateway.topic import Topic
 
 QUANTILES = (0.5, 0.95, 0.99, 0.999)
@@ -109,30 +110,52 @@ ADMISSION_LOG_METRICS: dict[str, tuple[str, Callable[[AdmissionLog, LogFiles], f
 }
 """Only with --admission-log."""
 
+TRACE_METRICS: dict[str, tuple[str, Callable[[TraceProcess], float]]] = {
+    "srtm_trace_handed_messages": (
+        "Messages whose arrival was handed to the process that writes the trace, since start.",
+        lambda trace: trace.handed_messages,
+    ),
+    "srtm_trace_written_messages": (
+        "Messages whose arrival is in a file of the trace, since start.",
+        lambda trace: trace.written_messages,
+    ),
+    "srtm_trace_written_bytes": (
+        "Bytes of the trace's files, since start.",
+        lambda trace: trace.written_bytes,
+    ),
+    "srtm_trace_dropped_messages": (
+        "Messages whose arrival will not be in the trace, since start.",
+        lambda trace: trace.dropped,
+    ),
+    "srtm_trace_failing": (
+        "1 while the trace cannot be written.",
+        lambda trace: float(bool(trace.failing)),
+    ),
+}
+"""Only with --trace-dir."""
+
 
 def _head(name: str, kind: str, text: str) -> str:
     return f"# HELP {name} {text}\n# TYPE {name} {kind}\n"
 
 
+def _gauges(table: Mapping[str, tuple[str, Callable[..., float]]], *of: object) -> list[str]:
+    return [
+        f"{_head(name, 'gauge', text)}{name} {float(value(*of))!r}\n"
+        for name, (text, value) in table.items()
+    ]
+
+
 async def exposition(gateway: Host) -> bytes:
     """The text that Prometheus scrapes. Messages have their turn between the topics: ten thousand
     of them take two seconds."""
-    parts = [
-        f"{_head(name, 'gauge', text)}{name} {float(value(gateway))!r}\n"
-        for name, (text, value) in GATEWAY_METRICS.items()
-    ]
-    agent = gateway.agent
-    if agent is not None:
-        parts += [
-            f"{_head(name, 'gauge', text)}{name} {float(figure(agent))!r}\n"
-            for name, (text, figure) in DISTRIBUTOR_METRICS.items()
-        ]
+    parts = _gauges(GATEWAY_METRICS, gateway)
+    if gateway.agent is not None:
+        parts += _gauges(DISTRIBUTOR_METRICS, gateway.agent)
     if gateway.admissions is not None and gateway.log_files is not None:
-        parts += [
-            f"{_head(name, 'gauge', text)}{name} "
-            f"{float(count(gateway.admissions, gateway.log_files))!r}\n"
-            for name, (text, count) in ADMISSION_LOG_METRICS.items()
-        ]
+        parts += _gauges(ADMISSION_LOG_METRICS, gateway.admissions, gateway.log_files)
+    if gateway.trace_process is not None:
+        parts += _gauges(TRACE_METRICS, gateway.trace_process)
     source = "srtm_timestamp_source"
     text = "1 for the source of arrival times in use; reason: why it is not a better one."
     parts.append(_head(source, "gauge", text))

@@ -72,6 +72,7 @@ async def srtm_document(gateway: Host, topic: str = "") -> dict[str, Any]:
         "connections": len(gateway.clients),
         "refused_connections": gateway.tcp.refused,
         "distributor": _distributor(gateway.agent) if gateway.agent else None,
+        "trace": gateway.trace_process.document() if gateway.trace_process else None,
         "topics": documents,
     }
 
@@ -186,6 +187,13 @@ def distributor_line(distributor: dict[str, Any]) -> str:
     return line if distributor["contact"] else f"{line}; NO CONTACT: {distributor['error']}"
 
 
+def trace_line(trace: dict[str, Any]) -> str:
+    """Where it is, what is in it and what is not."""
+    line = f"{trace['folder']}, {trace['written_messages']} messages written, "
+    line += f"{trace['dropped_messages']} dropped"
+    return f"{line}; FAILING: {trace['failing']}" if trace["failing"] else line
+
+
 def _contract_lines(ours: dict[str, Any]) -> list[str]:
     """Nothing for a topic without a contract."""
     if "rate" not in ours:
@@ -211,6 +219,7 @@ def as_text(document: dict[str, Any]) -> str:
             if document["srtm"]["distributor"]
             else []
         ),
+        *([f"Trace: {trace_line(document['srtm']['trace'])}"] if document["srtm"]["trace"] else []),
         "",
         "Topics:" if document["topics"] or document["srtm"]["nsqd_away"] else "Topics: None",
     ]

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from srtm.audit import blocks
 from srtm.audit.blocks import Beat, Word
+from srtm.gateway.measure.cadence import Cadence
 
 FLUSH_NS = 50_000_000
 """Between two hand-overs. Each costs about 100 us with the thread's part: 0.2 % of a core."""
@@ -46,15 +47,13 @@ class AdmissionLog:
         self._topic: bytes | None = None  # the last of them
         self._ramps: list[tuple[bytes, int, float, int]] = []
         self._files = files
-        self._call_at = call_at
         self._words: dict[bytes, Word] = {}
         self._said: list[tuple[bytes, int, Word]] = []
         self._untold: list[bytes] = []  # by the file in hand
         self._numbers: dict[bytes, int] = {}  # in the file in hand
         self._offset_ns = self._error_ns = 0
-        self._flushed_at = 0
+        self._cadence = Cadence(FLUSH_NS, call_at, self.flush)
         self._beat_at = 0
-        self._armed = False
         self._missing = 0  # messages that are dropped and not told yet
         self._missing_since = 0
 
@@ -92,16 +91,8 @@ class AdmissionLog:
     def stage(self, now: int, horizon: int) -> bool:
         """After each wake-up of the gateway."""
         if self._firsts or self._ramps or self._said:
-            if now - self._flushed_at >= FLUSH_NS:
-                self.flush(now)
-            elif not self._armed:
-                self._armed = True
-                self._call_at(self._flushed_at + FLUSH_NS, self._alarm)
+            self._cadence.wish(now)
         return False
-
-    def _alarm(self, now: int) -> None:
-        self._armed = False
-        self.flush(now)
 
     def tick(self, now: int) -> None:
         """Once a second: so that a quiet log tells that it is whole."""
@@ -116,7 +107,7 @@ class AdmissionLog:
         ramps, self._ramps = self._ramps, []
         self._topic = None
         said, self._said = self._said, []
-        self._flushed_at = now
+        self._cadence.at = now
         is_new = self._files.is_due
         if is_new:
             self._numbers = {}

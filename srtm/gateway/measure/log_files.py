@@ -11,6 +11,7 @@ from urllib.parse import quote
 from srtm.audit import blocks
 from srtm.audit.session import SUFFIX, number_of
 from srtm.errors import UsageError
+from srtm.kept_files import make_room
 
 log = logging.getLogger("srtm.gateway")
 
@@ -150,14 +151,7 @@ class LogFiles:
     def _make_room(self) -> None:
         """For one file more."""
         files = sorted(self._files(), key=number_of)
-        sizes = [file.stat().st_size for file in files]
-        total = sum(sizes)
-        for number, (file, size) in enumerate(zip(files, sizes, strict=True)):
-            kept = len(files) - number
-            if total <= self._kept_bytes - self._file_bytes and kept < _MOST_FILES:
-                return
-            file.unlink(missing_ok=True)
-            total -= size
+        make_room(files, self._kept_bytes - self._file_bytes, _MOST_FILES - 1)
 
     def _files(self) -> list[Path]:
         """Of this broker."""

@@ -1,0 +1,239 @@
+"""The r-b curve of each publisher, group, topic or broker: with rate r, the burst b that it needs
+so that nobody waits for a token (Cruz 1991: the smallest b with arrivals <= b + r t over any
+interval of t seconds, both its ends included).
+
+A stretch of arrivals is summed up for one r by four figures, and two stretches that follow each
+other are put together by these alone, exactly and in any order (it is a monoid over max and +):
+
+    messages
+    most:   of arrivals - r t, over any interval within it
+    before: over those that begin with its first arrival
+    after:  over those that end with its last
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    DoubleType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from srtm.correlation.slices import NS, Floats, column, sliced, starts, together
+
+BY = {
+    "publisher": ("topic", "publisher"),
+    "group": ("topic", "group"),
+    "topic": ("topic",),
+    "broker": ("topic", "broker"),
+}
+MULTIPLES = (1.01, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
+"""of a key's own rate. At the rate itself b would grow with the length of the trace."""
+
+_FIGURES = ("most", "before", "after")
+
+
+def rates(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Columns: keys, messages, seconds, rate (messages/s: those after the first run over the time
+    since; 0 where there is one instant only)."""
+    found = rows.groupBy(*keys).agg(
+        F.sum("messages").alias("messages"),
+        F.min("time").alias("first"),
+        ((F.max("time") - F.min("time")) / NS).alias("seconds"),
+        F.min_by("messages", "time").alias("at_first"),
+    )
+    rate = (F.col("messages") - F.col("at_first")) / F.col("seconds")
+    return found.select(
+        *keys,
+        "messages",
+        "seconds",
+        F.when(F.col("seconds") > 0, rate).otherwise(F.lit(0.0)).alias("rate"),
+    )
+
+
+def envelopes(
+    rows: DataFrame,
+    keys: Sequence[str],
+    multiples: Sequence[float] = MULTIPLES,
+    rows_per_slice: int | None = None,
+) -> DataFrame:
+    """Columns: keys, messages, seconds, multiple, rate (multiple times the key's own, messages/s),
+    burst (messages)."""
+    own = rates(rows, keys)
+    parts = sliced(rows, *([rows_per_slice] if rows_per_slice else []))
+    found = blocks(parts.join(own.select(*keys, "rate"), list(keys)), keys, multiples)
+    whole = found.repartition(*keys).sortWithinPartitions(*keys, "first", "last")
+    curves = whole.mapInArrow(_Combine(tuple(keys), tuple(multiples)), _curve_schema(keys))
+    return own.drop("rate").join(curves, list(keys))
+
+
+def blocks(rows: DataFrame, keys: Sequence[str], multiples: Sequence[float]) -> DataFrame:
+    """Stretches of one key within one slice, with their figures for each multiple of `rate`.
+    rows: with slice and rate. Columns: keys, slice, rate, first, last, messages and _FIGURES."""
+    return together(rows.select(*keys, "slice", "time", "messages", "rate"), keys).mapInArrow(
+        _Blocks(tuple(keys), tuple(multiples)), block_schema(keys)
+    )
+
+
+def block_schema(keys: Sequence[str]) -> StructType:
+    return StructType(
+        [
+            *(StructField(each, StringType()) for each in keys),
+            StructField("slice", LongType()),
+            StructField("rate", DoubleType()),
+            *(StructField(each, LongType()) for each in ("first", "last", "messages")),
+            *(StructField(each, ArrayType(DoubleType())) for each in _FIGURES),
+        ]
+    )
+
+
+def _curve_schema(keys: Sequence[str]) -> StructType:
+    return StructType(
+        [
+            *(StructField(each, StringType()) for each in keys),
+            *(StructField(each, DoubleType()) for each in ("multiple", "rate", "burst")),
+        ]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    keys: tuple[str, ...]
+    multiples: tuple[float, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if batch.num_rows:
+                yield self._of(batch)
+
+    def _of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        begin = starts(batch, [*self.keys, "slice"])
+        lengths = np.diff(np.append(begin, batch.num_rows))
+        number = np.repeat(np.arange(begin.size), lengths)
+        time = column(batch, "time", np.int64)
+        seconds = (time - time[begin][number]) / NS
+        messages = column(batch, "messages", np.int64).astype(np.float64)
+        after = np.cumsum(messages)
+        before = after - messages
+        base = before[begin][number]
+        after -= base
+        before -= base
+        end = begin + lengths - 1
+        rate = column(batch, "rate", np.float64)
+        figures = np.empty((len(_FIGURES), begin.size, len(self.multiples)))
+        for place, multiple in enumerate(self.multiples):
+            drained = multiple * rate * seconds
+            low = pd.Series(before - drained)
+            least = low.groupby(number, sort=False).cummin().to_numpy()
+            high = after - drained
+            figures[0, :, place] = np.maximum.reduceat(high - least, begin)
+            figures[1, :, place] = np.maximum.reduceat(high, begin)
+            figures[2, :, place] = high[end] - least[end]
+        kept = batch.take(pa.array(begin)).select([*self.keys, "slice", "rate"])
+        return pa.RecordBatch.from_arrays(
+            [
+                *kept.columns,
+                pa.array(time[begin]),
+                pa.array(time[end]),
+                pa.array(after[end].astype(np.int64)),
+                *(_lists(each) for each in figures),
+            ],
+            names=[*kept.schema.names, "first", "last", "messages", *_FIGURES],
+        )
+
+
+def _lists(values: Floats) -> pa.ListArray:
+    offsets = np.arange(0, values.size + 1, values.shape[1], dtype=np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values.ravel()))
+
+
+@dataclass(slots=True)
+class Stretch:
+    """Times are ns, figures of shape (multiples,)."""
+
+    first: int
+    last: int
+    messages: int
+    most: Floats
+    before: Floats
+    after: Floats
+
+    def then(self, other: "Stretch", rates: Floats) -> "Stretch":
+        """With what follows it. rates: messages/s, shape (multiples,)."""
+        gap = rates * ((other.first - self.last) / NS)
+        to_first = rates * ((other.first - self.first) / NS)
+        to_last = rates * ((other.last - self.last) / NS)
+        return Stretch(
+            self.first,
+            other.last,
+            self.messages + other.messages,
+            np.maximum(np.maximum(self.most, other.most), self.after - gap + other.before),
+            np.maximum(self.before, self.messages - to_first + other.before),
+            np.maximum(other.after, other.messages - to_last + self.after),
+        )
+
+
+def stretches(batch: pa.RecordBatch) -> list[Stretch]:
+    """Of blocks."""
+    rows = batch.num_rows
+    figures = [
+        batch.column(each).flatten().to_numpy(zero_copy_only=False).reshape(rows, -1)
+        for each in _FIGURES
+    ]
+    numbers = [batch.column(each).to_pylist() for each in ("first", "last", "messages")]
+    return [
+        Stretch(first, last, messages, *(each[row] for each in figures))
+        for row, (first, last, messages) in enumerate(zip(*numbers, strict=True))
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Combine:
+    """Blocks come by key, in order of time."""
+
+    keys: tuple[str, ...]
+    multiples: tuple[float, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        held: tuple[tuple[str, ...], Floats, Stretch] | None = None
+        for batch in batches:
+            done = []
+            keys = zip(*(batch.column(each).to_pylist() for each in self.keys), strict=True)
+            own = column(batch, "rate", np.float64)
+            for row, (key, stretch) in enumerate(zip(keys, stretches(batch), strict=True)):
+                if held is not None and held[0] == key:
+                    held = key, held[1], held[2].then(stretch, held[1])
+                    continue
+                if held is not None:
+                    done.append(held)
+                held = key, own[row] * np.array(self.multiples), stretch
+            if done:
+                yield self._curves(done)
+        if held is not None:
+            yield self._curves([held])
+
+    def _curves(self, done: list[tuple[tuple[str, ...], Floats, Stretch]]) -> pa.RecordBatch:
+        width = len(self.multiples)
+        names = [
+            pa.array([key[place] for key, _, _ in done], pa.string()).take(
+                pa.array(np.repeat(np.arange(len(done)), width))
+            )
+            for place in range(len(self.keys))
+        ]
+        figures = [
+            np.tile(np.array(self.multiples), len(done)),
+            np.concatenate([rate for _, rate, _ in done]),
+            np.concatenate([stretch.most for _, _, stretch in done]),
+        ]
+        return pa.RecordBatch.from_arrays(
+            [*names, *map(pa.array, figures)], names=[*self.keys, "multiple", "rate", "burst"]
+        )

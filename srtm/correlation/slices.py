@@ -1,0 +1,55 @@
+"""A trace cut in pieces by key and time, so that whoever sends half of everything hangs no task.
+
+Rows of one key and one slice of time come sorted to one task, as Arrow batches; a batch may end
+anywhere within them. What a task finds of a stretch is put together along time by an associative
+rule (see `srtm.correlation.envelopes`).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+ROWS_PER_SLICE = 500_000
+"""of all keys together: a task then holds tens of MB whoever they are of"""
+NS = 1e9
+
+
+def sliced(rows: DataFrame, rows_per_slice: int = ROWS_PER_SLICE) -> DataFrame:
+    """With a column `slice`: the number of its slice of time, from 0. Equal slices."""
+    count, first, last = rows.agg(F.count("*"), F.min("time"), F.max("time")).collect()[0]
+    slices = max(1, -(-int(count) // rows_per_slice))
+    if slices == 1:
+        return rows.withColumn("slice", F.lit(0).cast("long"))
+    length = (int(last) - int(first)) // slices + 1
+    return rows.withColumn("slice", F.floor((F.col("time") - F.lit(int(first))) / length))
+
+
+def together(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Each key's slices in one task each, in order of time."""
+    return rows.repartition(*keys, "slice").sortWithinPartitions(*keys, "slice", "time")
+
+
+def starts(batch: pa.RecordBatch, names: Sequence[str]) -> Integers:
+    """Where a row differs from the one before it in any of these columns; the first one does."""
+    rows = batch.num_rows
+    changes = np.zeros(rows, bool)
+    changes[0] = True
+    for name in names:
+        column = batch.column(name)
+        differs = pc.not_equal(column.slice(1), column.slice(0, rows - 1))
+        changes[1:] |= differs.to_numpy(zero_copy_only=False)
+    return np.flatnonzero(changes)
+
+
+def column(batch: pa.RecordBatch, name: str, kind: type) -> NDArray[Any]:
+    found: NDArray[Any] = batch.column(name).to_numpy(zero_copy_only=False)
+    return found.astype(kind, copy=False)

@@ -1,0 +1,129 @@
+"""A trace: a folder of Parquet files that gateways write while it is read.
+
+A file appears whole under its name; what a writer has under way has a name that begins with a dot
+or an underscore, or ends in `.tmp`. All other `.parquet` files, in folders below too, belong to the
+trace, and each is looked at before any is read: a file that is left out must never go unnoticed.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from srtm.correlation.schema import TRACE
+from srtm.correlation.version import version_of
+from srtm.errors import UsageError
+from srtm.traces.names import TraceFile, parse, superseded
+from srtm.traces.version import VERSION
+
+_SHOWN = 3
+"""faults that one line names"""
+_COLUMNS = {
+    "bigint": (pa.types.is_int64,),
+    "int": (pa.types.is_int32,),
+    "string": (
+        pa.types.is_string,
+        pa.types.is_large_string,
+        lambda kind: (
+            pa.types.is_dictionary(kind)
+            and (pa.types.is_string(kind.value_type) or pa.types.is_large_string(kind.value_type))
+        ),
+    ),
+}
+"""Arrow types that a column of Spark's type may have in a file"""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """files: that can be read; rows: in all of them, by their footers; faults: a line for each
+    file that cannot be read; unfinished: files that a writer has under way, left out."""
+
+    folder: Path
+    files: tuple[Path, ...]
+    rows: int
+    faults: tuple[str, ...]
+    unfinished: int
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """Its rows, with the columns of TRACE. An empty trace is an empty frame."""
+        if not self.files:
+            return spark.createDataFrame([], TRACE)
+        return spark.read.schema(TRACE).parquet(*map(str, self.files))
+
+
+def open_trace(folder: Path, skip: bool = False) -> Trace:
+    """Look at every file's footer. skip: leave out what cannot be read, and say so in `faults`.
+
+    Raises UsageError where there is no such folder, or, without `skip`, for a file that is
+    truncated, foreign, or of another version.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"--trace {folder}: no such folder")
+    files, faults, rows, unfinished = [], [], 0, 0
+    for path in _once(sorted(_named(folder))):
+        if _is_unfinished(path.relative_to(folder)):
+            unfinished += 1
+            continue
+        count = _rows(path)
+        if isinstance(count, str):
+            faults.append(f"{path}: {count}")
+        else:
+            files.append(path)
+            rows += count
+    if faults and not skip:
+        more = f"; {len(faults) - _SHOWN} more such files" if len(faults) > _SHOWN else ""
+        raise UsageError(
+            f"{'; '.join(faults[:_SHOWN])}{more}. Remove what is damaged, or leave it out by "
+            "--skip-damaged"
+        )
+    return Trace(folder, tuple(files), rows, tuple(faults), unfinished)
+
+
+def _once(paths: Sequence[Path]) -> Iterator[Path]:
+    """Without those whose rows a compacted file beside them holds."""
+    found: dict[Path, list[TraceFile]] = {}
+    for each in filter(None, map(parse, paths)):
+        found.setdefault(each.path.parent, []).append(each)
+    left_out = {each.path for files in found.values() for each in superseded(files)}
+    return (path for path in paths if path not in left_out)
+
+
+def _named(folder: Path) -> Iterator[Path]:
+    yield from (path for path in folder.rglob("*.parquet*") if path.is_file())
+
+
+def _is_unfinished(path: Path) -> bool:
+    hidden = any(part.startswith((".", "_")) for part in path.parts)
+    return hidden or path.suffix != ".parquet"
+
+
+def _rows(path: Path) -> int | str:
+    """How many it has, or why it cannot be read."""
+    try:
+        with pq.ParquetFile(path) as file:
+            metadata, schema = file.metadata, file.schema_arrow
+    except FileNotFoundError:
+        return "gone while the folder was read: a gateway removes old files; run it again"
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
+    except pa.ArrowInvalid:
+        return "truncated, or not Parquet"
+    version = version_of(metadata.metadata)
+    if version is None:
+        return "Parquet, but no trace of srtm: its metadata name no version"
+    if version != VERSION:
+        age = "newer: update srtm" if version > VERSION else "older, and no longer read"
+        return f"a trace of version {version}; this srtm reads {VERSION}: it is {age}"
+    for field in TRACE.fields:
+        at = schema.get_field_index(field.name)
+        if at < 0:
+            return f"a damaged trace: it has no column {field.name!r}"
+        if not any(fits(schema.field(at).type) for fits in _COLUMNS[field.dataType.simpleString()]):
+            return (
+                f"a damaged trace: column {field.name!r} is {schema.field(at).type}, "
+                f"not {field.dataType.simpleString()}"
+            )
+    return int(metadata.num_rows)

@@ -1,0 +1,30 @@
+"""One Spark for all tests of a worker; a JVM takes 5 s to start."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from srtm.correlation.session import spark_session
+from srtm.errors import UnavailableError
+
+SMALL = {
+    "spark.master": "local[2]",
+    "spark.driver.memory": "700m",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A skip at home where Java is missing, a failure in CI."""
+    try:
+        with spark_session(SMALL) as session:
+            yield session
+    except UnavailableError as error:
+        if os.environ.get("CI"):
+            pytest.fail(str(error))
+        pytest.skip(str(error))

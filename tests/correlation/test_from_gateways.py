@@ -1,0 +1,137 @@
+"""From real gateways through their traces to answers: what was sent is what Spark finds."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from srtm.client import Publisher
+from srtm.correlation.command import correlate
+from srtm.correlation.trace import open_trace
+from srtm.errors import UsageError
+from tests.support.servers import GatewayProcess, Servers, http, wait_for
+
+SENT = {"room-1/door": 30, "room-2/door": 10}
+
+
+async def _publish(gateway: GatewayProcess, who: str, count: int) -> None:
+    async with Publisher("sensors", id=who, nsqd=gateway.tcp) as publisher:
+        for _ in range(count):
+            await publisher.publish(b"123")
+
+
+@pytest.fixture(scope="module")
+def traced(shared: Servers, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two gateways: the first is killed and the second drained; both kept a trace there."""
+    folder = tmp_path_factory.mktemp("trace")
+    flags = (f"--trace-dir={folder}", "--trace-file-age=200ms")
+    gateways = [shared.gateway(*flags, "--topic=sensors,rate=2000,burst=5") for _ in range(2)]
+    for gateway, (who, count) in zip(gateways, SENT.items(), strict=True):
+        asyncio.run(_publish(gateway, who, count))
+        assert http(gateway.http, "/pub?topic=alarms", b"12")[0] == 200
+    gateways[1].set_limit("strict", rate=0.001, burst=1, mode="reject")
+    assert [http(gateways[1].http, "/pub?topic=strict", b"1")[0] for _ in range(4)] == [
+        200, 429, 429, 429,
+    ]  # fmt: skip
+    wait_for(lambda: gateways[0].metric("srtm_trace_handed_messages") == 31, "it was handed over")
+    gateways[0].process.kill()
+    assert gateways[1].process.stop() == 0
+    wait_for(lambda: open_trace(folder).rows >= 31 + 11 + 4, "all rows are in files", 90)
+    return folder
+
+
+def answer(*arguments: str | Path) -> Any:
+    done = CliRunner().invoke(correlate, [*map(str, arguments), "--json"], catch_exceptions=False)
+    return json.loads(done.stdout)
+
+
+def shown(*arguments: str | Path) -> str:
+    return CliRunner().invoke(correlate, list(map(str, arguments)), catch_exceptions=False).stdout
+
+
+def test_statistics_are_those_of_what_was_sent(spark: SparkSession, traced: Path) -> None:
+    document = answer("statistics", "--trace", traced, "--slo", "0.99@1h")
+    topics = {each["topic"]: each for each in document["topics"]}
+    assert topics.keys() == {"sensors", "alarms", "strict"}
+    sensors = topics["sensors"]
+    assert (sensors["messages"], sensors["publishers"], sensors["brokers"]) == (40, 2, 2)
+    assert {each["publisher"]: each["messages"] for each in sensors["talkers"]} == SENT
+    assert sensors["bytes"] == 120
+    assert sum(sensors["hours"]) == pytest.approx(1)
+    assert sensors["late"] == {"tokens": 0, "rejected": 0, "closed": 0}
+    assert topics["strict"]["late"]["rejected"] == 0.75
+    assert topics["alarms"]["talkers"][0]["publisher"] == "@127.0.0.1"
+    text = shown("statistics", "--trace", traced, "--topic", "sensors", "--slo", "0.99@1h")
+    assert "room-1/door 75.0%, room-2/door 25.0%" in text
+    assert "strict" not in text
+
+
+def test_envelopes_of_a_real_trace(spark: SparkSession, traced: Path) -> None:
+    document = answer("envelope", "--trace", traced, "--topic", "sensors", "--by", "publisher")
+    found = {each["publisher"]: each for each in document["envelopes"]}
+    assert {who: each["messages"] for who, each in found.items()} == SENT
+    for each in found.values():
+        bursts = [point["burst"] for point in each["curve"]]
+        assert bursts == sorted(bursts, reverse=True)
+        assert 1 <= each["burst"] <= bursts[2] + 1
+    (split,) = document["split"]
+    assert (split["topic"], split["brokers"], split["messages"]) == ("sensors", 2, 40)
+    assert "room-1/door" in shown("envelope", "--trace", traced, "--by", "publisher", "--most", "1")
+
+
+def test_what_if_of_a_real_trace(spark: SparkSession, traced: Path, tmp_path: Path) -> None:
+    placement = tmp_path / "placement.csv"
+    placement.write_text("publisher,broker\nroom-1/door,b9\nroom-2/door,b9\n")
+    arguments = ("--topic", "sensors", "--rate", "1e6", "--burst", "100", "--slo", "0.99@1ms")
+    document = answer("what-if", "--trace", traced, *arguments, "--placement", placement)
+    (sensors,) = document["topics"]
+    assert sensors["contract"] == {"rate": 1e6, "burst": 100.0}
+    assert set(sensors["cases"]) == {"one_bucket", "traced", "placed"}
+    for case in sensors["cases"].values():
+        assert (case["messages"], case["p99_ms"], case["late_share"]) == (40, 0, 0)
+    assert [each["broker"] for each in sensors["cases"]["placed"]["brokers"]] == ["b9"]
+    traced_brokers = sensors["cases"]["traced"]["brokers"]
+    assert sorted(each["messages"] for each in traced_brokers) == [10, 30]
+    assert sorted(each["burst"] for each in traced_brokers) == pytest.approx([25, 75])
+    text = shown("what-if", "--trace", traced, "--topic", "sensors", "--split", "even")
+    assert "one bucket" in text
+    assert "as traced" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(("statistics", "--topic", "x"), "no arrivals of topic x", id="no-topic"),
+        pytest.param(("what-if", "--rate", "5"), "--rate and --burst go together", id="half"),
+        pytest.param(("what-if", "--rate", "5", "--burst", "5"), "name it by --topic", id="whose"),
+        pytest.param(("envelope", "--by", "group"), "--groups DIR go together", id="no-groups"),
+        pytest.param(
+            ("what-if", "--topic", "sensors", "--rate", "9", "--burst", "1.5"),
+            "b = 1.5 leaves less than one message on each of 2 brokers",
+            id="too-small-a-burst",
+        ),
+    ],
+)
+def test_a_slip_is_one_line(
+    spark: SparkSession, traced: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    command, *rest = arguments
+    with pytest.raises(UsageError, match=said):
+        shown(command, "--trace", traced, *rest)
+
+
+def test_a_trace_cut_short_is_told_or_left_out(
+    spark: SparkSession, traced: Path, tmp_path: Path
+) -> None:
+    for path in traced.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    whole = next(tmp_path.iterdir())
+    (tmp_path / "x-0000000001.parquet").write_bytes(whole.read_bytes()[:-9])
+    with pytest.raises(UsageError, match=r"x-0000000001.parquet: truncated, or not Parquet"):
+        shown("statistics", "--trace", tmp_path)
+    document = answer("statistics", "--trace", tmp_path, "--skip-damaged")
+    assert sum(each["messages"] for each in document["topics"]) == 46

@@ -1,0 +1,181 @@
+"""A folder of Parquet files: what is read, what is refused, and that nothing goes unnoticed."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from srtm.correlation.schema import TRACE
+from srtm.correlation.trace import open_trace
+from srtm.correlation.version import VERSION, VERSION_KEY, version_of
+from srtm.errors import UsageError
+
+KINDS = {"bigint": pa.int64(), "int": pa.int32(), "string": pa.string()}
+SCHEMA = pa.schema(
+    [pa.field(each.name, KINDS[each.dataType.simpleString()]) for each in TRACE.fields]
+)
+
+
+def write(path: Path, rows: int = 3, version: str | None = str(VERSION), **columns: Any) -> Path:
+    """A file of `rows` rows; columns: others in place of them, None: left out."""
+    values: dict[str, Any] = {
+        "time": pa.array(range(rows), pa.int64()),
+        "topic": pa.array(["t"] * rows, pa.string()),
+        "publisher": pa.array([f"p{each}" for each in range(rows)], pa.string()),
+        "broker": pa.array(["b0"] * rows, pa.string()),
+        "messages": pa.array([1] * rows, pa.int32()),
+        "bytes": pa.array([100] * rows, pa.int64()),
+        "wait": pa.array([None] * rows, pa.int64()),
+        "outcome": pa.array(["admitted"] * rows, pa.string()),
+    }
+    table = pa.table({name: each for name, each in (values | columns).items() if each is not None})
+    if version is not None:
+        table = table.replace_schema_metadata({VERSION_KEY: version})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path)
+    return path
+
+
+def test_files_of_all_brokers_are_one_trace(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "b0" / "1.parquet")
+    write(tmp_path / "b1" / "1.parquet", 4)
+    write(tmp_path / "b1" / "2.parquet", 0)
+    found = open_trace(tmp_path)
+    assert (len(found.files), found.rows, found.faults) == (3, 7, ())
+    frame = found.frame(spark)
+    assert frame.count() == 7
+    assert frame.columns == [each.name for each in TRACE.fields]
+
+
+def test_publishers_may_be_a_dictionary(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "1.parquet", publisher=pa.array(["a", "a", "b"]).dictionary_encode())
+    rows = open_trace(tmp_path).frame(spark).select("publisher").collect()
+    assert [each.publisher for each in rows] == ["a", "a", "b"]
+
+
+def test_an_empty_trace_has_no_rows_and_all_columns(spark: SparkSession, tmp_path: Path) -> None:
+    found = open_trace(tmp_path)
+    assert found.rows == 0
+    assert found.frame(spark).schema.simpleString() == TRACE.simpleString()
+    assert found.frame(spark).count() == 0
+
+
+@pytest.mark.parametrize(
+    "name", [".1.parquet", "1.parquet.tmp", "_temporary/1.parquet", ".new/1.parquet"]
+)
+def test_what_a_writer_has_under_way_is_left_out(tmp_path: Path, name: str) -> None:
+    write(tmp_path / name)
+    write(tmp_path / "0.parquet")
+    found = open_trace(tmp_path)
+    assert (found.rows, found.unfinished, found.faults) == (3, 1, ())
+
+
+def truncated(folder: Path) -> None:
+    path = write(folder / "bad.parquet", 100)
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+FAULTS = [
+    pytest.param(truncated, "truncated, or not Parquet", id="truncated"),
+    pytest.param(
+        lambda folder: (folder / "bad.parquet").write_bytes(b""), "truncated", id="of-no-bytes"
+    ),
+    pytest.param(
+        lambda folder: (folder / "bad.parquet").write_text("time,topic\n"), "not Parquet", id="csv"
+    ),
+    pytest.param(
+        lambda folder: write(folder / "bad.parquet", version=None), "no trace of srtm", id="foreign"
+    ),
+    pytest.param(
+        lambda folder: write(folder / "bad.parquet", version="0"), "older", id="an-older-version"
+    ),
+    pytest.param(
+        lambda folder: write(folder / "bad.parquet", version="2"),
+        "a trace of version 2; this srtm reads 1: it is newer: update srtm",
+        id="a-newer-version",
+    ),
+    pytest.param(
+        lambda folder: write(folder / "bad.parquet", version="1; DROP"), "no trace", id="no-number"
+    ),
+    pytest.param(
+        lambda folder: write(folder / "bad.parquet", broker=None), "no column 'broker'", id="column"
+    ),
+    pytest.param(
+        lambda folder: write(folder / "bad.parquet", time=pa.array([0.5, 1.5, 2.5])),
+        "column 'time' is double, not bigint",
+        id="a-column-of-another-type",
+    ),
+]
+
+
+@pytest.mark.parametrize(("damage", "said"), FAULTS)
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, damage: Any, said: str) -> None:
+    write(tmp_path / "good.parquet")
+    damage(tmp_path)
+    with pytest.raises(UsageError, match=said) as refused:
+        open_trace(tmp_path)
+    assert "bad.parquet" in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert "--skip-damaged" in str(refused.value)
+
+
+@pytest.mark.parametrize(("damage", "said"), FAULTS)
+def test_or_left_out_and_named(tmp_path: Path, damage: Any, said: str) -> None:
+    write(tmp_path / "good.parquet")
+    damage(tmp_path)
+    found = open_trace(tmp_path, skip=True)
+    assert [path.name for path in found.files] == ["good.parquet"]
+    assert len(found.faults) == 1
+    assert "bad.parquet" in found.faults[0]
+
+
+def test_many_faults_are_still_one_line(tmp_path: Path) -> None:
+    for number in range(10):
+        write(tmp_path / f"{number}.parquet", version="7")
+    with pytest.raises(UsageError, match="7 more such files"):
+        open_trace(tmp_path)
+
+
+def test_no_folder_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such folder"):
+        open_trace(tmp_path / "none")
+
+
+def test_what_spark_writes_by_the_schema_is_a_trace(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [(1, "t", "p", "b", 1, 100, None, "admitted")]
+    spark.createDataFrame(rows, TRACE).write.parquet(str(tmp_path / "batch"))
+    assert open_trace(tmp_path).rows == 1
+
+
+@pytest.mark.parametrize(
+    ("metadata", "version"),
+    [
+        pytest.param(None, None, id="none"),
+        pytest.param({b"srtm_trace_version": b"12"}, 12, id="ours"),
+        pytest.param({b"srtm_trace_version": b"-1"}, None, id="negative"),
+        pytest.param({b"srtm_trace_version": b"9" * 50}, None, id="a-long-one"),
+        pytest.param({b"srtm_trace_version": b"\xff"}, None, id="bytes"),
+        pytest.param(
+            {b"org.apache.spark.sql.parquet.row.metadata": b"[1"}, None, id="a-broken-document"
+        ),
+        pytest.param(
+            {b"org.apache.spark.sql.parquet.row.metadata": b'{"fields": [3]}'}, None, id="odd"
+        ),
+    ],
+)
+def test_versions_by_metadata(metadata: dict[bytes, bytes] | None, version: int | None) -> None:
+    assert version_of(metadata) == version
+
+
+def test_rows_that_a_compacted_file_holds_too_are_read_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    for name, rows in (("1", 2), ("2", 3), ("1..0000000002", 5), ("3", 1)):
+        number, dots, last = name.partition("..")
+        write(tmp_path / f"b-{int(number):010d}{dots}{last}.parquet", rows)
+    found = open_trace(tmp_path)
+    assert found.rows == 6
+    assert found.frame(spark).count() == 6
