@@ -277,6 +277,7 @@ class World:
             lambda: self.now + wall + self.stepped,
         )
         self.leaders = [*self.leaders[-1:], Leader(service, committer)]
+        self.led_at = self.now
         self.former = [(self.now + LEASE * 8 / 3, limit) for _, limit in self.former]
 
     @property
@@ -505,7 +506,8 @@ class World:
         except SrtmError:
             return  # if it was kept all the same, nothing is changed any more
         self.limit, self.was_lowered = less, True
-        self.former = [(self.now + LEASE * 4 / 3, before)]
+        until = max(self.now + LEASE * 4 / 3, self.led_at + LEASE * 8 / 3)
+        self.former = [(until, before)]
 
     def allowed(self) -> tuple[float, float]:
         """The contract, or one before that may hold still; each of r and b for itself."""
