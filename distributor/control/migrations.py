@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from distributor.api import MigrationAsked, MigrationShown, MigrationsShown, MoveShown
 from distributor.control.relief import carry_out, require_applicable
-from distributor.control.relief_inputs import decided
+from distributor.control.relief_inputs import inputs
 from distributor.control.service import Distributor
 from distributor.errors import Conflict
-from distributor.migration import Decision, Move
+from distributor.migration import Decision, Move, relieve
 from distributor.placement.words import counted
 from distributor.store.statements import put_migration
 
@@ -31,7 +31,8 @@ async def decide(service: Distributor) -> None:
         for broker in sorted(troubles.ill):
             if troubles.decision_due(broker, now) and troubles.senders(broker) is not None:
                 troubles.decided(broker, now)
-                found = await asyncio.to_thread(decided, service, broker, now)
+                asked = inputs(service, broker, now)
+                found = await asyncio.to_thread(relieve, *asked, troubles.memory, now)
                 await _take(service, broker, found)
 
 
@@ -138,12 +139,14 @@ def show(service: Distributor, name: str) -> MigrationsShown:
 
 
 def _blocked(service: Distributor, name: str) -> list[str]:
-    return [
-        reason
-        for (_, topic), reasons in sorted(service.troubles.blocked.items())
-        if topic == name
-        for reason in reasons
-    ]
+    troubles, said = service.troubles, list[str]()
+    for broker in sorted(troubles.ill):
+        if name in troubles.wants_publishers(broker) and troubles.senders(broker) is None:
+            said.append(
+                f"broker {broker} is asked who sends to it, and has not told for long enough"
+            )
+        said += troubles.blocked.get((broker, name), ())
+    return said
 
 
 def _proposed(service: Distributor, name: str) -> MigrationShown | None:

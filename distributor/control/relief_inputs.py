@@ -1,18 +1,25 @@
 """Between the service's state and the pure decision of who leaves a broker in trouble."""
 
+from collections.abc import Iterable
 from math import floor, fsum
 
 from distributor.control.service import Distributor
 from distributor.control.state import FORMER, Gateway, Topic
-from distributor.migration import Decision, Sender, Source, Target, TopicSeen, relieve
+from distributor.migration import Sender, Source, Target, TopicSeen
+
+Inputs = tuple[Source, list[Target], dict[str, TopicSeen]]
+_SHOWN = 80
+"""characters of a name that a client gave"""
 
 
-def decided(service: Distributor, broker: str, now: float) -> Decision:
-    """State stands still meanwhile: the lock is held."""
+def inputs(service: Distributor, broker: str, now: float) -> Inputs:
+    """Copies, so that the decision can be made beside the event loop, while brokers report."""
     troubles = service.troubles
     measured, carried = troubles.senders(broker) or {}, troubles.carried()
-    topics = {name: _seen(service.state.topics[name], broker)
-              for name in troubles.topics_at(broker) if troubles.may_move(name)}  # fmt: skip
+    names = [name for name in troubles.topics_at(broker) if troubles.may_move(name)]
+    topics = {
+        name: _seen(service.state.topics[name], broker, measured.get(name, {})) for name in names
+    }
     senders, unknown = [], dict[str, float]()
     for name, rates in measured.items():
         if name not in topics:
@@ -23,7 +30,7 @@ def decided(service: Distributor, broker: str, now: float) -> Decision:
                 key = topic.publishers[id_][0]
                 senders.append(Sender(name, id_, key, rate * carried.get(name, 1.0)))
             else:
-                who = id_ or "nameless ones"
+                who = _printable(id_) or "nameless ones"
                 unknown[who] = unknown.get(who, 0.0) + rate * carried.get(name, 1.0)
     source = Source(broker, troubles.ill[broker], tuple(senders), unknown)
     targets = [
@@ -31,14 +38,20 @@ def decided(service: Distributor, broker: str, now: float) -> Decision:
         for name, gateway in sorted(service.state.gateways.items())
         if name != broker and FORMER not in name
     ]
-    return relieve(source, targets, topics, troubles.memory, now)
+    return source, targets, topics
 
 
-def _seen(topic: Topic, broker: str) -> TopicSeen:
+def _printable(name: str) -> str:
+    """Strangers choose it, and it goes to somebody's terminal."""
+    return "".join(each if each.isprintable() else "?" for each in name[:_SHOWN])
+
+
+def _seen(topic: Topic, broker: str, who: Iterable[str]) -> TopicSeen:
+    """who: may move; the groups of these are counted"""
     assert topic.in_force is not None
-    keys = {topic.publishers[each][0] for each, at in topic.places.items() if at == broker}
+    keys = {topic.publishers[each][0] for each in who if topic.places.get(each) == broker}
     groups: dict[str, dict[str, float]] = {key: {} for key in keys if key}
-    for publisher, at in topic.places.items():
+    for publisher, at in topic.places.items() if groups else ():
         key, rate = topic.publishers[publisher]
         if key in groups:
             groups[key][at] = groups[key].get(at, 0.0) + rate

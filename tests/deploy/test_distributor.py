@@ -225,6 +225,8 @@ def test_a_token_guards_it_and_is_in_no_command_line(tmp_path: Path, spec: Spec)
         assert not [words for words in processes_of(spec).values() if secret in words]
         where = f"--deployment={spec['deployment']['data-path']}"
         assert "split by the distributor" in srtm("topic", "set", "sensors", "--burst=20", where)
+        moved = srtm("topic", "set", "sensors", "--migrate=auto", where)
+        assert moved == "topic sensors: migrate auto\n"
 
 
 @pytest.mark.parametrize(
