@@ -91,8 +91,6 @@ def _local(folder: Path) -> dict[str, str]:
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.shuffle.partitions": str(_PARTITIONS_PER_CORE * cores),
-        "spark.pyspark.python": sys.executable,
-        "spark.pyspark.driver.python": sys.executable,
         "spark.python.worker.reuse": "true",
     }
 
@@ -106,6 +104,8 @@ def _started(folder: Path, settings: dict[str, str], kafka: bool) -> "Iterator[S
     (folder / "log4j2.properties").write_text(_LOG4J)
     log = folder / "spark.log"
     values = _local(folder) | ({"spark.jars": kafka_jars()} if kafka else {}) | settings
+    # PySpark asks the environment alone for the Python of its workers.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         with _stderr_to(log):
             session = _configured(SparkSession.builder, values).getOrCreate()
