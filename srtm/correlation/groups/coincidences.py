@@ -221,7 +221,10 @@ class _Meetings:
     def steady(self) -> Floats:
         """Share of the steps between coincidences that are within a quarter of their geometric
         mean: 0.16 for a Poisson process, near 1 for a periodic one, even with gaps in it."""
-        time, pair = self._time[self._on_line], self._pair[self._on_line]
+        return np.maximum(self._steady(self._on_line), self._steady(self._near))
+
+    def _steady(self, kept: Flags) -> Floats:
+        time, pair = self._time[kept], self._pair[kept]
         same = np.diff(pair) == 0
         step, pair = np.maximum(np.diff(time)[same], 1.0), pair[1:][same]
         count = np.maximum(np.bincount(pair, minlength=self._pairs), 1)

@@ -60,7 +60,7 @@ def find_groups(came: DataFrame, settings: Settings) -> Iterator[Found]:
         who = keep(publishers(came, settings))
         all_units = keep(units(who))
         total = all_units.agg(f.coalesce(f.sum("arrivals"), f.lit(0))).first()
-        parts = _parts(came, total[0] if total else 0)
+        parts = max(1, -(-(total[0] if total else 0) // _ROWS_OF_A_TASK))
         planned = keep(plan(all_units, settings))
         _report(planned)
         rows = keep(series(came, who, settings, parts))
@@ -78,12 +78,6 @@ def find_groups(came: DataFrame, settings: Settings) -> Iterator[Found]:
             (f.col("publishers") - f.coalesce("n", f.lit(0))).alias("ungrouped"),
         )
         yield Found(found, topics, planned)
-
-
-def _parts(came: DataFrame, arrivals: int) -> int:
-    spark = came.sparkSession
-    least = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    return max(least, -(-arrivals // _ROWS_OF_A_TASK))
 
 
 def _report(planned: DataFrame) -> None:

@@ -57,12 +57,11 @@ BUSIEST_PER_SECOND = 100.0
 sends half of everything, and its arrivals are never gathered in one place."""
 
 
-def arrivals(trace: DataFrame, topic: str | None = None, window_us: int = 0) -> DataFrame:
-    """ARRIVALS of a trace, whatever became of them."""
-    kept = trace if topic is None else trace.where(f.col("topic") == topic)
+def arrivals(trace: DataFrame, window_us: int = 0) -> DataFrame:
+    """ARRIVALS of a trace, whatever became of them; window_us: 0: all of it is one window."""
     time_us = f.expr("time div 1000")
     window = f.floor(time_us / window_us) if window_us > 0 else f.lit(0)
-    return kept.select(
+    return trace.select(
         "topic",
         window.cast("long").alias("window"),
         "publisher",
