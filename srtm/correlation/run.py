@@ -14,7 +14,8 @@ from pyspark.sql import functions as f
 
 from srtm.correlation.groups.changes import changes
 from srtm.correlation.groups.clocks import corrected
-from srtm.correlation.groups.find import find_groups
+from srtm.correlation.groups.evidence import GROUPS
+from srtm.correlation.groups.find import TOPICS, find_groups
 from srtm.correlation.groups.publishers import arrivals
 from srtm.correlation.groups.settings import Settings
 from srtm.correlation.result import NAMES, Result, read_result, write_json
@@ -44,7 +45,7 @@ def run(spark: SparkSession, request: Request) -> tuple[Result, tuple[str, ...]]
             frame = frame.where(f.col("topic") == request.topic)
             if frame.isEmpty():
                 raise UsageError(f"--topic {request.topic}: no arrivals in {request.trace}")
-        came = corrected(arrivals(frame))
+        came = corrected(arrivals(frame)) if trace.rows else arrivals(frame)
         document: dict[str, Any] = {
             "trace": str(request.trace),
             "rows": trace.rows,
@@ -54,11 +55,19 @@ def run(spark: SparkSession, request: Request) -> tuple[Result, tuple[str, ...]]
             "window_seconds": request.window_seconds or None,
             "settings": asdict(request.settings),
         }
-        document["plan"] = _whole(came, request, folder)
-        if request.window_seconds:
+        document["plan"] = _whole(came, request, folder) if trace.rows else _nothing(spark, folder)
+        if request.window_seconds and trace.rows:
             _by_window(frame, request, folder)
         (folder / "run.json").write_text(json.dumps(document, indent=2) + "\n")
     return read_result(request.out), trace.faults
+
+
+def _nothing(spark: SparkSession, folder: Path) -> list[dict[str, Any]]:
+    """Of an empty trace."""
+    _write(spark.createDataFrame([], GROUPS).drop("window"), folder / "groups.parquet")
+    _write(spark.createDataFrame([], TOPICS).drop("window"), folder / "topics.parquet")
+    write_json(folder, [], iter([]))
+    return []
 
 
 def _whole(came: DataFrame, request: Request, folder: Path) -> list[dict[str, Any]]:

@@ -11,16 +11,19 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from srtm.correlation.arrow import pack
 from srtm.correlation.command import correlate
+from srtm.correlation.groups.candidates import CANDIDATES, candidates
 from srtm.correlation.groups.changes import changes
-from srtm.correlation.groups.components import components
+from srtm.correlation.groups.components import COMPONENTS, components
 from srtm.correlation.groups.discoveries import discoveries
 from srtm.correlation.groups.evidence import GROUPS
-from srtm.correlation.groups.pairs import PAIRS
+from srtm.correlation.groups.pairs import LARGEST, PAIRS, judged_pairs
 from srtm.correlation.groups.plan import PLAN, plan
 from srtm.correlation.groups.publishers import UNITS
+from srtm.correlation.groups.series import SERIES
 from srtm.correlation.groups.settings import Settings
 from srtm.correlation.result import Result, read_result
 from srtm.correlation.run import Request, _one_line, run
@@ -175,6 +178,43 @@ def test_components_by_spark_are_those_of_the_driver(spark: SparkSession) -> Non
     assert by_spark == by_driver
     assert by_driver[130] == (100, 31)
     frame.unpersist()
+
+
+def series_of(spark: SparkSession, trace: Planted) -> DataFrame:
+    """Publisher n has id n."""
+    table = {
+        "unit": np.ones(len(trace.times), np.int64),
+        "id": np.arange(len(trace.times)),
+        "instants": np.array([each.size for each in trace.times], np.int32),
+        "times": pack(trace.flat, np.diff(trace.starts)),
+    }
+    return spark.createDataFrame(pa.table(table), SERIES)
+
+
+@pytest.mark.parametrize("values", [1, 2, 3])
+def test_members_are_candidates_by_lsh(spark: SparkSession, values: int) -> None:
+    trace = planted(11, sizes=(8, 8), alone=60, seconds=3_000.0)
+    planned = spark.createDataFrame([("t", 0, 1, 76, "lsh", 64_000, values, 0.0)], PLAN)
+    found = candidates(series_of(spark, trace), planned, Settings(), 1).collect()
+    same = [trace.label[row.a] == trace.label[row.b] for row in found]
+    assert all(row.a < row.b for row in found)
+    assert sum(same) >= (0.4 if values > 2 else 0.8) * 56
+    assert len(found) - sum(same) <= 10
+
+
+def test_pairs_of_a_large_component_are_judged_alike(spark: SparkSession) -> None:
+    """Those that are candidates, and each by itself, where not all pairs can be tried."""
+    trace = planted(12, sizes=(6,), alone=2)
+    rows = series_of(spark, trace)
+    likely = spark.createDataFrame([(1, a, b) for a in range(8) for b in range(a)], CANDIDATES)
+    likely = likely.selectExpr("unit", "b as a", "a as b")
+    found = []
+    for size in (8, LARGEST + 1):
+        whole = spark.createDataFrame([(each, 0, size) for each in range(8)], COMPONENTS)
+        pairs = judged_pairs(likely, whole, rows, Settings(), 1).collect()
+        found.append({(row.a, row.b): (row.p, row.coincidences, row.lag_us) for row in pairs})
+    assert found[0] == found[1]
+    assert set(found[0]) >= {(a, b) for b in range(6) for a in range(b)}
 
 
 def test_q_is_that_of_benjamini_and_hochberg(spark: SparkSession) -> None:
