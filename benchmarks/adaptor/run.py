@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.adaptor.hindsight import hindsight_waits
 from benchmarks.adaptor.live import live, live_bars, live_figures, live_table
 from benchmarks.adaptor.scenarios import LOAD, SCENARIOS, SECONDS, Scenario
 from benchmarks.harness.bars import Bar, judge
@@ -21,6 +20,7 @@ from benchmarks.harness.report import Report, number, table
 from benchmarks.harness.session import Session
 from srtm.queueing import Floats
 from tb_adaptor.policies import POLICIES
+from tb_adaptor.simulator.hindsight import hindsight
 from tb_adaptor.simulator.judge import excess, nearest_rank, unsplit_waits
 from tb_adaptor.simulator.run import Settings, simulate
 
@@ -98,8 +98,8 @@ def _seed(scenario: Scenario, seed: int, pooled: Mapping[str, Pooled]) -> None:
         pooled[name].times.append(times)
         pooled[name].excess = max(pooled[name].excess, excess(outcome, scenario.contract))
         pooled[name].rescales.append(len(outcome.shares) - 1)
-    best = hindsight_waits(scenario.contract, arrivals, scenario.shifts, SECONDS)
-    pooled["hindsight"].waits.append(np.concatenate(list(best.values())))
+    best = hindsight(scenario.contract, arrivals, scenario.shifts)
+    pooled["hindsight"].waits.append(best.waits)
     pooled["hindsight"].times.append(times)
     pooled["unsplit"].waits.append(unsplit_waits(scenario.contract, arrivals))
     pooled["unsplit"].times.append(np.sort(times))
