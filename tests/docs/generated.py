@@ -15,6 +15,7 @@ from srtm.gateway.http.metrics import (
     DISTRIBUTOR_METRICS,
     GATEWAY_METRICS,
     TOPIC_METRICS,
+    TRACE_METRICS,
 )
 from srtm.gateway.measure.meter import SKETCHES
 
@@ -46,7 +47,7 @@ def _metrics() -> str:
             yield f"`{row.name}`", row.kind, row.help
         for name, text in SKETCHES.items():
             yield f"`srtm_topic_{name}_seconds`", "summary", f"Latency: {text}."
-        for table in (GATEWAY_METRICS, DISTRIBUTOR_METRICS, ADMISSION_LOG_METRICS):
+        for table in (GATEWAY_METRICS, DISTRIBUTOR_METRICS, ADMISSION_LOG_METRICS, TRACE_METRICS):
             for name, (text, _) in table.items():
                 yield f"`{name}`", "gauge", text
 

@@ -150,7 +150,7 @@ def test_it_rests_where_it_is_off_or_a_broker_does_not_report(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        pytest.param("topic set t", "or an --adapt", id="nothing"),
+        pytest.param("topic set t", "--adapt or --migrate", id="nothing"),
         pytest.param("topic set t --adapt-window=0s", "from 1s to 1h", id="too-short"),
         pytest.param("topic set t --adapt-every=soon", "'soon' is not a duration", id="no-time"),
         pytest.param("topic set t --adapt=fast", "'fast' is not one of", id="no-policy"),
