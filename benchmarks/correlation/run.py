@@ -94,9 +94,9 @@ def _groups(came: "DataFrame") -> dict[str, list[list[str]]]:
     from srtm.correlation.groups.settings import Settings
 
     found: dict[str, list[list[str]]] = {}
-    with find_groups(came, Settings()) as result:
-        for row in result.groups.select("topic", "publishers").toLocalIterator():
-            found.setdefault(row.topic, []).append(row.publishers)
+    result = find_groups(came, Settings())
+    for row in result.groups.select("topic", "publishers").toLocalIterator():
+        found.setdefault(row.topic, []).append(row.publishers)
     return found
 
 

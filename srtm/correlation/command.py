@@ -2,6 +2,7 @@
 
 import json
 import logging
+import signal
 import sys
 from pathlib import Path
 
@@ -77,6 +78,7 @@ def run_command(
     """
     if 0 < window < _SHORTEST_SECONDS:
         raise UsageError(f"--window: at least {_SHORTEST_SECONDS:g} s: a group needs some bursts")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends Spark, as Ctrl-C does
     with spark_session() as spark:
         from srtm.correlation.groups.settings import Settings
         from srtm.correlation.run import Request, run

@@ -72,26 +72,26 @@ def _nothing(spark: SparkSession, folder: Path) -> list[dict[str, Any]]:
 
 def _whole(came: DataFrame, request: Request, folder: Path) -> list[dict[str, Any]]:
     """The groups of all of the trace; how candidates were found, by topic."""
-    with find_groups(came, request.settings) as found:
-        groups, topics = found.groups.drop("window"), found.topics.drop("window")
-        _write(groups, folder / "groups.parquet")
-        _write(topics, folder / "topics.parquet")
-        order = ("topic", f.length("name"), "name")
-        write_json(
-            folder,
-            (row.asDict() for row in topics.orderBy("topic").toLocalIterator()),
-            (row.asDict() for row in groups.orderBy(*order).toLocalIterator()),
-        )
-        columns = ("topic", "judged", "method", "bin_us", "values", "estimated")
-        largest = found.plan.orderBy(f.desc("estimated")).limit(_MOST_PLANS)
-        return [row.asDict() for row in largest.select(*columns).collect()]
+    found = find_groups(came, request.settings)
+    groups, topics = found.groups.drop("window"), found.topics.drop("window")
+    _write(groups, folder / "groups.parquet")
+    _write(topics, folder / "topics.parquet")
+    order = ("topic", f.length("name"), "name")
+    write_json(
+        folder,
+        (row.asDict() for row in topics.orderBy("topic").toLocalIterator()),
+        (row.asDict() for row in groups.orderBy(*order).toLocalIterator()),
+    )
+    columns = ("topic", "judged", "method", "bin_us", "values", "estimated")
+    largest = found.plan.orderBy(f.desc("estimated")).limit(_MOST_PLANS)
+    return [row.asDict() for row in largest.select(*columns).collect()]
 
 
 def _by_window(frame: DataFrame, request: Request, folder: Path) -> None:
     window_us = round(request.window_seconds * 1e6)
     came = corrected(arrivals(frame, window_us))
-    with find_groups(came, request.settings) as found:
-        _write(changes(found.groups, window_us), folder / "windows.parquet")
+    found = find_groups(came, request.settings)
+    _write(changes(found.groups, window_us), folder / "windows.parquet")
 
 
 _MOST_PLANS = 100

@@ -135,6 +135,27 @@ def test_show_needs_no_spark(out: Path) -> None:
     assert json.loads(asked.output) == json.loads((out / "groups.json").read_text())
 
 
+def test_groups_of_each_window(spark: SparkSession, tmp_path: Path) -> None:
+    """One group goes on, one ends with the first of three windows of 100 s."""
+    goes_on = planted(13, sizes=(5,), alone=2, bursts=90)
+    ends = planted(14, sizes=(5,), alone=0, bursts=30, seconds=100.0)
+    begin = -1_700_000_000_000_000 % 100_000_000  # windows are counted from 1970
+    times = [each + begin for each in [*goes_on.times, *ends.times]]
+    table = Planted(times, np.zeros(len(times))).table("t")
+    (tmp_path / "trace").mkdir()
+    pq.write_table(
+        table.replace_schema_metadata({VERSION_KEY: "1"}), tmp_path / "trace" / "1.parquet"
+    )
+    run(spark, Request(tmp_path / "trace", tmp_path / "out", window_seconds=100.0))
+    rows = pq.read_table(tmp_path / "out" / "windows.parquet").to_pylist()
+    first = min(row["window"] for row in rows)
+    seen = [
+        (row["window"] - first, len(row["publishers"]), row["before"] and 1, row["after"] and 1)
+        for row in sorted(rows, key=lambda row: (row["window"], row["publishers"]))
+    ]
+    assert seen == [(0, 5, None, 1), (0, 5, None, None), (1, 5, 1, 1), (2, 5, 1, None)]
+
+
 def test_an_empty_trace_is_an_empty_result(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "trace").mkdir()
     found, left_out = run(spark, Request(tmp_path / "trace", tmp_path / "out"))

@@ -1,8 +1,6 @@
 """All steps from a trace to its groups."""
 
 import logging
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from pyspark import StorageLevel
@@ -48,36 +46,35 @@ class Found:
     plan: DataFrame
 
 
-@contextmanager
-def find_groups(came: DataFrame, settings: Settings) -> Iterator[Found]:
-    """Of ARRIVALS. What the steps share is kept on disk until the block ends."""
-    with ExitStack() as kept:
+def find_groups(came: DataFrame, settings: Settings) -> Found:
+    """Of ARRIVALS."""
+    who = _kept(publishers(came, settings))
+    all_units = _kept(units(who))
+    total = all_units.agg(f.coalesce(f.sum("arrivals"), f.lit(0))).first()
+    parts = max(1, -(-(total[0] if total else 0) // _ROWS_OF_A_TASK))
+    planned = _kept(plan(all_units, settings))
+    _report(planned)
+    rows = _kept(series(came, who, settings, parts))
+    likely = _kept(candidates(rows, planned, settings, parts))
+    pairs = _kept(judged_pairs(likely, components(likely), rows, settings, parts))
+    sure = _kept(edges(discoveries(pairs, planned), settings))
+    grouped = _kept(members(sure, components(sure.where("edge")), settings, parts))
+    real = _kept(not_by_chance(grouped, sure, planned))
+    found = _kept(groups(real, who, rows, settings, parts))
+    in_groups = found.groupBy("topic", "window").agg(f.sum(f.size("publishers")).alias("n"))
+    topics = all_units.join(in_groups, ["topic", "window"], "left").select(
+        "topic",
+        "window",
+        "publishers",
+        (f.col("publishers") - f.coalesce("n", f.lit(0))).alias("ungrouped"),
+    )
+    return Found(found, topics, planned)
 
-        def keep(frame: DataFrame) -> DataFrame:
-            kept.callback(frame.unpersist)
-            return frame.persist(StorageLevel.DISK_ONLY)
 
-        who = keep(publishers(came, settings))
-        all_units = keep(units(who))
-        total = all_units.agg(f.coalesce(f.sum("arrivals"), f.lit(0))).first()
-        parts = max(1, -(-(total[0] if total else 0) // _ROWS_OF_A_TASK))
-        planned = keep(plan(all_units, settings))
-        _report(planned)
-        rows = keep(series(came, who, settings, parts))
-        likely = keep(candidates(rows, planned, settings, parts))
-        pairs = judged_pairs(likely, components(likely), rows, settings, parts)
-        sure = keep(edges(discoveries(keep(pairs), planned), settings))
-        grouped = keep(members(sure, components(sure.where("edge")), settings, parts))
-        real = keep(not_by_chance(grouped, sure, planned))
-        found = keep(groups(real, who, rows, settings, parts))
-        in_groups = found.groupBy("topic", "window").agg(f.sum(f.size("publishers")).alias("n"))
-        topics = all_units.join(in_groups, ["topic", "window"], "left").select(
-            "topic",
-            "window",
-            "publishers",
-            (f.col("publishers") - f.coalesce("n", f.lit(0))).alias("ungrouped"),
-        )
-        yield Found(found, topics, planned)
+def _kept(frame: DataFrame) -> DataFrame:
+    """Its rows on disk, without how they came: steps use each other's frames several times, and
+    Spark would plan anew all that leads to each of them (a minute of CPU, however few the rows)."""
+    return frame.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
 
 
 def _report(planned: DataFrame) -> None:
