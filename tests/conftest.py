@@ -19,6 +19,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 LONGEST = (
     "bridge/test_outages",
     "bridge/test_faults",
+    "correlation/test_envelopes",
+    "correlation/test_from_gateways",
     "bridge/test_kafka_to_nsq",
     "benchmarks/test_soak",
     "distributor/test_lease_faults",
