@@ -56,6 +56,9 @@ BENCHMARKS = {
         "gateway.timestamps", "whom a late gateway delays, by source of arrival times"
     ),
     "bridge": Entry("bridge.run", "the Kafka bridge beside a plain loop and each side alone"),
+    "correlation-groups": Entry(
+        "correlation.run", "are planted groups found, and how fast as traces grow (Spark)"
+    ),
     "soak": Entry(
         "soak.run", "faults at random: what is lost, let in too much, or grows", lasts=True
     ),

@@ -17,6 +17,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 LONGEST = (
+    "correlation/test_groups",
     "bridge/test_outages",
     "bridge/test_faults",
     "correlation/test_envelopes",

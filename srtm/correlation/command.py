@@ -1,12 +1,17 @@
 """`srtm correlate`."""
 
 import json
+import logging
+import sys
 from pathlib import Path
 
 import click
 
 from srtm.correlation.need_commands import envelope, statistics, what_if
 from srtm.correlation.result import Result, Topic, read_result
+from srtm.correlation.session import spark_session
+from srtm.errors import UsageError
+from srtm.options import duration_option
 from srtm.terminal import Column, Table, show
 
 
@@ -21,6 +26,72 @@ def correlate() -> None:
       srtm correlate statistics --trace DIR
       srtm correlate what-if --trace DIR --placement FILE
     """
+
+
+@correlate.command("run")
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="DIR",
+    help="Where gateways write their arrivals (srtm gateway --trace-dir), folders below too.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="DIR",
+    help="For groups.json and Parquet; a result that is there is replaced once this one is whole.",
+)
+@click.option("--topic", help="This topic alone.")
+@duration_option("--window", "0", "Also by stretches of this length; windows.parquet.")
+@click.option(
+    "--floor",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.3,
+    show_default=True,
+    help="Share of a publisher's arrivals that have to coincide, beyond chance.",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(0, 0.5, min_open=True),
+    default=0.01,
+    show_default=True,
+    help="Of false discoveries among pairs.",
+)
+@click.option("--skip-damaged", is_flag=True, help="Leave files out that cannot be read.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def run_command(
+    trace: Path,
+    out: Path,
+    topic: str | None,
+    window: float,
+    floor: float,
+    rate: float,
+    skip_damaged: bool,
+    as_json: bool,
+) -> None:
+    """Find the groups of a trace: publishers whose arrivals coincide beyond chance.
+
+    Under spark-submit it runs where that says; by itself on all cores of this machine.
+    """
+    if 0 < window < _SHORTEST_SECONDS:
+        raise UsageError(f"--window: at least {_SHORTEST_SECONDS:g} s: a group needs some bursts")
+    with spark_session() as spark:
+        from srtm.correlation.groups.settings import Settings
+        from srtm.correlation.run import Request, run
+
+        logging.basicConfig(format="%(message)s", stream=sys.stderr)
+        logging.getLogger("srtm.correlation").setLevel("INFO")
+        settings = Settings(floor=floor, rate=rate)
+        request = Request(trace, out, topic, window, skip_damaged, settings)
+        result, left_out = run(spark, request)
+    for line in left_out:
+        click.echo(f"left out: {line}", err=True)
+    print_result(result, as_json)
+
+
+_SHORTEST_SECONDS = 10.0
 
 
 for command in (envelope, statistics, what_if):

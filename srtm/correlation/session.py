@@ -21,8 +21,8 @@ JARS = Path(__file__).parents[2] / ".setup" / "spark"
 
 _MOST_MEMORY = 4 << 30
 """Bytes of the JVM's heap. The largest bench, 10^7 arrivals, needs 2 GB."""
-_PARTITIONS_PER_CORE = 8
-"""Tasks of a shuffle: small enough for Python's workers (10^7 rows in 16 tasks: 60 MB each)."""
+_PARTITIONS_PER_CORE = 4
+"""Tasks of a shuffle at first; Spark joins small ones, and large ones are asked for by number."""
 
 _LOG4J = """\
 rootLogger.level = error

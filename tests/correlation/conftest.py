@@ -12,8 +12,11 @@ from srtm.errors import UnavailableError
 SMALL = {
     "spark.master": "local[2]",
     "spark.driver.memory": "700m",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.default.parallelism": "2",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.default.parallelism": "1",
+    # On frames of a few rows, planning anew and compiling take longest.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
 

@@ -1,0 +1,1 @@
+"""Spark's jobs on traces: are they right, and how fast."""

@@ -1,0 +1,308 @@
+"""Correlation groups: precision and recall on planted groups, and time and memory as traces grow.
+
+Each case of planted groups is a topic of one trace, and one run of the jobs judges them all. Large
+traces are written by Spark as Parquet; time is from there to the groups, after Spark has started.
+"""
+
+import time
+from dataclasses import dataclass
+from math import log
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks.correlation.plain import plain
+from benchmarks.correlation.planted import (
+    DRIFT,
+    Case,
+    Labels,
+    arrivals,
+    drift_cases,
+    independent_cases,
+    large,
+    large_label,
+    quality_cases,
+)
+from benchmarks.correlation.scores import Score, pooled, score
+from benchmarks.harness.bars import Bar, judge
+from benchmarks.harness.machine import load_average
+from benchmarks.harness.report import Report, number, table
+from benchmarks.harness.session import Session
+from srtm.correlation.session import spark_session
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pyspark.sql import DataFrame, SparkSession
+
+SEEDS, QUICK_SEEDS = 3, 1
+_TEN_MINUTES, _DAY = 600.0, 86_400.0
+_LARGE = ((10**6, _TEN_MINUTES), (10**6, _DAY), (10**7, _TEN_MINUTES), (10**7, _DAY))
+_QUICK_LARGE = ((10**6, _TEN_MINUTES),)
+_QUICK_NEEDS = 20.0
+"""seconds that have to be left for a large trace"""
+_JUDGED_BURSTS = 20
+
+
+@dataclass(frozen=True)
+class Large:
+    """One large trace. plain_seconds: of the plain answer; nan: not tried. jvm_bytes: resident, at
+    its highest until then."""
+
+    arrivals: int
+    span_seconds: float
+    seconds: float
+    plain_seconds: float
+    jvm_bytes: int
+    score: Score
+    plain_score: Score | None
+    load: list[float]
+
+
+def run(session: Session) -> Report:
+    seeds = QUICK_SEEDS if session.quick else SEEDS
+    cases = quality_cases(session.quick) + independent_cases()
+    cases += [] if session.quick else [each for each in drift_cases() if each not in cases]
+    sizes = _QUICK_LARGE if session.quick else _LARGE
+    session.plan(seeds + len(sizes) + 1)
+    session.step("starting Spark")
+    with spark_session() as spark:
+        scores: dict[Case, list[Score]] = {case: [] for case in cases}
+        for seed in range(seeds):
+            session.step(f"planted groups, seed {seed}")
+            for case, found in _planted(spark, cases, seed).items():
+                scores[case].append(found)
+        grown = []
+        for count, seconds in sizes:
+            if session.quick and session.seconds_left < _QUICK_NEEDS:
+                break
+            session.step(f"{count:,} arrivals over {seconds:,.0f} s")
+            grown.append(_large(spark, session.folder, count, seconds))
+    return Report(
+        settings={"seeds": seeds, "arrivals": [list(each) for each in sizes]},
+        figures=_figures(scores, grown),
+        bars=bars(scores, grown, session.quick),
+        tables=[_quality_table(scores), _large_table(grown)],
+        notes=_notes(grown),
+        draw=lambda figure: _draw(figure, scores),
+    )
+
+
+def _groups(came: "DataFrame") -> dict[str, list[list[str]]]:
+    """Members of the groups of each topic."""
+    from srtm.correlation.groups.find import find_groups
+    from srtm.correlation.groups.settings import Settings
+
+    found: dict[str, list[list[str]]] = {}
+    result = find_groups(came, Settings())
+    for row in result.groups.select("topic", "publishers").toLocalIterator():
+        found.setdefault(row.topic, []).append(row.publishers)
+    return found
+
+
+def _planted(spark: "SparkSession", cases: list[Case], seed: int) -> dict[Case, Score]:
+    from srtm.correlation.groups.publishers import ARRIVALS
+
+    rows, labels = arrivals(cases, seed)
+    found = _groups(spark.createDataFrame(rows, ARRIVALS))
+    return {
+        case: score(labels[case.name], _labels(labels[case.name].size, found.get(case.name, [])))
+        for case in cases
+    }
+
+
+def _labels(count: int, groups: list[list[str]]) -> Labels:
+    found = -1 - np.arange(count)
+    for place, members in enumerate(groups):
+        found[[int(name[1:]) for name in members]] = place
+    return found
+
+
+def _large(spark: "SparkSession", folder: Path, count: int, seconds: float) -> Large:
+    path = folder / f"{count}-{seconds:.0f}"
+    large(spark, count, seconds).write.parquet(path.as_uri())
+    load = load_average()
+    began = time.perf_counter()
+    groups = _groups(spark.read.parquet(path.as_uri())).get("t", [])
+    took = time.perf_counter() - began
+    publishers = count // 100
+    label = np.array([large_label(each, count) for each in range(publishers)])
+    dense = count * count / seconds * 0.008
+    theirs, theirs_took = None, float("nan")
+    if dense <= _MOST_PLAIN:
+        found, names, theirs_took = plain(path)
+        theirs = score(np.array([label[int(name[1:])] for name in names]), found)
+    return Large(
+        arrivals=count,
+        span_seconds=seconds,
+        seconds=took,
+        plain_seconds=theirs_took,
+        jvm_bytes=_jvm_peak(spark),
+        score=score(label, _labels(publishers, groups)),
+        plain_score=theirs,
+        load=load,
+    )
+
+
+_MOST_PLAIN = 3e9
+"""Products of the sparse square: a minute, and past it memory is the limit."""
+
+
+def _jvm_peak(spark: "SparkSession") -> int:
+    from pyspark import SparkContext
+
+    process = SparkContext._gateway.proc  # type: ignore[union-attr]
+    for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+# --- what is claimed --------------------------------------------------------------------------
+
+
+def bars(scores: dict[Case, list[Score]], grown: list[Large], quick: bool) -> list[Bar]:
+    found = []
+    for name, low, high, least in (("to 4 ms", 0, 4, 0.99), ("at 16 ms", 16, 16, 0.95)):
+        judged = [
+            each
+            for case, each in scores.items()
+            if case.groups
+            and case.bursts > _JUDGED_BURSTS
+            and low <= case.jitter_ms <= high
+            and (case.kind == "poisson" or case.drift == DRIFT)
+        ]
+        by_seed = [pooled(list(each)) for each in zip(*judged, strict=True)]
+        for what in ("precision", "recall"):
+            values = [getattr(each, what) for each in by_seed]
+            found.append(judge(f"{what}, jitter {name}", values, at_least=least, quick=quick))
+    for kind in ("poisson", "periodic"):
+        lone = [each for case, each in scores.items() if not case.groups and case.kind == kind]
+        values = [max(seed.grouped_alone for seed in each) for each in zip(*lone, strict=True)]
+        found.append(judge(f"independent {kind}: share in a group", values, at_most=0.01))
+    for seconds, span in ((_TEN_MINUTES, "10 minutes"), (_DAY, "a day")):
+        took = [each.seconds for each in grown if _is(each, 10**7, seconds)]
+        found.append(judge(f"10^7 arrivals over {span}, s", took, at_most=180))
+        ratio = [
+            large.seconds / small.seconds
+            for small in grown
+            for large in grown
+            if _is(small, 10**6, seconds) and _is(large, 10**7, seconds)
+        ]
+        allowed = 10 * log(10**7) / log(10**6)
+        found.append(
+            judge(f"growth from 10^6 to 10^7 over {span}", ratio, at_most=round(allowed, 2))
+        )
+    peak = [max(each.jvm_bytes for each in grown) / 2**30] if grown else []
+    found.append(judge("peak of the JVM, GiB", peak, at_most=6))
+    found.append(judge("growth from 10^6 to 10^8", [], at_most=13.3, doubt="10^8 is not run"))
+    return found
+
+
+def _is(large: Large, count: int, seconds: float) -> bool:
+    return large.arrivals == count and large.span_seconds == seconds
+
+
+def _figures(scores: dict[Case, list[Score]], grown: list[Large]) -> dict[str, Any]:
+    return {
+        "planted": {
+            case.name: [
+                {
+                    "precision": each.precision,
+                    "recall": each.recall,
+                    "adjusted_rand": each.adjusted_rand,
+                    "grouped_alone": each.grouped_alone,
+                }
+                for each in found
+            ]
+            for case, found in scores.items()
+        },
+        "large": [
+            {
+                "arrivals": each.arrivals,
+                "span_seconds": each.span_seconds,
+                "seconds": each.seconds,
+                "plain_seconds": each.plain_seconds if each.plain_score else None,
+                "jvm_bytes": each.jvm_bytes,
+                "precision": each.score.precision,
+                "recall": each.score.recall,
+                "plain_precision": each.plain_score.precision if each.plain_score else None,
+                "plain_recall": each.plain_score.recall if each.plain_score else None,
+                "load_average": each.load,
+            }
+            for each in grown
+        ],
+    }
+
+
+def _quality_table(scores: dict[Case, list[Score]]) -> Any:
+    made = table(
+        "planted groups",
+        *("case", "precision", "recall", "adjusted Rand", "of no group, in one"),
+    )
+    for case, found in scores.items():
+        all_seeds = pooled(found)
+        made.add_row(
+            case.name,
+            number(all_seeds.precision, 4),
+            number(all_seeds.recall, 4),
+            number(all_seeds.adjusted_rand, 4),
+            f"{all_seeds.grouped_alone:.2%}",
+        )
+    return made
+
+
+def _large_table(grown: list[Large]) -> Any:
+    made = table(
+        "large traces, one publisher for each 100 arrivals",
+        *("arrivals", "span, s", "s", "plain, s", "JVM, GiB", "precision", "recall", "plain's"),
+    )
+    for each in grown:
+        theirs = each.plain_score
+        made.add_row(
+            f"{each.arrivals:,}",
+            f"{each.span_seconds:,.0f}",
+            number(each.seconds),
+            number(each.plain_seconds) if theirs else "-",
+            number(each.jvm_bytes / 2**30),
+            number(each.score.precision, 4),
+            number(each.score.recall, 4),
+            f"{theirs.precision:.3f}, {theirs.recall:.3f}" if theirs else "-",
+        )
+    return made
+
+
+def _notes(grown: list[Large]) -> list[str]:
+    slower = [each for each in grown if each.plain_score and each.plain_seconds < each.seconds]
+    said = [
+        f"load average before {each.arrivals:,} arrivals over {each.span_seconds:,.0f} s: "
+        f"{each.load[0]:g}"
+        for each in grown
+    ]
+    if slower:
+        said.append(
+            "the plain answer was faster at "
+            + ", ".join(
+                f"{each.arrivals:,} arrivals over {each.span_seconds:,.0f} s "
+                f"({each.seconds / each.plain_seconds:.1f} x)"
+                for each in slower
+            )
+        )
+    return said
+
+
+def _draw(figure: "Figure", scores: dict[Case, list[Score]]) -> None:
+    axis = figure.subplots()
+    shown = [
+        (case, pooled(found))
+        for case, found in scores.items()
+        if case.groups and case.kind == "periodic" and case.bursts == 50 and case.jitter_ms == 4
+    ]
+    shown.sort(key=lambda each: each[0].drift)
+    drifts = [max(case.drift, 1e-5) for case, _ in shown]
+    axis.plot(drifts, [each.precision for _, each in shown], "o-", label="precision")
+    axis.plot(drifts, [each.recall for _, each in shown], "o-", label="recall")
+    axis.set_xscale("log")
+    axis.set_xlabel("relative error of periodic clocks (0 at 1e-5)")
+    axis.set_ylim(0, 1.05)
+    axis.legend()

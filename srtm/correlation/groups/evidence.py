@@ -1,0 +1,113 @@
+"""Groups as a person sees them: names, members, figures and instants to look at."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DoubleType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from srtm.correlation.arrow import by_partition, numbers, unpack
+from srtm.correlation.groups.settings import Settings
+
+GROUPS = StructType(
+    [
+        StructField("topic", StringType(), False),
+        StructField("window", LongType(), False),
+        StructField("name", StringType(), False),
+        StructField("publishers", ArrayType(StringType(), False), False),
+        StructField("lift", DoubleType(), False),
+        StructField("q", DoubleType(), False),
+        StructField("coincidences", LongType(), False),
+        StructField("share", DoubleType(), False),
+        StructField("periodic", BooleanType(), False),
+        StructField("instants", ArrayType(LongType(), False), False),
+    ]
+)
+"""instants: ns since 1970, when most members came together; the other figures as in MEMBERS"""
+
+_INSTANTS = 5
+_EXAMPLES = StructType(
+    [
+        StructField("group", LongType(), False),
+        StructField("instants", ArrayType(LongType(), False), False),
+    ]
+)
+_LOOKED_AT = 100
+"""members of a group by which examples are chosen"""
+
+
+def groups(
+    members: DataFrame, who: DataFrame, series: DataFrame, settings: Settings, parts: int
+) -> DataFrame:
+    """GROUPS of MEMBERS, PUBLISHERS and SERIES."""
+    window = settings.widest_us
+
+    def look(table: pa.Table) -> Iterator[pa.Table]:
+        return _examples(table, window)
+
+    some = members.where(
+        f.pmod(f.xxhash64("id"), f.greatest(f.lit(1), f.expr(f"size div {_LOOKED_AT}"))) == 0
+    )
+    seen = some.select("group", "id").join(series.select("id", "times"), "id")
+    examples = by_partition(seen.repartition(parts, "group"), look, _EXAMPLES)
+    named = (
+        members.join(who.select("topic", "window", "publisher", "id"), "id")
+        .groupBy("topic", "window", "group")
+        .agg(
+            f.sort_array(f.collect_list("publisher")).alias("publishers"),
+            *(
+                f.first(each).alias(each)
+                for each in ("size", "lift", "q", "coincidences", "share", "beat")
+            ),
+        )
+    )
+    order = Window.partitionBy("topic", "window").orderBy(f.desc("size"), f.col("publishers")[0])
+    return (
+        named.join(examples, "group", "left")
+        .withColumn("name", f.concat(f.lit("g"), f.row_number().over(order)))
+        .withColumn("periodic", f.col("beat"))
+        .withColumn("instants", f.coalesce("instants", f.array().cast("array<bigint>")))
+        .select(*GROUPS.fieldNames())
+    )
+
+
+def _examples(table: pa.Table, window_us: int) -> Iterator[pa.Table]:
+    times, starts = unpack(table, "times")
+    group = numbers(table, "group")
+    sizes = np.diff(starts)
+    of = np.repeat(group, sizes)
+    bin_ = times // window_us
+    who = np.repeat(np.arange(sizes.size), sizes)
+    order = np.lexsort((who, bin_, of))
+    of, bin_, who, times = of[order], bin_[order], who[order], times[order]
+    fresh = np.ones(of.size, dtype=bool)
+    same = (np.diff(of) == 0) & (np.diff(bin_) == 0)
+    fresh[1:] = ~(same & (np.diff(who) == 0))
+    heads = np.append(True, ~same)
+    slot = np.cumsum(heads) - 1
+    came = np.bincount(slot, fresh)
+    first = np.minimum.reduceat(times, np.flatnonzero(heads))
+    of = of[heads]
+    best = np.lexsort((first, -came, of))
+    ranked = of[best]
+    begins = np.flatnonzero(np.append(True, np.diff(ranked) != 0))
+    ends = np.append(begins[1:], ranked.size)
+    yield pa.table(
+        {
+            "group": ranked[begins],
+            "instants": [
+                np.sort(first[best[begin : min(end, begin + _INSTANTS)]]) * 1_000
+                for begin, end in zip(begins, ends, strict=True)
+            ],
+        }
+    )

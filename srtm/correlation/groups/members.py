@@ -1,0 +1,109 @@
+"""Groups of publishers from the edges between them."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.types import (
+    BooleanType,
+    DoubleType,
+    LongType,
+    StructField,
+    StructType,
+)
+
+from srtm.correlation.arrow import by_partition, numbers
+from srtm.correlation.groups.clusters import Edges, clusters
+from srtm.correlation.groups.instants import Integers
+from srtm.correlation.groups.settings import Settings
+
+MEMBERS = StructType(
+    [
+        StructField("unit", LongType(), False),
+        StructField("group", LongType(), False),
+        StructField("id", LongType(), False),
+        StructField("size", LongType(), False),
+        StructField("lift", DoubleType(), False),
+        StructField("q", DoubleType(), False),
+        StructField("coincidences", LongType(), False),
+        StructField("share", DoubleType(), False),
+        StructField("beat", BooleanType(), False),
+    ]
+)
+"""One row for each member, with its group's figures. group: the least id in it; lift: of all its
+edges, coincidences over expected; q: its highest; coincidences, share: of its median edge;
+beat: are most of its edges periodic?"""
+
+_LEAST_EXPECTED = 1e-9
+
+
+def members(edges: DataFrame, components: DataFrame, settings: Settings, parts: int) -> DataFrame:
+    """MEMBERS by EDGES that are edges, and the COMPONENTS of these."""
+
+    def grouped(table: pa.Table) -> Iterator[pa.Table]:
+        return _grouped(table, settings)
+
+    labels = components.select(f.col("id").alias("a"), "component")
+    rows = edges.where("edge").join(labels, "a").repartition(parts, "component")
+    return by_partition(rows, grouped, MEMBERS)
+
+
+def _grouped(table: pa.Table, settings: Settings) -> Iterator[pa.Table]:
+    component = numbers(table, "component")
+    order = np.argsort(component, kind="stable")
+    a, b, unit = (numbers(table, name) for name in ("a", "b", "unit"))
+    beat = table.column("beat").to_numpy()
+    p = numbers(table, "p")
+    lag, lag_error = numbers(table, "lag_us"), numbers(table, "lag_error_us")
+    travel, travel_error = numbers(table, "travel_us"), numbers(table, "travel_error_us")
+    found: list[tuple[Integers, Integers]] = []
+    for rows in np.split(order, np.flatnonzero(np.diff(component[order])) + 1):
+        known, number = np.unique(np.concatenate([a[rows], b[rows]]), return_inverse=True)
+        inside = Edges(
+            left=number[: rows.size],
+            right=number[rows.size :],
+            weight=-np.log10(p[rows]),
+            steady=beat[rows],
+            lag=lag[rows],
+            lag_error=lag_error[rows],
+            travel=travel[rows],
+            travel_error=travel_error[rows],
+        )
+        for group in clusters(known.size, inside, settings):
+            place = np.zeros(known.size, dtype=bool)
+            place[group] = True
+            found.append((known[group], rows[place[inside.left] & place[inside.right]]))
+    if found:
+        yield _table(table, unit, beat, found)
+
+
+def _table(
+    table: pa.Table, unit: Integers, beat: Integers, found: list[tuple[Integers, Integers]]
+) -> pa.Table:
+    expected, coincidences = numbers(table, "expected"), numbers(table, "coincidences")
+    q, share = numbers(table, "q"), numbers(table, "share")
+    sizes = np.array([ids.size for ids, _ in found])
+
+    def each(values: list[object]) -> pa.Array:
+        return np.repeat(np.array(values), sizes)
+
+    return pa.table(
+        {
+            "unit": each([unit[rows[0]] for _, rows in found]),
+            "group": each([ids.min() for ids, _ in found]),
+            "id": np.concatenate([ids for ids, _ in found]),
+            "size": each([ids.size for ids, _ in found]),
+            "lift": each(
+                [
+                    coincidences[rows].sum() / max(expected[rows].sum(), _LEAST_EXPECTED)
+                    for _, rows in found
+                ]
+            ),
+            "q": each([q[rows].max() for _, rows in found]),
+            "coincidences": each([int(np.median(coincidences[rows])) for _, rows in found]),
+            "share": each([float(np.median(share[rows])) for _, rows in found]),
+            "beat": each([bool(beat[rows].mean() >= 0.5) for _, rows in found]),
+        }
+    )

@@ -1,0 +1,130 @@
+"""`srtm correlate run`: from a trace to a folder of results, whole or not at all."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from srtm.correlation.groups.changes import changes
+from srtm.correlation.groups.clocks import corrected
+from srtm.correlation.groups.evidence import GROUPS
+from srtm.correlation.groups.find import TOPICS, find_groups
+from srtm.correlation.groups.publishers import arrivals
+from srtm.correlation.groups.settings import Settings
+from srtm.correlation.result import NAMES, Result, read_result, write_json
+from srtm.correlation.trace import open_trace
+from srtm.correlation.whole import whole_folder
+from srtm.errors import SrtmError, UsageError
+
+
+@dataclass(frozen=True)
+class Request:
+    """window_seconds: 0: the whole trace at once, and nothing else."""
+
+    trace: Path
+    out: Path
+    topic: str | None = None
+    window_seconds: float = 0.0
+    skip_damaged: bool = False
+    settings: Settings = Settings()  # noqa: RUF009
+
+
+def run(spark: SparkSession, request: Request) -> tuple[Result, tuple[str, ...]]:
+    """Also: a line for each file that was left out. Raises SrtmError."""
+    trace = open_trace(request.trace, request.skip_damaged)
+    with whole_folder(request.out, NAMES) as folder, _one_line(request):
+        frame = trace.frame(spark)
+        if request.topic is not None:
+            frame = frame.where(f.col("topic") == request.topic)
+            if frame.isEmpty():
+                raise UsageError(f"--topic {request.topic}: no arrivals in {request.trace}")
+        came = corrected(arrivals(frame)) if trace.rows else arrivals(frame)
+        document: dict[str, Any] = {
+            "trace": str(request.trace),
+            "rows": trace.rows,
+            "left_out": list(trace.faults),
+            "unfinished": trace.unfinished,
+            "topic": request.topic,
+            "window_seconds": request.window_seconds or None,
+            "settings": asdict(request.settings),
+        }
+        document["plan"] = _whole(came, request, folder) if trace.rows else _nothing(spark, folder)
+        if request.window_seconds and trace.rows:
+            _by_window(frame, request, folder)
+        (folder / "run.json").write_text(json.dumps(document, indent=2) + "\n")
+    return read_result(request.out), trace.faults
+
+
+def _nothing(spark: SparkSession, folder: Path) -> list[dict[str, Any]]:
+    """Of an empty trace."""
+    _write(spark.createDataFrame([], GROUPS).drop("window"), folder / "groups.parquet")
+    _write(spark.createDataFrame([], TOPICS).drop("window"), folder / "topics.parquet")
+    write_json(folder, [], iter([]))
+    return []
+
+
+def _whole(came: DataFrame, request: Request, folder: Path) -> list[dict[str, Any]]:
+    """The groups of all of the trace; how candidates were found, by topic."""
+    found = find_groups(came, request.settings)
+    groups, topics = found.groups.drop("window"), found.topics.drop("window")
+    _write(groups, folder / "groups.parquet")
+    _write(topics, folder / "topics.parquet")
+    order = ("topic", f.length("name"), "name")
+    write_json(
+        folder,
+        (row.asDict() for row in topics.orderBy("topic").toLocalIterator()),
+        (row.asDict() for row in groups.orderBy(*order).toLocalIterator()),
+    )
+    columns = ("topic", "judged", "method", "bin_us", "values", "estimated")
+    largest = found.plan.orderBy(f.desc("estimated")).limit(_MOST_PLANS)
+    return [row.asDict() for row in largest.select(*columns).collect()]
+
+
+def _by_window(frame: DataFrame, request: Request, folder: Path) -> None:
+    window_us = round(request.window_seconds * 1e6)
+    came = corrected(arrivals(frame, window_us))
+    found = find_groups(came, request.settings)
+    _write(changes(found.groups, window_us), folder / "windows.parquet")
+
+
+_MOST_PLANS = 100
+"""topics whose plan is kept"""
+
+
+def _write(frame: DataFrame, path: Path) -> None:
+    frame.write.parquet(path.absolute().as_uri())
+
+
+@contextmanager
+def _one_line(request: Request) -> Iterator[None]:
+    """What Spark says in a hundred lines, as one."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        said = str(error)
+        for sign, line in _SIGNS.items():
+            if sign in said:
+                raise SrtmError(line.format(trace=request.trace, out=request.out)) from None
+        first = next((line for line in said.splitlines() if line.strip()), type(error).__name__)
+        raise SrtmError(f"Spark failed: {first.strip()[:300]}") from error
+
+
+_SIGNS = {
+    "No space left on device": "--out {out}: the disk is full (or that of TMPDIR, where Spark "
+    "works); nothing was written there",
+    "FAILED_READ_FILE": "--trace {trace}: a file went away or changed while it was read, as "
+    "gateways remove old ones; run it again",
+    "FileNotFoundException": "--trace {trace}: a file went away while it was read, as gateways "
+    "remove old ones; run it again",
+    "Java heap space": "Spark ran out of memory: choose a --topic, or a shorter trace",
+    "Connection refused": "Spark's JVM has ended; was it killed?",
+    "Answer from Java side is empty": "Spark's JVM has ended; was it killed?",
+}
+"""in an error -> what to say"""

@@ -1,0 +1,93 @@
+"""Traces with planted groups, by a seed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+Times = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Planted:
+    """times: us, of each publisher; label: its group, or a number of its own below 0."""
+
+    times: list[Times]
+    label: NDArray[np.int64]
+
+    @property
+    def starts(self) -> Times:
+        return np.concatenate([[0], np.cumsum([each.size for each in self.times])]).astype(np.int64)
+
+    @property
+    def flat(self) -> Times:
+        return np.concatenate(self.times)
+
+    def table(self, topic: str = "t", brokers: Sequence[str] = ("b0",)) -> pa.Table:
+        """Rows of a trace in no order; publisher n is at brokers[n % brokers]."""
+        who = np.repeat(np.arange(len(self.times)), np.diff(self.starts))
+        order = np.random.default_rng(0).permutation(who.size)
+        who = who[order]
+        return pa.table(
+            {
+                "time": (self.flat[order] + 1_700_000_000_000_000) * 1_000,
+                "topic": pa.array([topic] * who.size, pa.string()),
+                "publisher": [f"p{each}" for each in who],
+                "broker": [brokers[each % len(brokers)] for each in who],
+                "messages": np.ones(who.size, np.int32),
+                "bytes": np.full(who.size, 100),
+                "wait": pa.array([0] * who.size, pa.int64()),
+                "outcome": pa.array(["admitted"] * who.size, pa.string()),
+            }
+        )
+
+
+def planted(
+    seed: int,
+    sizes: Sequence[int] = (5, 8, 12),
+    alone: int = 10,
+    jitter: float = 0.004,
+    bursts: int = 30,
+    own: float = 1.0,
+    seconds: float = 300.0,
+    periodic: bool = False,
+    drift: float = 3e-3,
+) -> Planted:
+    """own: other messages of a member for each burst; alone: publishers of no group, with as many
+    messages; periodic: bursts every seconds/bursts, by clocks with errors of `drift`."""
+    random = np.random.default_rng(seed)
+
+    def triggers() -> NDArray[np.float64]:
+        if periodic:
+            period = seconds / bursts * (1 + random.normal(0, drift))
+            return np.arange(random.uniform(0, period), seconds, period)
+        return np.sort(random.uniform(0, seconds, random.poisson(bursts)))
+
+    def member(at: NDArray[np.float64]) -> Times:
+        late = at + random.uniform(0, jitter, at.size)
+        other = random.uniform(0, seconds, random.poisson(own * at.size))
+        return np.sort((np.concatenate([late, other]) * 1e6).astype(np.int64))
+
+    times, label = [], []
+    for group, size in enumerate(sizes):
+        at = triggers()
+        times += [member(at) for _ in range(size)]
+        label += [group] * size
+    for each in range(alone):
+        times.append(member(triggers()))
+        label.append(-1 - each)
+    return Planted(times, np.array(label))
+
+
+def recovered(planted: Planted, groups: Sequence[Sequence[str]]) -> tuple[float, float]:
+    """Precision and recall of the pairs that are in one group."""
+    found = -1 - np.arange(planted.label.size)
+    for number, members in enumerate(groups):
+        found[[int(name[1:]) for name in members]] = number
+    left, right = np.triu_indices(found.size, 1)
+    true = planted.label[left] == planted.label[right]
+    said = found[left] == found[right]
+    both = int((true & said).sum())
+    return both / max(int(said.sum()), 1), both / max(int(true.sum()), 1)
