@@ -20,6 +20,8 @@ LONGEST = (
     "correlation/test_groups",
     "bridge/test_outages",
     "bridge/test_faults",
+    "correlation/test_envelopes",
+    "correlation/test_from_gateways",
     "bridge/test_kafka_to_nsq",
     "bridge/test_mirror",
     "bridge/test_groups",

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 from srtm.nsq.commands import pub
 from tests.support.servers import Servers
@@ -47,6 +48,18 @@ def test_stat_counts_rates_between_two_tables(servers: Servers) -> None:
     assert first[0]["offered_per_second"] is None
     assert second[0]["offered_per_second"] == 0
     assert second[0]["messages"] == 1
+
+
+def test_stat_shows_a_trace_where_there_is_one(servers: Servers, tmp_path: Path) -> None:
+    gateway = servers.gateway(f"--trace-dir={tmp_path / 'trace'}")
+    with V2(gateway.tcp) as publisher:
+        publisher.send(pub(b"t", b"x"))
+        assert publisher.reply() == b"OK"
+    shown = stat("--nsqd-http-address", gateway.http, "--count", "1").stdout
+    assert "dropped" in shown
+    assert str(tmp_path / "trace") in shown
+    (row,) = json.loads(stat("--nsqd-http-address", gateway.http, "--count", "1", "--json").stdout)
+    assert row["trace"]["dropped_messages"] == 0
 
 
 def test_stat_reads_a_plain_nsqd_too(servers: Servers) -> None:

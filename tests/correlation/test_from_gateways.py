@@ -83,6 +83,17 @@ def test_envelopes_of_a_real_trace(spark: SparkSession, traced: Path) -> None:
     assert "room-1/door" in shown("envelope", "--trace", traced, "--by", "publisher", "--most", "1")
 
 
+def test_envelopes_of_groups_are_those_of_their_members_together(
+    spark: SparkSession, traced: Path, tmp_path: Path
+) -> None:
+    group = {"name": "g", "publishers": [*SENT], "lift": 9.0, "q": 0.01, "coincidences": 30}
+    topic = {"topic": "sensors", "publishers": 2, "groups": [group], "ungrouped": 0}
+    (tmp_path / "groups.json").write_text(json.dumps({"topics": [topic]}))
+    document = answer("envelope", "--trace", traced, "--by", "group", "--groups", tmp_path)
+    (found,) = document["envelopes"]
+    assert (found["topic"], found["group"], found["messages"]) == ("sensors", "g", 40)
+
+
 def test_what_if_of_a_real_trace(spark: SparkSession, traced: Path, tmp_path: Path) -> None:
     placement = tmp_path / "placement.csv"
     placement.write_text("publisher,broker\nroom-1/door,b9\nroom-2/door,b9\n")
