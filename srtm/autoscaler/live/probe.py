@@ -1,0 +1,107 @@
+"""Offsets, partitions and members of a group, asked of Kafka; nothing is changed."""
+
+from dataclasses import dataclass
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from srtm.autoscaler.live.monitor import Sample
+from srtm.consumer.file import GroupFile
+from srtm.consumer.kafka import client_settings, told
+from srtm.errors import UnavailableError
+
+_ASK_SECONDS = 5.0
+_STARTS_EVERY_SECONDS = 5.0
+"""the oldest offset and the number of partitions change rarely"""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """One that subscribes, as the group's coordinator knows it."""
+
+    id: str
+    partitions: tuple[int, ...]
+
+
+class Probe:
+    """Each question raises UnavailableError where Kafka does not answer it."""
+
+    def __init__(self, file: GroupFile) -> None:
+        self._topic = file.group.topic
+        self._group = file.group.id
+        self._where = file.kafka.bootstrap_servers
+        self._admin = AdminClient(client_settings(file.kafka, f"srtm-autoscale-{self._group}"))
+        self._count = 0
+        self._starts: dict[int, int] = {}
+        self._starts_at: float | None = None
+
+    def partitions(self) -> int:
+        """How many the topic has now."""
+        try:
+            found = self._admin.list_topics(self._topic, timeout=_ASK_SECONDS).topics
+        except KafkaException as error:
+            raise UnavailableError(
+                f"Kafka at {self._where} does not answer: {told(error)}"
+            ) from None
+        topic = found.get(self._topic)
+        if topic is None or topic.error is not None or not topic.partitions:
+            raise UnavailableError(f"Kafka at {self._where} has no topic {self._topic}; create it")
+        return len(topic.partitions)
+
+    def sample(self, at: float) -> Sample:
+        if self._starts_at is None or at - self._starts_at >= _STARTS_EVERY_SECONDS:
+            self._count = self.partitions()
+            self._starts = self._offsets(OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+            self._starts_at = at
+        ends = self._offsets(OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        return Sample(at, ends, dict(self._starts), self._committed())
+
+    def members(self) -> tuple[GroupMember, ...]:
+        """Who subscribes; nobody where partitions are handed over directly."""
+        try:
+            found = self._admin.describe_consumer_groups(
+                [self._group], request_timeout=_ASK_SECONDS
+            )[self._group].result()
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return ()
+            raise UnavailableError(f"group {self._group}: {told(error)}") from None
+        return tuple(
+            GroupMember(
+                member.member_id,
+                tuple(
+                    sorted(
+                        each.partition
+                        for each in (
+                            member.assignment.topic_partitions if member.assignment else []
+                        )
+                        if each.topic == self._topic
+                    )
+                ),
+            )
+            for member in found.members
+        )
+
+    def _offsets(self, spec: OffsetSpec) -> dict[int, int]:
+        asked = {TopicPartition(self._topic, p): spec for p in range(self._count)}
+        try:
+            futures = self._admin.list_offsets(asked, request_timeout=_ASK_SECONDS)
+            return {each.partition: future.result().offset for each, future in futures.items()}
+        except KafkaException as error:
+            self._starts_at = None
+            raise UnavailableError(f"offsets of {self._topic}: {told(error)}") from None
+
+    def _committed(self) -> dict[int, int]:
+        asked = [TopicPartition(self._topic, p) for p in range(self._count)]
+        request = [ConsumerGroupTopicPartitions(self._group, asked)]
+        try:
+            futures = self._admin.list_consumer_group_offsets(request, request_timeout=_ASK_SECONDS)
+            found = futures[self._group].result().topic_partitions or []
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return {}
+            raise UnavailableError(f"offsets of group {self._group}: {told(error)}") from None
+        return {
+            each.partition: each.offset for each in found if each.error is None and each.offset >= 0
+        }

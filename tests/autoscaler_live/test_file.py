@@ -1,0 +1,86 @@
+"""The TOML file of a group: what it takes, and one line for each mistake."""
+
+from pathlib import Path
+
+import pytest
+
+from srtm.autoscaler.live.choice import LIVE, check_policy, make_policy
+from srtm.consumer.file import read_group_file
+from srtm.consumer.objective import Objective, RollingBudget
+from srtm.errors import UsageError
+
+SMALL = """
+[kafka]
+bootstrap-servers = "127.0.0.1:9092"
+[group]
+topic = "events"
+id = "workers"
+slo = "0.99@500ms"
+"""
+
+
+def test_the_smallest_file_has_defaults_for_the_rest(tmp_path: Path) -> None:
+    file = tmp_path / "group.toml"
+    file.write_text(SMALL)
+    group = read_group_file(file).group
+    assert (group.min, group.max, group.policy, group.handover) == (1, 8, "srtm", "direct")
+    assert str(group.slo) == "0.99@500ms over 1h"
+    assert group.metadata == "consumer.metadata.workers"
+
+
+@pytest.mark.parametrize(
+    ("extra", "says"),
+    [
+        pytest.param("polcy = 'srtm'", "group.polcy: Extra inputs", id="unknown-key"),
+        pytest.param("slo = 'fast'", "Cannot overwrite a value", id="twice"),
+        pytest.param("max = 0", "group.max", id="no-consumer"),
+        pytest.param("min = 5\nmax = 2", "max 2 is less than min 5", id="min-over-max"),
+        pytest.param("mu = -1", "group.mu", id="mu"),
+        pytest.param("lease = '10ms'", "lease must be from 500ms", id="lease"),
+        pytest.param("interval = 5", "'5' is not a duration|not a duration", id="no-unit"),
+        pytest.param("handover = 'eager'", "group.handover", id="handover"),
+        pytest.param("metadata-topic = 'a b'", "no name of a Kafka topic", id="topic"),
+        pytest.param("[executor]\nkind = 'nomad'", "executor.kind", id="executor"),
+        pytest.param("[consumer]\nwait = '1s'", "nothing would be done", id="no-work"),
+        pytest.param("[consumer]\nprocess = 'work.handle'", "module:function", id="no-function"),
+        pytest.param("[consumer]\nsink = 'parquet'", "folder belong together", id="no-folder"),
+        pytest.param(
+            "[kafka.settings]\n'group.id' = 'x'", "it is id of \\[group\\]", id="own-setting"
+        ),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_its_place(tmp_path: Path, extra: str, says: str) -> None:
+    file = tmp_path / "group.toml"
+    file.write_text(SMALL + extra + "\n")
+    with pytest.raises(UsageError, match=says) as error:
+        read_group_file(file)
+    assert str(file) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_policies_are_those_that_need_no_foresight() -> None:
+    assert "srtm" in LIVE
+    for name, says in (("peak", "simulated, not run"), ("srmt", "did you mean 'srtm'")):
+        with pytest.raises(UsageError, match=says):
+            check_policy(name, "group.toml")
+
+
+@pytest.mark.parametrize("name", LIVE)
+def test_each_policy_can_be_made(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "group.toml"
+    file.write_text(SMALL)
+    assert make_policy(name, read_group_file(file).group, 200.0).name
+
+
+def test_an_objective_rolls() -> None:
+    objective = Objective.parse("0.9@500ms over 1m")
+    assert str(objective) == "0.9@500ms over 1m"
+    budget = RollingBudget(objective)
+    for second in range(60):
+        budget.add(float(second), 10, 1 if second < 30 else 0)
+    assert budget.left == pytest.approx(1 - 30 / 60)
+    for second in range(60, 95):
+        budget.add(float(second), 10, 0)
+    assert budget.left == pytest.approx(1.0)
+    with pytest.raises(ValueError, match="less than its own target"):
+        Objective.parse("0.9@500ms over 100ms")
