@@ -20,7 +20,7 @@ from srtm.autoscaler.comparison import (
     run_policy,
 )
 from srtm.autoscaler.decision import Handover
-from srtm.autoscaler.live.command import watch
+from srtm.autoscaler.live.command import explain, run, watch
 from srtm.autoscaler.simulator.arrivals import ArrivalModel, even_shares
 from srtm.autoscaler.simulator.feasibility import what_cannot_be_met
 from srtm.autoscaler.simulator.run import Run
@@ -49,10 +49,13 @@ def autoscale() -> None:
     \b
     See a group without touching it, and what each policy would do:
       srtm autoscale watch group.toml
+    Control it:
+      srtm autoscale run group.toml
     """
 
 
-autoscale.add_command(watch)
+for _live in (watch, run, explain):
+    autoscale.add_command(_live)
 
 
 @autoscale.command()

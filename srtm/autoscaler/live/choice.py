@@ -31,6 +31,6 @@ def make_policy(name: str, group: GroupTable, mu: float) -> Policy:
     """For hand-overs that the direct back end makes. mu: events/s, as known now."""
     slo = group.slo.slo
     if name == "srtm":
-        return Srtm(slo, group.interval, (Handover.DIRECT,))
+        return Srtm(slo, group.interval, (Handover.DIRECT,), group.max)
     settings = Settings(slo, mu, group.interval, handover=Handover.DIRECT)
     return POLICIES[name](settings, None)

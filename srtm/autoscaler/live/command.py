@@ -1,26 +1,14 @@
-"""`srtm autoscale watch`: on a group that runs."""
+"""`srtm autoscale watch`, `run` and `explain`: on a group that runs."""
 
-import logging
 import sys
 from pathlib import Path
 
 import click
 
+from srtm.autoscaler.live.choice import check_policy
+from srtm.consumer.command import LOG_LEVELS, log_to_stderr
 from srtm.consumer.file import read_group_file
 from srtm.consumer.required import require_client
-
-LOG_LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}
-
-
-def log_to_stderr(level: str) -> None:
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=LOG_LEVELS[level],
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
-    for name in ("asyncio", "tornado"):
-        logging.getLogger(name).setLevel("WARNING")
-
 
 _file = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 
@@ -48,3 +36,45 @@ def watch(file: Path, names: tuple[str, ...], count: int | None, as_json: bool) 
     if count is None:
         count = 0 if sys.stdout.isatty() else 3
     watch_group(parsed, names, file, count, as_json)
+
+
+@click.command()
+@_file
+@click.option("--dry-run", is_flag=True, help="Only say what would be done; as watch does.")
+@click.option("--log-level", type=click.Choice(list(LOG_LEVELS)), default="info")
+def run(file: Path, dry_run: bool, log_level: str) -> None:
+    """Control the group of FILE: as many consumers as its SLO needs, and who has which partition.
+
+    Of several controllers of a group one leads, the others stand by. SIGTERM ends the controller;
+    consumers work on as they are, and the next controller takes over from there. /ping, /stats and
+    /metrics are at http-address of [controller].
+    """
+    parsed = read_group_file(file)
+    check_policy(parsed.group.policy, f"{file}: [group]")
+    require_client()
+    if dry_run:
+        from srtm.autoscaler.live.watch import watch_group
+
+        log_to_stderr("error")
+        watch_group(parsed, (parsed.group.policy,), file, 0, False)
+        return
+    from srtm.autoscaler.live.service import run_group
+
+    log_to_stderr(log_level)
+    raise click.exceptions.Exit(run_group(parsed, file))
+
+
+@click.command()
+@_file
+@click.option("--last", default=20, show_default=True, type=click.IntRange(1, 200))
+@click.option("--json", "as_json", is_flag=True, help="One JSON list.")
+def explain(file: Path, last: int, as_json: bool) -> None:
+    """Show the last decisions for the group of FILE: why, what moved, how long it stood still.
+
+    They are read from Kafka, so no controller has to run.
+    """
+    parsed = read_group_file(file)
+    require_client()
+    from srtm.autoscaler.live.explain import explain_group
+
+    explain_group(parsed, last, as_json)
