@@ -23,7 +23,8 @@ def bounded(seen: Observation, decision: Decision, least: int, most: int) -> Dec
     else:
         _check(seen, members)
     notes, count = list(decision.notes), len(members)
-    if count > most == len(seen.consumers) and len(seen.owners) == len(seen.partitions):
+    whole = len(seen.owners) == len(seen.partitions)
+    if count > most == len(seen.consumers) and (whole or not most):
         # It would only take partitions round: the policy does not know of the bound.
         note = f"it wants {count} consumers, and {most} is the most that there may be now"
         return replace(decision, action=Action.NONE, members=(), notes=(*notes, note))

@@ -88,6 +88,7 @@ class Controller:
         self._decided: dict[str, Any] | None = None
         self._decided_ns = 0
         self._looked_ns = 0
+        self._policy_fault = ""
         self._leaving_ns: dict[str, int] = {}
 
     # --- words ------------------------------------------------------------------------------------
@@ -284,10 +285,20 @@ class Controller:
             decision = Decision(Action.NONE, reason=self.fault)
         else:
             self.fault = self.executor.backing_off(now_ns / NS)
+            decision = self._asked(seen)
+        self._reassign(seen, decision, now_ns)
+
+    def _asked(self, seen: Observation) -> Decision:
+        """A policy that fails decides nothing; the group stays as it is."""
+        try:
             if self._policy is None:
                 self._policy = self.make(seen.new_mu)
-            decision = self._policy.decide(seen)
-        self._reassign(seen, decision, now_ns)
+            return self._policy.decide(seen)
+        except Exception as error:
+            if self._policy_fault != str(error):
+                log.exception("policy %s has failed", self.group.policy)
+            self._policy_fault = self.fault = f"policy {self.group.policy}: {error}"
+            return Decision(Action.NONE, reason=self.fault)
 
     def _reassign(self, seen: Observation, decision: Decision, now_ns: int) -> None:
         assert self.direct is not None

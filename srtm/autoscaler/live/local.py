@@ -100,10 +100,12 @@ class Local:
         return id_
 
     def _fail(self, at: float, why: str) -> None:
+        self._why = why
+        if at < self._again_at:  # of the same attempt: several were launched at once
+            return
         attempt = self._failures + _DOUBLINGS_AT_FIRST
         self._again_at = at + backoff_seconds(attempt, 0.5, _MOST_BACKOFF_SECONDS)
         self._failures += 1
-        self._why = why
 
     def called_off(self, ids: Sequence[str]) -> None:
         """Launches that nobody wants any more; who has joined is told by a command."""

@@ -1,9 +1,11 @@
 """Offsets, partitions and members of a group, asked of Kafka; nothing is changed."""
 
+import time
 from dataclasses import dataclass
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._group import ConsumerGroupDescription
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from srtm.autoscaler.live.monitor import Sample
@@ -14,6 +16,16 @@ from srtm.errors import UnavailableError
 _ASK_SECONDS = 5.0
 _STARTS_EVERY_SECONDS = 5.0
 """the oldest offset and the number of partitions change rarely"""
+
+_SOON = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+    }
+)
+"""A Kafka that has just started answers so for a moment."""
+_SOON_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +71,9 @@ class Probe:
 
     def members(self) -> tuple[GroupMember, ...]:
         """Who subscribes; nobody where partitions are handed over directly."""
-        try:
-            found = self._admin.describe_consumer_groups(
-                [self._group], request_timeout=_ASK_SECONDS
-            )[self._group].result()
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
-                return ()
-            raise UnavailableError(f"group {self._group}: {told(error)}") from None
+        found = self._described()
+        if found is None:
+            return ()
         return tuple(
             GroupMember(
                 member.member_id,
@@ -82,6 +89,24 @@ class Probe:
             )
             for member in found.members
         )
+
+    def _described(self) -> ConsumerGroupDescription | None:
+        """None: there is no such group."""
+        until = time.monotonic() + _ASK_SECONDS
+        while True:
+            try:
+                futures = self._admin.describe_consumer_groups(
+                    [self._group], request_timeout=_ASK_SECONDS
+                )
+                found: ConsumerGroupDescription = futures[self._group].result()
+                return found
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code == KafkaError.GROUP_ID_NOT_FOUND:
+                    return None
+                if code not in _SOON or time.monotonic() > until:
+                    raise UnavailableError(f"group {self._group}: {told(error)}") from None
+            time.sleep(_SOON_SECONDS)
 
     def _offsets(self, spec: OffsetSpec) -> dict[int, int]:
         asked = {TopicPartition(self._topic, p): spec for p in range(self._count)}
