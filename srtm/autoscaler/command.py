@@ -20,7 +20,7 @@ from srtm.autoscaler.comparison import (
     run_policy,
 )
 from srtm.autoscaler.decision import Handover
-from srtm.autoscaler.live.command import explain, run, watch
+from srtm.autoscaler.live.command import explain, run, stop, watch
 from srtm.autoscaler.simulator.arrivals import ArrivalModel, even_shares
 from srtm.autoscaler.simulator.feasibility import what_cannot_be_met
 from srtm.autoscaler.simulator.run import Run
@@ -54,7 +54,7 @@ def autoscale() -> None:
     """
 
 
-for _live in (watch, run, explain):
+for _live in (watch, run, explain, stop):
     autoscale.add_command(_live)
 
 

@@ -4,7 +4,6 @@ had by two, under kill -9 and SIGSTOP of each part."""
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -50,14 +49,7 @@ def test_each_record_once_and_decisions_explained(make_group: Make) -> None:
     group.check()
     assert set(group.ids().values()) == {1}
     wait_for(lambda: group.kafka.committed("calm-group", "calm") == 300, "all is committed")
-    answer = subprocess.run(
-        [sys.executable, "-m", "srtm", "autoscale", "explain", str(group.file), "--json"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    decisions = json.loads(answer.stdout)
+    decisions = json.loads(group.command("explain", "--json").stdout)
     assert decisions[0]["action"] == "up"
     assert decisions[0]["consumers"] == 2
     assert decisions[-1]["took_seconds"] > 0
@@ -225,6 +217,27 @@ def test_a_group_that_subscribes_is_refused(make_group: Make) -> None:
         consumer.close()
 
 
+def test_a_worker_of_the_users_own(make_group: Make) -> None:
+    """A script that names its functions itself, as the executor's command."""
+    group = make_group("script")
+    script = group.folder / "script.py"
+    script.write_text(
+        "import sys, work\n"
+        "from srtm.consumer import consume\n"
+        "if __name__ == '__main__':\n"
+        "    sys.exit(consume(sys.argv[1], process=work.handle, callback=work.keep))\n"
+    )
+    group.write(executor={"command": [sys.executable, str(script), str(group.file)]})
+    text = group.file.read_text()
+    group.file.write_text(
+        text.partition("[consumer]")[0] + "[executor]" + text.partition("[executor]")[2]
+    )
+    group.controller()
+    group.produce(20)
+    group.wait_kept()
+    group.check()
+
+
 def test_sigterm_leaves_the_group_at_work(make_group: Make) -> None:
     group = make_group("left")
     controller = group.controller()
@@ -233,7 +246,14 @@ def test_sigterm_leaves_the_group_at_work(make_group: Make) -> None:
     group.produce(20)
     group.wait_kept()
     again = group.controller()
-    wait_for(lambda: "leads with epoch 2" in again.text(), "the next one leads at once", 5)
+    wait_for(lambda: "leads with epoch 2" in again.text(), "the next one leads at once", 20)
+    look = group.command("watch", "--count", "1", "--json")
+    (consumer,) = json.loads(look.stdout)["consumers"]
+    assert consumer["partitions"] == [0, 1, 2, 3]
+    assert "end it first" in group.command("stop").stderr
+    again.stop()
+    assert group.command("stop").returncode == 0
+    assert group.pids() == []
 
 
 @pytest.mark.parametrize(

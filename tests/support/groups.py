@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
@@ -123,6 +124,17 @@ class Group:
         self._controllers.append(process)
         return process
 
+    def command(self, name: str, *flags: str) -> subprocess.CompletedProcess[str]:
+        """`srtm autoscale NAME` on the group's file."""
+        return subprocess.run(
+            [sys.executable, "-m", "srtm", "autoscale", name, str(self.file), *flags],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+
     def consumer(self, **environment: str) -> Process:
         """One that nobody launched."""
         command = [sys.executable, "-m", "srtm", "consume", str(self.file)]
@@ -150,7 +162,8 @@ class Group:
                     command = (process / "cmdline").read_bytes().split(b"\0")
                 except OSError:
                     continue
-                if b"consume" in command and str(self.file).encode() in command:
+                ours = b"consume" in command or any(b"script.py" in each for each in command)
+                if ours and str(self.file).encode() in command:
                     found.append(int(process.name))
         return sorted(found)
 

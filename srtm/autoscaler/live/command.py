@@ -1,4 +1,4 @@
-"""`srtm autoscale watch`, `run` and `explain`: on a group that runs."""
+"""`srtm autoscale watch`, `run`, `explain` and `stop`: on a group that runs."""
 
 import sys
 from pathlib import Path
@@ -62,6 +62,21 @@ def run(file: Path, dry_run: bool, log_level: str) -> None:
 
     log_to_stderr(log_level)
     raise click.exceptions.Exit(run_group(parsed, file))
+
+
+@click.command()
+@_file
+def stop(file: Path) -> None:
+    """End all consumers of the group of FILE, after the batches that they have in hand.
+
+    End its controllers first: one that leads would launch them again.
+    """
+    parsed = read_group_file(file)
+    require_client()
+    from srtm.autoscaler.live.service import run_group
+
+    log_to_stderr("warn")
+    raise click.exceptions.Exit(run_group(parsed, file, dismiss=True))
 
 
 @click.command()

@@ -374,6 +374,17 @@ class Controller:
         name = f"{document['number'] % _NOTES:04}"
         self.effects.write(Note(name=name, document=dict(document)))
 
+    def dismiss(self) -> bool:
+        """Everybody is to leave. True once nobody is there; call it until then."""
+        if self.direct is None or self.state not in (State.SENTINEL, State.MANAGE):
+            return False
+        if self.state is State.SENTINEL:
+            self.state = step(step(self.state, Event.TRIGGERED), Event.ASSIGNED)
+        self.roster.parts.clear()
+        self.roster.launched.clear()
+        self.roster.leaving = set(self.roster.members)
+        return not self.direct.ledger.members
+
     # --- its end ----------------------------------------------------------------------------------
 
     def leave(self, now_ns: int) -> None:

@@ -14,6 +14,7 @@ from srtm.autoscaler.live.figures import document, metrics
 from srtm.autoscaler.live.local import Local
 from srtm.autoscaler.live.probe import Probe
 from srtm.autoscaler.live.sampler import Sampler
+from srtm.autoscaler.live.states import State
 from srtm.clock import NS, boottime_ns
 from srtm.consumer.door import open_door
 from srtm.consumer.file import GroupFile
@@ -37,7 +38,7 @@ class Service:
         self._path = path
         self._began = time.time()
 
-    def begin(self) -> None:
+    def begin(self, dismiss: bool = False) -> None:
         """Raises UnavailableError."""
         group = self._file.group
         self._probe.partitions()
@@ -59,14 +60,14 @@ class Service:
             wall=lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             grace_seconds=self._file.executor.grace,
         )
-        if self._file.controller.http_address is not None:
+        if self._file.controller.http_address is not None and not dismiss:
             open_door(self._file.controller.http_address, self, f"{self._path}: [controller]")
         self._sampler.start()
         if not self._sampler.wait_first(_FIRST_SECONDS):
             raise UnavailableError(self._sampler.fault or "Kafka gives no offsets")
 
-    def run(self) -> int:
-        """Until SIGTERM. The group works on."""
+    def run(self, dismiss: bool = False) -> int:
+        """Until SIGTERM; the group works on. With `dismiss` until all consumers have left."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._over.set())
         interval_ns = round(self._file.group.interval * NS)
@@ -81,6 +82,11 @@ class Service:
             if not self._log.caught_up:
                 continue
             self.controller.tick(now_ns)
+            if dismiss:
+                self._refuse_beside_another()
+                if self.controller.dismiss():
+                    break
+                continue
             if now_ns >= due_ns:
                 due_ns = max(due_ns + interval_ns, now_ns)
                 self._decide(now_ns)
@@ -90,6 +96,14 @@ class Service:
         running = self.controller.running()
         log.info("the controller has ended; %d consumers work on without it", running)
         return Exit.OK
+
+    def _refuse_beside_another(self) -> None:
+        """Raises UnavailableError."""
+        if self.controller.state is State.STANDBY and self.controller.fault:
+            raise UnavailableError(
+                f"controller {self.controller.ledger.leader} leads, and would launch them again; "
+                "end it first"
+            )
 
     def _decide(self, now_ns: int) -> None:
         if self._sampler.fault:
@@ -115,8 +129,8 @@ class Service:
         return metrics(self.controller)
 
 
-def run_group(file: GroupFile, path: Path) -> int:
+def run_group(file: GroupFile, path: Path, dismiss: bool = False) -> int:
     """The exit code. Raises SrtmError."""
     service = Service(file, path)
-    service.begin()
-    return service.run()
+    service.begin(dismiss)
+    return service.run(dismiss)

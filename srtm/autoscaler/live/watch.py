@@ -10,14 +10,18 @@ from srtm.autoscaler.decision import Decision, Policy
 from srtm.autoscaler.live.choice import LIVE, check_policy, make_policy
 from srtm.autoscaler.live.observe import LiveConsumer, Phases, new_mu, observation
 from srtm.autoscaler.live.probe import Probe
+from srtm.autoscaler.live.roster import identified
 from srtm.autoscaler.live.sampler import Sampler
 from srtm.autoscaler.live.shown import consumer_table, document, partition_table, policy_table
 from srtm.autoscaler.observation import Observation
 from srtm.consumer.file import GroupFile
+from srtm.consumer.ledger import Ledger
+from srtm.consumer.log import GroupLog, topic_is_there
 from srtm.errors import UnavailableError
 from srtm.terminal import show
 
 _FIRST_SECONDS = 10.0
+_READ_SECONDS = 0.05
 _NO_MU = (
     "what one consumer serves (mu) is not known: none has had more work than it could do since "
     "this watch began; set mu in [group] to see what policies would do"
@@ -33,10 +37,14 @@ class Watch:
         self._probe = Probe(file)
         self._sampler = Sampler(file, self._probe)
         self._policies: dict[str, Policy] = {}
+        self._words: GroupLog | None = None
+        self._ledger = Ledger()
 
     def begin(self) -> None:
         """Raises UnavailableError."""
         self._probe.partitions()
+        if topic_is_there(self._file):
+            self._words = GroupLog(self._file, f"srtm-watch-{self._file.group.id}")
         self._sampler.start()
         if not self._sampler.wait_first(_FIRST_SECONDS):
             raise UnavailableError(self._sampler.fault or "Kafka gives no offsets")
@@ -44,15 +52,43 @@ class Watch:
 
     def close(self) -> None:
         self._sampler.close()
+        if self._words is not None:
+            self._words.close(0)
+
+    def _members(self) -> dict[str, tuple[tuple[int, ...], float]]:
+        """Consumer -> what it has and the mu that it says: those that subscribe, or those that a
+        controller hands partitions to. Raises UnavailableError."""
+        subscribed = self._probe.members()
+        if subscribed or self._words is None:
+            return {each.id: (each.partitions, 0.0) for each in subscribed}
+        self._read_on(self._words)
+        members = self._ledger.members
+        return {
+            id_: (tuple(sorted(members[name].holds)), members[name].mu)
+            for id_, name in identified(members).items()
+        }
+
+    def _read_on(self, words: GroupLog) -> None:
+        """To the end, as it is now. Raises UnavailableError."""
+        until = time.monotonic() + _FIRST_SECONDS
+        while True:
+            found = words.read(_READ_SECONDS)
+            for word in found:
+                self._ledger.apply(word)
+            if not found and words.caught_up:
+                return
+            if time.monotonic() > until:
+                raise UnavailableError(f"{self._file.group.metadata} cannot be read to its end")
 
     def look(self) -> dict[str, object]:
         """What is seen now. Raises UnavailableError."""
         if self._sampler.fault:
             raise UnavailableError(self._sampler.fault)
-        members = self._probe.members()
-        self._sampler.follow({each.id: each.partitions for each in members})
+        members = self._members()
+        self._sampler.follow({id_: partitions for id_, (partitions, _) in members.items()})
         consumers = tuple(
-            LiveConsumer(each.id, each.partitions, self._sampler.mu(each.id)) for each in members
+            LiveConsumer(id_, partitions, self._sampler.mu(id_) or mu or None)
+            for id_, (partitions, mu) in members.items()
         )
         reading = self._sampler.read()
         seen = observation(reading, consumers, self._file.group.mu, Phases())
