@@ -95,7 +95,7 @@ class GroupTable(Table):
     id: str = Field(min_length=1, max_length=200)
     slo: Annotated[Objective, BeforeValidator(_objective)]
     policy: str = "srtm"
-    handover: Literal["direct"] = "direct"
+    handover: Literal["direct", "kip-848"] = "direct"
     min: int = Field(default=1, ge=1, le=1000)
     max: int = Field(default=8, ge=1, le=1000)
     mu: float | None = Field(default=None, gt=0, le=1e9)
@@ -116,6 +116,11 @@ class GroupTable(Table):
             raise ValueError("lease must be from 500ms to 5m")
         _topic(self.metadata)
         return self
+
+    @property
+    def brokered(self) -> bool:
+        """Does the broker say who has which partition?"""
+        return self.handover == "kip-848"
 
     @property
     def metadata(self) -> str:

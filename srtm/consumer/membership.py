@@ -68,6 +68,11 @@ class Membership:
         """Why it has lost its place; "" while it has one."""
         return self._member.out
 
+    @property
+    def version(self) -> int:
+        """Of the last command that was carried out."""
+        return self._member.version
+
     def wanted(self) -> Command | None:
         return self._member.wanted
 

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import (
@@ -31,7 +31,13 @@ _QUEUED_KBYTES = 16_384
 class Reader:
     """fault: why nothing comes, or is not committed; "" while all is well"""
 
-    def __init__(self, file: GroupFile, table: ConsumerTable, client: str) -> None:
+    def __init__(
+        self,
+        file: GroupFile,
+        table: ConsumerTable,
+        client: str,
+        protocol: Mapping[str, str] | None = None,
+    ) -> None:
         self.fault = ""
         self.positions: dict[int, int] = {}
         """partition -> the offset that is processed next"""
@@ -56,6 +62,7 @@ class Reader:
                 # What was committed and is gone by now; never committed is decided in `start`.
                 "auto.offset.reset": "earliest",
                 "error_cb": self._failed,
+                **(protocol or {}),
             }
         )
 
@@ -105,27 +112,23 @@ class Reader:
             self._consumer.incremental_unassign(again)
             self._consumer.incremental_assign(again)
 
-    def gather(self, interrupted: Callable[[], bool]) -> tuple[list[Record], bool]:
+    def gather(self, interrupted: Callable[[], bool]) -> list[Record]:
         """Phase 1: until there are `batch` records or `batch-bytes`, or `wait` after the first one.
-        Nothing where `interrupted`; what was gathered stays for the next call. True: without a
-        wait, so that there may be more."""
-        waited = False
+        Nothing where `interrupted`; what was gathered stays for the next call."""
         while not interrupted():
             left = self._table.batch - len(self._gathered)
             for message in self._consumer.consume(left, 0) if left else []:
                 self._take(message)
-            full = (
-                len(self._gathered) >= self._table.batch or self._bytes >= self._table.batch_bytes
-            )
+            full = len(self._gathered) >= self._table.batch
+            full = full or self._bytes >= self._table.batch_bytes
             if full or (self._gathered and monotonic_ns() >= self._due_ns):
                 found, self._gathered, self._bytes = self._gathered, [], 0
-                return found, full and not waited
-            waited = True
+                return found
             first = self._consumer.poll(_SLICE_SECONDS)
             if first is not None:
                 self._take(first)
             self._commit_again()
-        return [], False
+        return []
 
     def _take(self, message: Message) -> None:
         error = message.error()

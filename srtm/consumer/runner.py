@@ -27,6 +27,7 @@ from srtm.consumer.kafka import told
 from srtm.consumer.membership import Membership
 from srtm.consumer.reader import Reader
 from srtm.consumer.sinks import Sink, rows_of
+from srtm.consumer.subscribed import Subscribed
 from srtm.errors import Exit
 
 log = logging.getLogger("srtm.consumer")
@@ -53,7 +54,9 @@ class Runner:
         self._call = call
         self._figures = figures
         self._membership = Membership(file)
-        self._reader = Reader(file, table, f"{self._membership.name}-records")
+        self._brokered = file.group.brokered
+        kind = Subscribed if self._brokered else Reader
+        self._reader = kind(file, table, f"{self._membership.name}-records")
         self._measure = SelfMeasure(table.batch)
         self._tokens: dict[int, int] = {}
         self._stopping = threading.Event()
@@ -73,10 +76,11 @@ class Runner:
             self._step()
         self._figures.enter(Phase.IDLE)
         self._commit()
-        self._reader.stop(list(self._reader.positions))
+        if not self._brokered:
+            self._reader.stop(list(self._reader.positions))
+        self._reader.close()
         self._membership.leave()
         self._ended.set()
-        self._reader.close()
         self._call.close()
         log.info("%s has left", self._membership.name)
         return Exit.OK
@@ -88,7 +92,9 @@ class Runner:
 
     def _step(self) -> None:
         self._figures.member(self._membership.name, sorted(self._reader.positions))
-        if self._membership.out:
+        if self._brokered:
+            self._say_what_the_broker_gave()
+        elif self._membership.out:
             self._drop(f"{self._membership.out}: a batch in hand is dropped")
             self._reader.stop(list(self._reader.positions))
             self._tokens.clear()
@@ -99,22 +105,33 @@ class Runner:
         if not self._failures:
             self._figures.fault = self._reader.fault
         self._membership.figures(self._measure.mu, self._figures.records, self._figures.fault)
-        if not self._membership.holds() or monotonic_ns() < self._again_ns:
+        if not self._may_work() or monotonic_ns() < self._again_ns:
             self._reader.pause()
             return
         self._figures.enter(Phase.GATHER)
-        records, pressed = self._reader.gather(self._interrupted)
+        records = self._reader.gather(self._interrupted)
         if records:
-            self._work(tuple(records), pressed)
+            self._work(tuple(records))
 
     def _interrupted(self) -> bool:
-        return (
-            self._stopping.is_set()
-            or self._membership.wanted() is not None
-            or not self._membership.holds()
-        )
+        changed = self._brokered and self._reader.positions.keys() != self._tokens.keys()
+        asked = self._stopping.is_set() or self._membership.wanted() is not None
+        return changed or asked or not self._may_work()
 
-    def _work(self, records: tuple[Record, ...], pressed: bool) -> None:
+    def _may_work(self) -> bool:
+        """Of who is put out the broker takes no commits; without one, a lease is needed."""
+        return self._brokered or self._membership.holds()
+
+    def _say_what_the_broker_gave(self) -> None:
+        if self._membership.out:
+            self._membership.rejoin()
+            self._tokens.clear()
+        has = dict.fromkeys(self._reader.positions, 0)
+        if has != self._tokens:
+            self._tokens = has
+            self._membership.done(self._membership.version, has)
+
+    def _work(self, records: tuple[Record, ...]) -> None:
         begun = monotonic_ns()
         batch = Batch(records, dict(self._tokens), self._check)
         try:
@@ -142,11 +159,11 @@ class Runner:
 
     def _commit(self) -> None:
         """Not without a lease: whoever has the partitions by then has committed further."""
-        if self._membership.holds():
+        if self._may_work():
             self._reader.commit()
 
     def _check(self) -> None:
-        if not self._membership.holds():
+        if not self._may_work():
             raise LeaseLost(self._membership.out or "the lease has ended")
 
     def _drop(self, why: str) -> None:
@@ -173,6 +190,10 @@ class Runner:
         command = self._membership.wanted()
         if command is None or self._membership.out:
             return
+        if self._brokered:
+            self._membership.done(command.version, self._tokens)
+            self._leaving = command.leave
+            return
         goes = [p for p in self._reader.positions if p not in command.start]
         comes = [p for p in command.start if p not in self._reader.positions]
         if goes:
@@ -196,7 +217,7 @@ class Runner:
     def _watch(self) -> None:
         while not self._ended.wait(_WATCH_SECONDS):
             phase, seconds = self._figures.phase, self._figures.in_batch_seconds
-            if phase is Phase.SINK and not self._membership.holds():
+            if phase is Phase.SINK and not self._may_work():
                 self._kill("the lease has ended while the sink was at work")
             if seconds > self._table.batch_timeout:
                 self._kill(f"a batch takes longer than batch-timeout ({phase})")

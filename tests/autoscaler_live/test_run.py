@@ -5,68 +5,17 @@ import json
 import os
 import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.cimpl import NewPartitions
 
-from tests.support.groups import Group
+from tests.support.groups import Group, under_load
 from tests.support.servers import wait_for
 
 Make = Callable[..., Group]
-
-
-@contextmanager
-def under_load(group: Group, rate: int = 100) -> Iterator[None]:
-    """`rate` ids/s until the block ends."""
-    over = threading.Event()
-
-    def load() -> None:
-        while not over.wait(0.1):
-            group.produce(rate // 10)
-
-    thread = threading.Thread(target=load)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join(30)
-
-
-def test_each_record_once_and_decisions_explained(make_group: Make) -> None:
-    group = make_group("calm", group={"min": 2, "max": 2})
-    group.produce(200)
-    group.controller()
-    group.wait_kept()
-    group.wait_state(2)
-    group.produce(100)
-    group.wait_kept()
-    group.check()
-    assert set(group.ids().values()) == {1}
-    wait_for(lambda: group.kafka.committed("calm-group", "calm") == 300, "all is committed")
-    decisions = json.loads(group.command("explain", "--json").stdout)
-    assert decisions[0]["action"] == "up"
-    assert decisions[0]["consumers"] == 2
-    assert decisions[-1]["took_seconds"] > 0
-
-
-def test_a_consumer_is_killed(make_group: Make) -> None:
-    group = make_group("killed", group={"min": 2, "max": 2})
-    group.controller()
-    group.wait_state(2)
-    with under_load(group):
-        wait_for(lambda: len(group.ids()) > 30, "it works")
-        os.kill(group.pids()[0], signal.SIGKILL)
-        sent = group.sent
-        wait_for(lambda: len(group.ids()) > sent + 60, "it goes on", 30)
-    group.wait_kept()
-    group.wait_state(2)
-    group.check()
 
 
 def test_a_controller_is_killed_and_another_takes_over(make_group: Make) -> None:

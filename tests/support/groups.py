@@ -4,7 +4,10 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -198,10 +201,14 @@ class Group:
             print(self.stats(), self.logs())
             raise
 
-    def check(self) -> None:
-        """Nothing is lost, and no partition is had by two: whoever has a newer token is the last
-        to write, and each owner writes in order."""
+    def check_kept(self) -> None:
+        """Nothing is lost."""
         assert {str(n) for n in range(self.sent)} <= self.ids().keys()
+
+    def check(self) -> None:
+        """The same, and no partition is had by two: whoever has a newer token is the last to write,
+        and each owner writes in order."""
+        self.check_kept()
         newest: dict[int, Kept] = {}
         for each in self.kept():
             before = newest.get(each.partition)
@@ -233,3 +240,21 @@ def group(
     found = Group(kafka, servers, folder, topic, f"127.0.0.1:{free_port()}")
     found.write(**tables)
     return found
+
+
+@contextmanager
+def under_load(group: Group, rate: int = 100) -> Iterator[None]:
+    """`rate` ids/s until the block ends."""
+    over = threading.Event()
+
+    def load() -> None:
+        while not over.wait(0.1):
+            group.produce(rate // 10)
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(30)

@@ -28,9 +28,10 @@ def check_policy(name: str, where: str) -> None:
 
 
 def make_policy(name: str, group: GroupTable, mu: float) -> Policy:
-    """For hand-overs that the direct back end makes. mu: events/s, as known now."""
+    """For the group's kind of hand-over. mu: events/s, as known now."""
+    handover = Handover.COOPERATIVE if group.brokered else Handover.DIRECT
     slo = group.slo.slo
     if name == "srtm":
-        return Srtm(slo, group.interval, (Handover.DIRECT,), group.max)
-    settings = Settings(slo, mu, group.interval, handover=Handover.DIRECT)
+        return Srtm(slo, group.interval, (handover,), group.max)
+    settings = Settings(slo, mu, group.interval, handover=handover)
     return POLICIES[name](settings, None)

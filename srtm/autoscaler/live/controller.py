@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from srtm.autoscaler.decision import Action, Decision, Policy
 from srtm.autoscaler.live.bounds import Unsound, adopted, bounded
+from srtm.autoscaler.live.brokered import Brokered
 from srtm.autoscaler.live.direct import Direct
 from srtm.autoscaler.live.local import Local
 from srtm.autoscaler.live.monitor import Reading
@@ -141,7 +142,8 @@ class Controller:
         self.state = step(self.state, Event.CLAIMED)
         free_at = now_ns + round(take_over_seconds(self.group.lease) * NS)
         epoch = self.ledger.epoch + 1
-        self.direct = Direct(self.name, self.group.lease, epoch, free_at, self.ledger)
+        kind = Brokered if self.group.brokered else Direct
+        self.direct = kind(self.name, self.group.lease, epoch, free_at, self.ledger)
         self._claimed_ns = now_ns
         self._say(now_ns)
 
@@ -211,6 +213,8 @@ class Controller:
                 log.warning("%s is gone", id_)
             if self.roster.startups:
                 self._startup = 0.7 * self._startup + 0.3 * self.roster.startups.pop()
+        if not direct.assigns:
+            self.roster.reflect(live)
         direct.wanted = {
             name: frozenset(part) for name, part in self.roster.wanted(self._told()).items()
         }
@@ -267,6 +271,8 @@ class Controller:
             log.warning("%s", note)
         if self.direct is None or self.state not in (State.SENTINEL, State.MANAGE):
             return
+        if isinstance(self.direct, Brokered):
+            self.direct.partitions = frozenset(each.id for each in reading.partitions)
         consumers = self.roster.consumers(self.direct.live(), learnt)
         if self._looked_ns:
             self.replica_seconds += len(consumers) * (now_ns - self._looked_ns) / NS
@@ -275,7 +281,8 @@ class Controller:
             startup=self._startup,
             rebalance=self._rebalance,
             stopped=self._last_stop,
-            rebalancing=self.state is State.MANAGE and not self.roster.launched,
+            rebalancing=not self.roster.launched
+            and (self.state is State.MANAGE or not (self.direct.assigns or self.direct.settled())),
         )
         seen = observation(reading, consumers, self.group.mu, phases)
         if seen is None:
@@ -302,7 +309,8 @@ class Controller:
 
     def _reassign(self, seen: Observation, decision: Decision, now_ns: int) -> None:
         assert self.direct is not None
-        decision = self._for_the_left_alone(seen, decision)
+        if self.direct.assigns:
+            decision = self._for_the_left_alone(seen, decision)
         least, most = self._limits(seen, now_ns / NS)
         try:
             decision = bounded(seen, decision, least, most)
@@ -310,6 +318,8 @@ class Controller:
             self.fault = str(error)
             log.error("%s; nothing is done", error)
             return
+        if not self.direct.assigns and len(decision.members) == len(seen.consumers):
+            decision = Decision(Action.NONE, reason="the broker assigns partitions itself")
         self.counts[decision.action] = self.counts.get(decision.action, 0) + 1
         if decision.action is Action.NONE or self._is_there_already(seen, decision):
             return

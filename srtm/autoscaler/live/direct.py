@@ -11,6 +11,7 @@ were read.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from srtm.clock import NS
 from srtm.consumer.lease import take_over_seconds
@@ -28,6 +29,9 @@ _SAY_AGAIN_NS = NS
 class Direct:
     """One leader's view. wanted: member -> the partitions that it is to have; who is not in it
     gives everything up, and ends where it is in `leaving`."""
+
+    assigns: ClassVar[bool] = True
+    """Does it say who has which partition?"""
 
     name: str
     lease_seconds: float
@@ -214,8 +218,7 @@ class Direct:
 
     def _command(self, member: str, holders: Mapping[int, set[str]], now_ns: int) -> Command | None:
         """None where what it was told last is still right."""
-        unread = self._unread.get(member)
-        last = unread[-1] if unread else self.ledger.commands.get(member)
+        last = self._last(member)
         has = self.may_hold(member)
         start: dict[int, int] = {}
         version = max(self._version, self.ledger.version) + 1
@@ -229,12 +232,9 @@ class Direct:
         before = last.start if last else {}
         if last is None and not start and not leave and not has:
             return None
-        if last is not None and start == before and leave == last.leave:
-            again = member in self.ledger.stale or (
-                member in self._unread and now_ns - self._written_ns[member] > _SAY_AGAIN_NS
-            )
-            if not again:
-                return None
+        same = last is not None and start == before and leave == last.leave
+        if same and not self._again(member, now_ns):
+            return None
         stop = tuple(sorted(has - start.keys()))
         return Command(
             name=member,
@@ -245,6 +245,16 @@ class Direct:
             stop=stop,
             leave=leave,
         )
+
+    def _last(self, member: str) -> Command | None:
+        """What it was told last, read back or not."""
+        unread = self._unread.get(member)
+        return unread[-1] if unread else self.ledger.commands.get(member)
+
+    def _again(self, member: str, now_ns: int) -> bool:
+        """Is the last command to be written once more?"""
+        late = member in self._unread and now_ns - self._written_ns[member] > _SAY_AGAIN_NS
+        return late or member in self.ledger.stale
 
     def _token(self, member: str, last: Command | None, partition: int, version: int) -> int:
         """It stays for as long as the owner does."""

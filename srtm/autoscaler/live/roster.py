@@ -82,6 +82,15 @@ class Roster:
         self.parts = parts
         return launches
 
+    def reflect(self, live: Mapping[str, Report]) -> None:
+        """What the broker has assigned, as members report it; of two reports of one partition in
+        the middle of a rebalance one counts."""
+        seen: set[int] = set()
+        for id_, name in self.members.items():
+            if id_ in self.parts:
+                self.parts[id_] = tuple(sorted(live[name].holds.keys() - seen))
+                seen |= live[name].holds.keys()
+
     def wanted(self, told: Mapping[str, Iterable[int]]) -> dict[str, set[int]]:
         """Member -> partitions. What is meant for a consumer that has not joined stays until then
         with who has it; told: member -> what it was told last, or has."""

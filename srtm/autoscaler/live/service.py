@@ -42,7 +42,8 @@ class Service:
         """Raises UnavailableError."""
         group = self._file.group
         self._probe.partitions()
-        if members := self._probe.members():
+        members = () if group.brokered else self._probe.members()
+        if members:
             raise UnavailableError(
                 f"group {group.id} has {len(members)} members that subscribe, so Kafka assigns its "
                 "partitions; stop them, or give [group] another id"
