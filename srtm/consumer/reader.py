@@ -26,6 +26,9 @@ _RECOMMIT_NS = 3600 * NS
 """Kafka forgets an offset of a group without members a week after it was committed
 (offsets.retention.minutes), also where a partition is only quiet."""
 _QUEUED_KBYTES = 16_384
+_FETCH_MS = 20
+"""How long the broker waits for records. A partition that was taken up is fetched only when the
+fetch under way has ended, so this is in every hand-over to a consumer without work."""
 
 
 class Reader:
@@ -54,7 +57,7 @@ class Reader:
                 "queued.max.messages.kbytes": _QUEUED_KBYTES,
                 "max.partition.fetch.bytes": 4 << 20,
                 "fetch.max.bytes": 16 << 20,
-                "fetch.wait.max.ms": 100,
+                "fetch.wait.max.ms": _FETCH_MS,
                 "fetch.queue.backoff.ms": 5,
                 **client_settings(file.kafka, client),
                 "group.id": file.group.id,
