@@ -17,6 +17,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 LONGEST = (
+    "autoscaler_live/test_run",
+    "autoscaler_live/test_contract",
     "bridge/test_outages",
     "bridge/test_faults",
     "bridge/test_kafka_to_nsq",

@@ -116,7 +116,7 @@ def _measure(arm: Arm, folder: Path, moves: int) -> list[float]:
         "group.consumer.min.heartbeat.interval.ms": beat,
     }
     with kafka(folder / "kafka", settings) as server:
-        admin = AdminClient({"bootstrap.servers": server.address})
+        admin = AdminClient({"bootstrap.servers": server.address, "log_level": 0})
         admin.create_topics([NewTopic("events", PARTITIONS, 1)])["events"].result(20)
         group = _group(server.address, folder, arm)
         with _load(server.address):
@@ -207,6 +207,8 @@ class _Mover:
 
     def decide(self, seen: Observation) -> Decision:
         there = list(seen.consumers)
+        if there and seen.rebalancing:
+            return Decision(Action.NONE)
         count = len(seen.partitions)
         if len(there) < CONSUMERS - 1 or (self._one_by_one and len(there) < CONSUMERS):
             who: list[str | None] = [each.id for each in there]

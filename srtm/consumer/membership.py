@@ -73,6 +73,11 @@ class Membership:
         """Of the last command that was carried out."""
         return self._member.version
 
+    @property
+    def alive(self) -> bool:
+        """False where its thread has failed: nothing is said or heard any more."""
+        return self._thread.is_alive() or self._over.is_set()
+
     def wanted(self) -> Command | None:
         return self._member.wanted
 

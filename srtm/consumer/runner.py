@@ -219,6 +219,8 @@ class Runner:
             phase, seconds = self._figures.phase, self._figures.in_batch_seconds
             if phase is Phase.SINK and not self._may_work():
                 self._kill("the lease has ended while the sink was at work")
+            if not self._membership.alive:
+                self._kill("the thread that speaks with the controller has failed")
             if seconds > self._table.batch_timeout:
                 self._kill(f"a batch takes longer than batch-timeout ({phase})")
 

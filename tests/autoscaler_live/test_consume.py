@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from tests.support.groups import ROOT, WORK, Group
 from tests.support.servers import free_port, http, wait_for
@@ -68,6 +69,25 @@ def test_a_group_that_begins_at_the_end(make_group: Make) -> None:
     group.produce(20)
     group.wait_kept()
     assert group.ids()["old"] == 0
+
+
+def test_offsets_that_kafka_has_deleted_are_passed_over(make_group: Make) -> None:
+    group = make_group("expired", partitions=1)
+    settings: dict[str, str | int | float | bool] = {
+        "bootstrap.servers": group.kafka.address,
+        "group.id": "expired-group",
+    }
+    consumer = Consumer(settings)
+    consumer.commit(offsets=[TopicPartition("expired", 0, 5)], asynchronous=False)
+    consumer.close()
+    group.kafka.produce("expired", [b"gone"] * 20)
+    gone = TopicPartition("expired", 0, 20)
+    group.kafka.admin.delete_records([gone])[gone].result(10)
+    group.produce(20)
+    group.controller()
+    group.wait_kept()
+    group.check()
+    assert min(each.offset for each in group.kept()) == 20
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from srtm.autoscaler.command import autoscale
 from srtm.autoscaler.live.choice import LIVE, check_policy, make_policy
-from srtm.consumer.file import read_group_file
+from srtm.autoscaler.live.states import State
+from srtm.consumer.file import (
+    ConsumerTable,
+    ControllerTable,
+    ExecutorTable,
+    GroupTable,
+    read_group_file,
+)
 from srtm.consumer.objective import Objective, RollingBudget
 from srtm.errors import UsageError
 
@@ -84,3 +92,30 @@ def test_an_objective_rolls() -> None:
     assert budget.left == pytest.approx(1.0)
     with pytest.raises(ValueError, match="less than its own target"):
         Objective.parse("0.9@500ms over 100ms")
+
+
+README = Path(__file__).parents[2] / "srtm" / "autoscaler" / "README.md"
+
+
+def test_the_readme_has_every_key_and_no_other(tmp_path: Path) -> None:
+    text = README.read_text()
+    block = text.partition("```toml\n")[2].partition("```")[0]
+    file = tmp_path / "group.toml"
+    # A callback and a folder do not go together; the page shows both.
+    file.write_text("\n".join(line for line in block.splitlines() if not line.startswith("folder")))
+    read_group_file(file)
+    known = set()
+    for table in (GroupTable, ConsumerTable, ExecutorTable, ControllerTable):
+        known |= {name.replace("_", "-") for name in table.model_fields}
+    shown = {line.partition(" =")[0] for line in block.splitlines() if " = " in line}
+    assert known <= shown
+    assert shown - known == {"bootstrap-servers"}
+
+
+def test_the_readme_has_every_state_and_command() -> None:
+    text = README.read_text()
+    for state in State:
+        assert f"| {state} |" in text
+    for name in ("watch", "run", "explain", "stop"):
+        assert f"srtm autoscale {name} group.toml" in text
+        assert name in autoscale.commands

@@ -9,7 +9,7 @@ from srtm.consumer import lease
 from tests.autoscaler_live.world import PARTITIONS, World
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(8))
 def test_no_partition_is_used_by_two(seed: int) -> None:
     world = World(seed)
     world.run(40)
@@ -18,7 +18,7 @@ def test_no_partition_is_used_by_two(seed: int) -> None:
     assert world.used() == set(range(PARTITIONS))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_nor_where_the_living_are_fenced(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A leader that takes everybody for silent at once costs hand-overs, and nothing else."""
     monkeypatch.setattr(direct, "SILENT_LEASES", 0.25)

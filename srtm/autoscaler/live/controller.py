@@ -104,7 +104,7 @@ class Controller:
                 self.direct.see(word, now_ns)
             else:
                 self.ledger.apply(word)
-            if isinstance(word, Leader) and word.epoch >= self.ledger.epoch:
+            if isinstance(word, Leader) and word.name == self.ledger.leader:
                 self._last_leader, self._heard_leader_ns = word, now_ns
 
     def begin_anew(self) -> None:
@@ -170,7 +170,7 @@ class Controller:
             self.state = step(self.state, Event.DEPOSED)
         self.direct = None
         self.roster = Roster()
-        self._heard_leader_ns = 0
+        self._heard_leader_ns = self._looked_ns = 0
 
     def _synchronize(self, now_ns: int) -> None:
         """Its claim is read back: so is all that stood before it. Whoever is silent from here on is
@@ -270,6 +270,8 @@ class Controller:
         for note in reading.notes:
             log.warning("%s", note)
         if self.direct is None or self.state not in (State.SENTINEL, State.MANAGE):
+            return
+        if not self.direct.synced(now_ns):  # another one may lead: nobody is launched twice
             return
         if isinstance(self.direct, Brokered):
             self.direct.partitions = frozenset(each.id for each in reading.partitions)

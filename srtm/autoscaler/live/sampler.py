@@ -68,6 +68,9 @@ class Sampler:
                 if str(error) != self.fault:
                     log.warning("%s", error)
                 self.fault = str(error)
+            except Exception as error:
+                log.exception("offsets cannot be read")
+                self.fault = f"offsets cannot be read: {error}"
             else:
                 if self.fault:
                     log.info("Kafka answers again")
