@@ -8,15 +8,16 @@ after a restart stands in the group's partition and in what its members report.
 import logging
 import signal
 import uuid
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from srtm.autoscaler.decision import Action, Decision, Policy
 from srtm.autoscaler.live.bounds import Unsound, adopted, bounded
 from srtm.autoscaler.live.brokered import Brokered
+from srtm.autoscaler.live.diary import Diary
 from srtm.autoscaler.live.direct import Direct
+from srtm.autoscaler.live.learnt import Learnt
 from srtm.autoscaler.live.local import Local
 from srtm.autoscaler.live.monitor import Reading
 from srtm.autoscaler.live.observe import Phases, observation
@@ -33,11 +34,6 @@ from srtm.consumer.wire import Command, Leader, Note, Report, Word
 
 log = logging.getLogger("srtm.autoscale")
 
-_NOTES = 200
-"""decisions that are kept for `explain`"""
-_FIRST_STARTUP_SECONDS = 2.0
-_FIRST_REBALANCE_SECONDS = 0.05
-"""until one has been seen"""
 _LEFT_ALONE = 3
 """intervals that a policy may leave a partition without a consumer"""
 
@@ -70,7 +66,7 @@ class Controller:
     fault: str = ""
     counts: dict[Action, int] = field(default_factory=dict)
     replica_seconds: float = 0.0
-    stopped: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
+    learnt: Learnt = field(default_factory=Learnt)
 
     def __post_init__(self) -> None:
         self.name = f"{self.name}-{uuid.uuid4().hex[:8]}"
@@ -80,14 +76,8 @@ class Controller:
         self._beat_ns = 0
         self._heard_leader_ns = 0
         self._last_leader: Leader | None = None
-        self._claimed_ns = 0
-        self._startup = _FIRST_STARTUP_SECONDS
-        self._rebalance = _FIRST_REBALANCE_SECONDS
-        self._last_stop: float | None = None
+        self._diary = Diary(self.effects.write)
         self._alone = 0
-        self._number = 0
-        self._decided: dict[str, Any] | None = None
-        self._decided_ns = 0
         self._looked_ns = 0
         self._policy_fault = ""
         self._leaving_ns: dict[str, int] = {}
@@ -98,8 +88,7 @@ class Controller:
         """What was read of the group's partition, in order."""
         for word in words:
             if isinstance(word, Note):
-                number = word.document.get("number")
-                self._number = max(self._number, number if isinstance(number, int) else 0)
+                self._diary.read(word)
             if self.direct is not None:
                 self.direct.see(word, now_ns)
             else:
@@ -144,7 +133,6 @@ class Controller:
         epoch = self.ledger.epoch + 1
         kind = Brokered if self.group.brokered else Direct
         self.direct = kind(self.name, self.group.lease, epoch, free_at, self.ledger)
-        self._claimed_ns = now_ns
         self._say(now_ns)
 
     def _say(self, now_ns: int, gone: bool = False) -> None:
@@ -211,8 +199,8 @@ class Controller:
                 self.roster.failed(id_)
             for id_ in gone:
                 log.warning("%s is gone", id_)
-            if self.roster.startups:
-                self._startup = 0.7 * self._startup + 0.3 * self.roster.startups.pop()
+            while self.roster.startups:
+                self.learnt.launched(self.roster.startups.pop())
         if not direct.assigns:
             self.roster.reflect(live)
         direct.wanted = {
@@ -248,19 +236,8 @@ class Controller:
         assert self.direct is not None
         self.state = step(self.state, Event.DONE)
         stops, self.direct.stops = self.direct.stops, []
-        self.stopped.extend(stops)
-        if stops:
-            mean = sum(stops) / len(stops)
-            self._rebalance = 0.7 * self._rebalance + 0.3 * mean
-            self._last_stop = max(stops)
-        if self._decided is not None:
-            self._decided |= {
-                "took_seconds": round((now_ns - self._decided_ns) / NS, 3),
-                "moved": len(stops),
-                "stopped_seconds": round(max(stops), 4) if stops else 0.0,
-            }
-            self._write_down(self._decided)
-            self._decided = None
+        self.learnt.moved(stops)
+        self._diary.end(now_ns / NS, stops)
 
     # --- decisions --------------------------------------------------------------------------------
 
@@ -280,9 +257,9 @@ class Controller:
             self.replica_seconds += len(consumers) * (now_ns - self._looked_ns) / NS
         self._looked_ns = now_ns
         phases = Phases(
-            startup=self._startup,
-            rebalance=self._rebalance,
-            stopped=self._last_stop,
+            startup=self.learnt.startup,
+            rebalance=self.learnt.rebalance,
+            stopped=self.learnt.stopped,
             rebalancing=not self.roster.launched
             and (self.state is State.MANAGE or not (self.direct.assigns or self.direct.settled())),
         )
@@ -326,7 +303,6 @@ class Controller:
         if decision.action is Action.NONE or self._is_there_already(seen, decision):
             return
         self.state = step(self.state, Event.TRIGGERED)
-        before = {id_: set(part) for id_, part in self.roster.parts.items()}
         launched = dict(self.roster.launched)
         launches = self.roster.adopt(now_ns / NS, decision, self._names())
         self.executor.called_off(sorted(launched.keys() - self.roster.launched.keys()))
@@ -335,26 +311,23 @@ class Controller:
             self.roster.failed(id_)
         self.state = step(self.state, Event.ASSIGNED)
         self.direct.stops.clear()
-        self._decided_ns = now_ns
-        self._number += 1
-        self._decided = {
-            "number": self._number,
-            "at": self.wall(),
-            "action": str(decision.action),
-            "policy": self.group.policy,
-            "reason": decision.reason,
-            "notes": list(decision.notes),
-            "consumers_before": len(before),
-            "consumers": len(self.roster.parts),
-            "launched": launches,
-            "leaving": sorted(self.roster.leaving),
-            "rate": round(seen.rate, 3),
-            "lag": int(seen.lag),
-            "budget_left": round(self.budget.left, 4),
-            "replica_seconds": round(self.replica_seconds, 1),
-        }
         log.info("%s: %s", decision.action, decision.reason)
-        self._write_down(self._decided)
+        self._diary.begin(
+            now_ns / NS,
+            at=self.wall(),
+            action=str(decision.action),
+            policy=self.group.policy,
+            reason=decision.reason,
+            notes=list(decision.notes),
+            consumers_before=len(seen.consumers),
+            consumers=len(self.roster.parts),
+            launched=launches,
+            leaving=sorted(self.roster.leaving),
+            rate=round(seen.rate, 3),
+            lag=int(seen.lag),
+            budget_left=round(self.budget.left, 4),
+            replica_seconds=round(self.replica_seconds, 1),
+        )
 
     def _for_the_left_alone(self, seen: Observation, decision: Decision) -> Decision:
         orphans = [p.id for p in seen.partitions if p.id not in seen.owners]
@@ -382,9 +355,7 @@ class Controller:
         while True:
             yield f"c-{uuid.uuid4().hex[:8]}"
 
-    def _write_down(self, document: dict[str, Any]) -> None:
-        name = f"{document['number'] % _NOTES:04}"
-        self.effects.write(Note(name=name, document=dict(document)))
+    # --- its end ----------------------------------------------------------------------------------
 
     def dismiss(self) -> bool:
         """Everybody is to leave. True once nobody is there; call it until then."""
@@ -396,8 +367,6 @@ class Controller:
         self.roster.launched.clear()
         self.roster.leaving = set(self.roster.members)
         return not self.direct.ledger.members
-
-    # --- its end ----------------------------------------------------------------------------------
 
     def leave(self, now_ns: int) -> None:
         """Another one may lead at once. The group works on."""

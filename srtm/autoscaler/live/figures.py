@@ -24,7 +24,7 @@ COUNTERS = {
 
 def document(controller: Controller) -> dict[str, Any]:
     budget, counts = controller.budget, controller.counts
-    stopped = sorted(controller.stopped)
+    stopped = sorted(controller.learnt.stops)
     roster = controller.roster
     return {
         "group": controller.group.id,
