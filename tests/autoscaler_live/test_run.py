@@ -202,7 +202,7 @@ def test_sigterm_leaves_the_group_at_work(make_group: Make) -> None:
     assert "end it first" in group.command("stop").stderr
     again.stop()
     assert group.command("stop").returncode == 0
-    assert group.pids() == []
+    wait_for(lambda: not group.pids(), "all have ended")
 
 
 @pytest.mark.parametrize(
