@@ -10,12 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srtm.autoscaler.decision import Action, Decision, Member
+from srtm.autoscaler.decision import Action, Decision, Handover, Member
 from srtm.autoscaler.live.bounds import Unsound, adopted, bounded
 from srtm.autoscaler.live.local import Local
 from srtm.autoscaler.live.roster import Roster
 from srtm.autoscaler.live.states import STEPS, Event, State, step
 from srtm.autoscaler.observation import ConsumerSeen, Observation, PartitionSeen
+from srtm.autoscaler.policies.srtm import Srtm
+from srtm.autoscaler.simulator.arrivals import ArrivalModel, arrivals_of, even_shares
+from srtm.autoscaler.simulator.run import simulate
+from srtm.autoscaler.simulator.setting import Setting
 from srtm.consumer.batch import Batch, LeaseLost, Record
 from srtm.consumer.capacity import SelfMeasure
 from srtm.consumer.file import ExecutorTable
@@ -24,6 +28,7 @@ from srtm.consumer.ledger import Ledger
 from srtm.consumer.process import Process, here
 from srtm.consumer.sinks import Parquet, file_name, rows_of
 from srtm.consumer.wire import Command, Ended, Leader, Note, Report, Word, decode, encode
+from srtm.slo import SLO
 
 # --- words ----------------------------------------------------------------------------------------
 
@@ -376,3 +381,16 @@ def test_a_launch_that_never_joins_is_ended(tmp_path: Path) -> None:
     assert list(local.failed(4.0)) == []
     assert list(local.failed(6.0)) == ["a"]
     assert "did not join" in local.backing_off(6.0)
+
+
+# --- the policy of a group that has a most --------------------------------------------------------
+
+
+def test_the_policy_srtm_never_asks_for_more_than_the_most() -> None:
+    """Or it would ask again each interval, and partitions would go round."""
+    slo = SLO(0.99, 0.5)
+    setting = Setting(slo, mu=100.0, handover=Handover.DIRECT)
+    rates = [50.0] * 10 + [900.0] * 20
+    arrivals = arrivals_of(rates, even_shares(8), ArrivalModel.POISSON, 1)
+    run = simulate(Srtm(slo, 1.0, (Handover.DIRECT,), 3), arrivals, setting)
+    assert max(count for _, count in run.replicas) == 3
