@@ -54,6 +54,9 @@ BENCHMARKS = {
     "clairvoyant": Entry(
         "autoscaler.clairvoyant", "ours against a schedule that knows every arrival"
     ),
+    "hand-over": Entry(
+        "autoscaler.hand_over", "how long a partition stands still as it changes consumers"
+    ),
     "timestamps": Entry(
         "gateway.timestamps", "whom a late gateway delays, by source of arrival times"
     ),

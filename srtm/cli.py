@@ -43,7 +43,12 @@ _COMMANDS = {
     "autoscale": (
         "srtm.autoscaler.command",
         "autoscale",
-        "simulate consumer autoscalers on a workload and compare them",
+        "simulate consumer autoscalers and compare them; watch and run one on a Kafka group",
+    ),
+    "consume": (
+        "srtm.consumer.command",
+        "consume",
+        "run one consumer of a Kafka group that is autoscaled",
     ),
     "audit": (
         "srtm.audit.command",

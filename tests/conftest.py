@@ -18,6 +18,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LONGEST = (
     "correlation/test_groups",
+    "autoscaler_live/test_run",
+    "autoscaler_live/test_contract",
     "bridge/test_outages",
     "bridge/test_faults",
     "correlation/test_envelopes",

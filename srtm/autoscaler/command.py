@@ -20,6 +20,7 @@ from srtm.autoscaler.comparison import (
     run_policy,
 )
 from srtm.autoscaler.decision import Handover
+from srtm.autoscaler.live.command import explain, run, stop, watch
 from srtm.autoscaler.simulator.arrivals import ArrivalModel, even_shares
 from srtm.autoscaler.simulator.feasibility import what_cannot_be_met
 from srtm.autoscaler.simulator.run import Run
@@ -43,7 +44,18 @@ def _shares(text: str) -> tuple[float, ...]:
 
 @click.group()
 def autoscale() -> None:
-    """Consumer autoscalers: the papers' policies, simulated and compared."""
+    """Consumer autoscalers: simulated and compared, and on groups that run.
+
+    \b
+    See a group without touching it, and what each policy would do:
+      srtm autoscale watch group.toml
+    Control it:
+      srtm autoscale run group.toml
+    """
+
+
+for _live in (watch, run, explain, stop):
+    autoscale.add_command(_live)
 
 
 @autoscale.command()

@@ -30,7 +30,9 @@ _CLOSE_NS = 5 * NS
 _FIRST_PAUSE_NS = NS
 _LONGEST_PAUSE_NS = 60 * NS
 """between two starts of a process that ends by itself"""
-REMEDY = "pip install pyarrow, or the wheel's file with the extra: pip install './FILE.whl[traces]'"
+REMEDY = (
+    "pip install pyarrow, or the wheel's file with the extra: pip install './FILE.whl[parquet]'"
+)
 
 
 class TraceProcess:

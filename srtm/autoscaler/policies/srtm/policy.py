@@ -57,7 +57,9 @@ _THERE_AND_BACK = 2.0
 
 
 class Srtm:
-    """`handovers`: those that the group's back end can do; the policy chooses among them."""
+    """handovers: those that the group's back end can do; the policy chooses among them
+    most: consumers that there may be (None: as many as there are partitions)
+    """
 
     name = "srtm"
 
@@ -66,9 +68,11 @@ class Srtm:
         slo: SLO,
         decision_seconds: float = 1.0,
         handovers: tuple[Handover, ...] = (*Handover,),
+        most: int | None = None,
     ) -> None:
         self._slo = slo
         self._handovers = handovers
+        self._most = most
         self._seconds = decision_seconds
         self._horizon = max(5, round(_HORIZON_SECONDS / decision_seconds))
         self._first = max(_FIRST_INTERVALS, round(_FIRST_SECONDS / decision_seconds))
@@ -129,19 +133,23 @@ class Srtm:
         """Partitions without a consumer are not served at all: that cannot wait."""
         loads = {p.id: max(p.rate, 1e-9) for p in seen.partitions}
         enough = math.ceil(seen.rate / seen.new_mu)
-        count = min(len(seen.partitions), max(1, len(seen.consumers), enough))
+        count = min(self._room(seen), max(1, len(seen.consumers), enough))
         action = Action.UP if count > len(seen.consumers) else Action.REASSIGN
         if count < len(seen.consumers):
             action = Action.DOWN
         reason = f"{orphans} of {len(seen.partitions)} partitions have no consumer"
         return _decision(action, balanced(loads, seen, count), reason, notes, self._handovers[-1])
 
+    def _room(self, seen: Observation) -> int:
+        """Consumers that could have something to do."""
+        return min(len(seen.partitions), self._most or len(seen.partitions))
+
     def _choose(self, outlook: Outlook, notes: tuple[str, ...]) -> Decision:
         seen = outlook.seen
         now = group_of(seen)
         share = outlook.shape.sum(axis=(0, 1))
         loads = {p.id: max(float(s), 1e-9) for p, s in zip(seen.partitions, share, strict=True)}
-        others = [balanced(loads, seen, n) for n in _sizes(len(now), len(loads))]
+        others = [balanced(loads, seen, n) for n in _sizes(len(now), self._room(seen))]
         groups = [now, *(group for group in others if set(group) != set(now)), now]
         waits = [True] + [False] * (len(groups) - 1)
         late, left = zip(*map(outlook.late, groups, waits), strict=True)
@@ -211,9 +219,9 @@ class Srtm:
         return late
 
 
-def _sizes(now: int, partitions: int) -> list[int]:
+def _sizes(now: int, most: int) -> list[int]:
     near = range(now - _WIDER, now + _WIDER + 1)
-    return sorted(n for n in {*near, now // 2, 2 * now} if 1 <= n <= partitions)
+    return sorted(n for n in {*near, now // 2, 2 * now} if 1 <= n <= most)
 
 
 def _slots(seen: Observation, interval_seconds: float, target_seconds: float) -> Floats:

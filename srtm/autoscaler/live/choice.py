@@ -1,0 +1,37 @@
+"""The policies that can run on a live group, by name."""
+
+import difflib
+
+from srtm.autoscaler.decision import Handover, Policy
+from srtm.autoscaler.policies import POLICIES, Settings
+from srtm.autoscaler.policies.srtm import Srtm
+from srtm.consumer.file import GroupTable
+from srtm.errors import UsageError
+
+_KNOWING = ("optimal", "peak")
+"""They need the arrivals of the whole run."""
+
+LIVE = tuple(name for name in POLICIES if name not in _KNOWING)
+
+
+def check_policy(name: str, where: str) -> None:
+    """Raises UsageError that names the one that looks like it."""
+    if name in LIVE:
+        return
+    if name in _KNOWING:
+        raise UsageError(
+            f"{where}: {name} knows the whole workload beforehand: it can be simulated, not run"
+        )
+    near = difflib.get_close_matches(name, LIVE, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else "`srtm autoscale policies` lists them"
+    raise UsageError(f"{where}: policy {name!r} is not known; {hint}")
+
+
+def make_policy(name: str, group: GroupTable, mu: float) -> Policy:
+    """For the group's kind of hand-over. mu: events/s, as known now."""
+    handover = Handover.COOPERATIVE if group.brokered else Handover.DIRECT
+    slo = group.slo.slo
+    if name == "srtm":
+        return Srtm(slo, group.interval, (handover,), group.max)
+    settings = Settings(slo, mu, group.interval, handover=handover)
+    return POLICIES[name](settings, None)

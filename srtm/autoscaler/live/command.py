@@ -1,0 +1,95 @@
+"""`srtm autoscale watch`, `run`, `explain` and `stop`: on a group that runs."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from srtm.autoscaler.live.choice import check_policy
+from srtm.consumer.command import LOG_LEVELS, log_to_stderr
+from srtm.consumer.file import read_group_file
+from srtm.consumer.required import require_client
+
+_file = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+
+
+@click.command()
+@_file
+@click.option("--policy", "names", multiple=True, metavar="NAME", help="Only these; all otherwise.")
+@click.option(
+    "--count",
+    type=click.IntRange(min=0),
+    help="Looks before it ends; 0: until it is stopped.  [default: 0 on a terminal, 3 in a pipe]",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object for each look.")
+def watch(file: Path, names: tuple[str, ...], count: int | None, as_json: bool) -> None:
+    """Show the group of FILE once an interval, and what each policy would do.
+
+    Rates and lags of each partition, who consumes it, what each consumer can serve. Nothing is
+    changed: it asks for offsets and members only. Any group will do, whatever its consumers are.
+    """
+    parsed = read_group_file(file)
+    require_client()
+    from srtm.autoscaler.live.watch import watch_group  # librdkafka, an extra
+
+    log_to_stderr("error")
+    if count is None:
+        count = 0 if sys.stdout.isatty() else 3
+    watch_group(parsed, names, file, count, as_json)
+
+
+@click.command()
+@_file
+@click.option("--dry-run", is_flag=True, help="Only say what would be done; as watch does.")
+@click.option("--log-level", type=click.Choice(list(LOG_LEVELS)), default="info")
+def run(file: Path, dry_run: bool, log_level: str) -> None:
+    """Control the group of FILE: as many consumers as its SLO needs, and who has which partition.
+
+    Of several controllers of a group one leads, the others stand by. SIGTERM ends the controller;
+    consumers work on as they are, and the next controller takes over from there. /ping, /stats and
+    /metrics are at http-address of [controller].
+    """
+    parsed = read_group_file(file)
+    check_policy(parsed.group.policy, f"{file}: [group]")
+    require_client()
+    if dry_run:
+        from srtm.autoscaler.live.watch import watch_group
+
+        log_to_stderr("error")
+        watch_group(parsed, (parsed.group.policy,), file, 0, False)
+        return
+    from srtm.autoscaler.live.service import run_group
+
+    log_to_stderr(log_level)
+    raise click.exceptions.Exit(run_group(parsed, file))
+
+
+@click.command()
+@_file
+def stop(file: Path) -> None:
+    """End all consumers of the group of FILE, after the batches that they have in hand.
+
+    End its controllers first: one that leads would launch them again.
+    """
+    parsed = read_group_file(file)
+    require_client()
+    from srtm.autoscaler.live.service import run_group
+
+    log_to_stderr("warn")
+    raise click.exceptions.Exit(run_group(parsed, file, dismiss=True))
+
+
+@click.command()
+@_file
+@click.option("--last", default=20, show_default=True, type=click.IntRange(1, 200))
+@click.option("--json", "as_json", is_flag=True, help="One JSON list.")
+def explain(file: Path, last: int, as_json: bool) -> None:
+    """Show the last decisions for the group of FILE: why, what moved, how long it stood still.
+
+    They are read from Kafka, so no controller has to run.
+    """
+    parsed = read_group_file(file)
+    require_client()
+    from srtm.autoscaler.live.explain import explain_group
+
+    explain_group(parsed, last, as_json)

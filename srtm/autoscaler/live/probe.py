@@ -1,0 +1,138 @@
+"""Offsets, partitions and members of a group, asked of Kafka; nothing is changed."""
+
+import time
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._group import ConsumerGroupDescription
+
+from srtm.autoscaler.live.monitor import Sample
+from srtm.consumer.file import GroupFile
+from srtm.consumer.kafka import client_settings, told
+from srtm.errors import UnavailableError
+
+_ASK_SECONDS = 5.0
+_STARTS_EVERY_SECONDS = 5.0
+"""the oldest offset and the number of partitions change rarely"""
+
+_LATEST, _EARLIEST = -1, -2
+"""the times by which ListOffsets asks for the ends of a partition"""
+_SOON = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+    }
+)
+"""A Kafka that has just started answers so for a moment."""
+_SOON_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """One that subscribes, as the group's coordinator knows it."""
+
+    id: str
+    partitions: tuple[int, ...]
+
+
+class Probe:
+    """Each question raises UnavailableError where Kafka does not answer it."""
+
+    def __init__(self, file: GroupFile) -> None:
+        self._topic = file.group.topic
+        self._group = file.group.id
+        self._where = file.kafka.bootstrap_servers
+        settings = client_settings(file.kafka, f"srtm-autoscale-{self._group}")
+        self._admin = AdminClient(settings)
+        # A consumer that joins nothing. The admin client asking for offsets aborts the process
+        # where a broker dies meanwhile (librdkafka, issues 3663, 4605), and takes 20 times longer.
+        self._consumer = Consumer({**settings, "group.id": self._group})
+        self._count = 0
+        self._starts: dict[int, int] = {}
+        self._starts_at: float | None = None
+
+    def partitions(self) -> int:
+        """How many the topic has now."""
+        try:
+            found = self._consumer.list_topics(self._topic, timeout=_ASK_SECONDS).topics
+        except KafkaException as error:
+            raise UnavailableError(
+                f"Kafka at {self._where} does not answer: {told(error)}"
+            ) from None
+        topic = found.get(self._topic)
+        if topic is None or topic.error is not None or not topic.partitions:
+            raise UnavailableError(f"Kafka at {self._where} has no topic {self._topic}; create it")
+        return len(topic.partitions)
+
+    def sample(self, at: float) -> Sample:
+        if self._starts_at is None or at - self._starts_at >= _STARTS_EVERY_SECONDS:
+            self._count = self.partitions()
+            self._starts = self._offsets(_EARLIEST)
+            self._starts_at = at
+        ends = self._offsets(_LATEST)
+        return Sample(at, ends, dict(self._starts), self._committed())
+
+    def members(self) -> tuple[GroupMember, ...]:
+        """Who subscribes; nobody where partitions are handed over directly."""
+        found = self._described()
+        if found is None:
+            return ()
+        return tuple(
+            GroupMember(
+                member.member_id,
+                tuple(
+                    sorted(
+                        each.partition
+                        for each in (
+                            member.assignment.topic_partitions if member.assignment else []
+                        )
+                        if each.topic == self._topic
+                    )
+                ),
+            )
+            for member in found.members
+        )
+
+    def _described(self) -> ConsumerGroupDescription | None:
+        """None: there is no such group."""
+        until = time.monotonic() + _ASK_SECONDS
+        while True:
+            try:
+                futures = self._admin.describe_consumer_groups(
+                    [self._group], request_timeout=_ASK_SECONDS
+                )
+                found: ConsumerGroupDescription = futures[self._group].result()
+                return found
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code == KafkaError.GROUP_ID_NOT_FOUND:
+                    return None
+                if code not in _SOON or time.monotonic() > until:
+                    raise UnavailableError(f"group {self._group}: {told(error)}") from None
+            time.sleep(_SOON_SECONDS)
+
+    def _offsets(self, logical: int) -> dict[int, int]:
+        asked = [TopicPartition(self._topic, p, logical) for p in range(self._count)]
+        try:
+            return _plain(self._consumer.offsets_for_times(asked, timeout=_ASK_SECONDS))
+        except KafkaException as error:
+            self._starts_at = None
+            raise UnavailableError(f"offsets of {self._topic}: {told(error)}") from None
+
+    def _committed(self) -> dict[int, int]:
+        asked = [TopicPartition(self._topic, p) for p in range(self._count)]
+        try:
+            found = _plain(self._consumer.committed(asked, timeout=_ASK_SECONDS))
+        except KafkaException as error:
+            raise UnavailableError(f"offsets of group {self._group}: {told(error)}") from None
+        return {partition: offset for partition, offset in found.items() if offset >= 0}
+
+
+def _plain(found: list[TopicPartition]) -> dict[int, int]:
+    """Raises KafkaException."""
+    for each in found:
+        if each.error is not None:
+            raise KafkaException(each.error)
+    return {each.partition: each.offset for each in found}

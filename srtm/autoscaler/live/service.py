@@ -1,0 +1,137 @@
+"""`srtm autoscale run`: the controller with its clocks, its words and its HTTP door."""
+
+import logging
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from srtm import __version__
+from srtm.autoscaler.live.choice import make_policy
+from srtm.autoscaler.live.controller import Controller
+from srtm.autoscaler.live.figures import document, metrics
+from srtm.autoscaler.live.local import Local
+from srtm.autoscaler.live.probe import Probe
+from srtm.autoscaler.live.sampler import Sampler
+from srtm.autoscaler.live.states import State
+from srtm.clock import NS, boottime_ns
+from srtm.consumer.door import open_door
+from srtm.consumer.file import GroupFile
+from srtm.consumer.log import GroupLog, make_topic
+from srtm.consumer.process import here
+from srtm.errors import Exit, UnavailableError
+
+log = logging.getLogger("srtm.autoscale")
+
+_READ_SECONDS = 0.02
+"""Words are read as they come; without one, beats and leases are looked at so often."""
+_FIRST_SECONDS = 10.0
+
+
+class Service:
+    def __init__(self, file: GroupFile, path: Path) -> None:
+        self._file = file
+        self._probe = Probe(file)
+        self._sampler = Sampler(file, self._probe)
+        self._over = threading.Event()
+        self._path = path
+        self._began = time.time()
+
+    def begin(self, dismiss: bool = False) -> None:
+        """Raises UnavailableError."""
+        group = self._file.group
+        self._probe.partitions()
+        members = () if group.brokered else self._probe.members()
+        if members:
+            raise UnavailableError(
+                f"group {group.id} has {len(members)} members that subscribe, so Kafka assigns its "
+                "partitions; stop them, or give [group] another id"
+            )
+        make_topic(self._file)
+        self._log = GroupLog(self._file, f"srtm-controller-{group.id}")
+        self.controller = Controller(
+            group=group,
+            process=here(),
+            name=self._file.controller.name,
+            effects=self._log,
+            executor=Local(self._file.executor, self._path),
+            make=lambda mu: make_policy(group.policy, group, mu),
+            dead=lambda process: process.is_dead,
+            wall=lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            grace_seconds=self._file.executor.grace,
+        )
+        if self._file.controller.http_address is not None and not dismiss:
+            open_door(self._file.controller.http_address, self, f"{self._path}: [controller]")
+        self._sampler.start()
+        if not self._sampler.wait_first(_FIRST_SECONDS):
+            raise UnavailableError(self._sampler.fault or "Kafka gives no offsets")
+
+    def run(self, dismiss: bool = False) -> int:
+        """Until SIGTERM; the group works on. With `dismiss` until all consumers have left."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._over.set())
+        interval_ns = round(self._file.group.interval * NS)
+        due_ns = boottime_ns() + interval_ns
+        while not self._over.is_set():
+            words = self._log.read(_READ_SECONDS)
+            now_ns = boottime_ns()
+            if self._log.begun_anew:
+                self._log.begun_anew = False
+                self.controller.begin_anew()
+            self.controller.see(words, now_ns)
+            if not self._log.caught_up:
+                continue
+            self.controller.tick(now_ns)
+            if dismiss:
+                self._refuse_beside_another()
+                if self.controller.dismiss():
+                    break
+                continue
+            if now_ns >= due_ns:
+                due_ns = max(due_ns + interval_ns, now_ns)
+                self._decide(now_ns)
+        self.controller.leave(boottime_ns())
+        self._sampler.close()
+        self._log.close()
+        running = self.controller.running()
+        log.info("the controller has ended; %d consumers work on without it", running)
+        return Exit.OK
+
+    def _refuse_beside_another(self) -> None:
+        """Raises UnavailableError."""
+        if self.controller.state is State.STANDBY and self.controller.fault:
+            raise UnavailableError(
+                f"controller {self.controller.ledger.leader} leads, and would launch them again; "
+                "end it first"
+            )
+
+    def _decide(self, now_ns: int) -> None:
+        if self._sampler.fault:
+            self.controller.fault = self._sampler.fault
+            return
+        learnt = {id_: self._sampler.mu(id_) for id_ in self.controller.roster.parts}
+        self.controller.decide(self._sampler.read(), learnt, now_ns)
+        self._sampler.follow(dict(self.controller.roster.parts))
+
+    # --- at the door ------------------------------------------------------------------------------
+
+    def fault(self) -> str:
+        return self.controller.fault
+
+    def stats(self) -> dict[str, Any]:
+        return {
+            "version": __version__,
+            "start_time": int(self._began),
+            **document(self.controller),
+        }
+
+    def metrics(self) -> str:
+        return metrics(self.controller)
+
+
+def run_group(file: GroupFile, path: Path, dismiss: bool = False) -> int:
+    """The exit code. Raises SrtmError."""
+    service = Service(file, path)
+    service.begin(dismiss)
+    return service.run(dismiss)

@@ -1,0 +1,133 @@
+"""`srtm autoscale watch`: a group as it is, and what each policy would do; nothing is touched."""
+
+import json
+import time
+from pathlib import Path
+
+import click
+
+from srtm.autoscaler.decision import Decision, Policy
+from srtm.autoscaler.live.choice import LIVE, check_policy, make_policy
+from srtm.autoscaler.live.observe import LiveConsumer, Phases, new_mu, observation
+from srtm.autoscaler.live.probe import Probe
+from srtm.autoscaler.live.roster import identified
+from srtm.autoscaler.live.sampler import Sampler
+from srtm.autoscaler.live.shown import consumer_table, document, partition_table, policy_table
+from srtm.autoscaler.observation import Observation
+from srtm.consumer.file import GroupFile
+from srtm.consumer.ledger import Ledger
+from srtm.consumer.log import GroupLog, topic_is_there
+from srtm.errors import UnavailableError
+from srtm.terminal import show
+
+_FIRST_SECONDS = 10.0
+_READ_SECONDS = 0.05
+_NO_MU = (
+    "what one consumer serves (mu) is not known: none has had more work than it could do since "
+    "this watch began; set mu in [group] to see what policies would do"
+)
+
+
+class Watch:
+    """One group, looked at once an interval."""
+
+    def __init__(self, file: GroupFile, names: tuple[str, ...]) -> None:
+        self._file = file
+        self._names = names
+        self._probe = Probe(file)
+        self._sampler = Sampler(file, self._probe)
+        self._policies: dict[str, Policy] = {}
+        self._words: GroupLog | None = None
+        self._ledger = Ledger()
+
+    def begin(self) -> None:
+        """Raises UnavailableError."""
+        self._probe.partitions()
+        if topic_is_there(self._file):
+            self._words = GroupLog(self._file, f"srtm-watch-{self._file.group.id}")
+        self._sampler.start()
+        if not self._sampler.wait_first(_FIRST_SECONDS):
+            raise UnavailableError(self._sampler.fault or "Kafka gives no offsets")
+        self._sampler.read()
+
+    def close(self) -> None:
+        self._sampler.close()
+        if self._words is not None:
+            self._words.close(0)
+
+    def _members(self) -> dict[str, tuple[tuple[int, ...], float]]:
+        """Consumer -> what it has and the mu that it says: those that subscribe, or those that a
+        controller hands partitions to. Raises UnavailableError."""
+        subscribed = self._probe.members()
+        if subscribed or self._words is None:
+            return {each.id: (each.partitions, 0.0) for each in subscribed}
+        self._read_on(self._words)
+        members = self._ledger.members
+        return {
+            id_: (tuple(sorted(members[name].holds)), members[name].mu)
+            for id_, name in identified(members).items()
+        }
+
+    def _read_on(self, words: GroupLog) -> None:
+        """To the end, as it is now. Raises UnavailableError."""
+        until = time.monotonic() + _FIRST_SECONDS
+        while True:
+            found = words.read(_READ_SECONDS)
+            for word in found:
+                self._ledger.apply(word)
+            if not found and words.caught_up:
+                return
+            if time.monotonic() > until:
+                raise UnavailableError(f"{self._file.group.metadata} cannot be read to its end")
+
+    def look(self) -> dict[str, object]:
+        """What is seen now. Raises UnavailableError."""
+        if self._sampler.fault:
+            raise UnavailableError(self._sampler.fault)
+        members = self._members()
+        self._sampler.follow({id_: partitions for id_, (partitions, _) in members.items()})
+        consumers = tuple(
+            LiveConsumer(id_, partitions, self._sampler.mu(id_) or mu or None)
+            for id_, (partitions, mu) in members.items()
+        )
+        reading = self._sampler.read()
+        seen = observation(reading, consumers, self._file.group.mu, Phases())
+        notes = reading.notes if seen else (*reading.notes, _NO_MU)
+        decisions = self._decide(seen, consumers) if seen else {}
+        return document(reading, consumers, decisions, notes)
+
+    def _decide(
+        self, seen: Observation, consumers: tuple[LiveConsumer, ...]
+    ) -> dict[str, Decision]:
+        if not self._policies:
+            mu = new_mu(consumers, self._file.group.mu) or seen.new_mu
+            self._policies = {name: make_policy(name, self._file.group, mu) for name in self._names}
+        return {name: policy.decide(seen) for name, policy in self._policies.items()}
+
+
+def watch_group(
+    file: GroupFile, names: tuple[str, ...], where: Path, count: int, as_json: bool
+) -> None:
+    """Print one look an interval; count 0: until it is stopped."""
+    for name in (file.group.policy, *names):
+        check_policy(name, str(where) if name == file.group.policy else "--policy")
+    watch = Watch(file, names or LIVE)
+    watch.begin()
+    shown = 0
+    try:
+        while count == 0 or shown < count:
+            time.sleep(file.group.interval)
+            look = watch.look()
+            shown += 1
+            if as_json:
+                click.echo(json.dumps(look))
+                continue
+            show(partition_table(look), "")
+            if look["consumers"]:
+                show(consumer_table(look), "")
+            if look["policies"]:
+                show(policy_table(look), "")
+            for note in look["notes"]:  # type: ignore[attr-defined]
+                click.echo(f"note: {note}", err=True)
+    finally:
+        watch.close()

@@ -1,0 +1,201 @@
+"""The TOML file of a consumer group: its consumers read it, and what scales them.
+
+One file serves `srtm consume`, `srtm autoscale watch` and `srtm autoscale run`; each takes its part
+and all refuse keys that nobody knows.
+"""
+
+import re
+import socket
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from srtm.address import ListenAddress
+from srtm.consumer.objective import Objective
+from srtm.duration import Duration
+from srtm.errors import one_line
+from srtm.options import read_toml
+
+OWN_SETTINGS = {
+    "bootstrap.servers": "it is bootstrap-servers of [kafka]",
+    "metadata.broker.list": "it is bootstrap-servers of [kafka]",
+    "group.id": "it is id of [group]",
+    "group.instance.id": "members have names of their own, which are never used again",
+    "group.protocol": "it follows from handover of [group]",
+    "enable.auto.commit": "offsets are committed after the sink",
+    "enable.auto.offset.store": "offsets are committed after the sink",
+    "auto.offset.reset": "it is reset of [group]",
+    "acks": "what the group is told is kept by all replicas",
+    "message.timeout.ms": "it follows from lease of [group]",
+}
+"""librdkafka's settings that are made here: name -> why"""
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+class Table(BaseModel):
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        populate_by_name=True,
+        alias_generator=lambda name: name.replace("_", "-"),
+        arbitrary_types_allowed=True,
+    )
+
+
+def _objective(value: object) -> object:
+    return Objective.parse(value) if isinstance(value, str) else value
+
+
+def _topic(value: str) -> str:
+    if value and (not _TOPIC.fullmatch(value) or value in (".", "..")):
+        raise ValueError(f"{value!r} is no name of a Kafka topic: 1 to 249 of [a-zA-Z0-9._-]")
+    return value
+
+
+def _function(value: str) -> str:
+    if value and not _FUNCTION.fullmatch(value):
+        raise ValueError(f"{value!r} names no function; write module:function, such as work:handle")
+    return value
+
+
+class KafkaTable(Table):
+    """`[kafka]` and `[kafka.settings]`, which are librdkafka's."""
+
+    bootstrap_servers: str = Field(min_length=1)
+    settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
+
+    @field_validator("settings")
+    @classmethod
+    def _not_our_own(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        for name in settings:
+            if name in OWN_SETTINGS:
+                raise ValueError(f"{name} cannot be set: {OWN_SETTINGS[name]}")
+        return settings
+
+
+class GroupTable(Table):
+    """`[group]`: what is consumed by whom, how late it may be, and who decides.
+
+    mu:       events/s of one consumer, until it is learnt (None: policies wait for that)
+    interval: between two decisions
+    lease:    how long a consumer may go on without a word from the group's topic
+    """
+
+    topic: str = Field(min_length=1)
+    id: str = Field(min_length=1, max_length=200)
+    slo: Annotated[Objective, BeforeValidator(_objective)]
+    policy: str = "srtm"
+    handover: Literal["direct", "kip-848"] = "direct"
+    min: int = Field(default=1, ge=1, le=1000)
+    max: int = Field(default=8, ge=1, le=1000)
+    mu: float | None = Field(default=None, gt=0, le=1e9)
+    reset: Literal["earliest", "latest"] = "earliest"
+    interval: Duration = 1.0
+    lease: Duration = 2.0
+    metadata_topic: str = ""
+
+    _is_topic = field_validator("topic", "metadata_topic")(_topic)
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.max < self.min:
+            raise ValueError(f"max {self.max} is less than min {self.min}")
+        if not 0.2 <= self.interval <= 3600:
+            raise ValueError("interval must be from 200ms to 1h")
+        if not 0.5 <= self.lease <= 300:
+            raise ValueError("lease must be from 500ms to 5m")
+        _topic(self.metadata)
+        return self
+
+    @property
+    def brokered(self) -> bool:
+        """Does the broker say who has which partition?"""
+        return self.handover == "kip-848"
+
+    @property
+    def metadata(self) -> str:
+        """The topic by which controller and consumers speak."""
+        plain = re.sub(r"[^a-zA-Z0-9._-]", "-", self.id)
+        return self.metadata_topic or f"consumer.metadata.{plain}"
+
+
+class ConsumerTable(Table):
+    """`[consumer]`: the four phases. Sizes in bytes.
+
+    process: module:function, sync or async: a list of records -> what the sink gets
+    sink:    "callback" (with `callback`), "parquet" (with `folder`), or "" for none
+    """
+
+    process: str = ""
+    sink: Literal["", "callback", "parquet"] = ""
+    callback: str = ""
+    folder: str = ""
+    path: str = "."
+    batch: int = Field(default=500, ge=1, le=1_000_000)
+    batch_bytes: int = Field(default=5_000_000, ge=1, le=1 << 30)
+    wait: Duration = 0.02
+    batch_timeout: Duration = 30.0
+    http_address: ListenAddress | None = None
+
+    _is_function = field_validator("process", "callback")(_function)
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if not self.process and not self.sink:
+            raise ValueError("nothing would be done with what is read: name process or a sink")
+        for name, sink in (("callback", "callback"), ("folder", "parquet")):
+            if bool(getattr(self, name)) != (self.sink == sink):
+                raise ValueError(f'sink = "{sink}" and {name} belong together')
+        if self.batch_timeout < 0.1:
+            raise ValueError("batch-timeout must be 100ms or more")
+        return self
+
+
+class ExecutorTable(Table):
+    """`[executor]`: who starts consumers.
+
+    command: of one consumer; without it, `srtm consume` of this file
+    startup: how long a launched consumer may take to join
+    grace:   from SIGTERM to SIGKILL
+    """
+
+    kind: Literal["local"] = "local"
+    command: tuple[str, ...] = ()
+    startup: Duration = 30.0
+    grace: Duration = 10.0
+    log_folder: str = ""
+
+
+class ControllerTable(Table):
+    """`[controller]`."""
+
+    name: str = Field(default_factory=socket.gethostname, min_length=1, max_length=100)
+    http_address: ListenAddress | None = None
+
+
+class GroupFile(Table):
+    """A whole file, checked."""
+
+    kafka: KafkaTable
+    group: GroupTable
+    executor: ExecutorTable = Field(default_factory=ExecutorTable)
+    controller: ControllerTable = Field(default_factory=ControllerTable)
+    consumer: ConsumerTable | None = None
+
+
+def read_group_file(path: Path) -> GroupFile:
+    """Raises UsageError: one line, which names the key."""
+    try:
+        return GroupFile.model_validate(read_toml(path))
+    except ValidationError as error:
+        raise one_line(error, str(path)) from None

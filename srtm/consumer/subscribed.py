@@ -1,0 +1,41 @@
+"""The data side of a consumer whose partitions the broker assigns (KIP-848)."""
+
+import logging
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from srtm.consumer.file import ConsumerTable, GroupFile
+from srtm.consumer.kafka import told
+from srtm.consumer.reader import Reader
+
+log = logging.getLogger("srtm.consumer")
+
+
+class Subscribed(Reader):
+    """Partitions come and go while records are waited for, never in the middle of a batch."""
+
+    def __init__(self, file: GroupFile, table: ConsumerTable, client: str) -> None:
+        super().__init__(file, table, client, {"group.protocol": "consumer"})
+        self._consumer.subscribe(
+            [file.group.topic],
+            on_assign=self._assigned,
+            on_revoke=self._revoked,
+            on_lost=self._lost,
+        )
+
+    def _assigned(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        try:
+            self.start(each.partition for each in partitions)
+        except KafkaException as error:
+            log.warning("committed offsets are not known yet: %s", told(error))
+            self._consumer.incremental_assign(partitions)  # librdkafka asks again
+            for each in partitions:
+                self.positions[each.partition] = each.offset
+
+    def _revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        self.commit()
+        self.stop(each.partition for each in partitions)
+
+    def _lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        log.warning("the broker has given our partitions away; what was not committed comes again")
+        self.stop(each.partition for each in partitions)

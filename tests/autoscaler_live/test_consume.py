@@ -1,0 +1,128 @@
+"""`srtm consume` on a real Kafka: functions sync and async, sinks, health, and mistakes."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.support.groups import ROOT, WORK, Group
+from tests.support.servers import free_port, http, wait_for
+
+Make = Callable[..., Group]
+
+
+def test_rows_are_in_parquet_before_they_are_committed(make_group: Make) -> None:
+    group = make_group(
+        "rows",
+        consumer={"process": "work:rows", "sink": "parquet", "folder": "lake", "callback": ""},
+    )
+    group.produce(120)
+    group.controller()
+    wait_for(lambda: group.kafka.committed("rows-group", "rows") == 120, "all is committed", 30)
+    files = sorted((group.folder / "lake").glob("*.parquet"))
+    found = [row for file in files for row in pq.read_table(file).to_pylist()]
+    assert sorted(int(row["id"]) for row in found) == list(range(120))
+    assert not list((group.folder / "lake").glob(".*"))
+    assert files[0].name.startswith("rows-")
+
+
+def test_an_async_function_and_what_the_door_says(make_group: Make) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    group = make_group("later", consumer={"process": "work:later", "http-address": address})
+    group.consumer()
+    group.produce(60)
+    group.controller()
+    group.wait_kept()
+    group.check()
+    wait_for(lambda: http(address, "/stats")[1]["record_count"] == 60, "it has counted them")
+    status, stats, _ = http(address, "/stats")
+    assert status == 200
+    assert stats["health"] == "OK"
+    assert stats["partitions"] == [0, 1, 2, 3]
+    assert http(address, "/ping")[0] == 200
+    text = http(address, "/metrics")[1]
+    assert "srtm_consumer_record_count_total 60.0" in text
+    assert "srtm_autoscale_leads" in http(group.address, "/metrics")[1]
+
+
+def test_a_batch_that_fails_comes_again(make_group: Make) -> None:
+    group = make_group("fails", consumer={"process": "work:fails_once"})
+    group.produce(30)
+    group.controller()
+    group.wait_kept()
+    group.check()
+    assert set(group.ids().values()) == {1}
+    assert "ValueError: not this time" in group.logs()
+
+
+def test_a_group_that_begins_at_the_end(make_group: Make) -> None:
+    """What came before it is not its own; what comes from then on is, whoever has it."""
+    group = make_group("late-group", group={"reset": "latest"})
+    group.kafka.produce("late-group", [b"old"] * 20)
+    group.controller()
+    group.wait_state(1)
+    wait_for(lambda: group.kafka.committed("late-group-group", "late-group") == 20, "it begins")
+    group.produce(20)
+    group.wait_kept()
+    assert group.ids()["old"] == 0
+
+
+def test_offsets_that_kafka_has_deleted_are_passed_over(make_group: Make) -> None:
+    group = make_group("expired", partitions=1)
+    settings: dict[str, str | int | float | bool] = {
+        "bootstrap.servers": group.kafka.address,
+        "group.id": "expired-group",
+    }
+    consumer = Consumer(settings)
+    consumer.commit(offsets=[TopicPartition("expired", 0, 5)], asynchronous=False)
+    consumer.close()
+    group.kafka.produce("expired", [b"gone"] * 20)
+    gone = TopicPartition("expired", 0, 20)
+    group.kafka.admin.delete_records([gone])[gone].result(10)
+    group.produce(20)
+    group.controller()
+    group.wait_kept()
+    group.check()
+    assert min(each.offset for each in group.kept()) == 20
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        pytest.param(("process =", 'process = "nowhere:f"'), "no module nowhere", id="module"),
+        pytest.param(("process =", 'process = "work:f"'), "has no function f", id="function"),
+        pytest.param(("[consumer]", "[executor.x]"), "executor.x", id="table"),
+        pytest.param(("topic =", "topic = 'a b'"), "no name of a Kafka topic", id="topic"),
+    ],
+)
+def test_a_mistake_is_one_line(tmp_path: Path, change: tuple[str, str], says: str) -> None:
+    lines = [
+        "[kafka]",
+        'bootstrap-servers = "127.0.0.1:1"',
+        "[group]",
+        'topic = "t"',
+        'id = "g"',
+        'slo = "0.99@500ms"',
+        "[consumer]",
+        'process = "work:handle"',
+    ]
+    begins, put = change
+    file = tmp_path / "group.toml"
+    file.write_text("\n".join(put if line.startswith(begins) else line for line in lines))
+    (tmp_path / "work.py").write_text(WORK)
+    answer = subprocess.run(
+        [sys.executable, "-m", "srtm", "consume", str(file)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+    )
+    assert answer.returncode == 2, answer.stderr
+    assert says in answer.stderr
+    assert answer.stderr.count("\n") == 1

@@ -1,0 +1,92 @@
+"""What every back end owes: all is consumed, whoever is killed; the number of consumers holds."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.groups import Group, group, under_load
+from tests.support.kafka import Kafka, kafka_in
+from tests.support.servers import Servers, wait_for
+
+BACK_ENDS = ["direct", "kip-848"]
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """Its members of KIP-848 beat every 300 ms, and are missed after 3 s."""
+    settings = {
+        "group_consumer_heartbeat_interval_ms": "300",
+        "group_consumer_min_heartbeat_interval_ms": "300",
+        "group_consumer_session_timeout_ms": "3000",
+        "group_consumer_min_session_timeout_ms": "3000",
+    }
+    with kafka_in(tmp_path_factory.mktemp("kafka"), **settings) as found:
+        yield found
+
+
+@pytest.fixture(params=BACK_ENDS)
+def two(request: pytest.FixtureRequest, kafka: Kafka, servers: Servers) -> Iterator[Group]:
+    """A group of exactly two consumers."""
+    topic = f"{request.node.originalname.removeprefix('test_')}-{request.param}"
+    keys = {"min": 2, "max": 2, "handover": request.param}
+    found = group(kafka, servers, topic, group=keys)
+    yield found
+    found.end()
+
+
+def test_each_record_once_and_decisions_explained(two: Group) -> None:
+    two.produce(200)
+    two.controller()
+    two.wait_kept()
+    two.wait_state(2)
+    two.produce(100)
+    two.wait_kept()
+    two.check_kept()
+    assert set(two.ids().values()) == {1}
+    wait_for(lambda: two.kafka.committed(f"{two.topic}-group", two.topic) == 300, "committed")
+    decisions = json.loads(two.command("explain", "--json").stdout)
+    assert decisions[0]["action"] == "up"
+    assert decisions[0]["consumers"] == 2
+    assert decisions[-1]["took_seconds"] > 0
+
+
+def test_a_consumer_is_killed(two: Group) -> None:
+    two.controller()
+    two.wait_state(2)
+    with under_load(two):
+        wait_for(lambda: len(two.ids()) > 30, "it works")
+        os.kill(two.pids()[0], signal.SIGKILL)
+        sent = two.sent
+        wait_for(lambda: len(two.ids()) > sent + 60, "it goes on", 30)
+    two.wait_kept()
+    two.wait_state(2)
+    two.check_kept()
+
+
+def test_a_controller_is_killed(two: Group) -> None:
+    """The group goes on without it; the next one finds it as it is, and launches nobody."""
+    first = two.controller()
+    two.wait_state(2)
+    pids = two.pids()
+    first.kill()
+    two.produce(40)
+    two.wait_kept()
+    two.controller()
+    two.wait_state(2)
+    assert two.pids() == pids
+    assert set(two.ids().values()) == {1}
+
+
+def test_who_leaves_takes_nothing_along(two: Group) -> None:
+    two.controller()
+    two.wait_state(2)
+    with under_load(two):
+        wait_for(lambda: len(two.ids()) > 20, "it works")
+        third = two.consumer()
+        wait_for(lambda: not third.alive, "one is too many", 30)
+    two.wait_kept()
+    two.wait_state(2)
+    assert set(two.ids().values()) == {1}

@@ -1,0 +1,132 @@
+"""The TOML file of a group: what it takes, and one line for each mistake."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from srtm.autoscaler.command import autoscale
+from srtm.autoscaler.live.choice import LIVE, check_policy, make_policy
+from srtm.autoscaler.live.figures import COUNTERS, GAUGES
+from srtm.autoscaler.live.states import State
+from srtm.consumer.figures import Figures
+from srtm.consumer.file import (
+    ConsumerTable,
+    ControllerTable,
+    ExecutorTable,
+    GroupTable,
+    read_group_file,
+)
+from srtm.consumer.objective import Objective, RollingBudget
+from srtm.errors import UsageError
+
+SMALL = """
+[kafka]
+bootstrap-servers = "127.0.0.1:9092"
+[group]
+topic = "events"
+id = "workers"
+slo = "0.99@500ms"
+"""
+
+
+def test_the_smallest_file_has_defaults_for_the_rest(tmp_path: Path) -> None:
+    file = tmp_path / "group.toml"
+    file.write_text(SMALL)
+    group = read_group_file(file).group
+    assert (group.min, group.max, group.policy, group.handover) == (1, 8, "srtm", "direct")
+    assert str(group.slo) == "0.99@500ms over 1h"
+    assert group.metadata == "consumer.metadata.workers"
+
+
+@pytest.mark.parametrize(
+    ("extra", "says"),
+    [
+        pytest.param("polcy = 'srtm'", "group.polcy: Extra inputs", id="unknown-key"),
+        pytest.param("slo = 'fast'", "Cannot overwrite a value", id="twice"),
+        pytest.param("max = 0", "group.max", id="no-consumer"),
+        pytest.param("min = 5\nmax = 2", "max 2 is less than min 5", id="min-over-max"),
+        pytest.param("mu = -1", "group.mu", id="mu"),
+        pytest.param("lease = '10ms'", "lease must be from 500ms", id="lease"),
+        pytest.param("interval = 5", "'5' is not a duration|not a duration", id="no-unit"),
+        pytest.param("handover = 'eager'", "group.handover", id="handover"),
+        pytest.param("metadata-topic = 'a b'", "no name of a Kafka topic", id="topic"),
+        pytest.param("[executor]\nkind = 'nomad'", "executor.kind", id="executor"),
+        pytest.param("[consumer]\nwait = '1s'", "nothing would be done", id="no-work"),
+        pytest.param("[consumer]\nprocess = 'work.handle'", "module:function", id="no-function"),
+        pytest.param("[consumer]\nsink = 'parquet'", "folder belong together", id="no-folder"),
+        pytest.param(
+            "[kafka.settings]\n'group.id' = 'x'", "it is id of \\[group\\]", id="own-setting"
+        ),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_its_place(tmp_path: Path, extra: str, says: str) -> None:
+    file = tmp_path / "group.toml"
+    file.write_text(SMALL + extra + "\n")
+    with pytest.raises(UsageError, match=says) as error:
+        read_group_file(file)
+    assert str(file) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_policies_are_those_that_need_no_foresight() -> None:
+    assert "srtm" in LIVE
+    for name, says in (("peak", "simulated, not run"), ("srmt", "did you mean 'srtm'")):
+        with pytest.raises(UsageError, match=says):
+            check_policy(name, "group.toml")
+
+
+@pytest.mark.parametrize("name", LIVE)
+def test_each_policy_can_be_made(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "group.toml"
+    file.write_text(SMALL)
+    assert make_policy(name, read_group_file(file).group, 200.0).name
+
+
+def test_an_objective_rolls() -> None:
+    objective = Objective.parse("0.9@500ms over 1m")
+    assert str(objective) == "0.9@500ms over 1m"
+    budget = RollingBudget(objective)
+    for second in range(60):
+        budget.add(float(second), 10, 1 if second < 30 else 0)
+    assert budget.left == pytest.approx(1 - 30 / 60)
+    for second in range(60, 95):
+        budget.add(float(second), 10, 0)
+    assert budget.left == pytest.approx(1.0)
+    with pytest.raises(ValueError, match="less than its own target"):
+        Objective.parse("0.9@500ms over 100ms")
+
+
+README = Path(__file__).parents[2] / "srtm" / "autoscaler" / "README.md"
+
+
+def test_the_readme_has_every_key_and_no_other(tmp_path: Path) -> None:
+    text = README.read_text()
+    block = text.partition("```toml\n")[2].partition("```")[0]
+    file = tmp_path / "group.toml"
+    # A callback and a folder do not go together; the page shows both.
+    file.write_text("\n".join(line for line in block.splitlines() if not line.startswith("folder")))
+    read_group_file(file)
+    known = set()
+    for table in (GroupTable, ConsumerTable, ExecutorTable, ControllerTable):
+        known |= {name.replace("_", "-") for name in table.model_fields}
+    shown = {line.partition(" =")[0] for line in block.splitlines() if " = " in line}
+    assert known <= shown
+    assert shown - known == {"bootstrap-servers"}
+
+
+def test_the_readme_has_every_state_and_command() -> None:
+    text = README.read_text()
+    for state in State:
+        assert f"| {state} |" in text
+    for name in ("watch", "run", "explain", "stop"):
+        assert f"srtm autoscale {name} group.toml" in text
+        assert name in autoscale.commands
+
+
+def test_the_readme_has_every_metric_and_no_other() -> None:
+    shown = set(re.findall(r"srtm_(?:autoscale|consumer)_\w+", README.read_text()))
+    coded = {f"srtm_autoscale_{name}" for name in GAUGES}
+    coded |= {f"srtm_autoscale_{name}_total" for name in COUNTERS}
+    coded |= set(re.findall(r"^(srtm_consumer_\w+) ", Figures().metrics(), re.MULTILINE))
+    assert shown == coded

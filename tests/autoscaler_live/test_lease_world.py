@@ -1,0 +1,54 @@
+"""No partition is ever used by two, whatever is lost, late, frozen or dead; and all of them are
+used soon after nothing goes wrong any more."""
+
+import pytest
+
+from srtm.autoscaler.live import direct
+from srtm.autoscaler.live.controller import Controller
+from srtm.consumer import lease
+from tests.autoscaler_live.world import PARTITIONS, World
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_partition_is_used_by_two(seed: int) -> None:
+    world = World(seed)
+    world.run(40)
+    world.settle()
+    world.run(20)
+    assert world.used() == set(range(PARTITIONS))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nor_where_the_living_are_fenced(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader that takes everybody for silent at once costs hand-overs, and nothing else."""
+    monkeypatch.setattr(direct, "SILENT_LEASES", 0.25)
+    World(seed).run(40)
+
+
+def _overlaps() -> bool:
+    for seed in range(20):
+        try:
+            World(seed).run(40)
+        except AssertionError:
+            return True
+    return False
+
+
+def test_the_world_would_find_a_take_over_that_does_not_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(direct, "SILENT_LEASES", 0.25)
+    monkeypatch.setattr(direct, "take_over_seconds", lambda seconds: 0.0)
+    assert _overlaps()
+
+
+def test_two_controllers_one_of_them_leads() -> None:
+    world = World(1, loss=0.0)
+    world.calm = True
+    world.run(10)
+    leading = [each.controller for each in world.leaders if each.controller.direct is not None]
+    assert len(leading) == 1
+    (other,) = [each.controller for each in world.leaders if each.controller.direct is None]
+    assert isinstance(other, Controller)
+    assert "leads; this one stands by" in other.fault
+    assert lease.take_over_seconds(1.0) > 1.0

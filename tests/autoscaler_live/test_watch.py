@@ -1,0 +1,129 @@
+"""`srtm autoscale watch` on a real group of somebody else's consumers."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+
+from tests.support.kafka import Kafka
+from tests.support.servers import wait_for
+
+
+def group_file(folder: Path, kafka: str, topic: str, **keys: object) -> Path:
+    file = folder / f"{topic}.toml"
+    lines = ["[kafka]", f'bootstrap-servers = "{kafka}"', "[group]", f'topic = "{topic}"']
+    values = {"id": f"{topic}-group", "slo": "0.99@500ms", "interval": "300ms", **keys}
+    lines += [f"{name} = {json.dumps(value)}" for name, value in values.items()]
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+def watched(file: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "srtm", "autoscale", "watch", str(file), *flags]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def looks(answer: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    assert answer.returncode == 0, answer.stderr
+    return [json.loads(line) for line in answer.stdout.splitlines()]
+
+
+def test_a_group_is_shown_as_it_is_and_left_alone(kafka: Kafka, tmp_path: Path) -> None:
+    topic = kafka.create("watched", 3)
+    kafka.produce(topic, [b"x"] * 90, partition=0)
+    kafka.produce(topic, [b"x"] * 30, partition=1)
+    over = threading.Event()
+    ready = threading.Event()
+
+    def consume() -> None:
+        settings: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": kafka.address,
+            "group.id": "watched-group",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+        }
+        consumer = Consumer(settings)
+        consumer.subscribe([topic])
+        seen = 0
+        while not over.is_set():
+            for message in consumer.consume(50, 0.1):
+                seen += 1
+                if message.partition() == 1:
+                    consumer.commit(message, asynchronous=False)
+            if seen == 120:
+                ready.set()
+        consumer.close()
+
+    thread = threading.Thread(target=consume)
+    thread.start()
+    try:
+        assert ready.wait(30)
+        file = group_file(tmp_path, kafka.address, topic, mu=200)
+        found = looks(watched(file, "--count", "2", "--json", "--policy", "closer2"))
+        look = found[-1]
+        assert [each["lag"] for each in look["partitions"]] == [90, 0, 0]
+        (consumer,) = look["consumers"]
+        assert sorted(consumer["partitions"]) == [0, 1, 2]
+        assert list(look["policies"]) == ["closer2"]
+        assert kafka.committed("watched-group", topic) == 30
+        shown = watched(file, "--count", "1")
+        assert "do nothing" in shown.stdout
+        assert "landau-mbfp" in shown.stdout
+    finally:
+        over.set()
+        thread.join(20)
+
+
+def test_without_mu_it_says_what_is_missing(kafka: Kafka, tmp_path: Path) -> None:
+    topic = kafka.create("unknown-mu", 1)
+    answer = watched(group_file(tmp_path, kafka.address, topic), "--count", "1")
+    assert answer.returncode == 0
+    assert "set mu in [group]" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("address", "topic", "keys", "code", "says"),
+    [
+        pytest.param("", "missing", {}, 3, "has no topic missing", id="no-topic"),
+        pytest.param("127.0.0.1:1", "any", {}, 3, "does not answer", id="no-kafka"),
+        pytest.param("", "any", {"policy": "srmt"}, 2, "did you mean 'srtm'", id="policy"),
+    ],
+)
+def test_what_is_away_or_wrong_is_one_line(
+    kafka: Kafka,
+    tmp_path: Path,
+    address: str,
+    topic: str,
+    keys: dict[str, object],
+    code: int,
+    says: str,
+) -> None:
+    answer = watched(group_file(tmp_path, address or kafka.address, topic, **keys))
+    assert answer.returncode == code, answer.stderr
+    assert says in answer.stderr
+    assert answer.stderr.count("\n") == 1
+
+
+def test_partitions_that_are_added_are_seen(kafka: Kafka, tmp_path: Path) -> None:
+    from confluent_kafka.cimpl import NewPartitions
+
+    topic = kafka.create("growing", 1)
+    file = group_file(tmp_path, kafka.address, topic, mu=100)
+    command = [sys.executable, "-m", "srtm", "autoscale", "watch", str(file), "--json"]
+    with subprocess.Popen([*command, "--count", "0"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            assert len(json.loads(process.stdout.readline())["partitions"]) == 1
+            kafka.admin.create_partitions([NewPartitions(topic, 3)])[topic].result(10)
+            wait_for(lambda: kafka.partitions(topic) == 3, "the topic has grown")
+            deadline = time.monotonic() + 20
+            while len(json.loads(process.stdout.readline())["partitions"]) != 3:
+                assert time.monotonic() < deadline
+        finally:
+            process.terminate()
