@@ -48,7 +48,7 @@ class Asked(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class Told(BaseModel):
+class FromGateway(BaseModel):
     """What a gateway sends: fields of a newer version are passed over."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
@@ -62,7 +62,7 @@ class ErrorAnswer(Answer):
     error: str = Field(description="what is wrong, where, and how to mend it, in one line")
 
 
-class HeldTopic(Told):
+class HeldTopic(FromGateway):
     """What a gateway holds of a topic, and what it was told of the whole contract."""
 
     topic: TopicName
@@ -75,7 +75,7 @@ class HeldTopic(Told):
     slo: str | None = None
 
 
-class BrokerAsked(Told):
+class BrokerAsked(FromGateway):
     """A gateway says who it is and all that it knows: the distributor may know less."""
 
     name: Name
@@ -110,7 +110,7 @@ class BrokerAnswer(Answer):
     )
 
 
-class WaitsReport(Told):
+class WaitsReport(FromGateway):
     """Token waits since the last answered report."""
 
     clock: Count = Field(description="of the gateway, at which 0 milliseconds ago is: milliseconds")
@@ -126,7 +126,7 @@ class WaitsReport(Told):
     )
 
 
-class TopicReport(Told):
+class TopicReport(FromGateway):
     topic: str = Field(max_length=64)
     offered: Flow = Field(0.0, description="messages/s that came since the last report")
     admitted: Flow = Field(0.0, description="messages/s that got a token since the last report")
@@ -169,7 +169,7 @@ class TopicReport(Told):
         return self
 
 
-class Report(Told):
+class Report(FromGateway):
     applied_epoch: Epoch = Field(
         description="of the desired state that the gateway has; 0: none since it started"
     )

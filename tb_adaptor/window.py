@@ -36,7 +36,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class WindowReport:
     """One report. at: when it came; times: of arrivals since the report before."""
 
     at: float
@@ -74,9 +74,9 @@ class Window:
 
     seconds: float = 10.0
     step_seconds: float = 1.0
-    _told: dict[str, deque[Told]] = field(default_factory=dict)
+    _told: dict[str, deque[WindowReport]] = field(default_factory=dict)
 
-    def add(self, broker: str, told: Told) -> None:
+    def add(self, broker: str, told: WindowReport) -> None:
         kept = self._told.setdefault(broker, deque())
         kept.append(told)
         while kept[0].at <= told.at - self.seconds - self.step_seconds:
@@ -96,7 +96,7 @@ class Window:
     def seen(self, now: float) -> dict[str, Seen]:
         return {broker: self._seen(told, now) for broker, told in self._told.items() if told}
 
-    def _seen(self, told: deque[Told], now: float) -> Seen:
+    def _seen(self, told: deque[WindowReport], now: float) -> Seen:
         since = now - self.seconds
         times = np.concatenate([each.times for each in told])
         counts = np.concatenate([each.counts for each in told])

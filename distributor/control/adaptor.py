@@ -27,7 +27,7 @@ from srtm.queueing import Floats
 from tb_adaptor.policies import POLICIES, Policy
 from tb_adaptor.policies.policy import EARLIEST_SECONDS
 from tb_adaptor.share import Part
-from tb_adaptor.window import Seen, Told, Window, unfinished
+from tb_adaptor.window import Seen, Window, WindowReport, unfinished
 
 log = logging.getLogger("srtm.distributor")
 
@@ -101,7 +101,7 @@ class Adaptor:
 
     # --- reports ------------------------------------------------------------------------------
 
-    def hear(self, broker: str, report: Report, now: float) -> None:
+    def receive(self, broker: str, report: Report, now: float) -> None:
         for each in report.topics:
             topic = self._service.state.topics.get(each.topic)
             leases = self._service.state.leases.get(each.topic)
@@ -139,7 +139,8 @@ class Adaptor:
         most, level = unfinished(level, part, now - seconds, times, counts, now)
         adapted.levels[broker] = -report.waiting if report.waiting else max(0.0, level)
         adapted.window.add(
-            broker, Told(now, part, times, counts, report.waiting, max(most, report.waiting))
+            broker,
+            WindowReport(now, part, times, counts, report.waiting, max(most, report.waiting)),
         )
         adapted.waits = adapted.waits or report.waiting > 0
 

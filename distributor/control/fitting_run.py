@@ -55,9 +55,9 @@ class Fitter:
         self._service.fitters[self._name] = self
         self._task = asyncio.create_task(self._run(fitting))
 
-    def hear(self, broker: str, report: Report, now: float, lapsed: bool) -> None:
+    def receive(self, broker: str, report: Report, now: float, lapsed: bool) -> None:
         """A broker's report that came at `now`; lapsed: after the lease of the one before."""
-        self._seen.hear(broker, report, now, lapsed)
+        self._seen.receive(broker, report, now, lapsed)
 
     async def stop(self) -> None:
         """By somebody's wish, under the lock `changing`, so that no round is half applied: the

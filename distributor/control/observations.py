@@ -75,7 +75,7 @@ class Observations:
                 return name
         return None
 
-    def hear(self, broker: str, report: Report, now: float, lapsed: bool = False) -> None:
+    def receive(self, broker: str, report: Report, now: float, lapsed: bool = False) -> None:
         """A report that came at `now`; lapsed: after the lease of the one before."""
         began_at = now - report.seconds
         before = self._answered.get(broker)

@@ -31,7 +31,7 @@ class Penalties:
     def forget(self, topic: str) -> None:
         self._topics.pop(topic, None)
 
-    def hear(self, broker: str, report: Report, now: float) -> None:
+    def receive(self, broker: str, report: Report, now: float) -> None:
         state = self._service.state
         for each in report.topics:
             topic, leases = state.topics.get(each.topic), state.leases.get(each.topic)
@@ -45,7 +45,7 @@ class Penalties:
                 penalty = self._topics[each.topic] = Penalty(contract, brokers, now)
             if broker in brokers:
                 if report.answered is not None:
-                    penalty.hear(broker, _heard(each, report, report.answered, now))
+                    penalty.receive(broker, _heard(each, report, report.answered, now))
             elif each.offered or each.backlog:
                 penalty.restart(now, f"messages come to broker {broker}, which has no share")
 

@@ -68,7 +68,7 @@ _CHANGING_SECONDS = 0.1
 class Fitter(Protocol):
     """A fitting that goes on."""
 
-    def hear(self, broker: str, report: Report, now: float, lapsed: bool) -> None: ...
+    def receive(self, broker: str, report: Report, now: float, lapsed: bool) -> None: ...
 
     async def stop(self) -> None: ...
 
@@ -264,7 +264,7 @@ class Distributor:
         lapsed = now >= gateway.lease_ends_at
         gateway.contact_at = now
         for fitter in self.fitters.values():
-            fitter.hear(name, report, now, lapsed)
+            fitter.receive(name, report, now, lapsed)
         if applied >= gateway.applied:
             gateway.applied = applied
             see(self.state, gateway, report, now, may_claim=self.unplaced == "floor")
@@ -281,9 +281,9 @@ class Distributor:
         if lapsed or document != gateway.document:
             gateway.epoch = self.state.next_epoch()
             gateway.document = document
-        self.adaptor.hear(name, report, now)
-        self.penalties.hear(name, report, now)
-        self.troubles.hear(name, report, now)
+        self.adaptor.receive(name, report, now)
+        self.penalties.receive(name, report, now)
+        self.troubles.receive(name, report, now)
         gateway.lease_ends_at = now + self.lease_seconds
         gateway.has = {topic: share for topic, share in shares.items() if share.rate}
         for topic, share in shares.items():

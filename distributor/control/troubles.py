@@ -70,7 +70,7 @@ class Troubles:
         """Topics of which the broker is to report who sends most."""
         return self._asked.get(broker, frozenset())
 
-    def hear(self, broker: str, report: Report, now: float) -> None:
+    def receive(self, broker: str, report: Report, now: float) -> None:
         before, self._answered[broker] = self._answered.get(broker), report.answered
         if report.answered is not None and report.answered == before:
             return  # a report whose answer was lost is made again: its time is counted already
@@ -88,7 +88,7 @@ class Troubles:
             late,
             {each.topic: _counts(each.publishers) for each in report.topics if each.publishers},
         )
-        pulse.hear(slot, self._allowed(late.keys() | watched))
+        pulse.receive(slot, self._allowed(late.keys() | watched))
 
     def _pulse(self, broker: str) -> Pulse:
         if broker not in self._pulses:

@@ -68,7 +68,7 @@ class Pulse:
         """Topics whose late messages are counted."""
         return frozenset(self._late)
 
-    def hear(self, slot: Slot, allowed: Mapping[str, float]) -> None:
+    def receive(self, slot: Slot, allowed: Mapping[str, float]) -> None:
         """allowed: the late share that each of these topics, and of `slot.late`, may have"""
         if slot.began_at < self._since or slot.seconds <= 0:
             return
@@ -77,11 +77,11 @@ class Pulse:
             self._slots.popleft()
         for topic, share in allowed.items():
             if topic in slot.late:
-                self._hear_late(topic, slot, share)
+                self._receive_late(topic, slot, share)
         for topic in self._late.keys() - allowed.keys():
             del self._late[topic]
 
-    def _hear_late(self, topic: str, slot: Slot, allowed: float) -> None:
+    def _receive_late(self, topic: str, slot: Slot, allowed: float) -> None:
         """A cumulative sum of the likelihood of being late too often: it begins with the first late
         message, and is forgotten where it falls to nothing."""
         measured, late = slot.late[topic]
@@ -139,7 +139,7 @@ class Pulse:
         self, capacity: float, carried: Mapping[str, float], allowed: Mapping[str, float]
     ) -> Trouble | None:
         """Of a broker that is fresh. capacity: messages/s that it holds, 0: not known; carried: the
-        part of what comes of a topic that its contract lets through; allowed: as in `hear`."""
+        part of what comes of a topic that its contract lets through; allowed: as in `receive`."""
         load = _sum(self.loads(), carried)
         halves = self._halves()
         if capacity and all(_sum(_rates(half), carried) > capacity for half in halves):

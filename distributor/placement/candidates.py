@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from distributor.model import Broker
-from distributor.placement.pour import NANO, amount
+from distributor.placement.assign import NANO, amount
 from distributor.placement.request import Request
 
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from math import fsum
 
 from distributor.model import Placement, Publisher
+from distributor.placement.assign import NANO, Assigned
 from distributor.placement.candidates import Candidates
-from distributor.placement.pour import NANO, Poured
 from distributor.placement.request import Request
 from distributor.placement.words import counted, number, rate, some
 
@@ -16,48 +16,50 @@ _WORTH_SAYING = 1e-3
 def reasons(
     asked: Request,
     found: Candidates,
-    poured: Poured,
+    assigned: Assigned,
     groups: Sequence[Sequence[int]],
     left: Sequence[Publisher],
     placement: Placement,
     by_total_load: bool,
 ) -> list[str]:
     """groups: as they were spread; left: those who could not be placed."""
-    said = [_concentration(asked, found, poured)]
-    if poured.used:
-        said += _quotas(asked, found, poured, by_total_load)
-        said += _selection(groups, poured)
+    said = [_concentration(asked, found, assigned)]
+    if assigned.used:
+        said += _quotas(asked, found, assigned, by_total_load)
+        said += _selection(groups, assigned)
         said += _gap(asked, placement)
     if left:
         said += _missing(asked, found, left)
     return said
 
 
-def _concentration(asked: Request, found: Candidates, poured: Poured) -> str:
+def _concentration(asked: Request, found: Candidates, assigned: Assigned) -> str:
     unassigned = asked.unassigned
     offered = rate(fsum([publisher.rate for publisher in unassigned]))
     who = f"{counted(len(unassigned), 'publisher')} with {offered}"
-    new = poured.used - len(found.opened)
+    new = assigned.used - len(found.opened)
     if asked.placed:
         return (
             f"next iteration: {who} to place on the topic's {counted(len(found.opened), 'broker')} "
             f"not marked full and on the fewest new ones, {new}; nobody already placed moves"
         )
     return (
-        f"concentration: {who}, over {counted(poured.used, 'broker')} of {len(asked.brokers)}: "
+        f"concentration: {who}, over {counted(assigned.used, 'broker')} of {len(asked.brokers)}: "
         "as few as have the room, those with the biggest residual capacity"
     )
 
 
-def _quotas(asked: Request, found: Candidates, poured: Poured, by_total_load: bool) -> list[str]:
+def _quotas(
+    asked: Request, found: Candidates, assigned: Assigned, by_total_load: bool
+) -> list[str]:
     if by_total_load:
         return ["equal total load: what other topics have on these brokers counts"]
-    poured_in = sum(poured.quotas)
-    rooms = found.rooms[: poured.used]
-    quotas = poured.quotas[: poured.used]
+    total = sum(assigned.quotas)
+    rooms = found.rooms[: assigned.used]
+    quotas = assigned.quotas[: assigned.used]
     said = [f"max-min: quotas by water-filling, {_range(quotas)}"]
-    fair = poured_in / poured.used
-    over = poured_in - sum(min(room, fair) for room in rooms)
+    fair = total / assigned.used
+    over = total - sum(min(room, fair) for room in rooms)
     if not asked.placed and over > _WORTH_SAYING * NANO:
         said.append(
             f"the one pass min(rcap, rate/k) of SRTM section 4.2 would leave {rate(over / NANO)} "
@@ -73,23 +75,23 @@ def _range(quotas: Sequence[int]) -> str:
     return f"{number(low)} to {rate(high)}"
 
 
-def _selection(groups: Sequence[Sequence[int]], poured: Poured) -> list[str]:
-    if poured.packed:
+def _selection(groups: Sequence[Sequence[int]], assigned: Assigned) -> list[str]:
+    if assigned.packed:
         return [
             "the publishers fit only when packed by size: correlation groups and quotas were given "
             "up"
         ]
     sizes = [len(group) for group in groups if len(group) > 1]
-    if not sizes or poured.used < 2:
+    if not sizes or assigned.used < 2:
         return []
     said = [
         f"correlation: {counted(len(sizes), 'group')} of 2 to {max(sizes)} publishers spread over "
         "the brokers by size x share, each within one publisher"
     ]
-    if poured.bent:
+    if assigned.uneven:
         said.append(
-            f"the brokers are nearly full: {counted(poured.bent, 'publisher')} found room only out "
-            "of proportion, so that some groups are further off"
+            f"the brokers are nearly full: {counted(assigned.uneven, 'publisher')} found room only "
+            "out of proportion, so that some groups are further off"
         )
     return said
 

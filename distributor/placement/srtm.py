@@ -7,10 +7,10 @@ same with other groups or other levels.
 from collections.abc import Iterable, Mapping, Sequence
 
 from distributor.model import Broker, Placement, Publisher
+from distributor.placement.assign import NANO, amount, assign, smallest_at_most
 from distributor.placement.candidates import candidates
 from distributor.placement.groups import by_key
 from distributor.placement.outcome import outcome
-from distributor.placement.pour import NANO, amount, pour, smallest_at_most
 from distributor.placement.reasons import reasons
 from distributor.placement.request import Request, request
 from srtm.contract import Contract
@@ -72,10 +72,10 @@ def concentrate(
     bases = [amount(each.allocated) for each in usable] if by_total_load else there
     unassigned = asked.unassigned
     weights = [amount(publisher.rate) for publisher in unassigned]
-    poured = pour(groups, weights, rooms, bases, len(found.opened))
+    assigned = assign(groups, weights, rooms, bases, len(found.opened))
     assignment = dict(asked.placed)
     left, placed_weights = [], []
-    for publisher, weight, broker in zip(unassigned, weights, poured.broker_of, strict=True):
+    for publisher, weight, broker in zip(unassigned, weights, assigned.broker_of, strict=True):
         if broker < 0:
             left.append(publisher)
         else:
@@ -83,9 +83,9 @@ def concentrate(
             placed_weights.append(weight)
     quotas = {
         broker.name: found.own.get(broker.name, 0.0) + quota / NANO
-        for broker, quota in zip(usable, poured.quotas, strict=True)
+        for broker, quota in zip(usable, assigned.quotas, strict=True)
     }
-    used = poured.used
+    used = assigned.used
     at_most = smallest_at_most(placed_weights, rooms[:used], there[:used])
     full_rates = [rate for name, rate in found.own.items() if name in asked.full]
     placement = outcome(
@@ -93,8 +93,10 @@ def concentrate(
         asked,
         assignment,
         quotas,
-        brokers_at_least=len(full_rates) + poured.at_least,
+        brokers_at_least=len(full_rates) + assigned.at_least,
         minimum_at_most=min([*([at_most / NANO] if used else []), *full_rates], default=0.0),
         kept=kept,
     )
-    return placement.because(reasons(asked, found, poured, groups, left, placement, by_total_load))
+    return placement.because(
+        reasons(asked, found, assigned, groups, left, placement, by_total_load)
+    )

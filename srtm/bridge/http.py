@@ -22,7 +22,7 @@ GAUGES = {
 }
 
 
-class Told(Protocol):
+class Status(Protocol):
     """Who is asked."""
 
     def fault(self) -> str: ...
@@ -32,7 +32,7 @@ class Told(Protocol):
     def documents(self) -> list[dict[str, Any]]: ...
 
 
-def listen(address: Address, bridge: Told) -> HTTPServer:
+def listen(address: Address, bridge: Status) -> HTTPServer:
     """Raises UnavailableError."""
 
     class Handler(RequestHandler):

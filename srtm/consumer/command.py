@@ -72,7 +72,7 @@ def _run(
     from srtm.consumer.function import Caller, load
     from srtm.consumer.runner import Runner  # librdkafka, an extra
     from srtm.consumer.sinks import Callback, NoSink, Parquet, Sink
-    from srtm.consumer.told import Told
+    from srtm.consumer.status import Status
 
     folder = path.parent / table.path
     if process is None and table.process and table.process != "given:here":
@@ -87,5 +87,5 @@ def _run(
         sink = Parquet(path.parent / table.folder)
     figures = Figures()
     if table.http_address is not None:
-        open_door(table.http_address, Told(figures), f"{path}: [consumer]")
+        open_door(table.http_address, Status(figures), f"{path}: [consumer]")
     return Runner(file, table, process, sink, call, figures).run()

@@ -14,7 +14,7 @@ _MAX_HEAD_BYTES = 8 * 1024
 _MAX_BODY_BYTES = 1024  # nobody has to send one
 
 
-class Told(Protocol):
+class Status(Protocol):
     """Who is asked, in the door's thread. fault: "" while all is well."""
 
     def fault(self) -> str: ...
@@ -24,7 +24,7 @@ class Told(Protocol):
     def metrics(self) -> str: ...
 
 
-def open_door(address: Address, told: Told, where: str) -> None:
+def open_door(address: Address, told: Status, where: str) -> None:
     """It stays open until the process ends. Raises UnavailableError."""
     opened = threading.Event()
     faults: list[SrtmError] = []
@@ -49,7 +49,7 @@ def open_door(address: Address, told: Told, where: str) -> None:
         raise faults[0]
 
 
-def _server(told: Told) -> HTTPServer:
+def _server(told: Status) -> HTTPServer:
     class Handler(RequestHandler):
         def get(self) -> None:
             if self.request.path == "/ping":

@@ -110,13 +110,13 @@ class Child:
         if self._process is not None:
             self._process.send_signal(number)  # polls first, so never a pid that was reused
 
-    def obituary(self) -> str:
+    def exit_line(self) -> str:
         """`ended with exit code 1: its last line (log: PATH)`."""
         code = self._process.returncode if self._process else None
         how = "did not start" if code is None else describe_exit(code)
-        return f"{how}: {self.last_words()} (log: {self.spec.log})"
+        return f"{how}: {self.last_line()} (log: {self.spec.log})"
 
-    def last_words(self) -> str:
+    def last_line(self) -> str:
         """The line of its log, since this start, that says most."""
         try:
             with self.spec.log.open("rb") as log:

@@ -131,14 +131,14 @@ class Supervisor:
         while not self._ready(member.spec):
             for each in peers:  # a peer's death explains more than our own timeout
                 if not each.child.alive:
-                    raise SrtmError(f"{each.spec.name} {each.child.obituary()}")
+                    raise SrtmError(f"{each.spec.name} {each.child.exit_line()}")
             if monotonic_ns() > member.until_ns:
                 raise SrtmError(self._late(member))
             if self._stop_asked:
                 raise StopRequested
             time.sleep(_TICK_SECONDS)
         if not member.child.alive:  # someone else answered at its address
-            raise SrtmError(f"{member.spec.name} {member.child.obituary()}")
+            raise SrtmError(f"{member.spec.name} {member.child.exit_line()}")
         self._is_ready(member)
 
     def _is_ready(self, member: _Member) -> None:
@@ -148,7 +148,7 @@ class Supervisor:
     def _late(self, member: _Member) -> str:
         return (
             f"{member.spec.name} is not ready after {self._ready_timeout_seconds:g} s: "
-            f"{member.child.last_words()} (log: {member.spec.log})"
+            f"{member.child.last_line()} (log: {member.spec.log})"
         )
 
     def _attend(self, member: _Member) -> None:
@@ -157,7 +157,7 @@ class Supervisor:
             if monotonic_ns() >= member.until_ns and self._may_start(member):
                 self._restart(member)
         elif not member.child.alive:
-            self._mourn(member, member.child.obituary())
+            self._ended(member, member.child.exit_line())
         elif member.phase is Phase.STARTING:
             if self._ready(member.spec):
                 self._is_ready(member)
@@ -166,7 +166,7 @@ class Supervisor:
                 late = self._late(member)
                 member.child.signal(signal.SIGKILL)
                 self._await_end([member], _FOREVER_SECONDS)
-                self._mourn(member, late.removeprefix(f"{member.spec.name} "))
+                self._ended(member, late.removeprefix(f"{member.spec.name} "))
 
     def _may_start(self, member: _Member) -> bool:
         needed = self._members.get(member.spec.needs or "")
@@ -177,9 +177,9 @@ class Supervisor:
             self._launch(member)
         except SrtmError as error:  # its program is gone, or a file that its command is made from
             cannot = "cannot be started: "
-            self._mourn(member, cannot + str(error).removeprefix(f"{member.spec.name} {cannot}"))
+            self._ended(member, cannot + str(error).removeprefix(f"{member.spec.name} {cannot}"))
 
-    def _mourn(self, member: _Member, how: str) -> None:
+    def _ended(self, member: _Member, how: str) -> None:
         now_ns = monotonic_ns()
         restarts = member.restarts
         delay_seconds = restarts.died(now_ns)

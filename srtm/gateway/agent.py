@@ -46,7 +46,7 @@ _MOST_SENDERS = 100
 """publishers of a topic in one report"""
 
 
-class Limited(Protocol):
+class LeasedTopics(Protocol):
     """The gateway's topics."""
 
     by_name: dict[bytes, Topic]
@@ -93,7 +93,7 @@ class Broker:
 class Agent:
     """See the module. `run` goes on until it is cancelled."""
 
-    def __init__(self, endpoint: Endpoint, broker: Broker, topics: Limited) -> None:
+    def __init__(self, endpoint: Endpoint, broker: Broker, topics: LeasedTopics) -> None:
         self.endpoint = endpoint
         self.broker = broker
         self.contact_at: int | None = None  # the last answered report

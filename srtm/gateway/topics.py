@@ -28,7 +28,7 @@ _FLEETING_SECONDS = 10
 """an ephemeral topic without messages is kept: longer than its channels take to come back"""
 
 
-class Far(Protocol):
+class NsqdDoor(Protocol):
     """nsqd, as topics need it."""
 
     @property
@@ -45,7 +45,7 @@ class Topics:
     def __init__(
         self,
         reactor: Reactor,
-        far: Far,
+        nsqd: NsqdDoor,
         bounds: Bounds,
         state: State,
         default_limit: Limit | None,
@@ -60,7 +60,7 @@ class Topics:
         self.dirty: list[Topic] = []
         self.backlogs = backlogs
         self._reactor = reactor
-        self._far = far
+        self._nsqd = nsqd
         self._bounds = bounds
         self._state = state
         self._default_limit = default_limit
@@ -229,12 +229,12 @@ class Topics:
 
     @property
     def is_open(self) -> bool:
-        return self._far.is_open
+        return self._nsqd.is_open
 
     def carrier(self, topic: Topic) -> Carrier | None:
         if is_ephemeral(topic.name):
             topic.known = False  # it goes with its last channel, and its next PUB asks lookupd
-        return self._far.carrier(topic)
+        return self._nsqd.carrier(topic)
 
     def call_at(self, when: int, alarm: Callable[[int], None]) -> None:
         self._reactor.call_at(when, alarm)

@@ -132,7 +132,7 @@ class Penalty:
 
     # --- what is told -------------------------------------------------------------------------
 
-    def hear(self, name: str, heard: Heard) -> None:
+    def receive(self, name: str, heard: Heard) -> None:
         broker = self._of[name]
         last, broker.last = broker.last, heard
         if last is None:

@@ -16,7 +16,7 @@ from tb_adaptor.policies import POLICIES
 from tb_adaptor.policies.policy import EARLIEST_SECONDS, Policy
 from tb_adaptor.share import Part, even
 from tb_adaptor.simulator.bucket import Bucket
-from tb_adaptor.window import Told, Window
+from tb_adaptor.window import Window, WindowReport
 
 GROWING_SECONDS = 0.1
 CHANGED_SECONDS = 0.05
@@ -116,7 +116,7 @@ class _Run:
         times, counts = bucket.arrivals(self._reported[name])
         self._reported[name] = bucket.arrived
         self._window.add(
-            name, Told(now, bucket.part, times, counts, bucket.waiting, bucket.most_waiting)
+            name, WindowReport(now, bucket.part, times, counts, bucket.waiting, bucket.most_waiting)
         )
         bucket.most_waiting = bucket.waiting
         leases.holders[name] = leases.holders[name].heard(now, self._epochs[name])

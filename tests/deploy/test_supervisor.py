@@ -294,7 +294,7 @@ def test_a_long_log_is_put_aside_at_the_next_start(
         while child.alive:
             time.sleep(0.01)
     assert (tmp_path / "c.log").read_text() == (tmp_path / "c.log.1").read_text() == "word\n"
-    assert child.last_words() == "word"
+    assert child.last_line() == "word"
 
 
 def _runs(pid: int) -> bool:

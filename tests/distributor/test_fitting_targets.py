@@ -59,7 +59,7 @@ class InProcess(Distributor):
             raise self.faults.pop()
         await super().commit(statements)
 
-    async def hear(self, name: str) -> None:
+    async def receive(self, name: str) -> None:
         """The broker is in contact."""
         self.confirmed_at = self.now()
         await self.report(name, Report(applied_epoch=self.state.gateways[name].epoch))
@@ -141,7 +141,7 @@ def test_stopped_after_a_change(
 ) -> None:
     async def work() -> None:
         async with service_in(tmp_path) as service:
-            await service.hear("b0")
+            await service.receive("b0")
             await holding(service)
             await before(service)
             shown = await fittings.stop(service, "t")
@@ -158,7 +158,7 @@ def test_stopped_after_a_change(
 def test_stopped_before_the_next_leader_has_begun_again(tmp_path: Path) -> None:
     async def work() -> None:
         async with service_in(tmp_path) as service:
-            await service.hear("b0")
+            await service.receive("b0")
             await holding(service)
             Fitter(service, "t", FittingAsked()).start(None)  # b1 is not in contact: it waits
             assert (await fittings.stop(service, "t")).state == "stopped"
@@ -170,7 +170,7 @@ def test_stopped_before_the_next_leader_has_begun_again(tmp_path: Path) -> None:
 def test_whom_no_broker_takes_is_told_to_be_held(tmp_path: Path) -> None:
     async def work() -> None:
         async with service_in(tmp_path) as service:
-            await service.hear("b0")
+            await service.receive("b0")
             await holding(service)
             service.later = 1000.0  # everybody is lost
             shown = await fittings.stop(service, "t")
@@ -184,7 +184,7 @@ def test_whom_no_broker_takes_is_told_to_be_held(tmp_path: Path) -> None:
 def test_a_full_store_does_not_end_it_half(tmp_path: Path) -> None:
     async def work() -> None:
         async with service_in(tmp_path) as service:
-            await service.hear("b0")
+            await service.receive("b0")
             await holding(service)
             service.faults = [StoreError("the disk is full")]
             with pytest.raises(StoreError):
@@ -203,7 +203,7 @@ def test_one_that_cannot_go_on_ends_by_itself(
     async def work() -> None:
         monkeypatch.setattr(fitter_module, "_RETRY_SECONDS", 0.01)
         async with service_in(tmp_path, brokers=1) as service:
-            await service.hear("b0")
+            await service.receive("b0")
             fitter = await holding(service)
             await take_slo_away(service)
             service.faults = [StoreError("the disk is full") for _ in range(faults)]
@@ -221,7 +221,7 @@ def test_with_no_broker_in_contact_it_waits_for_one(tmp_path: Path) -> None:
 
     async def work() -> None:
         async with service_in(tmp_path, brokers=2) as service:
-            await service.hear("b0")
+            await service.receive("b0")
             fitter = await holding(service)
             service.later = 1000.0  # everybody is lost
             fitter.start(None)
@@ -229,7 +229,7 @@ def test_with_no_broker_in_contact_it_waits_for_one(tmp_path: Path) -> None:
             service.later = 2000.0  # for more than a lease
             await asyncio.sleep(0.1)
             assert service.topic("t").is_fitted
-            await service.hear("b1")
+            await service.receive("b1")
             async with asyncio.timeout(10):
                 while len(service.topic("t").places) < 10:
                     await asyncio.sleep(0.01)
@@ -254,7 +254,7 @@ def test_which_broker_is_lost(
 
     async def work() -> None:
         async with service_in(tmp_path, brokers=1) as service:
-            await service.hear("b0")
+            await service.receive("b0")
             fitter, what = a_round(service)
             assert fitter._lost(what) is None
             if away:
@@ -274,7 +274,7 @@ def test_which_broker_is_lost(
 def test_only_brokers_of_the_fitted_topic_report_more_often(tmp_path: Path) -> None:
     async def work() -> None:
         async with service_in(tmp_path) as service:
-            await service.hear("b0")
+            await service.receive("b0")
             await holding(service)
             report = Report(applied_epoch=0)
             found = [(await service.report(each, report)).report_seconds for each in ("b0", "b1")]
@@ -311,7 +311,7 @@ def test_a_topic_beside_it_that_cannot_be_judged_is_left_out(tmp_path: Path) -> 
 
     async def work() -> None:
         async with service_in(tmp_path, brokers=1) as service:
-            await service.hear("b0")
+            await service.receive("b0")
             await service.put_topic("u", CONTRACT.model_copy(update={"slo": "0.3@1ms"}))
             await service.registrations.register("u", [PublisherAsked(id="p", rate=10.0)])
             await place(service, "u", PlacementAsked())
@@ -328,7 +328,7 @@ def test_an_interrupted_broker_is_measured_again_and_lost_at_last(
         monkeypatch.setattr(fitter_module, "_CATCH_UP_SECONDS", 0.0)
         monkeypatch.setattr(fitter_module, "_LONGEST_LOOK_SECONDS", 0.01)
         async with service_in(tmp_path, brokers=1) as service:
-            await service.hear("b0")
+            await service.receive("b0")
             fitter = Fitter(service, "t", FittingAsked())
             fitting = fitter.prepare()
             what = fitting.next((), service.now())
@@ -346,7 +346,7 @@ def test_an_interrupted_broker_is_measured_again_and_lost_at_last(
                     while moves < time:
                         await asyncio.sleep(0.005)
                 await asyncio.sleep(0.02)
-                fitter.hear("b0", Report(applied_epoch=1), service.now(), lapsed=True)
+                fitter.receive("b0", Report(applied_epoch=1), service.now(), lapsed=True)
             async with asyncio.timeout(5):
                 while moves <= times and not after.done():
                     await asyncio.sleep(0.005)
@@ -363,7 +363,7 @@ def test_stopped_while_a_round_is_written(tmp_path: Path) -> None:
 
     async def work() -> None:
         async with service_in(tmp_path, brokers=1) as service:
-            await service.hear("b0")
+            await service.receive("b0")
             fitter, what = a_round(service)
             service.fitters["t"] = fitter
             service.let_write.clear()
@@ -385,7 +385,7 @@ def test_stopped_where_nobody_was_held(tmp_path: Path) -> None:
 
     async def work() -> None:
         async with service_in(tmp_path) as service:
-            await service.hear("b0")
+            await service.receive("b0")
             fitter, _ = a_round(service)
             what = fitter.prepare().next((), 0.0)
             assert isinstance(what, Round)
@@ -405,7 +405,7 @@ def test_a_deleted_topic_is_not_fitted_any_more(tmp_path: Path) -> None:
 
     async def work() -> None:
         async with service_in(tmp_path, brokers=1) as service:
-            await service.hear("b0")
+            await service.receive("b0")
             await fittings.start(service, "t", FittingAsked())
             await service.delete_topic("t")
             assert not service.fitters
@@ -421,7 +421,7 @@ def test_a_broker_whose_publishers_are_gone_gets_no_share(tmp_path: Path) -> Non
 
     async def work() -> None:
         async with service_in(tmp_path, brokers=1) as service:
-            await service.hear("b0")
+            await service.receive("b0")
             trials = Trials(service, "t", FittingAsked())
             fitting = Fitter(service, "t", FittingAsked()).prepare()
             trials.begin(fitting, service.topic("t").contract)

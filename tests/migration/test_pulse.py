@@ -23,7 +23,7 @@ def told(
             {"t": rate * seconds},
             {"t": (rate * seconds, late[number] if late else 0.0)},
         )
-        pulse.hear(slot, ALLOWED)
+        pulse.receive(slot, ALLOWED)
     return pulse
 
 
@@ -64,9 +64,9 @@ def test_what_came_before_a_move_is_forgotten() -> None:
     pulse = told([250.0] * 10, [50.0] * 10)
     pulse.restart(10.0)
     assert not pulse.is_fresh(10.0)
-    pulse.hear(Slot(9.5, 10.5, {"t": 900.0}), ALLOWED)  # it began before
+    pulse.receive(Slot(9.5, 10.5, {"t": 900.0}), ALLOWED)  # it began before
     assert pulse.loads() == {}
-    pulse.hear(Slot(10.0, 11.0, {"t": 90.0}), ALLOWED)
+    pulse.receive(Slot(10.0, 11.0, {"t": 90.0}), ALLOWED)
     assert pulse.loads() == {"t": 90.0}
 
 
@@ -98,7 +98,7 @@ def test_a_broker_at_half_of_what_is_allowed_is_never_in_trouble() -> None:
     assert 0.004 < sum(late) / 1_800_000 < 0.006
     pulse = Pulse(0.0)
     for number, each in enumerate(late):
-        pulse.hear(Slot(number, number + 1, {"t": 500.0}, {"t": (500.0, each)}), ALLOWED)
+        pulse.receive(Slot(number, number + 1, {"t": 500.0}, {"t": (500.0, each)}), ALLOWED)
         if number >= 10:
             assert pulse.trouble(10_000.0, ALL, ALLOWED) is None
 
@@ -107,7 +107,7 @@ def test_publishers_are_counted_once_they_were_asked_for_long_enough() -> None:
     pulse = told([100.0] * 10)
     assert pulse.senders() is None
     for number in range(10, 15):
-        pulse.hear(
+        pulse.receive(
             Slot(number, number + 1, {"t": 100.0}, {}, {"t": {"p1": 60.0, "": 40.0}}), ALLOWED
         )
     assert pulse.senders() == {"t": {"p1": 60.0, "": 40.0}}

@@ -199,7 +199,7 @@ def test_unequal_cells_are_within_the_group_s_largest_publisher_of_the_quota(
             assert abs(filled.get((key, share.name), 0.0) - ideal) <= max(of_group) + 1e-6
 
 
-def test_a_plan_says_when_groups_are_bent_to_fit() -> None:
+def test_a_plan_says_when_publishers_go_out_of_proportion() -> None:
     """Two of the three of rate 4 must meet, so that all of group a goes to the other broker."""
     topic = publishers([4.0] * 3) + [Publisher(f"q{n}", "a", 1.0) for n in range(3)]
     placement = srtm(contract(), brokers(8.3, 8.3), topic)

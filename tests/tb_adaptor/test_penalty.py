@@ -94,7 +94,7 @@ def told(
         for at, place in reports
     ]
     for name, each in sorted(heard, key=lambda pair: pair[1].at):
-        penalty.hear(name, each)
+        penalty.receive(name, each)
     return penalty, max(each.at for _, each in heard)
 
 
@@ -277,7 +277,7 @@ def following(until: float) -> tuple[Penalty, list[Reporter]]:
     penalty = Penalty(CONTRACT, "ab", 0.0)
     for at in np.arange(0.0, until):
         for each in brokers:
-            penalty.hear(each.name, each.report(float(at), with_waits=at > 1))
+            penalty.receive(each.name, each.report(float(at), with_waits=at > 1))
     assert isinstance(penalty.shown(until), Compared)
     return penalty, brokers
 
@@ -285,7 +285,7 @@ def following(until: float) -> tuple[Penalty, list[Reporter]]:
 def test_a_report_that_is_lost_begins_it_anew() -> None:
     penalty, (a, _) = following(10.0)
     a.report(10.0)
-    penalty.hear("a", a.report(11.0))
+    penalty.receive("a", a.report(11.0))
     said = penalty.shown(11.1)
     assert isinstance(said, str)
     assert "a report of broker a was lost or repeated" in said
@@ -294,8 +294,8 @@ def test_a_report_that_is_lost_begins_it_anew() -> None:
 def test_one_that_is_repeated_does_too() -> None:
     penalty, (a, _) = following(10.0)
     again = a.report(10.0)
-    penalty.hear("a", again)
-    penalty.hear("a", again)
+    penalty.receive("a", again)
+    penalty.receive("a", again)
     assert "lost or repeated" in str(penalty.shown(10.1))
 
 
@@ -304,7 +304,7 @@ def test_it_is_known_again_after_some_seconds() -> None:
     brokers[0].report(10.0)
     for at in (11.0, 12.0, 13.0, 14.0, 15.0, 16.0):
         for each in brokers:
-            penalty.hear(each.name, each.report(at))
+            penalty.receive(each.name, each.report(at))
     found = penalty.shown(16.1)
     assert isinstance(found, Compared), found
     assert found.seconds < 6
@@ -325,8 +325,8 @@ def test_it_is_known_again_after_some_seconds() -> None:
 )  # fmt: skip
 def test_what_is_not_told_is_not_guessed(change: dict[str, object], said: str) -> None:
     penalty, (a, _) = following(10.0)
-    penalty.hear("a", replace(a.report(10.0), **change))
-    penalty.hear("a", a.report(11.0))
+    penalty.receive("a", replace(a.report(10.0), **change))
+    penalty.receive("a", a.report(11.0))
     shown = penalty.shown(11.1)
     assert isinstance(shown, str)
     assert said in shown
@@ -335,7 +335,7 @@ def test_what_is_not_told_is_not_guessed(change: dict[str, object], said: str) -
 def test_a_silent_broker_is_named() -> None:
     penalty, (a, _) = following(10.0)
     for at in (11.0, 12.0, 13.0, 14.0, 15.0, 16.0):
-        penalty.hear("a", replace(a.report(at), number=a.number))
+        penalty.receive("a", replace(a.report(at), number=a.number))
     assert penalty.shown(17.0) == "broker b does not report its arrivals"
 
 
@@ -355,7 +355,7 @@ def test_a_crowd_is_followed_in_groups() -> None:
     for at in np.arange(0.0, 18.0):
         heard = reporter.report(float(at), with_waits=at > 1)
         # They came one by one.
-        penalty.hear("a", replace(heard, batches=np.zeros(heard.times.size, dtype=bool)))
+        penalty.receive("a", replace(heard, batches=np.zeros(heard.times.size, dtype=bool)))
     found = penalty.shown(18.0)
     assert isinstance(found, Compared)
     singles = waits_of(contract, Arrivals(np.zeros(200_000), np.ones(200_000)))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tb_adaptor.policies import POLICIES
 from tb_adaptor.share import Part, divide, even
-from tb_adaptor.window import Seen, Told, Window
+from tb_adaptor.window import Seen, Window, WindowReport
 
 CONTRACT = Part(1_000.0, 100.0)
 NAMES = ["b1", "b2", "b3"]
@@ -134,7 +134,7 @@ def test_more_brokers_than_messages_of_b_is_refused() -> None:
 def test_the_window_forgets_and_takes_maxima_by_step() -> None:
     window = Window(4.0, 1.0)
     for at in range(1, 9):
-        told = Told(
+        told = WindowReport(
             float(at), Part(1, 1), np.array([at - 0.5]), np.array([2.0]), float(at), 10.0 * at
         )
         window.add("b1", told)

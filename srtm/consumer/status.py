@@ -6,7 +6,7 @@ from srtm import __version__
 from srtm.consumer.figures import Figures
 
 
-class Told:
+class Status:
     def __init__(self, figures: Figures) -> None:
         self._figures = figures
 

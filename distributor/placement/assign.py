@@ -21,12 +21,12 @@ def amount(rate: float) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Poured:
+class Assigned:
     """broker_of: number of each publisher's broker, -1 for nobody's
     quotas:    what each broker was meant to get; 0 for those that are not used
     used:      how many of the brokers (the first ones)
     at_least:  no fewer can hold what is placed here
-    bent:      publishers that found room only out of proportion, as the brokers are nearly full
+    uneven:    publishers that found room only out of proportion, as the brokers are nearly full
     packed:    the publishers fit only when packed by size: keys and quotas were given up
     """
 
@@ -34,17 +34,17 @@ class Poured:
     quotas: list[int]
     used: int
     at_least: int
-    bent: int = 0
+    uneven: int = 0
     packed: bool = False
 
 
-def pour(
+def assign(
     groups: Sequence[Sequence[int]],
     weights: Sequence[int],
     rooms: Sequence[int],
     bases: Sequence[int],
     opened: int,
-) -> Poured:
+) -> Assigned:
     """Concentration, then max-min, then `spread` (SRTM section 4.2, steps 1 and 2).
 
     groups:  numbers of the publishers, heaviest first in each
@@ -62,7 +62,7 @@ def pour(
     if max(weights, default=0) > heaviest:
         return _without_the_heavier(heaviest, groups, weights, rooms, bases, opened)
     if not weights:
-        return Poured([], [0] * len(rooms), opened, opened)
+        return Assigned([], [0] * len(rooms), opened, opened)
     only = _only(weights)
     held = list(accumulate(room // only * only if only else room for room in rooms))
     total = sum(weights)
@@ -79,7 +79,7 @@ def pour(
     if not packed:
         packed, used = best_fit_decreasing(weights, rooms, fewest)
     quotas = water_fill(total, rooms[:used], bases[:used])
-    return Poured(packed, _padded(quotas, rooms), used, fewest, packed=True)
+    return Assigned(packed, _padded(quotas, rooms), used, fewest, packed=True)
 
 
 def smallest_at_most(weights: Sequence[int], rooms: Sequence[int], bases: Sequence[int]) -> int:
@@ -109,13 +109,13 @@ def _in_proportion(
     weights: Sequence[int],
     rooms: Sequence[int],
     bases: Sequence[int],
-) -> Poured | None:
+) -> Assigned | None:
     """Over the first `used` brokers; None where somebody does not fit."""
     quotas = _quotas(weights, rooms[:used], bases[:used])
     broker_of, unfit, met = spread(groups, weights, quotas, rooms[:used])
     if unfit and not make_room(unfit, weights, rooms[:used], broker_of):
         return None
-    return Poured(broker_of, _padded(quotas, rooms), used, fewest, bent=len(unfit) + met)
+    return Assigned(broker_of, _padded(quotas, rooms), used, fewest, uneven=len(unfit) + met)
 
 
 def _without_the_heavier(
@@ -125,10 +125,10 @@ def _without_the_heavier(
     rooms: Sequence[int],
     bases: Sequence[int],
     opened: int,
-) -> Poured:
+) -> Assigned:
     fitting = [member for member, weight in enumerate(weights) if weight <= heaviest]
     number_of = {member: number for number, member in enumerate(fitting)}
-    poured = pour(
+    assigned = assign(
         [[number_of[each] for each in group if each in number_of] for group in groups],
         [weights[member] for member in fitting],
         rooms,
@@ -136,9 +136,9 @@ def _without_the_heavier(
         opened,
     )
     broker_of = [-1] * len(weights)
-    for member, broker in zip(fitting, poured.broker_of, strict=True):
+    for member, broker in zip(fitting, assigned.broker_of, strict=True):
         broker_of[member] = broker
-    return replace(poured, broker_of=broker_of)
+    return replace(assigned, broker_of=broker_of)
 
 
 def _overfull(
@@ -146,7 +146,7 @@ def _overfull(
     weights: Sequence[int],
     rooms: Sequence[int],
     held: Sequence[int],
-) -> Poured:
+) -> Assigned:
     """All brokers are filled. What is over goes to a broker that is not there, which takes part of
     every group like the others; then whoever fits into a gap is fetched back."""
     nowhere, total = len(rooms), sum(weights)
@@ -162,8 +162,12 @@ def _overfull(
         broker_of[member] = broker
     fetched_back = len(fetched) - fetched.count(-1)
     placed = sum(weight for weight, broker in zip(weights, broker_of, strict=True) if broker >= 0)
-    return Poured(
-        broker_of, quotas, nowhere, bisect_left(held, placed) + 1, bent=met + fetched_back
+    return Assigned(
+        broker_of,
+        quotas,
+        nowhere,
+        bisect_left(held, placed) + 1,
+        uneven=met + fetched_back,
     )
 
 
