@@ -7,6 +7,7 @@ connection of its own.
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +18,9 @@ import httpx
 
 from srtm.address import Address
 from srtm.errors import UnavailableError
+
+logging.getLogger("httpx").setLevel("WARNING")
+"""It tells of each request otherwise, and gateways make one a second."""
 
 TIMEOUT_SECONDS = 5.0
 """nsqd's own default for requests to others (--http-client-request-timeout)"""

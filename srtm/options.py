@@ -12,13 +12,25 @@ from typing import Any, TypeVar, get_origin
 
 import click
 from click.core import ParameterSource
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from srtm.duration import format_duration, parse_duration
 from srtm.errors import UsageError, one_line
 
 Model = TypeVar("Model", bound=BaseModel)
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class FileTable(BaseModel):
+    """A table of a TOML file: `drain_timeout` is the key `drain-timeout`, others are refused."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        populate_by_name=True,
+        alias_generator=lambda name: name.replace("_", "-"),
+        arbitrary_types_allowed=True,
+    )
 
 
 def add_options(model: type[BaseModel]) -> Callable[[Command], Command]:

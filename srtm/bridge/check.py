@@ -10,10 +10,10 @@ from confluent_kafka.admin import AdminClient
 
 from srtm.address import Address
 from srtm.bridge.file import BridgeFile, Route
-from srtm.bridge.kafka_sink import client_settings, told
 from srtm.bridge.lookup import nsqds_of, topics_of
 from srtm.bridge.names import End
 from srtm.errors import UnavailableError, UsageError
+from srtm.kafka.client import client_settings, told
 
 _SECONDS = 5.0
 

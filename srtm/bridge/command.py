@@ -37,13 +37,13 @@ def run(file: Path, log_level: str) -> None:
     )
     for name in ("asyncio", "tornado"):
         logging.getLogger(name).setLevel("WARNING")
-    if log_level != "debug":
-        logging.getLogger("srtm.bridge.librdkafka").setLevel("CRITICAL")
     parsed = read_bridge_file(file)
     _require_client()
     from srtm.bridge.check import check_settings
     from srtm.bridge.service import run as run_service
 
+    if log_level == "debug":
+        logging.getLogger("srtm.librdkafka").setLevel("DEBUG")
     check_settings(parsed, str(file))
     raise click.exceptions.Exit(run_service(file))
 
@@ -60,7 +60,6 @@ def check(file: Path) -> None:
     from srtm.bridge.check import check as check_file
     from srtm.bridge.check import check_settings
 
-    logging.getLogger("srtm.bridge.librdkafka").setLevel("CRITICAL")
     check_settings(parsed, str(file))
     findings = check_file(parsed)
     for each in findings:

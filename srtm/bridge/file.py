@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     ValidationError,
     field_validator,
@@ -21,7 +19,8 @@ from srtm.bridge.names import End
 from srtm.bridge.pointer import pointer
 from srtm.duration import Duration
 from srtm.errors import UsageError, one_line
-from srtm.options import read_toml
+from srtm.kafka import file as kafka_file
+from srtm.options import FileTable, read_toml
 from srtm.slo import SLO
 
 MAX_ROUTES = 256
@@ -49,16 +48,6 @@ OWN_SETTINGS = {
 _ROUTE_NAME = re.compile(r"[^\s/]{1,200}")
 
 
-class Table(BaseModel):
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        populate_by_name=True,
-        alias_generator=lambda name: name.replace("_", "-"),
-        arbitrary_types_allowed=True,
-    )
-
-
 def _end(value: object) -> object:
     if not isinstance(value, str):
         return value
@@ -79,7 +68,7 @@ AnEnd = Annotated[End, BeforeValidator(_end)]
 Addresses = Annotated[tuple[str, ...], BeforeValidator(_addresses)]
 
 
-class BridgeTable(Table):
+class BridgeTable(FileTable):
     """`[bridge]`. Its name tells the bridges of a Kafka group apart, and outlives a restart."""
 
     name: str = Field(default_factory=socket.gethostname, min_length=1, max_length=100)
@@ -87,22 +76,13 @@ class BridgeTable(Table):
     drain_timeout: Duration = 10.0
 
 
-class KafkaTable(Table):
-    """`[kafka]` and `[kafka.settings]`."""
+class KafkaTable(kafka_file.KafkaTable):
+    """`[kafka]` and `[kafka.settings]`, which are librdkafka's."""
 
-    bootstrap_servers: str = Field(min_length=1)
-    settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
-
-    @field_validator("settings")
-    @classmethod
-    def _not_our_own(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        for name in settings:
-            if name in OWN_SETTINGS:
-                raise ValueError(f"{name} cannot be set: {OWN_SETTINGS[name]}")
-        return settings
+    own_settings = OWN_SETTINGS
 
 
-class Route(Table):
+class Route(FileTable):
     """`[[route]]`, one way. Sizes in bytes."""
 
     name: str = ""
@@ -245,7 +225,7 @@ _NOT_OF = {
 }
 
 
-class BridgeFile(Table):
+class BridgeFile(FileTable):
     """A whole file, checked."""
 
     bridge: BridgeTable = Field(default_factory=BridgeTable)

@@ -10,9 +10,9 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
 from srtm.bridge.file import KafkaTable
+from srtm.kafka.client import client_settings, told
 
 log = logging.getLogger("srtm.bridge")
-_quiet = logging.getLogger("srtm.bridge.librdkafka")
 
 _DEFAULT_MAX_BYTES = 1_048_588  # Kafka's message.max.bytes, where the topic is not there to ask
 _RECORD_OVERHEAD_BYTES = 512
@@ -35,18 +35,6 @@ POISON = frozenset(
     }
 )
 """It is the message's own fault: no second try helps."""
-
-
-def client_settings(kafka: KafkaTable, client_id: str) -> dict[str, Any]:
-    """Of every client of librdkafka."""
-    return {
-        "client.id": client_id,
-        "reconnect.backoff.max.ms": 2000,
-        "topic.metadata.refresh.interval.ms": 10_000,
-        **kafka.settings,
-        "bootstrap.servers": kafka.bootstrap_servers,
-        "logger": _quiet,
-    }
 
 
 LARGEST = 256 << 20
@@ -182,8 +170,3 @@ class KafkaSink:
 def _size_of(headers: Headers) -> int:
     """Bytes at most: two lengths each, beside name and value."""
     return sum(len(name.encode()) + len(value or b"") + 10 for name, value in headers)
-
-
-def told(error: Any) -> str:
-    """A Kafka error as one line with its name."""
-    return f"{error.str()} ({error.name()})"

@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from srtm.bridge.figures import Figures
 from srtm.bridge.file import KafkaTable
-from srtm.bridge.kafka_sink import client_settings, told
 from srtm.bridge.names import End, glob
+from srtm.kafka.client import client_settings, told
 
 log = logging.getLogger("srtm.bridge")
 

@@ -15,11 +15,11 @@ from srtm.bridge.batches import Batches, Limits
 from srtm.bridge.dead_records import DeadRecords
 from srtm.bridge.figures import State
 from srtm.bridge.file import KafkaTable, Route
-from srtm.bridge.kafka_sink import told
 from srtm.bridge.kafka_source import KafkaSource, Partition, Track, wait_until
 from srtm.bridge.nsq_sink import Batch, Publisher
 from srtm.bridge.placed import Placed
 from srtm.bridge.runner import Runner, Stopped
+from srtm.kafka.client import told
 
 _TICK_SECONDS = 0.2
 _IDLE_SECONDS = 0.1

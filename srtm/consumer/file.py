@@ -7,12 +7,10 @@ and all refuse keys that nobody knows.
 import re
 import socket
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     ValidationError,
     field_validator,
@@ -23,7 +21,8 @@ from srtm.address import ListenAddress
 from srtm.consumer.objective import Objective
 from srtm.duration import Duration
 from srtm.errors import one_line
-from srtm.options import read_toml
+from srtm.kafka import file as kafka_file
+from srtm.options import FileTable, read_toml
 
 OWN_SETTINGS = {
     "bootstrap.servers": "it is bootstrap-servers of [kafka]",
@@ -42,16 +41,6 @@ _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
-class Table(BaseModel):
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        populate_by_name=True,
-        alias_generator=lambda name: name.replace("_", "-"),
-        arbitrary_types_allowed=True,
-    )
-
-
 def _objective(value: object) -> object:
     return Objective.parse(value) if isinstance(value, str) else value
 
@@ -68,22 +57,13 @@ def _function(value: str) -> str:
     return value
 
 
-class KafkaTable(Table):
+class KafkaTable(kafka_file.KafkaTable):
     """`[kafka]` and `[kafka.settings]`, which are librdkafka's."""
 
-    bootstrap_servers: str = Field(min_length=1)
-    settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
-
-    @field_validator("settings")
-    @classmethod
-    def _not_our_own(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        for name in settings:
-            if name in OWN_SETTINGS:
-                raise ValueError(f"{name} cannot be set: {OWN_SETTINGS[name]}")
-        return settings
+    own_settings = OWN_SETTINGS
 
 
-class GroupTable(Table):
+class GroupTable(FileTable):
     """`[group]`: what is consumed by whom, how late it may be, and who decides.
 
     mu:       events/s of one consumer, until it is learnt (None: policies wait for that)
@@ -129,7 +109,7 @@ class GroupTable(Table):
         return self.metadata_topic or f"consumer.metadata.{plain}"
 
 
-class ConsumerTable(Table):
+class ConsumerTable(FileTable):
     """`[consumer]`: the four phases. Sizes in bytes.
 
     process: module:function, sync or async: a list of records -> what the sink gets
@@ -161,7 +141,7 @@ class ConsumerTable(Table):
         return self
 
 
-class ExecutorTable(Table):
+class ExecutorTable(FileTable):
     """`[executor]`: who starts consumers.
 
     command: of one consumer; without it, `srtm consume` of this file
@@ -176,14 +156,14 @@ class ExecutorTable(Table):
     log_folder: str = ""
 
 
-class ControllerTable(Table):
+class ControllerTable(FileTable):
     """`[controller]`."""
 
     name: str = Field(default_factory=socket.gethostname, min_length=1, max_length=100)
     http_address: ListenAddress | None = None
 
 
-class GroupFile(Table):
+class GroupFile(FileTable):
     """A whole file, checked."""
 
     kafka: KafkaTable

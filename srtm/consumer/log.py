@@ -14,9 +14,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from srtm.consumer.file import GroupFile
-from srtm.consumer.kafka import client_settings, told
 from srtm.consumer.wire import Command, Leader, Note, Report, Word, decode, encode, tombstones
 from srtm.errors import UnavailableError
+from srtm.kafka.client import client_settings, told
 
 log = logging.getLogger("srtm.consumer")
 

@@ -15,7 +15,7 @@ from confluent_kafka import (
 from srtm.clock import NS, monotonic_ns
 from srtm.consumer.batch import Record
 from srtm.consumer.file import ConsumerTable, GroupFile
-from srtm.consumer.kafka import client_settings, told
+from srtm.kafka.client import client_settings, told
 
 log = logging.getLogger("srtm.consumer")
 

@@ -23,12 +23,12 @@ from srtm.consumer.capacity import SelfMeasure
 from srtm.consumer.figures import Figures, Phase
 from srtm.consumer.file import ConsumerTable, GroupFile
 from srtm.consumer.function import Caller
-from srtm.consumer.kafka import told
 from srtm.consumer.membership import Membership
 from srtm.consumer.reader import Reader
 from srtm.consumer.sinks import Sink, rows_of
 from srtm.consumer.subscribed import Subscribed
 from srtm.errors import Exit
+from srtm.kafka.client import told
 
 log = logging.getLogger("srtm.consumer")
 

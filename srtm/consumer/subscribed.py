@@ -5,8 +5,8 @@ import logging
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from srtm.consumer.file import ConsumerTable, GroupFile
-from srtm.consumer.kafka import told
 from srtm.consumer.reader import Reader
+from srtm.kafka.client import told
 
 log = logging.getLogger("srtm.consumer")
 

@@ -9,8 +9,8 @@ from confluent_kafka.admin._group import ConsumerGroupDescription
 
 from srtm.autoscaler.live.monitor import Sample
 from srtm.consumer.file import GroupFile
-from srtm.consumer.kafka import client_settings, told
 from srtm.errors import UnavailableError
+from srtm.kafka.client import client_settings, told
 
 _ASK_SECONDS = 5.0
 _STARTS_EVERY_SECONDS = 5.0

@@ -1,14 +1,15 @@
-"""What every client of Kafka's is told, and its errors in words."""
+"""What every client of librdkafka is told, and its errors in words."""
 
 import logging
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from srtm.consumer.file import KafkaTable
+from srtm.kafka.file import KafkaTable
 
-_quiet = logging.getLogger("srtm.consumer.librdkafka")
+_quiet = logging.getLogger("srtm.librdkafka")
 _quiet.setLevel("CRITICAL")
+"""What it would log comes as errors of calls too."""
 
 
 def client_settings(kafka: KafkaTable, client_id: str) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""What all programs that speak to Kafka share: their file's table, and librdkafka's clients."""
