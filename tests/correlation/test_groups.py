@@ -268,7 +268,7 @@ def test_each_unit_is_searched_as_is_cheapest(spark: SparkSession) -> None:
         "sparse": ("lsh", 1),
         "dense": ("lsh", 2),
         "huge": ("lsh", 3),
-        "busy": ("lsh", 2),
+        "busy": ("lsh", 3),
     }
     assert found["dense"].bin_us == 64_000
     assert found["busy"].bin_us < 64_000  # chance would fill wider ones

@@ -24,6 +24,9 @@ much as their bursts are alike by 0.2 to 0.33: they share 6, 3 and 1 at the leas
 _MOST_INDEXED = 2e7
 _MOST_BY_CHANCE = 2e7
 """Pairs that are counted: 3 s of a core for each 10^7."""
+_MOST_CANDIDATES = 0.1
+"""for each publisher, that share two bands by chance. Judging one costs 0.1 ms, and where they are
+many all groups are in one component, too large for all of its pairs to be tried."""
 _MOST_ALIKE = 0.05
 """of two sets by chance. Where publishers send more often, bins are narrower, and jitter that is
 wider than a bin goes unseen."""
@@ -58,11 +61,13 @@ def plan(units: DataFrame, settings: Settings) -> DataFrame:
         judged = f.col("judged").cast("double")
         return judged * judged / 2 * f.pow(each * width, f.lit(values)) * BANDS[values]
 
-    values = (
-        f.when(by_chance(1) <= _MOST_BY_CHANCE, 1)
-        .when(by_chance(2) <= _MOST_BY_CHANCE, 2)
-        .otherwise(3)
-    )
+    def few(values: int) -> Column:
+        judged = f.col("judged").cast("double")
+        bands = f.pow(each * width, f.lit(values)) * BANDS[values]
+        shared = judged * judged / 2 * f.least(f.lit(1.0), bands * bands / 2)
+        return (by_chance(values) <= _MOST_BY_CHANCE) & (shared <= _MOST_CANDIDATES * judged)
+
+    values = f.when(few(1), 1).when(few(2), 2).otherwise(3)
     counted = f.when(values == 1, by_chance(1)).when(values == 2, by_chance(2))
     return units.where(f.col("judged") >= 2).select(
         "topic",
