@@ -44,6 +44,7 @@ def _srtm(*arguments: str) -> subprocess.CompletedProcess[str]:
         "broker",
         "autoscale",
         "bridge",
+        "correlate",
         "stat",
         "load",
         "demo",
