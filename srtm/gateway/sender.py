@@ -23,10 +23,18 @@ def send_each(fds: list[int], pieces: list[bytes]) -> list[tuple[int, int]]:
     return shorts
 
 
+NOT_COMPILED = "_sender.c is not compiled (no C compiler at set-up)"
+NO_RING = "the kernel gives no io_uring (before 5.18, or a container's seccomp refuses it)"
+
+why_slower = ""
+"""Why answers are sent one by one; empty where io_uring sends those of a wake-up together."""
+
 try:
     from srtm.gateway import _sender
-except ImportError:  # not compiled
+except ImportError:
     send_all = send_each
+    why_slower = NOT_COMPILED
 else:
     send_all = _sender.send_all
-    _sender.use_ring(True)
+    if not _sender.use_ring(True):
+        why_slower = NO_RING

@@ -11,6 +11,7 @@ from kernel import StampSource, choose_source
 from srtm.bearer import read_token
 from srtm.clock import NS, WallClock, monotonic_ns, wall_clock_error_ns
 from srtm.errors import SrtmError, UnavailableError, UsageError
+from srtm.gateway import sender
 from srtm.gateway.agent import Agent, Broker
 from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.client import Client, ConnectionBounds
@@ -151,6 +152,8 @@ class Gateway:
         closing.append(self.stamps.close)
         if self.stamps.reason:
             log.info("timestamps by %s, as there is no %s", self.stamps.name, self.stamps.reason)
+        if sender.why_slower:
+            log.info("answers are sent one by one: %s", sender.why_slower)
         self.watch = NsqdWatch(
             options, self.reactor, self.nsqd, self.nsqd_http, facts, self._gate_changed
         )
@@ -384,11 +387,11 @@ class Gateway:
     def _bound_partials(self) -> None:
         """Half-received commands may not fill the memory: the biggest holders go first."""
         senders: list[Sender] = [*self.clients, *self.uploads]
-        held = sum(sender.partial_bytes for sender in senders)
+        held = sum(each.partial_bytes for each in senders)
         if held <= self.options.max_partial_bytes:
             return
-        for sender in sorted(senders, key=lambda sender: sender.partial_bytes, reverse=True):
+        for each in sorted(senders, key=lambda each: each.partial_bytes, reverse=True):
             if held <= self.options.max_partial_bytes:
                 break
-            held -= sender.partial_bytes
-            sender.close()
+            held -= each.partial_bytes
+            each.close()

@@ -3,12 +3,15 @@
 import contextlib
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from errno import EAGAIN, EBADF, EPIPE
 
 import pytest
 
-from srtm.gateway.sender import send_each
+from srtm.gateway.http.stats import sender_line
+from srtm.gateway.sender import NO_RING, NOT_COMPILED, send_each
 
 try:
     from srtm.gateway import _sender
@@ -117,3 +120,24 @@ def test_other_arguments_are_refused(fds: list[int], pieces: list[bytes]) -> Non
         pytest.skip("_sender.c is not compiled here")
     with pytest.raises(TypeError):
         _sender.send_all(fds, pieces)
+
+
+def test_a_kernel_that_gives_no_ring_is_told() -> None:
+    """Where it is not compiled that is the reason, whatever the kernel gives."""
+    code = (
+        "from tests.support.confined import forbid; forbid(425)\n"
+        "from srtm.gateway import sender; print(sender.why_slower)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == (NOT_COMPILED if _sender is None else NO_RING)
+
+
+@pytest.mark.parametrize(
+    ("found", "line"),
+    [
+        ({"io_uring": True, "reason": ""}, "together, by io_uring"),
+        ({"io_uring": False, "reason": "why"}, "one by one: why"),
+    ],
+)
+def test_stats_say_how_answers_are_sent(found: dict[str, object], line: str) -> None:
+    assert sender_line(found) == line

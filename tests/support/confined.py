@@ -36,9 +36,15 @@ def drop_capabilities(*dropped: int) -> None:
 
 
 def forbid_bpf(code: int = errno.EPERM, command: int | None = None) -> None:
-    """A seccomp filter: bpf() fails with `code`; `command`: only that one."""
+    """bpf() fails with `code`; `command`: only that one."""
+    forbid(321, code, command)
+
+
+def forbid(call: int, code: int = errno.EPERM, command: int | None = None) -> None:
+    """A seccomp filter: system call number `call` fails with `code`; `command`: only where that is
+    its first argument."""
     load, equal, give, yes = 0x20, 0x15, 0x06, 0x7FFF0000  # linux/filter.h, linux/seccomp.h
-    steps = [(load, 0, 0, 0), (equal, 0, 3, 321), (load, 0, 0, 16)]
+    steps = [(load, 0, 0, 0), (equal, 0, 3, call), (load, 0, 0, 16)]
     steps += [(equal, 0, 1, command)] if command is not None else [(equal, 0, 0, 0)]
     steps += [(give, 0, 0, 0x00050000 | code), (give, 0, 0, yes)]
     program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from srtm.clock import NS, monotonic_ns
 from srtm.errors import UnavailableError
+from srtm.gateway import sender
 from srtm.gateway.agent import Agent
 from srtm.gateway.client import Client
 from srtm.gateway.host import Host
@@ -69,6 +70,7 @@ async def srtm_document(gateway: Host, topic: str = "") -> dict[str, Any]:
             "degraded_bytes": gateway.stamps.degraded_bytes,
             "lost_records": gateway.stamps.lost_records,
         },
+        "sender": {"io_uring": not sender.why_slower, "reason": sender.why_slower},
         "connections": len(gateway.clients),
         "refused_connections": gateway.tcp.refused,
         "distributor": _distributor(gateway.agent) if gateway.agent else None,
@@ -164,6 +166,10 @@ def _producer(client: Client, topic: str) -> list[dict[str, Any]]:
     ]
 
 
+def sender_line(found: dict[str, Any]) -> str:
+    return "together, by io_uring" if found["io_uring"] else f"one by one: {found['reason']}"
+
+
 def timestamps_line(timestamps: dict[str, Any]) -> str:
     """The source in use, and what is to be known of it."""
     line = str(timestamps["source"])
@@ -214,6 +220,7 @@ def as_text(document: dict[str, Any]) -> str:
         "",
         f"Health: {document['health']}",
         f"Timestamps: {timestamps_line(document['srtm']['timestamps'])}",
+        f"Answers: {sender_line(document['srtm']['sender'])}",
         *(
             [f"Distributor: {distributor_line(document['srtm']['distributor'])}"]
             if document["srtm"]["distributor"]
