@@ -12,16 +12,9 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
+from srtm.autoscaler.policies.srtm.tuning import TUNING, Tuning
+
 Floats = NDArray[np.float64]
-
-_WINDOWS = (3, 5, 8, 13, 21, 34)
-"""Intervals that a line is fitted to; Fibonacci's, so that neighbours differ by the same share."""
-
-_DAMPINGS = (1.0, 0.9, 0.7)
-"""What is left of the slope after each interval: a line that goes on, and one that flattens."""
-
-_MEMORY = 0.95
-"""Of an old error in the mean, per interval: 20 intervals, about one wave of the papers' traces."""
 
 
 class Forecast:
@@ -30,32 +23,34 @@ class Forecast:
     beside: intervals to either side of one whose mean a forecast of it is held against
     """
 
-    def __init__(self, ahead: int, beside: int = 0) -> None:
+    def __init__(self, ahead: int, beside: int = 0, tuning: Tuning = TUNING) -> None:
+        self._tuning = tuning
         self.ahead = ahead
         self._beside = beside
-        self._seen: deque[float] = deque(maxlen=max(_WINDOWS))
-        experts = len(_WINDOWS) * len(_DAMPINGS)
+        self._seen: deque[float] = deque(maxlen=max(tuning.windows))
+        experts = len(tuning.windows) * len(tuning.dampings)
         self._errors = np.zeros(experts)
         self._weight = 0.0
         self._said: deque[Floats] = deque(maxlen=ahead + beside)
         self._levels = np.zeros(experts)
         self._slopes = np.zeros(experts)
-        self._dampings = np.tile(_DAMPINGS, len(_WINDOWS))
+        self._dampings = np.tile(tuning.dampings, len(tuning.windows))
 
     def see(self, rate: float) -> None:
         """The rate of the interval that has just ended, events/s."""
         self._seen.append(rate)
         if len(self._said) == self._said.maxlen:
             level = np.array(self._seen)[-2 * self._beside - 1 :].mean()
-            self._errors = _MEMORY * self._errors + (self._said[0] - level) ** 2
-            self._weight = _MEMORY * self._weight + 1.0
+            memory = self._tuning.forecast_memory
+            self._errors = memory * self._errors + (self._said[0] - level) ** 2
+            self._weight = memory * self._weight + 1.0
         self._fit()
         self._said.append(self._at(np.array([float(self.ahead)]))[:, 0])
 
     def _fit(self) -> None:
         seen = np.array(self._seen)
         row = 0
-        for window in _WINDOWS:
+        for window in self._tuning.windows:
             part = seen[-window:]
             slope = 0.0
             level = float(part.mean())
@@ -64,7 +59,7 @@ class Forecast:
                 offsets = np.arange(len(part)) - middle
                 slope = float(offsets @ part / (offsets @ offsets))
                 level += slope * middle
-            for _ in _DAMPINGS:
+            for _ in self._tuning.dampings:
                 self._levels[row] = level
                 self._slopes[row] = slope
                 row += 1

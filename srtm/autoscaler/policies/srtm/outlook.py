@@ -10,6 +10,7 @@ from srtm.autoscaler.decision import Handover
 from srtm.autoscaler.observation import Observation
 from srtm.autoscaler.policies.srtm.groups import Group
 from srtm.autoscaler.policies.srtm.queue import late_by_stop, late_events
+from srtm.autoscaler.policies.srtm.tuning import TUNING
 
 Floats = NDArray[np.float64]
 
@@ -17,10 +18,6 @@ _POINTS = (-math.sqrt(3.0), 0.0, math.sqrt(3.0))
 WEIGHTS = np.array([1 / 6, 2 / 3, 1 / 6])
 """Points (in standard errors) that stand for a normal error (Gauss-Hermite): three futures, and how
 likely each of them is."""
-
-_LONGEST_POLL_SECONDS = 1.0
-"""What an owner still serves before it gives a partition up, at most: more is overload, which the
-queues show anyhow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +34,7 @@ class Outlook:
     errors: Floats
     interval_seconds: float
     target_seconds: float
+    longest_poll_seconds: float = TUNING.longest_poll_seconds
 
     @property
     def _slots(self) -> int:
@@ -107,7 +105,7 @@ class Outlook:
             math.fsum(lags.get(p, 0.0) for p in ps) / mu
             for mu, (_, ps) in zip(self.mu(old), old, strict=True)
         ]
-        return min(_LONGEST_POLL_SECONDS, max(waits, default=0.0))
+        return min(self.longest_poll_seconds, max(waits, default=0.0))
 
     def _arrivals(self, group: Group) -> Floats:
         """Events, shape (futures, paths, slots, consumers)."""

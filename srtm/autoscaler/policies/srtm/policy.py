@@ -9,7 +9,7 @@ least). The forecast's error makes three futures of it; what is done now has to 
 and what can wait until it shows which one it is does wait. The first step is taken.
 
 The price follows the SLO's error budget, so the share of late events comes out near the one that
-is allowed, with no setting for a workload. All constants were chosen on generated workloads.
+is allowed, with no setting for a workload. All constants stand in `tuning`.
 """
 
 import math
@@ -28,32 +28,11 @@ from srtm.autoscaler.policies.srtm.outlook import WEIGHTS, Outlook
 from srtm.autoscaler.policies.srtm.plan import Stages, first_step
 from srtm.autoscaler.policies.srtm.shape import Shape, beside
 from srtm.autoscaler.policies.srtm.stops import Stops
+from srtm.autoscaler.policies.srtm.tuning import TUNING, Tuning
 from srtm.autoscaler.policies.timeline import Timeline
 from srtm.slo import SLO
 
 Floats = NDArray[np.float64]
-
-_HORIZON_SECONDS = 20.0
-_PERSIST_SECONDS = 20.0
-"""How far the programme looks, and for how long the end of it is taken to last. Further than a few
-start-ups a forecast knows little; both together are what a change must pay for itself in."""
-
-_PATHS = 3
-"""Pieces of the last minute that stand for the next seconds."""
-
-_FIRST_SECONDS, _FIRST_INTERVALS = 4.0, 2
-"""Before it decides anything: a rate, and its trend if it changes by the second."""
-
-_WIDER = 5
-"""How many consumers more, or fewer, one step may ask for, but for twice and half as many."""
-
-_NOISY = 0.25
-"""Relative error of the forecast with which a scale-down has to be worth it for a whole lead, as
-long as undoing it takes; for less, where the error is smaller. Of a rate that jumps about, one
-second wants a smaller group and the next one the bigger again."""
-
-_THERE_AND_BACK = 2.0
-"""A scale-down is charged with the hand-over that will undo it: rates come in waves."""
 
 
 class Srtm:
@@ -66,19 +45,22 @@ class Srtm:
         slo: SLO,
         decision_seconds: float = 1.0,
         handovers: tuple[Handover, ...] = (*Handover,),
+        tuning: Tuning = TUNING,
     ) -> None:
         self._slo = slo
+        self._tuning = tuning
         self._handovers = handovers
         self._seconds = decision_seconds
-        self._horizon = max(5, round(_HORIZON_SECONDS / decision_seconds))
-        self._first = max(_FIRST_INTERVALS, round(_FIRST_SECONDS / decision_seconds))
-        self._budget = Budget(slo)
-        self._stops = Stops()
+        self._horizon = max(5, round(tuning.horizon_seconds / decision_seconds))
+        self._first = max(tuning.first_intervals, round(tuning.first_seconds / decision_seconds))
+        self._budget = Budget(slo, tuning)
+        self._stops = Stops(tuning)
         self._timeline = Timeline(decision_seconds)
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        self._shape = Shape(self._horizon, _PATHS, self._seconds)
+        tuning = self._tuning
+        self._shape = Shape(self._horizon, tuning.paths, self._seconds, tuning.level_seconds)
         self._forecast: Forecast | None = None
         self._observations = 0
         self._smaller = 0  # decisions in a row that want fewer consumers
@@ -99,6 +81,7 @@ class Srtm:
             errors=self._forecast.errors(self._horizon),
             interval_seconds=self._seconds,
             target_seconds=self._slo.target_seconds,
+            longest_poll_seconds=self._tuning.longest_poll_seconds,
         )
         return self._choose(outlook, notes)
 
@@ -108,7 +91,8 @@ class Srtm:
         if odd:
             self._begin_anew()
         if self._forecast is None:
-            self._forecast = Forecast(self._lead(seen) + 1, beside(self._seconds))
+            near = beside(self._seconds, self._tuning.level_seconds)
+            self._forecast = Forecast(self._lead(seen) + 1, near, self._tuning)
         self._observations += 1
         if self._observations > 1:  # the first one is of a time that nobody knows
             self._forecast.see(seen.rate)
@@ -134,14 +118,16 @@ class Srtm:
         if count < len(seen.consumers):
             action = Action.DOWN
         reason = f"{orphans} of {len(seen.partitions)} partitions have no consumer"
-        return _decision(action, balanced(loads, seen, count), reason, notes, self._handovers[-1])
+        group = balanced(loads, seen, count, self._tuning.move_worth)
+        return _decision(action, group, reason, notes, self._handovers[-1])
 
     def _choose(self, outlook: Outlook, notes: tuple[str, ...]) -> Decision:
-        seen = outlook.seen
+        seen, tuning = outlook.seen, self._tuning
         now = group_of(seen)
         share = outlook.shape.sum(axis=(0, 1))
         loads = {p.id: max(float(s), 1e-9) for p, s in zip(seen.partitions, share, strict=True)}
-        others = [balanced(loads, seen, n) for n in _sizes(len(now), len(loads))]
+        sizes = _sizes(len(now), len(loads), tuning.wider)
+        others = [balanced(loads, seen, n, tuning.move_worth) for n in sizes]
         groups = [now, *(group for group in others if set(group) != set(now)), now]
         waits = [True] + [False] * (len(groups) - 1)
         late, left = zip(*map(outlook.late, groups, waits), strict=True)
@@ -155,7 +141,7 @@ class Srtm:
             rates=outlook.futures,
             target_seconds=self._slo.target_seconds,
         )
-        lead, persist = self._lead(seen), round(_PERSIST_SECONDS / self._seconds)
+        lead, persist = self._lead(seen), round(tuning.persist_seconds / self._seconds)
         price = self._budget.price
         best, _ = first_step(stages, price, self._seconds, lead, persist)
         self._smaller = self._smaller + 1 if len(groups[best]) < len(now) else 0
@@ -188,31 +174,36 @@ class Srtm:
     def _patience(self, outlook: Outlook) -> int:
         """Decisions before it that a scale-down asks for."""
         error = float(outlook.errors[0]) / max(float(outlook.rates[0]), 1e-9)
-        return round(self._lead(outlook.seen) * min(1.0, error / _NOISY))
+        return round(self._lead(outlook.seen) * min(1.0, error / self._tuning.noisy))
 
     def _hand_over(self, outlook: Outlook, old: Group, new: Group) -> tuple[float, Handover]:
-        """Late events of the hand-over that causes fewest, and its kind."""
-        costs = []
-        for number, kind in enumerate(self._handovers):
-            action = _action(old, new)
-            stop = self._stops.expected((kind, action), outlook.seen.rebalance_seconds)
+        """Late events of the hand-over that causes fewest, and its kind. One that stops as much as
+        another for as long or longer need not be looked at."""
+        action, seen = _action(old, new), outlook.seen
+        best, chosen = math.inf, self._handovers[-1]
+        looked_at: list[tuple[Handover, float]] = []
+        for kind in reversed(self._handovers):
+            stop = self._stops.expected((kind, action), seen.rebalance_seconds)
+            if any(s <= stop and (k is not Handover.EAGER or k is kind) for k, s in looked_at):
+                continue
+            looked_at.append((kind, stop))
             late = outlook.hand_over(old, new, kind, stop) * self._stops.correction
-            costs.append((late, -number, kind))
-        late, _, kind = min(costs)
-        return late, kind
+            if late < best:
+                best, chosen = late, kind
+        return best, chosen
 
     def _charge(self, old: Group, new: Group, late: float) -> float:
         """What the programme is told that a hand-over costs: one that could as well be left must
         be within the budget."""
         if len(new) < len(old):
-            late *= _THERE_AND_BACK
+            late *= self._tuning.there_and_back
         if len(new) <= len(old) and not self._budget.affords(late):
             return math.inf
         return late
 
 
-def _sizes(now: int, partitions: int) -> list[int]:
-    near = range(now - _WIDER, now + _WIDER + 1)
+def _sizes(now: int, partitions: int, wider: int) -> list[int]:
+    near = range(now - wider, now + wider + 1)
     return sorted(n for n in {*near, now // 2, 2 * now} if 1 <= n <= partitions)
 
 
