@@ -13,6 +13,7 @@ is allowed, with no setting for a workload. All constants stand in `tuning`.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -24,7 +25,7 @@ from srtm.autoscaler.policies.paper import cannot_be_met
 from srtm.autoscaler.policies.srtm.budget import Budget
 from srtm.autoscaler.policies.srtm.forecast import Forecast
 from srtm.autoscaler.policies.srtm.groups import Group, balanced, group_of
-from srtm.autoscaler.policies.srtm.outlook import WEIGHTS, Outlook
+from srtm.autoscaler.policies.srtm.outlook import Outlook
 from srtm.autoscaler.policies.srtm.plan import Stages, first_step
 from srtm.autoscaler.policies.srtm.shape import Shape, beside
 from srtm.autoscaler.policies.srtm.stops import Stops
@@ -130,13 +131,13 @@ class Srtm:
         others = [balanced(loads, seen, n, tuning.move_worth) for n in sizes]
         groups = [now, *(group for group in others if set(group) != set(now)), now]
         waits = [True] + [False] * (len(groups) - 1)
-        late, left = zip(*map(outlook.late, groups, waits), strict=True)
+        late, left = outlook.late_of(groups, waits)
         stages = Stages(
-            weights=WEIGHTS,
+            weights=outlook.weights,
             sizes=np.array([float(len(group)) for group in groups]),
             mu=np.array([outlook.mu(group).sum() for group in groups]),
-            late=np.stack(late, axis=1),
-            left=np.stack(left, axis=1),
+            late=late,
+            left=left,
             hand=np.zeros(len(groups)),
             rates=outlook.futures,
             target_seconds=self._slo.target_seconds,
@@ -147,7 +148,7 @@ class Srtm:
         self._smaller = self._smaller + 1 if len(groups[best]) < len(now) else 0
         if not best:  # not even if hand-overs were free
             return Decision(Action.NONE, reason="the group as it is costs least", notes=notes)
-        hand_overs = [self._hand_over(outlook, now, group) for group in groups]
+        hand_overs = self._hand_overs(outlook, now, groups)
         charged = [
             self._charge(now, g, cost) for g, (cost, _) in zip(groups, hand_overs, strict=True)
         ]
@@ -176,21 +177,29 @@ class Srtm:
         error = float(outlook.errors[0]) / max(float(outlook.rates[0]), 1e-9)
         return round(self._lead(outlook.seen) * min(1.0, error / self._tuning.noisy))
 
-    def _hand_over(self, outlook: Outlook, old: Group, new: Group) -> tuple[float, Handover]:
-        """Late events of the hand-over that causes fewest, and its kind. One that stops as much as
-        another for as long or longer need not be looked at."""
-        action, seen = _action(old, new), outlook.seen
-        best, chosen = math.inf, self._handovers[-1]
-        looked_at: list[tuple[Handover, float]] = []
+    def _hand_overs(
+        self, outlook: Outlook, old: Group, groups: Sequence[Group]
+    ) -> list[tuple[float, Handover]]:
+        """Late events of the hand-over to each group that causes fewest, and its kind. One that
+        stops as much as another for as long or longer need not be looked at."""
+        rebalance_seconds = outlook.seen.rebalance_seconds
+        actions = [_action(old, group) for group in groups]
+        best = [(math.inf, self._handovers[-1])] * len(groups)
+        looked_at: list[tuple[Handover, list[float]]] = []
         for kind in reversed(self._handovers):
-            stop = self._stops.expected((kind, action), seen.rebalance_seconds)
-            if any(s <= stop and (k is not Handover.EAGER or k is kind) for k, s in looked_at):
+            stops = [self._stops.expected((kind, a), rebalance_seconds) for a in actions]
+            if any(
+                (other is not Handover.EAGER or kind is Handover.EAGER)
+                and all(a <= b for a, b in zip(known, stops, strict=True))
+                for other, known in looked_at
+            ):
                 continue
-            looked_at.append((kind, stop))
-            late = outlook.hand_over(old, new, kind, stop) * self._stops.correction
-            if late < best:
-                best, chosen = late, kind
-        return best, chosen
+            looked_at.append((kind, stops))
+            late = outlook.hand_overs(old, groups, kind, stops)
+            for place, events in enumerate(late):
+                if events * self._stops.correction < best[place][0]:
+                    best[place] = (events * self._stops.correction, kind)
+        return best
 
     def _charge(self, old: Group, new: Group, late: float) -> float:
         """What the programme is told that a hand-over costs: one that could as well be left must
