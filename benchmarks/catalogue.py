@@ -51,6 +51,9 @@ BENCHMARKS = {
     "clairvoyant": Entry(
         "autoscaler.clairvoyant", "ours against a schedule that knows every arrival"
     ),
+    "unseen": Entry(
+        "autoscaler.unseen.run", "ours on generated workloads that it was not tuned on"
+    ),
     "timestamps": Entry(
         "gateway.timestamps", "whom a late gateway delays, by source of arrival times"
     ),

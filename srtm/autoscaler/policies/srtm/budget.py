@@ -8,30 +8,49 @@ from srtm.slo import SLO
 
 
 class Budget:
-    """Late events since the start against those that the SLO allows."""
+    """Late events against those that the SLO allows; both are forgotten little by little."""
 
     def __init__(self, slo: SLO, tuning: Tuning = TUNING) -> None:
         self._tuning = tuning
         self._allowed = slo.allowed_late_share
         self._reserve = tuning.reserve * min(1.0, 0.01 / self._allowed) ** tuning.reserve_root
-        self._served = 0
+        # Half of what counts is then younger than half of the window.
+        self._window = slo.window_seconds
+        self._served = 0.0
+        self._late = 0.0
         self._seconds = 0.0
+        self._elapsed = 0.0
         self._hand_over = 0.0
+        self._handed_over = 0.0
         self.late = 0
+        """Since the start."""
         self.price = 0.0
+        self.discount = 1.0
+        """Of the price, for what is left unused of the budget: 1 or less."""
 
     def see(self, seen: Observation, interval_seconds: float) -> None:
         """Once an interval; sets `price`, in replica-seconds."""
         tuning = self._tuning
-        self._served += seen.served
         self.late += seen.late
-        self._seconds += interval_seconds
-        window = max(tuning.halving_seconds, tuning.halving_share * self._seconds)
-        aim = 1.0 - self._reserve * (tuning.halving_seconds / window) ** tuning.settling
-        deficit = self.late - aim * self._allowed * self._served
+        self._elapsed += interval_seconds
+        half = max(tuning.memory_seconds, tuning.halving_share * self._elapsed)
+        if self._window is not None:
+            half = min(half, self._window / 2)
+        kept = 0.5 ** (interval_seconds / half)
+        self._served = kept * self._served + seen.served
+        self._late = kept * self._late + seen.late
+        self._seconds = kept * self._seconds + interval_seconds
+        self._handed_over *= kept
+        window = max(tuning.halving_seconds, tuning.halving_share * self._elapsed)
+        if self._window is not None:
+            window = min(window, self._window / 2)
+        settled = min(1.0, tuning.halving_seconds / window) ** tuning.settling
+        aim = 1.0 - self._reserve * settled
+        deficit = self._late - aim * self._allowed * self._served
         # A hand-over's late events come at once: one or two of them are no trend.
         scale = aim * self._per_second * window + 2 * self._hand_over + 1
         exponent = min(tuning.dearest, max(tuning.cheapest, tuning.steepness * deficit / scale))
+        self.discount = math.exp(min(0.0, exponent))
         price = tuning.price * 0.01 / self._allowed * math.exp(exponent)
         least = tuning.least / max(seen.new_mu, seen.rate)
         self.price = max(least, price / seen.new_mu)
@@ -42,11 +61,15 @@ class Budget:
         return self._allowed * self._served / max(self._seconds, 1.0)
 
     def affords(self, late: float) -> bool:
-        """Would `late` more events still be within the SLO, or are they hardly any?"""
+        """Would `late` more events still be within the SLO, or within what hand-overs may cost
+        anyhow, or are they hardly any?"""
+        allowed = self._allowed * self._served
         small = late <= self._per_second * self._tuning.small_seconds
-        return small or self.late + late <= self._allowed * self._served
+        own = self._handed_over + late <= self._tuning.hand_overs * allowed
+        return small or own or self._late + late <= allowed
 
     def expect(self, late: float) -> None:
         """A hand-over is on its way that is thought to cost so many."""
         kept = self._tuning.hand_over_memory
         self._hand_over = max(late, kept * self._hand_over + (1 - kept) * late)
+        self._handed_over += late

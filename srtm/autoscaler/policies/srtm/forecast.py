@@ -7,6 +7,7 @@ they are held against is a mean over a few intervals: one interval's own noise i
 forecast, it belongs to the shape of what comes.
 """
 
+import math
 from collections import deque
 
 import numpy as np
@@ -34,18 +35,42 @@ class Forecast:
         self._said: deque[Floats] = deque(maxlen=ahead + beside)
         self._levels = np.zeros(experts)
         self._slopes = np.zeros(experts)
+        self._usual: deque[float] = deque(maxlen=ahead)
+        self.surprise: float | None = None
+        """The last rate less what had been forecast of it, events/s; None: nothing was yet."""
         self._dampings = np.tile(tuning.dampings, len(tuning.windows))
 
     def see(self, rate: float) -> None:
         """The rate of the interval that has just ended, events/s."""
+        if self._is_jump(rate):
+            self._seen.clear()  # what was before says nothing of the new level
         self._seen.append(rate)
         if len(self._said) == self._said.maxlen:
             level = np.array(self._seen)[-2 * self._beside - 1 :].mean()
             memory = self._tuning.forecast_memory
             self._errors = memory * self._errors + (self._said[0] - level) ** 2
             self._weight = memory * self._weight + 1.0
+        self.surprise = rate - self._usual[0] if len(self._usual) == self.ahead else None
         self._fit()
-        self._said.append(self._at(np.array([float(self.ahead)]))[:, 0])
+        said = self._at(np.array([float(self.ahead)]))[:, 0]
+        self._said.append(said)
+        self._usual.append(float(self._weights() @ said))
+
+    def _is_jump(self, rate: float) -> bool:
+        """Is it further from the mean of the last rates than they are from each other?"""
+        count = self._tuning.jump_intervals
+        if len(self._seen) < count:
+            return False
+        last = np.array(self._seen)[-count:]
+        offsets = np.arange(count) - (count - 1) / 2
+        squares = float(offsets @ offsets)
+        slope, next_one = float(offsets @ last) / squares, (count + 1) / 2
+        around = last - last.mean() - slope * offsets
+        # Two are taken by the line, and the line itself may be off where the next rate is.
+        error = math.sqrt(float(around @ around) / (count - 2))
+        error = max(error, self._tuning.jump_share * float(last.mean()))
+        error *= math.sqrt(1 + 1 / count + next_one**2 / squares)
+        return abs(rate - float(last.mean()) - slope * next_one) > self._tuning.jump_errors * error
 
     def _fit(self) -> None:
         seen = np.array(self._seen)
@@ -54,7 +79,7 @@ class Forecast:
             part = seen[-window:]
             slope = 0.0
             level = float(part.mean())
-            if len(part) > 1:
+            if len(part) > 2:  # of fewer, the slope would be noise
                 middle = (len(part) - 1) / 2
                 offsets = np.arange(len(part)) - middle
                 slope = float(offsets @ part / (offsets @ offsets))

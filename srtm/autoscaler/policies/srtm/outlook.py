@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 _POINTS = (-math.sqrt(3.0), 0.0, math.sqrt(3.0))
 WEIGHTS = np.array([1 / 6, 2 / 3, 1 / 6])
 """Points (in standard errors) that stand for a normal error (Gauss-Hermite): three futures, and how
-likely each of them is."""
+likely each of them is, but for surges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,8 @@ class Outlook:
 
     shape:  arrivals for one event an interval, shape (paths, intervals * slots, partitions)
     rates:  forecast of each interval, events/s; errors: its standard error
+    surges: rises that no forecast sees, events/s, shape (surges,); surge_weights: how likely each
+    lead:   intervals within which such a rise is there
     """
 
     seen: Observation
@@ -35,6 +37,9 @@ class Outlook:
     errors: Floats
     interval_seconds: float
     target_seconds: float
+    surges: Floats = field(default_factory=lambda: np.zeros(0))
+    surge_weights: Floats = field(default_factory=lambda: np.zeros(0))
+    lead: int = 1
     longest_poll_seconds: float = TUNING.longest_poll_seconds
 
     @property
@@ -48,14 +53,17 @@ class Outlook:
     @property
     def weights(self) -> Floats:
         """How likely each future is."""
-        return WEIGHTS
+        usual = WEIGHTS * (1.0 - self.surge_weights.sum())
+        return np.concatenate((usual, self.surge_weights))
 
     @property
     def futures(self) -> Floats:
         """Rates of each interval, were the forecast as wrong as it has been, events/s: shape
-        (futures, intervals)."""
+        (futures, intervals). Errors of a usual kind first, then surges."""
         errors = np.outer(_POINTS, self.errors)
-        rates: Floats = np.maximum(0.0, self.rates + errors)
+        risen = np.minimum(1.0, np.arange(1.0, len(self.rates) + 1) / self.lead)
+        rises = np.outer(self.surges, risen)
+        rates: Floats = np.maximum(0.0, self.rates + np.concatenate((errors, rises)))
         return rates
 
     def mu(self, group: Group) -> Floats:

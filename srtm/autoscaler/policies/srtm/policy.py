@@ -29,6 +29,7 @@ from srtm.autoscaler.policies.srtm.outlook import Outlook
 from srtm.autoscaler.policies.srtm.plan import Stages, first_step
 from srtm.autoscaler.policies.srtm.shape import Shape, beside
 from srtm.autoscaler.policies.srtm.stops import Stops
+from srtm.autoscaler.policies.srtm.surges import Surges
 from srtm.autoscaler.policies.srtm.tuning import TUNING, Tuning
 from srtm.autoscaler.policies.timeline import Timeline
 from srtm.slo import SLO
@@ -63,7 +64,9 @@ class Srtm:
         tuning = self._tuning
         self._shape = Shape(self._horizon, tuning.paths, self._seconds, tuning.level_seconds)
         self._forecast: Forecast | None = None
+        self._surges = Surges(self._seconds, tuning)
         self._observations = 0
+        self._launched_at: float | None = None
         self._smaller = 0  # decisions in a row that want fewer consumers
 
     def decide(self, seen: Observation) -> Decision:
@@ -71,18 +74,27 @@ class Srtm:
         orphans = sum(p.id not in seen.owners for p in seen.partitions)
         if not seen.consumers or (orphans and not seen.rebalancing):
             return self._adopt(seen, orphans, notes)
-        if seen.rebalancing or any(c.state is ConsumerState.STARTING for c in seen.consumers):
+        starting = any(c.state is ConsumerState.STARTING for c in seen.consumers)
+        if not starting and not seen.rebalancing:
+            self._launched_at = None
+        elif seen.rebalancing or not self._launches_still(seen):
             return Decision(Action.NONE, reason="a change is under way", notes=notes)
-        if self._observations < self._first or self._forecast is None:
+        first = self._tuning.first_intervals if self._is_short(seen) else self._first
+        if self._observations < first or self._forecast is None:
             return Decision(Action.NONE, reason="too little has been seen yet", notes=notes)
+        tuning = self._tuning
         outlook = Outlook(
             seen=seen,
             shape=self._shape.paths(),
             rates=self._forecast.rates(self._horizon),
             errors=self._forecast.errors(self._horizon),
+            surges=self._surges.expected(self._forecast.level),
+            # What is left of the budget makes no surprise cheaper.
+            surge_weights=np.array(tuning.surge_weights) / self._budget.discount,
+            lead=self._forecast.ahead,
             interval_seconds=self._seconds,
             target_seconds=self._slo.target_seconds,
-            longest_poll_seconds=self._tuning.longest_poll_seconds,
+            longest_poll_seconds=tuning.longest_poll_seconds,
         )
         return self._choose(outlook, notes)
 
@@ -97,6 +109,8 @@ class Srtm:
         self._observations += 1
         if self._observations > 1:  # the first one is of a time that nobody knows
             self._forecast.see(seen.rate)
+            if self._forecast.surprise is not None:
+                self._surges.see(self._forecast.surprise)
             self._shape.see(_slots(seen, self._seconds, self._slo.target_seconds))
         self._budget.see(seen, self._seconds)
         changing = seen.rebalancing or any(
@@ -104,6 +118,16 @@ class Srtm:
         )
         self._stops.see(seen.at, self._budget.late, seen.stopped_seconds, changing)
         return (*odd, *cannot_be_met(seen, self._slo.target_seconds))
+
+    def _is_short(self, seen: Observation) -> bool:
+        """Does more come, or wait, than is served, or served within the target?"""
+        served = math.fsum(c.mu for c in seen.consumers)
+        return seen.rate > served or seen.lag > served * self._slo.target_seconds
+
+    def _launches_still(self, seen: Observation) -> bool:
+        """Has the launch under way only begun? One that grows takes over when all have joined."""
+        since = math.inf if self._launched_at is None else seen.at - self._launched_at
+        return since <= self._tuning.surprise_until * seen.startup_seconds
 
     def _lead(self, seen: Observation) -> int:
         """Intervals from a launch to serving: one where it takes no time, as decisions go."""
@@ -157,11 +181,15 @@ class Srtm:
         if not best:
             return Decision(Action.NONE, reason="no change is worth its hand-over", notes=notes)
         action, patience = _action(now, groups[best]), self._patience(outlook)
+        if self._launched_at is not None and action is not Action.UP:
+            return Decision(Action.NONE, reason="a change is under way", notes=notes)
         if action is Action.DOWN and self._smaller <= patience:
             reason = f"fewer consumers are wanted for {self._smaller} of {patience + 1} decisions"
             return Decision(Action.NONE, reason=reason, notes=notes)
         self._smaller = 0
         cost, kind = hand_overs[best]
+        if self._launched_at is None:
+            self._launched_at = seen.at
         self._budget.expect(cost)
         self._stops.begin((kind, action), seen.at, self._budget.late, cost)
         reason = (
@@ -174,7 +202,8 @@ class Srtm:
 
     def _patience(self, outlook: Outlook) -> int:
         """Decisions before it that a scale-down asks for."""
-        error = float(outlook.errors[0]) / max(float(outlook.rates[0]), 1e-9)
+        unsure = max(float(outlook.errors[0]), float(outlook.surges[-1]))
+        error = unsure / max(float(outlook.rates[0]), 1e-9)
         return round(self._lead(outlook.seen) * min(1.0, error / self._tuning.noisy))
 
     def _hand_overs(

@@ -45,6 +45,11 @@ class Tuning:
     """Of the allowed late share, kept back: what comes last cannot be made good. The first where
     one in a hundred may be late, as a hand-over or two at the end is a good part of them all; less
     where more may be late, by this power of their share."""
+    memory_seconds: float = 300.0
+    """After which half of what was late, and allowed, no longer counts: a start that went wrong is
+    not made good at any price."""
+    hand_overs: float = 0.5
+    """Of the allowed late events, so many may always be those of hand-overs."""
     halving_seconds: float = 120.0
     halving_share: float = 0.25
     """A surplus or deficit counts against the budget of this long: of two minutes at first, of a
@@ -54,7 +59,7 @@ class Tuning:
     minutes."""
     steepness: float = 2.0
     cheapest: float = -1.5
-    dearest: float = 4.0
+    dearest: float = 2.0
     """The price is price * exp(steepness * deficit), the exponent within these. Unused budget makes
     late events little cheaper (near mu the queue's cliff is steep), a deficit much dearer."""
     least: float = 1.2
@@ -78,6 +83,26 @@ class Tuning:
     level_seconds: float = 5.0
     """Over which a rate is averaged before an interval's slots are divided by it: their noise stays
     in the shape, a ramp does not."""
+
+    jump_intervals: int = 8
+    jump_errors: float = 4.5
+    jump_share: float = 0.05
+    """A rate that is so many of their errors off a line through so many rates before it has come to
+    a new level, of which those say nothing; the error is taken to be so much of them at least."""
+
+    # --- surprises ---
+    surge_weights: tuple[float, ...] = (0.005, 0.03)
+    """How likely each future is in which the rate rises as it was not forecast to: the mean of so
+    many of the largest rises, and of so many that come next."""
+    surge_prior: tuple[float, ...] = (0.8, 0.25)
+    """What they are taken to be before there is experience, as shares of the rate."""
+    surge_prior_seconds: float = 60.0
+    """How much experience the prior is worth."""
+    surge_memory_seconds: float = 450.0
+    """After which half of a rise is forgotten."""
+    surprise_until: float = 0.5
+    """Of a start-up: a group that is being launched may grow until so much of it has passed;
+    it takes over when all have joined."""
 
     # --- groups and hand-overs ---
     move_worth: float = 0.25
