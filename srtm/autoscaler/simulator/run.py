@@ -68,7 +68,7 @@ class Run:
     @property
     def keeps_slo(self) -> bool:
         """In every stretch as long as its window."""
-        return self.worst_share >= self.setting.slo.percentile
+        return bool(self.worst_share >= self.setting.slo.percentile)
 
     @property
     def unserved(self) -> int:

@@ -45,7 +45,7 @@ class Tuning:
     """Of the allowed late share, kept back: what comes last cannot be made good. The first where
     one in a hundred may be late, as a hand-over or two at the end is a good part of them all; less
     where more may be late, by this power of their share."""
-    memory_seconds: float = 300.0
+    memory_seconds: float = 400.0
     """After which half of what was late, and allowed, no longer counts: a start that went wrong is
     not made good at any price."""
     hand_overs: float = 0.5
@@ -57,7 +57,7 @@ class Tuning:
     settling: float = 0.08
     """The reserve shrinks by this power as that grows: the end of two hours is surer than of ten
     minutes."""
-    steepness: float = 2.0
+    steepness: float = 2.5
     cheapest: float = -1.5
     dearest: float = 2.0
     """The price is price * exp(steepness * deficit), the exponent within these. Unused budget makes
