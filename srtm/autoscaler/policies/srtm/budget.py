@@ -8,7 +8,8 @@ from srtm.slo import SLO
 
 
 class Budget:
-    """Late events against those that the SLO allows; both are forgotten little by little."""
+    """Late events against those that the SLO allows. What hand-overs are held against is forgotten
+    little by little; what the price follows is exact, within limits."""
 
     def __init__(self, slo: SLO, tuning: Tuning = TUNING) -> None:
         self._tuning = tuning
@@ -18,6 +19,7 @@ class Budget:
         self._window = slo.window_seconds
         self._served = 0.0
         self._late = 0.0
+        self._owed = 0.0
         self._seconds = 0.0
         self._elapsed = 0.0
         self._hand_over = 0.0
@@ -46,10 +48,14 @@ class Budget:
             window = min(window, self._window / 2)
         settled = min(1.0, tuning.halving_seconds / window) ** tuning.settling
         aim = 1.0 - self._reserve * settled
-        deficit = self._late - aim * self._allowed * self._served
         # A hand-over's late events come at once: one or two of them are no trend.
         scale = aim * self._per_second * window + 2 * self._hand_over + 1
-        exponent = min(tuning.dearest, max(tuning.cheapest, tuning.steepness * deficit / scale))
+        # Beyond what moves the price nothing is owed, or a bad start would be paid for to the end.
+        most = tuning.owed * scale / tuning.steepness
+        owed = self._owed + seen.late - aim * self._allowed * seen.served
+        self._owed = min(tuning.dearest * most, max(tuning.cheapest * most, owed))
+        exponent = tuning.steepness * self._owed / scale
+        exponent = min(tuning.dearest, max(tuning.cheapest, exponent))
         self.discount = math.exp(min(0.0, exponent))
         price = tuning.price * 0.01 / self._allowed * math.exp(exponent)
         least = tuning.least / max(seen.new_mu, seen.rate)

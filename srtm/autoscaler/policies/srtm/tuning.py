@@ -45,9 +45,12 @@ class Tuning:
     """Of the allowed late share, kept back: what comes last cannot be made good. The first where
     one in a hundred may be late, as a hand-over or two at the end is a good part of them all; less
     where more may be late, by this power of their share."""
+    owed: float = 1.5
+    """Late events that are owed, or left, count up to so many times what takes the price to its
+    limit: a start that went wrong is not made good at any price."""
     memory_seconds: float = 400.0
-    """After which half of what was late, and allowed, no longer counts: a start that went wrong is
-    not made good at any price."""
+    """After which half of what was late, and allowed, no longer counts for what a hand-over may
+    cost."""
     hand_overs: float = 0.5
     """Of the allowed late events, so many may always be those of hand-overs."""
     halving_seconds: float = 120.0
@@ -57,7 +60,7 @@ class Tuning:
     settling: float = 0.08
     """The reserve shrinks by this power as that grows: the end of two hours is surer than of ten
     minutes."""
-    steepness: float = 2.5
+    steepness: float = 2.0
     cheapest: float = -1.5
     dearest: float = 2.0
     """The price is price * exp(steepness * deficit), the exponent within these. Unused budget makes
@@ -91,12 +94,12 @@ class Tuning:
     a new level, of which those say nothing; the error is taken to be so much of them at least."""
 
     # --- surprises ---
-    surge_weights: tuple[float, ...] = (0.005, 0.03)
+    surge_weights: tuple[float, ...] = (0.004, 0.02)
     """How likely each future is in which the rate rises as it was not forecast to: the mean of so
     many of the largest rises, and of so many that come next."""
-    surge_prior: tuple[float, ...] = (0.8, 0.25)
+    surge_prior: tuple[float, ...] = (0.8, 0.2)
     """What they are taken to be before there is experience, as shares of the rate."""
-    surge_prior_seconds: float = 60.0
+    surge_prior_seconds: float = 45.0
     """How much experience the prior is worth."""
     surge_memory_seconds: float = 450.0
     """After which half of a rise is forgotten."""
