@@ -82,10 +82,6 @@ def judged(ours: Result, *rivals: Result) -> Judged:
 
 DEAR, CHEAP = result(1.0, 90.0, "dear"), result(0.991, 40.0, "cheap")
 POOR = result(0.9, 9.0, "poor")
-    result(1.0, 90.0, "dear"),
-    result(0.991, 40.0, "cheap"),
-    result(0.9, 9.0, "poor"),
-)
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,9 @@ class Srtm:
             rates=self._forecast.rates(self._horizon),
             errors=self._forecast.errors(self._horizon),
             surges=self._surges.expected(self._forecast.level),
-            # What is left of the budget makes no surprise cheaper.
-            surge_weights=np.array(tuning.surge_weights) / self._budget.discount,
+            # What is left of the budget makes a surprise less cheap than a usual error.
+            surge_weights=np.array(tuning.surge_weights)
+            / self._budget.discount**tuning.surge_undiscounted,
             lead=self._forecast.ahead,
             interval_seconds=self._seconds,
             target_seconds=self._slo.target_seconds,

@@ -45,7 +45,7 @@ class Tuning:
     """Of the allowed late share, kept back: what comes last cannot be made good. The first where
     one in a hundred may be late, as a hand-over or two at the end is a good part of them all; less
     where more may be late, by this power of their share."""
-    owed: float = 1.5
+    owed: float = 2.5
     """Late events that are owed, or left, count up to so many times what takes the price to its
     limit: a start that went wrong is not made good at any price."""
     memory_seconds: float = 400.0
@@ -94,9 +94,12 @@ class Tuning:
     a new level, of which those say nothing; the error is taken to be so much of them at least."""
 
     # --- surprises ---
-    surge_weights: tuple[float, ...] = (0.004, 0.02)
+    surge_weights: tuple[float, ...] = (0.003, 0.015)
     """How likely each future is in which the rate rises as it was not forecast to: the mean of so
     many of the largest rises, and of so many that come next."""
+    surge_undiscounted: float = 0.5
+    """What is left of the budget makes late events cheaper by a factor, and those of surges by
+    that factor to the power of 1 less this."""
     surge_prior: tuple[float, ...] = (0.8, 0.2)
     """What they are taken to be before there is experience, as shares of the rate."""
     surge_prior_seconds: float = 45.0
