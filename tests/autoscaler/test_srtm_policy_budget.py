@@ -102,7 +102,7 @@ def test_a_bad_start_is_not_made_good_at_any_price() -> None:
 
 
 def test_a_shorter_window_is_done_with_it_sooner() -> None:
-    prices = [after_a_bad_start(140, window).price for window in (60.0, 120.0, 3600.0)]
+    prices = [after_a_bad_start(300, window).price for window in (60.0, 120.0, 3600.0)]
     assert prices == sorted(prices)
     assert prices[0] < planned() < prices[-1]
 

@@ -54,8 +54,10 @@ class Budget:
         most = tuning.owed * scale / tuning.steepness
         owed = self._owed + seen.late - aim * self._allowed * seen.served
         self._owed = min(tuning.dearest * most, max(tuning.cheapest * most, owed))
+        in_debt = self._late > self._allowed * self._served
         exponent = tuning.steepness * self._owed / scale
-        exponent = min(tuning.dearest, max(tuning.cheapest, exponent))
+        cheapest = tuning.in_debt if in_debt else tuning.cheapest
+        exponent = min(tuning.dearest, max(cheapest, exponent))
         self.discount = math.exp(min(0.0, exponent))
         price = tuning.price * 0.01 / self._allowed * math.exp(exponent)
         least = tuning.least / max(seen.new_mu, seen.rate)

@@ -83,15 +83,15 @@ class Srtm:
         if self._observations < first or self._forecast is None:
             return Decision(Action.NONE, reason="too little has been seen yet", notes=notes)
         tuning = self._tuning
+        surges, likely = self._surges.expected(self._forecast.level)
         outlook = Outlook(
             seen=seen,
             shape=self._shape.paths(),
             rates=self._forecast.rates(self._horizon),
             errors=self._forecast.errors(self._horizon),
-            surges=self._surges.expected(self._forecast.level),
+            surges=surges,
             # What is left of the budget makes a surprise less cheap than a usual error.
-            surge_weights=np.array(tuning.surge_weights)
-            / self._budget.discount**tuning.surge_undiscounted,
+            surge_weights=likely / self._budget.discount**tuning.surge_undiscounted,
             lead=self._forecast.ahead,
             interval_seconds=self._seconds,
             target_seconds=self._slo.target_seconds,
@@ -203,7 +203,9 @@ class Srtm:
 
     def _patience(self, outlook: Outlook) -> int:
         """Decisions before it that a scale-down asks for."""
-        unsure = max(float(outlook.errors[0]), float(outlook.surges[-1]))
+        unsure = float(outlook.errors[0])
+        if outlook.surge_weights.sum() > self._tuning.surge_frequent:
+            unsure = max(unsure, float(outlook.surges[-1]))
         error = unsure / max(float(outlook.rates[0]), 1e-9)
         return round(self._lead(outlook.seen) * min(1.0, error / self._tuning.noisy))
 

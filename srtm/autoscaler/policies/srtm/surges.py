@@ -1,8 +1,9 @@
 """What the forecast has been surprised by: rises that it did not see coming, remembered for long.
 
 A forecast's usual error is measured over the last seconds, and says nothing of a crowd that comes
-once in some minutes. So the largest errors of the last minutes are kept apart, and two of them
-stand for futures of their own. Before there is experience, a prior with a heavy tail stands in.
+once in some minutes. So the errors of the last minutes are kept, and rises that stand out from the
+usual ones make two futures: the largest third of them, and the others, each as likely as it was.
+Before there is experience, a prior with a heavy tail stands in.
 """
 
 import numpy as np
@@ -30,19 +31,26 @@ class Surges:
         kept = weights > self._least
         self._rises, self._weights = np.append(self._rises, rise)[kept], weights[kept]
 
-    def expected(self, level: float) -> Floats:
-        """The mean rise of each class of `Tuning.surge_weights`, the rarest first, events/s;
-        level: the rate now, which the prior is a share of."""
-        shares = self._tuning.surge_weights
+    def expected(self, level: float) -> tuple[Floats, Floats]:
+        """Two futures: the rise of each, events/s, the rarer first, and how likely it is.
+
+        level: the rate now, which the prior is a share of
+        """
+        tuning = self._tuning
         total = float(self._weights.sum())
-        order = np.argsort(-self._rises)
-        rises = np.maximum(0.0, self._rises[order])
-        upto = np.concatenate(([0.0], np.cumsum(self._weights[order])))
-        taken = np.concatenate(([0.0], np.cumsum(rises * self._weights[order])))
-        edges = np.concatenate(([0.0], np.cumsum(shares))) * total
-        sums = np.diff(np.interp(edges, upto, taken))
-        prior = np.array(self._tuning.surge_prior) * level
         experience = total / (total + self._prior)
-        means = sums / np.maximum(np.array(shares) * total, 1e-9)
-        found: Floats = experience * means + (1 - experience) * prior
-        return found
+        usual = float(np.median(np.abs(self._rises))) if total else 0.0
+        least = max(tuning.surge_errors * usual, tuning.surge_share * level)
+        order = np.argsort(-self._rises)
+        rises, weights = self._rises[order], self._weights[order]
+        weights = weights[rises > least]
+        rises = rises[: len(weights)]
+        upto = np.concatenate(([0.0], np.cumsum(weights)))
+        taken = np.concatenate(([0.0], np.cumsum(rises * weights)))
+        edges = np.array([0.0, 1 / 3, 1.0]) * upto[-1]
+        share = experience / max(total, 1.0)
+        seen, sums = share * np.diff(edges), share * np.diff(np.interp(edges, upto, taken))
+        prior = (1 - experience) * np.array(tuning.surge_weights)
+        likely = seen + prior
+        means = (sums + prior * np.array(tuning.surge_prior) * level) / np.maximum(likely, 1e-12)
+        return means, likely * min(1.0, tuning.surge_most / max(float(likely.sum()), 1e-12))

@@ -31,6 +31,8 @@ class Tuning:
     """Relative error of the forecast with which a scale-down has to be worth it for a whole lead,
     as long as undoing it takes; for less, where the error is smaller. Of a rate that jumps about,
     one second wants a smaller group and the next one the bigger again."""
+    surge_frequent: float = 0.01
+    """How likely surges are with which they count as errors of the forecast there."""
     there_and_back: float = 2.0
     """A scale-down is charged with the hand-over that will undo it: rates come in waves."""
 
@@ -49,8 +51,8 @@ class Tuning:
     """Late events that are owed, or left, count up to so many times what takes the price to its
     limit: a start that went wrong is not made good at any price."""
     memory_seconds: float = 400.0
-    """After which half of what was late, and allowed, no longer counts for what a hand-over may
-    cost."""
+    """After which half of what was late, and allowed, no longer counts: for what a hand-over may
+    cost, and for whether there is a debt."""
     hand_overs: float = 0.5
     """Of the allowed late events, so many may always be those of hand-overs."""
     halving_seconds: float = 120.0
@@ -65,6 +67,9 @@ class Tuning:
     dearest: float = 2.0
     """The price is price * exp(steepness * deficit), the exponent within these. Unused budget makes
     late events little cheaper (near mu the queue's cliff is steep), a deficit much dearer."""
+    in_debt: float = 0.5
+    """The least exponent while more has been late than was allowed: what is forgiven of a debt is
+    not spent again."""
     least: float = 1.2
     """What comes in a second is worth at least so many replica-seconds. With less than one, a group
     is let fall behind: all is late, one consumer is saved, and what is spent so has to be made good
@@ -94,14 +99,19 @@ class Tuning:
     a new level, of which those say nothing; the error is taken to be so much of them at least."""
 
     # --- surprises ---
-    surge_weights: tuple[float, ...] = (0.003, 0.015)
-    """How likely each future is in which the rate rises as it was not forecast to: the mean of so
-    many of the largest rises, and of so many that come next."""
+    surge_errors: float = 5.0
+    surge_share: float = 0.1
+    """A rise that was not forecast stands out when it is so many times the usual error, and so much
+    of the rate."""
+    surge_most: float = 0.25
+    """All surges together are no likelier than this."""
     surge_undiscounted: float = 0.5
     """What is left of the budget makes late events cheaper by a factor, and those of surges by
     that factor to the power of 1 less this."""
-    surge_prior: tuple[float, ...] = (0.8, 0.2)
-    """What they are taken to be before there is experience, as shares of the rate."""
+    surge_weights: tuple[float, float] = (0.003, 0.015)
+    surge_prior: tuple[float, float] = (0.8, 0.2)
+    """How likely the two futures are, and their rises as shares of the rate, before there is
+    experience."""
     surge_prior_seconds: float = 45.0
     """How much experience the prior is worth."""
     surge_memory_seconds: float = 450.0
