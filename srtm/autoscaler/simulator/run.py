@@ -94,7 +94,7 @@ class Run:
             "policy": self.policy,
             "events": len(self.latency),
             "sla_percent": round(100 * self.sla_share, 4),
-            "worst_window_percent": round(100 * self.worst_share, 4),
+            "worst_window_percent": round(100 * float(self.worst_share), 4),
             "keeps_slo": self.keeps_slo,
             "replica_minutes": round(self.replica_minutes, 4),
             "mean_ms": _milliseconds(float(latency.mean())),
