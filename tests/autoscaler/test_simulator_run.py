@@ -191,6 +191,8 @@ def test_the_summary_has_the_names_that_are_promised() -> None:
         "policy": "scripted",
         "events": 50,
         "sla_percent": 100.0,
+        "worst_window_percent": 100.0,
+        "keeps_slo": True,
         "replica_minutes": 0.0833,
         "mean_ms": 10.0,
         "p50_ms": 10.0,
