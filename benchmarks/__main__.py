@@ -1,4 +1,4 @@
-"""`python -m benchmarks list`, `run NAME` and `keep FILE...`."""
+"""`python -m benchmarks list`, `run NAME`, `tune` and `keep FILE...`."""
 
 import sys
 from pathlib import Path
@@ -80,6 +80,40 @@ def keep_them(files: tuple[Path, ...]) -> None:
         click.echo(f"wrote {keep(file)}")
     PAGE.write_text(page())
     click.echo(f"wrote {PAGE}")
+
+
+@cli.command("tune")
+@click.option(
+    "--try",
+    "tries",
+    multiple=True,
+    metavar="NAME=V,V",
+    help="A constant of srtm.autoscaler.policies.srtm.tuning and the values to try.",
+)
+@click.option(
+    "--every",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Only each case of this number: shapes and percentiles recur every 21 and every 3.",
+)
+@click.option(
+    "--processes", type=click.IntRange(min=1), default=1, show_default=True, help="Side by side."
+)
+def tune_them(tries: tuple[str, ...], every: int, processes: int) -> None:
+    """Choose the constants of the autoscaling policy anew, on generated cases of their own.
+
+    Each --try is taken in its order; a value is kept where the objective is smaller with it:
+    replica time, and late events beyond those allowed. No reported figure is of these cases.
+
+    \b
+      python -m benchmarks tune --try price=20,28,36 --try dearest=1.5,2,3 --every 4
+    """
+    from benchmarks.autoscaler.unseen import tune  # a second to import
+
+    best, scores = tune.tune(tune.choices(tries), tune.cases(every), processes)
+    Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH).print(tune.table_of(scores))
+    click.echo(f"best: {best}")
 
 
 def main() -> None:

@@ -57,6 +57,9 @@ BENCHMARKS = {
     "hand-over": Entry(
         "autoscaler.hand_over", "how long a partition stands still as it changes consumers"
     ),
+    "unseen": Entry(
+        "autoscaler.unseen.run", "ours on generated workloads that it was not tuned on"
+    ),
     "timestamps": Entry(
         "gateway.timestamps", "whom a late gateway delays, by source of arrival times"
     ),

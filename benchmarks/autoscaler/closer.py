@@ -109,7 +109,7 @@ def run(session: Session) -> Report:
 _NOTES = (
     "arrivals: burst, lag read 0.2 s after each second's batch; range over seeds",
     "Algorithm 1 with 500 ms and 2 s: rebalances make lag and lag makes rebalances, so that one "
-    "run says little; the paper's run is compared with our range",
+    "run, the paper's too, says little: a bar judges our median, and its range says how little",
     "linear: lambda * f_up / (mu * f_down), which is the formula of section 5.1",
     "second workload: the file has 1.31 million events, the paper's had about 1.35 million, and "
     "its figures grow with them; its rates also cross thresholds more often than the paper's",

@@ -28,6 +28,8 @@ def render(runs: list[Run], slo: SLO) -> Table:
     table = Table(
         Column("policy", text=True),
         Column("in SLO"),
+        *([Column("worst window")] if slo.window_seconds is not None else []),
+        Column("SLO", text=True),
         Column("replica minutes"),
         Column("mean ms", 3),
         Column("p50 ms", 4),
@@ -40,10 +42,14 @@ def render(runs: list[Run], slo: SLO) -> Table:
     )
     for run in runs:
         figures = run.summary()
-        kept = run.sla_share >= slo.percentile
+        style = "green" if run.keeps_slo else "bold red"
+        shares = [figures["sla_percent"]]
+        if slo.window_seconds is not None:
+            shares.append(figures["worst_window_percent"])
         table.add(
             run.policy,
-            Text(f"{figures['sla_percent']:.2f}%", style="green" if kept else "bold red"),
+            *(Text(f"{share:.2f}%", style=style) for share in shares),
+            Text("kept" if run.keeps_slo else "MISSED", style=style),
             f"{figures['replica_minutes']:.2f}",
             *(_milliseconds(figures[f"{name}_ms"]) for name in ("mean", "p50", "p99", "max")),
             *(str(figures[name]) for name in ("scale_ups", "scale_downs", "rebalances")),

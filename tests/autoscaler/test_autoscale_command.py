@@ -27,6 +27,8 @@ KEYS = [
     "policy",
     "events",
     "sla_percent",
+    "worst_window_percent",
+    "keeps_slo",
     "replica_minutes",
     "mean_ms",
     "p50_ms",
@@ -201,6 +203,27 @@ def test_what_cannot_be_met_runs_and_is_said(srtm: Srtm, tmp_path: Path) -> None
     figures = srtm(*hot, "--json")
     assert figures.document[0]["sla_percent"] < 99
     assert "note: partition 0 gets 250" in figures.err
+
+
+def test_a_policy_that_missed_its_slo_is_marked(srtm: Srtm, tmp_path: Path) -> None:
+    """250/s in a second of twenty, for one consumer of 200/s: late in one stretch only."""
+    file = tmp_path / "once.csv"
+    file.write_text("\n".join(["20"] * 12 + ["450"] * 2 + ["20"] * 46))
+    arguments = ("simulate", "--workload", file, "--policy", "peak", "--partitions", "1")
+    answers = [
+        srtm(*arguments, "--arrivals", "smooth", "--slo", slo)
+        for slo in ("0.5@500ms", "0.5@500ms over 5s", "0.9@500ms")
+    ]
+    assert [("kept" in a.out, "MISSED" in a.out) for a in answers] == [
+        (True, False),
+        (False, True),
+        (False, True),
+    ]
+    figures = srtm(
+        *arguments, "--arrivals", "smooth", "--slo", "0.5@500ms over 5s", "--json"
+    ).document[0]
+    assert figures["worst_window_percent"] < 50 < figures["sla_percent"]
+    assert figures["keeps_slo"] is False
 
 
 class _Notes:

@@ -6,6 +6,7 @@ import pytest
 
 from srtm.autoscaler.decision import Action, Decision, Handover
 from srtm.autoscaler.observation import Observation
+from srtm.autoscaler.packing import least_loaded_ffd
 from srtm.autoscaler.policies import Settings, Trace, replicas_per_second
 from srtm.autoscaler.policies.closer import (
     Closer1,
@@ -102,6 +103,16 @@ def test_algorithm_1_reassigns_with_as_many_consumers() -> None:
     check(decision, observation)
     assert decision.action is Action.REASSIGN
     assert groups_of(decision) == {"c0": (0,), "c1": (1, 2)}
+
+
+def test_ranked_by_rate_alone_lag_decides_only_what_fits() -> None:
+    """180/s and 90 events for each: 0 has the lag and 1 the rate. In two dimensions 0 is the
+    largest and 2 goes to 1; by rate 1 is, and 2 goes to where the rate is small: to 0."""
+    observation = seen([20, 100, 75], {"c0": [0, 1, 2], "c1": []}, [80, 10, 5])
+    two = Closer1("closer1", SETTINGS).decide(observation)
+    rate = Closer1("closer1-rate", SETTINGS, least_loaded_ffd).decide(observation)
+    assert sorted(groups_of(two).values()) == [(0,), (1, 2)]
+    assert sorted(groups_of(rate).values()) == [(0, 2), (1,)]
 
 
 def test_a_reassignment_into_fewer_bins_ends_nobody() -> None:

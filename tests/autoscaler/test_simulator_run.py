@@ -191,6 +191,8 @@ def test_the_summary_has_the_names_that_are_promised() -> None:
         "policy": "scripted",
         "events": 50,
         "sla_percent": 100.0,
+        "worst_window_percent": 100.0,
+        "keeps_slo": True,
         "replica_minutes": 0.0833,
         "mean_ms": 10.0,
         "p50_ms": 10.0,
@@ -262,3 +264,27 @@ def test_the_steps_cover_the_run() -> None:
     run = simulate(Scripted(anything(3)), arrivals, _setting())
     assert len(run.replicas) > 3
     assert steps_add_up(run) == pytest.approx(30)
+
+
+@pytest.mark.parametrize(
+    ("window", "share"),
+    [
+        pytest.param(None, 0.9, id="the-whole-run"),
+        pytest.param(20.0, 0.9, id="as-long-as-the-run"),
+        pytest.param(60.0, 0.9, id="longer"),
+        pytest.param(10.0, 0.8, id="half-of-it"),
+        pytest.param(4.0, 0.5, id="twice-the-bad-part"),
+        pytest.param(1.0, 0.0, id="within-the-bad-part"),
+    ],
+)
+def test_the_worst_window_is_the_one_with_most_late_events(
+    window: float | None, share: float
+) -> None:
+    """An event each half second for 20 s, of which those of seconds 7 and 8 are late."""
+    arrived = np.arange(0.0, 20.0, 0.5)
+    late = (arrived >= 7) & (arrived < 9)
+    setting = Setting(SLO(0.9, 0.5, window))
+    run = Run("x", setting, 20, arrived, np.where(late, 9.0, 0.1), ((0.0, 1),), {}, 0, {})
+    assert run.sla_share == pytest.approx(0.9)
+    assert run.worst_share == pytest.approx(share)
+    assert run.keeps_slo is (share >= 0.9)

@@ -10,6 +10,7 @@ from srtm.autoscaler.decision import Action, Handover
 from srtm.autoscaler.observation import Observation, PartitionSeen
 from srtm.autoscaler.policies.srtm.budget import Budget
 from srtm.autoscaler.policies.srtm.stops import Stops
+from srtm.autoscaler.policies.srtm.tuning import TUNING, Tuning
 from srtm.slo import SLO
 
 
@@ -19,60 +20,62 @@ def seen(served: int, late: int, mu: float = 200.0, rate: float = 100.0) -> Obse
                        late=late)  # fmt: skip
 
 
-def spent(late: int, seconds: int = 60, percentile: float = 0.99, mu: float = 200.0) -> Budget:
+def spent(
+    late: int,
+    seconds: int = 60,
+    percentile: float = 0.99,
+    mu: float = 200.0,
+    window: float | None = None,
+    tuning: Tuning = TUNING,
+) -> Budget:
     """100 events a second, and `late` of them late in the last one."""
-    budget = Budget(SLO(percentile, 0.5))
+    budget = Budget(SLO(percentile, 0.5, window), tuning)
     for second in range(seconds):
         budget.see(seen(100, late if second == seconds - 1 else 0, mu), 1.0)
     return budget
 
 
+def planned(mu: float = 200.0, percentile: float = 0.99) -> float:
+    """Of a late event, where the spending is as it should be."""
+    return TUNING.price * 0.01 / (1 - percentile) / mu
+
+
 def test_the_price_at_the_start_is_the_planned_one() -> None:
     budget = Budget(SLO(0.99, 0.5))
     budget.see(seen(0, 0), 1.0)
-    assert budget.price == pytest.approx(28 / 200)
+    assert budget.price == pytest.approx(planned())
 
 
-def test_the_price_as_planned_while_the_spending_is() -> None:
-    # 0.8 of the one per cent of 6,000 events.
-    assert spent(48).price == pytest.approx(28 / 200)
+def test_the_price_is_the_planned_one_within_what_may_be_late() -> None:
+    """Of 6,000 events 60 may be late: with none it is lower, with all of them higher."""
+    assert spent(0).price < planned() < spent(60).price
 
 
-def test_the_price_by_hand() -> None:
-    # 20 more than 48, of 0.8 x 1 a second x 120 s and one.
-    assert spent(68).price == pytest.approx(28 / 200 * math.exp(2 * 20 / 97))
+@pytest.mark.parametrize("window", [None, 600.0])
+def test_the_price_has_limits(window: float | None) -> None:
+    dear, cheap = spent(100_000, window=window), spent(0, 10_000, window=window)
+    assert dear.price == pytest.approx(planned() * math.exp(TUNING.dearest))
+    assert cheap.price == pytest.approx(planned() * math.exp(TUNING.cheapest))
+    assert dear.discount == 1.0
+    assert cheap.discount == pytest.approx(math.exp(TUNING.cheapest))
 
 
-@pytest.mark.parametrize(
-    ("late", "exponent"),
-    [pytest.param(100_000, 4.0, id="dearest"), pytest.param(0, -0.96 / 0.97, id="unused")],
-)
-def test_the_price_has_limits(late: int, exponent: float) -> None:
-    assert spent(late).price == pytest.approx(28 / 200 * math.exp(exponent), rel=1e-3)
-    assert spent(0, 10_000).price == pytest.approx(28 / 200 * math.exp(-1.5))
-
-
-@pytest.mark.parametrize(
-    ("rate", "replica_seconds"),
-    [
-        pytest.param(0.0, 1.2 / 200, id="none"),
-        pytest.param(100.0, 1.2 / 200, id="of-half-a-consumer"),
-        pytest.param(200.0, 1.2 / 200, id="of-one-consumer"),
-        pytest.param(800.0, 1.2 / 800, id="of-four"),
-    ],
-)
-def test_falling_behind_does_not_pay(rate: float, replica_seconds: float) -> None:
-    """90 in a hundred may be late and none has been, so the price would be 0.07 of a serving: all
-    that comes in a second is worth more than the consumer that is saved by making it late."""
+@pytest.mark.parametrize("rate", [0.0, 100.0, 200.0, 800.0])
+def test_falling_behind_does_not_pay(rate: float) -> None:
+    """90 in a hundred may be late and none has been, so a late event would be worth next to
+    nothing: all that comes in a second is worth more than the consumer that is saved by making it
+    late."""
     budget = Budget(SLO(0.1, 0.5))
     for _ in range(600):
         budget.see(seen(int(rate), 0, rate=rate), 1.0)
-    assert budget.price == pytest.approx(replica_seconds)
+    assert budget.price * max(200.0, rate) > 1.0
 
 
-def test_where_many_may_be_late_more_of_them_are_spent() -> None:
-    # 0.9 of the 16 per cent of 6,000 events: what is left is half of what it is at one per cent.
-    assert spent(864, percentile=0.84).price == pytest.approx(28 / 16 / 200)
+def test_where_twice_as_many_may_be_late_each_is_worth_half() -> None:
+    one, two = (Budget(SLO(percentile, 0.5)) for percentile in (0.99, 0.98))
+    for budget in (one, two):
+        budget.see(seen(0, 0), 1.0)
+    assert one.price == pytest.approx(2 * two.price)
 
 
 @given(st.integers(0, 2000), st.integers(1, 500))
@@ -84,36 +87,45 @@ def test_a_late_event_is_worth_so_many_served_ones_whatever_mu_is() -> None:
     assert spent(68, mu=50.0).price == pytest.approx(4 * spent(68).price)
 
 
-def left(seconds: int) -> float:
-    """Of one in a hundred, what is kept for the end of a run of so long."""
-    return 0.2 * (120 / max(120, seconds / 4)) ** 0.08
+def after_a_bad_start(seconds: int, window: float | None = None) -> Budget:
+    """All that came in the first 20 s was late, nothing since; 100 events a second."""
+    budget = Budget(SLO(0.99, 0.5, window))
+    for second in range(seconds):
+        budget.see(seen(100, 100 if second < 20 else 0), 1.0)
+    return budget
 
 
-@pytest.mark.parametrize("seconds", [60, 600, 7200])
-def test_the_longer_a_run_the_less_is_kept_for_its_end(seconds: int) -> None:
-    as_planned = round((1 - left(seconds)) * seconds)
-    assert spent(as_planned, seconds).price == pytest.approx(28 / 200, rel=0.01)
+def test_a_bad_start_is_not_made_good_at_any_price() -> None:
+    """The whole of half an hour would allow 1,800 late events, and there were 2,000."""
+    assert after_a_bad_start(30).price == pytest.approx(planned() * math.exp(TUNING.dearest))
+    assert after_a_bad_start(900).price < planned()
 
 
-def test_a_long_run_settles() -> None:
-    # The same deficit, ten minutes and two hours after the start.
-    late = {seconds: round((1 - left(seconds)) * seconds) + 50 for seconds in (600, 7200)}
-    early, settled = (spent(late[seconds], seconds).price for seconds in (600, 7200))
-    assert early > settled > 28 / 200
+def test_a_shorter_window_is_done_with_it_sooner() -> None:
+    prices = [after_a_bad_start(300, window).price for window in (60.0, 120.0, 3600.0)]
+    assert prices == sorted(prices)
+    assert prices[0] < planned() < prices[-1]
 
 
-@pytest.mark.parametrize(
-    ("late", "cost", "affordable"),
-    [
-        pytest.param(0, 60, True, id="all-of-it"),
-        pytest.param(0, 61, False, id="more-than-there-is"),
-        pytest.param(50, 10, True, id="the-rest"),
-        pytest.param(500, 10, True, id="hardly-any-is-always-affordable"),
-        pytest.param(500, 11, False, id="overdrawn"),
-    ],
-)
-def test_what_can_be_afforded(late: int, cost: float, affordable: bool) -> None:
-    assert spent(late).affords(cost) is affordable
+def test_a_hand_over_that_costs_hardly_any_is_always_affordable() -> None:
+    """One a second may be late, and all budget is gone."""
+    assert spent(5000).affords(TUNING.small_seconds)
+
+
+def test_a_hand_over_within_what_is_left_is_affordable_and_one_beyond_it_is_not() -> None:
+    assert spent(0).affords(50)
+    assert not spent(0).affords(70)
+    assert not spent(100).affords(50)
+
+
+def test_hand_overs_have_a_budget_of_their_own() -> None:
+    """The SLO is missed: a smaller group would else be out of reach until the window is over."""
+    overdrawn = spent(5000, 600)
+    cost = 0.5 * TUNING.hand_overs * 600 * 0.8
+    assert overdrawn.affords(cost)
+    overdrawn.expect(cost)
+    overdrawn.expect(cost)
+    assert not overdrawn.affords(cost), "and it is used up"
 
 
 def test_the_late_events_of_an_expected_hand_over_are_no_trend() -> None:

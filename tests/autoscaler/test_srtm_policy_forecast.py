@@ -40,7 +40,7 @@ def test_a_constant_rate_goes_on_for_sure() -> None:
 def test_a_ramp_is_followed() -> None:
     forecast = fed([10.0 + 3 * t for t in range(40)])
     assert forecast.rates(8) == pytest.approx([10.0 + 3 * (39 + t) for t in range(1, 9)], rel=0.01)
-    assert max(forecast.errors(8)) < 3
+    assert max(forecast.errors(8)) < 5
 
 
 def test_the_first_rate_is_all_that_is_known_and_is_not_sure() -> None:

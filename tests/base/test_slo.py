@@ -50,6 +50,35 @@ def test_what_is_no_slo_is_refused(text: str, message: str) -> None:
         SLO.parse(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "window"),
+    [
+        pytest.param("0.99@500ms over 1h", 3600.0, id="an-hour"),
+        pytest.param("0.999@1ms over 10m", 600.0, id="ten-minutes"),
+        pytest.param("0.99@500ms", None, id="none"),
+    ],
+)
+def test_an_slo_has_a_window_or_none(text: str, window: float | None) -> None:
+    slo = SLO.parse(text)
+    assert slo.window_seconds == window
+    assert str(slo) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("0.99@500ms over", "is not a duration", id="an-empty-window"),
+        pytest.param("0.99@500ms over day", "is not a duration", id="a-word"),
+        pytest.param("0.99@500ms over 100ms", "must be longer than the target", id="too-short"),
+        pytest.param("0.99@500ms over 0", "must be longer than the target", id="nothing"),
+        pytest.param("over 1h", "write PERCENTILE@DURATION", id="nothing-else"),
+    ],
+)
+def test_what_is_no_window_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SLO.parse(text)
+
+
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_target_that_nothing_or_everything_meets_is_refused(seconds: float) -> None:
     with pytest.raises(ValueError, match="must be more than 0"):

@@ -1,5 +1,8 @@
 """CLOSER 2024, section 4: Algorithm 1 (`closer1`) and Algorithm 2 (`closer2`).
 
+`closer1-rate` and `closer2-rate` rank partitions and consumers by rate alone when they pack, as
+ICCBDC 2022 and the public code of CLOSER do; the order in two dimensions is ours.
+
 Both pack partitions, least loaded first, into consumers of mu * f events/s and mu * f * w_sla
 events, at every decision interval; consumers that still start count as replicas. Read out of the
 text or mended:
@@ -21,7 +24,7 @@ from enum import StrEnum
 
 from srtm.autoscaler.decision import Decision, Member
 from srtm.autoscaler.observation import Observation, PartitionSeen
-from srtm.autoscaler.packing import Packing, least_loaded
+from srtm.autoscaler.packing import Algorithm, Packing, least_loaded
 from srtm.autoscaler.policies.group import (
     bins_of,
     consumers,
@@ -43,22 +46,30 @@ class Scaling(StrEnum):
     REASS = "REASS"
 
 
-def pack(seen: Observation, f: float, w_sla: float, rebalance_seconds: float = 0.0) -> Packing:
+def pack(
+    seen: Observation,
+    f: float,
+    w_sla: float,
+    rebalance_seconds: float = 0.0,
+    algorithm: Algorithm = least_loaded,
+) -> Packing:
     """Least-Loaded(lambda, lag, w_sla, mu * f); with totalLag (Eq. 6 and 7) where a rebalance is
     to be reckoned with."""
 
     def total_lag(partition: PartitionSeen) -> float:
         return partition.lag + partition.rate * rebalance_seconds
 
-    return least_loaded(items_of(seen, total_lag), bins_of(seen, f, w_sla))
+    return algorithm(items_of(seen, total_lag), bins_of(seen, f, w_sla))
 
 
-def scale_needed(seen: Observation, settings: Settings) -> Scaling | None:
+def scale_needed(
+    seen: Observation, settings: Settings, algorithm: Algorithm = least_loaded
+) -> Scaling | None:
     """Procedure 1, which is Algorithm 1 without its actions."""
     f_up, f_down, w_sla = settings.f_up, settings.f_down, settings.w_sla
-    if pack(seen, f_up, w_sla).count > len(seen.consumers):
+    if pack(seen, f_up, w_sla, algorithm=algorithm).count > len(seen.consumers):
         return Scaling.UP
-    if pack(seen, f_down, w_sla).count < len(seen.consumers):
+    if pack(seen, f_down, w_sla, algorithm=algorithm).count < len(seen.consumers):
         return Scaling.DOWN
     if unowned(seen) or assignment_violates_the_sla(seen, f_up, w_sla):
         return Scaling.REASS
@@ -80,39 +91,47 @@ def assignment_violates_the_sla(seen: Observation, f_up: float, w_sla: float) ->
 class Closer1(PaperPolicy):
     """Algorithm 1: what `scale_needed` says, done on the lag that is there."""
 
+    def __init__(self, name: str, settings: Settings, algorithm: Algorithm = least_loaded) -> None:
+        super().__init__(name, settings)
+        self._algorithm = algorithm
+
     def _decide(self, seen: Observation) -> Decision:
-        return _scale_event_consumer(seen, self.settings, 0.0)
+        return _scale_event_consumer(seen, self.settings, 0.0, self._algorithm)
 
 
-class Closer2(PaperPolicy):
+class Closer2(Closer1):
     """Algorithm 2: what `scale_needed` says, done on the lag after the rebalance."""
 
     def _decide(self, seen: Observation) -> Decision:
-        return _scale_event_consumer(seen, self.settings, seen.rebalance_seconds)
+        return _scale_event_consumer(seen, self.settings, seen.rebalance_seconds, self._algorithm)
 
 
 def _scale_event_consumer(
-    seen: Observation, settings: Settings, rebalance_seconds: float
+    seen: Observation, settings: Settings, rebalance_seconds: float, algorithm: Algorithm
 ) -> Decision:
     if seen.rebalancing:
         return nothing("a rebalance is under way")
-    action = scale_needed(seen, settings)
+    action = scale_needed(seen, settings, algorithm)
     if action is None:
         return nothing(
             f"{consumers(len(seen.consumers))} hold {seen.rate:g}/s and {seen.lag:g} events, and "
             f"fewer would not at {settings.f_down:g} of mu"
         )
-    return do_scale(seen, settings, action, rebalance_seconds)
+    return do_scale(seen, settings, action, rebalance_seconds, algorithm)
 
 
 def do_scale(
-    seen: Observation, settings: Settings, action: Scaling, rebalance_seconds: float
+    seen: Observation,
+    settings: Settings,
+    action: Scaling,
+    rebalance_seconds: float,
+    algorithm: Algorithm = least_loaded,
 ) -> Decision:
     """Procedure 2. In line 2 `action == "UP" OR "REASS"` is action == "UP" or action == "REASS"."""
     have = len(seen.consumers)
     load = f"{seen.rate:g}/s and {seen.lag:g} events"
     if action is Scaling.DOWN:
-        fewer = pack(seen, settings.f_down, settings.w_sla, rebalance_seconds)
+        fewer = pack(seen, settings.f_down, settings.w_sla, rebalance_seconds, algorithm)
         if fewer.count < have:
             reason = f"{consumers(fewer.count)} at {settings.f_down:g} of mu hold {load}"
             return wanted(seen, members_of(fewer), reason)
@@ -120,7 +139,7 @@ def do_scale(
             f"{load} fit fewer than {consumers(have)} but not with what a rebalance of "
             f"{rebalance_seconds:g} s adds"
         )
-    packing = pack(seen, settings.f_up, settings.w_sla, rebalance_seconds)
+    packing = pack(seen, settings.f_up, settings.w_sla, rebalance_seconds, algorithm)
     members, notes = members_of(packing), own_consumer(packing)
     if packing.count > have:
         reason = (

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 from srtm.autoscaler.decision import Handover, Policy
-from srtm.autoscaler.packing import ALGORITHMS
+from srtm.autoscaler.packing import ALGORITHMS, least_loaded_ffd
 from srtm.autoscaler.policies.closer import Closer1, Closer2
 from srtm.autoscaler.policies.flas import Flas
 from srtm.autoscaler.policies.iccbdc import Iccbdc, IccbdcCounts
@@ -60,6 +60,13 @@ _ENTRIES: dict[str, tuple[Factory, str]] = {
         _observing("closer2", Closer2),
         "CLOSER Algorithm 2: with the lag that a rebalance adds",
     ),
+    **{
+        f"{name}-rate": (
+            _observing(f"{name}-rate", partial(make, algorithm=least_loaded_ffd)),
+            f"CLOSER Algorithm {name[-1]}, ranked by rate alone as its public code does",
+        )
+        for name, make in (("closer1", Closer1), ("closer2", Closer2))
+    },
     "iccbdc": (_observing("iccbdc", Iccbdc), "ICCBDC AutoScaleCG: least-loaded FFD"),
     "li-ku": (_observing("li-ku", LiKu), "Li-Ku: M/M/1 queues and buffer length over windows"),
     "linear": (_observing("linear", Linear), "total rate over mu * f, Kafka's assignment"),

@@ -52,6 +52,25 @@ class Run:
         return 1.0 - late / max(1, len(self.latency))
 
     @property
+    def worst_share(self) -> float:
+        """Events within the target in the worst stretch as long as the SLO's window, of those that
+        begin with a second; in the whole run where it is shorter, or where there is no window."""
+        window = self.setting.slo.window_seconds
+        if window is None or window >= self.seconds:
+            return self.sla_share
+        late = self.latency > self.setting.slo.target_seconds + ROUNDING_SECONDS
+        before = np.concatenate(([0], np.cumsum(late)))
+        starts = np.arange(0.0, self.seconds - window + 1e-9)
+        first, last = self.arrived.searchsorted(starts), self.arrived.searchsorted(starts + window)
+        shares = 1.0 - (before[last] - before[first]) / np.maximum(1, last - first)
+        return float(shares.min())
+
+    @property
+    def keeps_slo(self) -> bool:
+        """In every stretch as long as its window."""
+        return bool(self.worst_share >= self.setting.slo.percentile)
+
+    @property
     def unserved(self) -> int:
         """Events that nobody served, within an hour after the last arrivals."""
         return int(np.count_nonzero(np.isinf(self.latency)))
@@ -75,6 +94,8 @@ class Run:
             "policy": self.policy,
             "events": len(self.latency),
             "sla_percent": round(100 * self.sla_share, 4),
+            "worst_window_percent": round(100 * float(self.worst_share), 4),
+            "keeps_slo": self.keeps_slo,
             "replica_minutes": round(self.replica_minutes, 4),
             "mean_ms": _milliseconds(float(latency.mean())),
             "p50_ms": _milliseconds(float(p50)),

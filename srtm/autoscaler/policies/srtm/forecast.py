@@ -7,21 +7,15 @@ they are held against is a mean over a few intervals: one interval's own noise i
 forecast, it belongs to the shape of what comes.
 """
 
+import math
 from collections import deque
 
 import numpy as np
 from numpy.typing import NDArray
 
+from srtm.autoscaler.policies.srtm.tuning import TUNING, Tuning
+
 Floats = NDArray[np.float64]
-
-_WINDOWS = (3, 5, 8, 13, 21, 34)
-"""Intervals that a line is fitted to; Fibonacci's, so that neighbours differ by the same share."""
-
-_DAMPINGS = (1.0, 0.9, 0.7)
-"""What is left of the slope after each interval: a line that goes on, and one that flattens."""
-
-_MEMORY = 0.95
-"""Of an old error in the mean, per interval: 20 intervals, about one wave of the papers' traces."""
 
 
 class Forecast:
@@ -30,41 +24,67 @@ class Forecast:
     beside: intervals to either side of one whose mean a forecast of it is held against
     """
 
-    def __init__(self, ahead: int, beside: int = 0) -> None:
+    def __init__(self, ahead: int, beside: int = 0, tuning: Tuning = TUNING) -> None:
+        self._tuning = tuning
         self.ahead = ahead
         self._beside = beside
-        self._seen: deque[float] = deque(maxlen=max(_WINDOWS))
-        experts = len(_WINDOWS) * len(_DAMPINGS)
+        self._seen: deque[float] = deque(maxlen=max(tuning.windows))
+        experts = len(tuning.windows) * len(tuning.dampings)
         self._errors = np.zeros(experts)
         self._weight = 0.0
         self._said: deque[Floats] = deque(maxlen=ahead + beside)
         self._levels = np.zeros(experts)
         self._slopes = np.zeros(experts)
-        self._dampings = np.tile(_DAMPINGS, len(_WINDOWS))
+        self._usual: deque[float] = deque(maxlen=ahead)
+        self.surprise: float | None = None
+        """The last rate less what had been forecast of it, events/s; None: nothing was yet."""
+        self._dampings = np.tile(tuning.dampings, len(tuning.windows))
 
     def see(self, rate: float) -> None:
         """The rate of the interval that has just ended, events/s."""
+        if self._is_jump(rate):
+            self._seen.clear()  # what was before says nothing of the new level
         self._seen.append(rate)
         if len(self._said) == self._said.maxlen:
             level = np.array(self._seen)[-2 * self._beside - 1 :].mean()
-            self._errors = _MEMORY * self._errors + (self._said[0] - level) ** 2
-            self._weight = _MEMORY * self._weight + 1.0
+            memory = self._tuning.forecast_memory
+            self._errors = memory * self._errors + (self._said[0] - level) ** 2
+            self._weight = memory * self._weight + 1.0
+        self.surprise = rate - self._usual[0] if len(self._usual) == self.ahead else None
         self._fit()
-        self._said.append(self._at(np.array([float(self.ahead)]))[:, 0])
+        said = self._at(np.array([float(self.ahead)]))[:, 0]
+        self._said.append(said)
+        self._usual.append(float(self._weights() @ said))
+
+    def _is_jump(self, rate: float) -> bool:
+        """Is it further from the mean of the last rates than they are from each other?"""
+        count = self._tuning.jump_intervals
+        if len(self._seen) < count:
+            return False
+        last = np.array(self._seen)[-count:]
+        offsets = np.arange(count) - (count - 1) / 2
+        squares = float(offsets @ offsets)
+        slope, next_one = float(offsets @ last) / squares, (count + 1) / 2
+        around = last - last.mean() - slope * offsets
+        # Two are taken by the line, and the line itself may be off where the next rate is.
+        error = math.sqrt(float(around @ around) / (count - 2))
+        error = max(error, self._tuning.jump_share * float(last.mean()))
+        error *= math.sqrt(1 + 1 / count + next_one**2 / squares)
+        return abs(rate - float(last.mean()) - slope * next_one) > self._tuning.jump_errors * error
 
     def _fit(self) -> None:
         seen = np.array(self._seen)
         row = 0
-        for window in _WINDOWS:
+        for window in self._tuning.windows:
             part = seen[-window:]
             slope = 0.0
             level = float(part.mean())
-            if len(part) > 1:
+            if len(part) > 2:  # of fewer, the slope would be noise
                 middle = (len(part) - 1) / 2
                 offsets = np.arange(len(part)) - middle
                 slope = float(offsets @ part / (offsets @ offsets))
                 level += slope * middle
-            for _ in _DAMPINGS:
+            for _ in self._tuning.dampings:
                 self._levels[row] = level
                 self._slopes[row] = slope
                 row += 1

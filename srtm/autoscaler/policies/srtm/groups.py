@@ -4,13 +4,10 @@ import itertools
 from collections.abc import Mapping
 
 from srtm.autoscaler.observation import Observation
+from srtm.autoscaler.policies.srtm.tuning import TUNING
 
 Group = tuple[tuple[str | None, tuple[int, ...]], ...]
 """Each consumer (None: one to be launched) and its partitions."""
-
-_WORTH = 0.25
-"""Of a partition's load: by so much at least must moving it lower the fullest. Equal partitions are
-never quite equal within a minute, and what is moved stands still."""
 
 
 def group_of(seen: Observation) -> Group:
@@ -18,11 +15,14 @@ def group_of(seen: Observation) -> Group:
     return tuple((c.id, c.partitions) for c in seen.consumers)
 
 
-def balanced(loads: Mapping[int, float], seen: Observation, count: int) -> Group:
+def balanced(
+    loads: Mapping[int, float], seen: Observation, count: int, worth: float = TUNING.move_worth
+) -> Group:
     """A group of `count` consumers whose largest load (relative to μ) is small, reached from the
     present one by moving partitions one at a time from the fullest consumer to one with room.
 
-    loads: of each partition, in any unit. The consumers with the largest μ stay.
+    loads: of each partition, in any unit; worth: Tuning.move_worth. The consumers with the largest
+    μ stay.
     """
     staying = sorted(seen.consumers, key=lambda consumer: -consumer.mu)[:count]
     names: list[str | None] = [consumer.id for consumer in staying]
@@ -47,7 +47,7 @@ def balanced(loads: Mapping[int, float], seen: Observation, count: int) -> Group
         for partition, target in itertools.product(sorted(owned[source]), targets.values()):
             weight = loads[partition]
             fullest = max(load[source] - weight / mu[source], load[target] + weight / mu[target])
-            gain = load[source] - fullest - _WORTH * weight / mu[target]
+            gain = load[source] - fullest - worth * weight / mu[target]
             if target != source and gain > most:
                 best, to, most = partition, target, gain
         if best is None:

@@ -1,7 +1,8 @@
 """What the next seconds would be like under a group: late events, work left, and the hand-over."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,17 +11,14 @@ from srtm.autoscaler.decision import Handover
 from srtm.autoscaler.observation import Observation
 from srtm.autoscaler.policies.srtm.groups import Group
 from srtm.autoscaler.policies.srtm.queue import late_by_stop, late_events
+from srtm.autoscaler.policies.srtm.tuning import TUNING
 
 Floats = NDArray[np.float64]
 
 _POINTS = (-math.sqrt(3.0), 0.0, math.sqrt(3.0))
 WEIGHTS = np.array([1 / 6, 2 / 3, 1 / 6])
 """Points (in standard errors) that stand for a normal error (Gauss-Hermite): three futures, and how
-likely each of them is."""
-
-_LONGEST_POLL_SECONDS = 1.0
-"""What an owner still serves before it gives a partition up, at most: more is overload, which the
-queues show anyhow."""
+likely each of them is, but for surges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +27,8 @@ class Outlook:
 
     shape:  arrivals for one event an interval, shape (paths, intervals * slots, partitions)
     rates:  forecast of each interval, events/s; errors: its standard error
+    surges: rises that no forecast sees, events/s, shape (surges,); surge_weights: how likely each
+    lead:   intervals within which such a rise is there
     """
 
     seen: Observation
@@ -37,6 +37,10 @@ class Outlook:
     errors: Floats
     interval_seconds: float
     target_seconds: float
+    surges: Floats = field(default_factory=lambda: np.zeros(0))
+    surge_weights: Floats = field(default_factory=lambda: np.zeros(0))
+    lead: int = 1
+    longest_poll_seconds: float = TUNING.longest_poll_seconds
 
     @property
     def _slots(self) -> int:
@@ -47,11 +51,19 @@ class Outlook:
         return self.interval_seconds / self._slots
 
     @property
+    def weights(self) -> Floats:
+        """How likely each future is."""
+        usual = WEIGHTS * (1.0 - self.surge_weights.sum())
+        return np.concatenate((usual, self.surge_weights))
+
+    @property
     def futures(self) -> Floats:
         """Rates of each interval, were the forecast as wrong as it has been, events/s: shape
-        (futures, intervals)."""
+        (futures, intervals). Errors of a usual kind first, then surges."""
         errors = np.outer(_POINTS, self.errors)
-        rates: Floats = np.maximum(0.0, self.rates + errors)
+        risen = np.minimum(1.0, np.arange(1.0, len(self.rates) + 1) / self.lead)
+        rises = np.outer(self.surges, risen)
+        rates: Floats = np.maximum(0.0, self.rates + np.concatenate((errors, rises)))
         return rates
 
     def mu(self, group: Group) -> Floats:
@@ -67,38 +79,66 @@ class Outlook:
         queue: with all that waits; or with no more than is served within the target, as what a
                group finds depends on when it takes over
         """
-        mu = self.mu(group)
+        late, left = self.late_of([group], [queue])
+        return late[:, 0], left[:, 0]
+
+    def late_of(self, groups: Sequence[Group], queues: Sequence[bool]) -> tuple[Floats, Floats]:
+        """`late` of several groups at once, shapes (futures, groups, intervals) and (futures,
+        groups, intervals + 1). What groups have in common is computed once."""
         lags = {p.id: p.lag for p in self.seen.partitions}
-        waiting = np.array([math.fsum(lags.get(p, 0.0) for p in ps) for _, ps in group])
-        if not queue:
-            waiting = np.minimum(waiting, mu * self.target_seconds)
-        late, left = late_events(
-            self._arrivals(group), mu, self._slot_seconds, self.target_seconds, waiting
-        )
-        shape = (len(WEIGHTS), len(self.rates), self._slots)
-        ends = left.sum(axis=-1).mean(axis=1).reshape(shape)[..., -1]
-        start = np.full((len(WEIGHTS), 1), waiting.sum())
-        return (
-            late.sum(axis=-1).mean(axis=1).reshape(shape).sum(axis=-1),
-            np.concatenate((start, ends), axis=1),
-        )
+        columns: dict[tuple[tuple[int, ...], float, bool], int] = {}
+        members = np.zeros((len(groups), sum(map(len, groups))))
+        for row, (group, queue) in enumerate(zip(groups, queues, strict=True)):
+            for (_, partitions), mu in zip(group, self.mu(group), strict=True):
+                column = columns.setdefault((partitions, float(mu), queue), len(columns))
+                members[row, column] += 1.0
+        members = members[:, : len(columns)]
+        mu = np.array([each for _, each, _ in columns])
+        waiting = np.array([math.fsum(lags.get(p, 0.0) for p in ps) for ps, _, _ in columns])
+        behind = np.array([queue for _, _, queue in columns])
+        waiting = np.where(behind, waiting, np.minimum(waiting, mu * self.target_seconds))
+        arrivals = self._arrivals([partitions for partitions, _, _ in columns])
+        late, left = late_events(arrivals, mu, self._slot_seconds, self.target_seconds, waiting)
+        shape = (len(self.rates), self._slots)
+        ends = left.mean(axis=1)[:, self._slots - 1 :: self._slots]
+        sums = late.mean(axis=1).reshape(len(late), *shape, len(columns)).sum(axis=2)
+        starts = np.broadcast_to(waiting, (len(late), 1, len(columns)))
+        works = np.concatenate((starts, ends), axis=1)
+        return (sums @ members.T).swapaxes(1, 2), (works @ members.T).swapaxes(1, 2)
 
     def hand_over(self, old: Group, new: Group, kind: Handover, stop_seconds: float) -> float:
         """Late events that going from `old` to `new` now would cause."""
+        return self.hand_overs(old, [new], kind, [stop_seconds])[0]
+
+    def hand_overs(
+        self, old: Group, groups: Sequence[Group], kind: Handover, stops: Sequence[float]
+    ) -> list[float]:
+        """`hand_over` to each of several groups, of which each has its own stop."""
         owners = {p: consumer for consumer, ps in old for p in ps}
-        eager = kind is Handover.EAGER
-        moved: Group = tuple(
-            (c, tuple(p for p in ps if eager or c is None or owners.get(p) != c)) for c, ps in new
-        )
-        if not any(ps for _, ps in moved):
-            return 0.0
-        mu, arrivals = self.mu(new), self._arrivals(new)
-        stop = stop_seconds + self._poll_seconds(old)
-        slot = self._slot_seconds
-        stopped = late_by_stop(arrivals, self._arrivals(moved), mu, slot, self.target_seconds, stop)
-        free, _ = late_events(arrivals, mu, slot, self.target_seconds)
-        extra = stopped - free.sum(axis=(-1, -2))
-        return max(0.0, float(WEIGHTS @ extra.mean(axis=1)))
+        polls = self._poll_seconds(old)
+        whole, moved, mu, still, rows = [], [], [], [], []
+        for row, (group, stop) in enumerate(zip(groups, stops, strict=True)):
+            for (consumer, partitions), each in zip(group, self.mu(group), strict=True):
+                moves = tuple(
+                    p
+                    for p in partitions
+                    if kind is Handover.EAGER or consumer is None or owners.get(p) != consumer
+                )
+                if moves:  # what nothing is moved to goes on as it would
+                    whole.append(partitions)
+                    moved.append(moves)
+                    mu.append(each)
+                    still.append(stop + polls)
+                    rows.append(row)
+        if not rows:
+            return [0.0] * len(groups)
+        arrivals, speed, slot = self._arrivals(whole), np.array(mu), self._slot_seconds
+        held, stopped = self._arrivals(moved), np.array(still)
+        late = late_by_stop(arrivals, held, speed, slot, self.target_seconds, stopped)
+        free, _ = late_events(arrivals, speed, slot, self.target_seconds)
+        extra = self.weights @ (late - free.sum(axis=-2)).mean(axis=1)
+        sums = np.bincount(rows, weights=extra, minlength=len(groups))
+        return [max(0.0, float(each)) for each in sums]
 
     def _poll_seconds(self, old: Group) -> float:
         """An owner ends its poll before a partition can move, so what waits is served first."""
@@ -107,13 +147,13 @@ class Outlook:
             math.fsum(lags.get(p, 0.0) for p in ps) / mu
             for mu, (_, ps) in zip(self.mu(old), old, strict=True)
         ]
-        return min(_LONGEST_POLL_SECONDS, max(waits, default=0.0))
+        return min(self.longest_poll_seconds, max(waits, default=0.0))
 
-    def _arrivals(self, group: Group) -> Floats:
-        """Events, shape (futures, paths, slots, consumers)."""
+    def _arrivals(self, parts: Sequence[tuple[int, ...]]) -> Floats:
+        """Events of sets of partitions, shape (futures, paths, slots, sets)."""
         index = {p.id: i for i, p in enumerate(self.seen.partitions)}
-        owner = np.zeros((len(index), len(group)))
-        for column, (_, partitions) in enumerate(group):
+        owner = np.zeros((len(index), len(parts)))
+        for column, partitions in enumerate(parts):
             owner[[index[p] for p in partitions if p in index], column] = 1.0
         counts = np.repeat(self.futures * self.interval_seconds, self._slots, axis=1)
         arrivals: Floats = (self.shape @ owner)[None] * counts[:, None, :, None]

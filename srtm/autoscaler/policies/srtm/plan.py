@@ -56,13 +56,17 @@ def first_step(
     move[[0, -1]] = np.inf
     up = np.maximum(sizes[None, :] - sizes[:, None], 0.0)
     same = []  # what it comes to where all futures go the same way until `known`
+    over = {}  # of each interval, from when it was last the one looked at
     for at in range(horizon, -1, -1):
         land = min(horizon, at + lead)
         # At the end a launch costs what it always does, or it would be put off to there.
         billed = up * (land - at if at < horizon else lead) * interval_seconds
-        launch = billed + paths.cost(at, land)[..., None] + paths.taking_over(land)
-        change = move + np.where(up > 0, launch, paths.taking_over(at))
+        over[at] = paths.taking_over(at)
+        launch = billed + paths.cost(at, land)[..., None] + over[land]
+        change = move + np.where(up > 0, launch, over[at])
         paths.set(at, change.min(axis=2))
+        if at == horizon:
+            over[at] = paths.taking_over(at)
         before = paths.cost(0, at)[:, 0]
         if at == known:
             same.append(float(stages.weights @ (before + paths.value[:, 0, at])))

@@ -9,10 +9,11 @@ least). The forecast's error makes three futures of it; what is done now has to 
 and what can wait until it shows which one it is does wait. The first step is taken.
 
 The price follows the SLO's error budget, so the share of late events comes out near the one that
-is allowed, with no setting for a workload. All constants were chosen on generated workloads.
+is allowed, with no setting for a workload. All constants stand in `tuning`.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -24,36 +25,16 @@ from srtm.autoscaler.policies.paper import cannot_be_met
 from srtm.autoscaler.policies.srtm.budget import Budget
 from srtm.autoscaler.policies.srtm.forecast import Forecast
 from srtm.autoscaler.policies.srtm.groups import Group, balanced, group_of
-from srtm.autoscaler.policies.srtm.outlook import WEIGHTS, Outlook
+from srtm.autoscaler.policies.srtm.outlook import Outlook
 from srtm.autoscaler.policies.srtm.plan import Stages, first_step
 from srtm.autoscaler.policies.srtm.shape import Shape, beside
 from srtm.autoscaler.policies.srtm.stops import Stops
+from srtm.autoscaler.policies.srtm.surges import Surges
+from srtm.autoscaler.policies.srtm.tuning import TUNING, Tuning
 from srtm.autoscaler.policies.timeline import Timeline
 from srtm.slo import SLO
 
 Floats = NDArray[np.float64]
-
-_HORIZON_SECONDS = 20.0
-_PERSIST_SECONDS = 20.0
-"""How far the programme looks, and for how long the end of it is taken to last. Further than a few
-start-ups a forecast knows little; both together are what a change must pay for itself in."""
-
-_PATHS = 3
-"""Pieces of the last minute that stand for the next seconds."""
-
-_FIRST_SECONDS, _FIRST_INTERVALS = 4.0, 2
-"""Before it decides anything: a rate, and its trend if it changes by the second."""
-
-_WIDER = 5
-"""How many consumers more, or fewer, one step may ask for, but for twice and half as many."""
-
-_NOISY = 0.25
-"""Relative error of the forecast with which a scale-down has to be worth it for a whole lead, as
-long as undoing it takes; for less, where the error is smaller. Of a rate that jumps about, one
-second wants a smaller group and the next one the bigger again."""
-
-_THERE_AND_BACK = 2.0
-"""A scale-down is charged with the hand-over that will undo it: rates come in waves."""
 
 
 class Srtm:
@@ -69,22 +50,27 @@ class Srtm:
         decision_seconds: float = 1.0,
         handovers: tuple[Handover, ...] = (*Handover,),
         most: int | None = None,
+        tuning: Tuning = TUNING,
     ) -> None:
         self._slo = slo
+        self._tuning = tuning
         self._handovers = handovers
         self._most = most
         self._seconds = decision_seconds
-        self._horizon = max(5, round(_HORIZON_SECONDS / decision_seconds))
-        self._first = max(_FIRST_INTERVALS, round(_FIRST_SECONDS / decision_seconds))
-        self._budget = Budget(slo)
-        self._stops = Stops()
+        self._horizon = max(5, round(tuning.horizon_seconds / decision_seconds))
+        self._first = max(tuning.first_intervals, round(tuning.first_seconds / decision_seconds))
+        self._budget = Budget(slo, tuning)
+        self._stops = Stops(tuning)
         self._timeline = Timeline(decision_seconds)
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        self._shape = Shape(self._horizon, _PATHS, self._seconds)
+        tuning = self._tuning
+        self._shape = Shape(self._horizon, tuning.paths, self._seconds, tuning.level_seconds)
         self._forecast: Forecast | None = None
+        self._surges = Surges(self._seconds, tuning)
         self._observations = 0
+        self._launched_at: float | None = None
         self._smaller = 0  # decisions in a row that want fewer consumers
 
     def decide(self, seen: Observation) -> Decision:
@@ -92,17 +78,28 @@ class Srtm:
         orphans = sum(p.id not in seen.owners for p in seen.partitions)
         if not seen.consumers or (orphans and not seen.rebalancing):
             return self._adopt(seen, orphans, notes)
-        if seen.rebalancing or any(c.state is ConsumerState.STARTING for c in seen.consumers):
+        starting = any(c.state is ConsumerState.STARTING for c in seen.consumers)
+        if not starting and not seen.rebalancing:
+            self._launched_at = None
+        elif seen.rebalancing or not self._launches_still(seen):
             return Decision(Action.NONE, reason="a change is under way", notes=notes)
-        if self._observations < self._first or self._forecast is None:
+        first = self._tuning.first_intervals if self._is_short(seen) else self._first
+        if self._observations < first or self._forecast is None:
             return Decision(Action.NONE, reason="too little has been seen yet", notes=notes)
+        tuning = self._tuning
+        surges, likely = self._surges.expected(self._forecast.level)
         outlook = Outlook(
             seen=seen,
             shape=self._shape.paths(),
             rates=self._forecast.rates(self._horizon),
             errors=self._forecast.errors(self._horizon),
+            surges=surges,
+            # What is left of the budget makes a surprise less cheap than a usual error.
+            surge_weights=likely / self._budget.discount**tuning.surge_undiscounted,
+            lead=self._forecast.ahead,
             interval_seconds=self._seconds,
             target_seconds=self._slo.target_seconds,
+            longest_poll_seconds=tuning.longest_poll_seconds,
         )
         return self._choose(outlook, notes)
 
@@ -112,10 +109,13 @@ class Srtm:
         if odd:
             self._begin_anew()
         if self._forecast is None:
-            self._forecast = Forecast(self._lead(seen) + 1, beside(self._seconds))
+            near = beside(self._seconds, self._tuning.level_seconds)
+            self._forecast = Forecast(self._lead(seen) + 1, near, self._tuning)
         self._observations += 1
         if self._observations > 1:  # the first one is of a time that nobody knows
             self._forecast.see(seen.rate)
+            if self._forecast.surprise is not None:
+                self._surges.see(self._forecast.surprise)
             self._shape.see(_slots(seen, self._seconds, self._slo.target_seconds))
         self._budget.see(seen, self._seconds)
         changing = seen.rebalancing or any(
@@ -123,6 +123,16 @@ class Srtm:
         )
         self._stops.see(seen.at, self._budget.late, seen.stopped_seconds, changing)
         return (*odd, *cannot_be_met(seen, self._slo.target_seconds))
+
+    def _is_short(self, seen: Observation) -> bool:
+        """Does more come, or wait, than is served, or served within the target?"""
+        served = math.fsum(c.mu for c in seen.consumers)
+        return seen.rate > served or seen.lag > served * self._slo.target_seconds
+
+    def _launches_still(self, seen: Observation) -> bool:
+        """Has the launch under way only begun? One that grows takes over when all have joined."""
+        since = math.inf if self._launched_at is None else seen.at - self._launched_at
+        return since <= self._tuning.surprise_until * seen.startup_seconds
 
     def _lead(self, seen: Observation) -> int:
         """Intervals from a launch to serving: one where it takes no time, as decisions go."""
@@ -138,38 +148,40 @@ class Srtm:
         if count < len(seen.consumers):
             action = Action.DOWN
         reason = f"{orphans} of {len(seen.partitions)} partitions have no consumer"
-        return _decision(action, balanced(loads, seen, count), reason, notes, self._handovers[-1])
+        group = balanced(loads, seen, count, self._tuning.move_worth)
+        return _decision(action, group, reason, notes, self._handovers[-1])
 
     def _room(self, seen: Observation) -> int:
         """Consumers that could have something to do."""
         return min(len(seen.partitions), self._most or len(seen.partitions))
 
     def _choose(self, outlook: Outlook, notes: tuple[str, ...]) -> Decision:
-        seen = outlook.seen
+        seen, tuning = outlook.seen, self._tuning
         now = group_of(seen)
         share = outlook.shape.sum(axis=(0, 1))
         loads = {p.id: max(float(s), 1e-9) for p, s in zip(seen.partitions, share, strict=True)}
-        others = [balanced(loads, seen, n) for n in _sizes(len(now), self._room(seen))]
+        sizes = _sizes(len(now), self._room(seen), tuning.wider)
+        others = [balanced(loads, seen, n, tuning.move_worth) for n in sizes]
         groups = [now, *(group for group in others if set(group) != set(now)), now]
         waits = [True] + [False] * (len(groups) - 1)
-        late, left = zip(*map(outlook.late, groups, waits), strict=True)
+        late, left = outlook.late_of(groups, waits)
         stages = Stages(
-            weights=WEIGHTS,
+            weights=outlook.weights,
             sizes=np.array([float(len(group)) for group in groups]),
             mu=np.array([outlook.mu(group).sum() for group in groups]),
-            late=np.stack(late, axis=1),
-            left=np.stack(left, axis=1),
+            late=late,
+            left=left,
             hand=np.zeros(len(groups)),
             rates=outlook.futures,
             target_seconds=self._slo.target_seconds,
         )
-        lead, persist = self._lead(seen), round(_PERSIST_SECONDS / self._seconds)
+        lead, persist = self._lead(seen), round(tuning.persist_seconds / self._seconds)
         price = self._budget.price
         best, _ = first_step(stages, price, self._seconds, lead, persist)
         self._smaller = self._smaller + 1 if len(groups[best]) < len(now) else 0
         if not best:  # not even if hand-overs were free
             return Decision(Action.NONE, reason="the group as it is costs least", notes=notes)
-        hand_overs = [self._hand_over(outlook, now, group) for group in groups]
+        hand_overs = self._hand_overs(outlook, now, groups)
         charged = [
             self._charge(now, g, cost) for g, (cost, _) in zip(groups, hand_overs, strict=True)
         ]
@@ -178,11 +190,15 @@ class Srtm:
         if not best:
             return Decision(Action.NONE, reason="no change is worth its hand-over", notes=notes)
         action, patience = _action(now, groups[best]), self._patience(outlook)
+        if self._launched_at is not None and action is not Action.UP:
+            return Decision(Action.NONE, reason="a change is under way", notes=notes)
         if action is Action.DOWN and self._smaller <= patience:
             reason = f"fewer consumers are wanted for {self._smaller} of {patience + 1} decisions"
             return Decision(Action.NONE, reason=reason, notes=notes)
         self._smaller = 0
         cost, kind = hand_overs[best]
+        if self._launched_at is None:
+            self._launched_at = seen.at
         self._budget.expect(cost)
         self._stops.begin((kind, action), seen.at, self._budget.late, cost)
         reason = (
@@ -195,32 +211,48 @@ class Srtm:
 
     def _patience(self, outlook: Outlook) -> int:
         """Decisions before it that a scale-down asks for."""
-        error = float(outlook.errors[0]) / max(float(outlook.rates[0]), 1e-9)
-        return round(self._lead(outlook.seen) * min(1.0, error / _NOISY))
+        unsure = float(outlook.errors[0])
+        if outlook.surge_weights.sum() > self._tuning.surge_frequent:
+            unsure = max(unsure, float(outlook.surges[-1]))
+        error = unsure / max(float(outlook.rates[0]), 1e-9)
+        return round(self._lead(outlook.seen) * min(1.0, error / self._tuning.noisy))
 
-    def _hand_over(self, outlook: Outlook, old: Group, new: Group) -> tuple[float, Handover]:
-        """Late events of the hand-over that causes fewest, and its kind."""
-        costs = []
-        for number, kind in enumerate(self._handovers):
-            action = _action(old, new)
-            stop = self._stops.expected((kind, action), outlook.seen.rebalance_seconds)
-            late = outlook.hand_over(old, new, kind, stop) * self._stops.correction
-            costs.append((late, -number, kind))
-        late, _, kind = min(costs)
-        return late, kind
+    def _hand_overs(
+        self, outlook: Outlook, old: Group, groups: Sequence[Group]
+    ) -> list[tuple[float, Handover]]:
+        """Late events of the hand-over to each group that causes fewest, and its kind. One that
+        stops as much as another for as long or longer need not be looked at."""
+        rebalance_seconds = outlook.seen.rebalance_seconds
+        actions = [_action(old, group) for group in groups]
+        best = [(math.inf, self._handovers[-1])] * len(groups)
+        looked_at: list[tuple[Handover, list[float]]] = []
+        for kind in reversed(self._handovers):
+            stops = [self._stops.expected((kind, a), rebalance_seconds) for a in actions]
+            if any(
+                (other is not Handover.EAGER or kind is Handover.EAGER)
+                and all(a <= b for a, b in zip(known, stops, strict=True))
+                for other, known in looked_at
+            ):
+                continue
+            looked_at.append((kind, stops))
+            late = outlook.hand_overs(old, groups, kind, stops)
+            for place, events in enumerate(late):
+                if events * self._stops.correction < best[place][0]:
+                    best[place] = (events * self._stops.correction, kind)
+        return best
 
     def _charge(self, old: Group, new: Group, late: float) -> float:
         """What the programme is told that a hand-over costs: one that could as well be left must
         be within the budget."""
         if len(new) < len(old):
-            late *= _THERE_AND_BACK
+            late *= self._tuning.there_and_back
         if len(new) <= len(old) and not self._budget.affords(late):
             return math.inf
         return late
 
 
-def _sizes(now: int, most: int) -> list[int]:
-    near = range(now - _WIDER, now + _WIDER + 1)
+def _sizes(now: int, most: int, wider: int) -> list[int]:
+    near = range(now - wider, now + wider + 1)
     return sorted(n for n in {*near, now // 2, 2 * now} if 1 <= n <= most)
 
 

@@ -2,13 +2,14 @@
 
 Work is counted in events. Of `a` events that come in a slot and find W waiting, event j ends its
 service (W + j) / μ later, and is late when that is more than the target. All arrays have the shape
-(..., slots, consumers).
+(..., slots, consumers); they are worked on slot by slot, all else at once.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
 
 
 def late_events(
@@ -27,35 +28,48 @@ def late_events(
     waiting:  work at the start, shape (consumers,); it is not counted as late
     joining:  work that comes before a slot's arrivals and is not counted as late either
     """
-    work = arrivals if joining is None else arrivals + joining
-    net = np.cumsum(work - mu * slot_seconds, axis=-2) + waiting
-    # The work after a slot is the net sum less its lowest point so far (Lindley).
-    after = net - np.minimum.accumulate(np.minimum(net, 0.0), axis=-2)
-    first = np.broadcast_to(waiting, after[..., :1, :].shape)
-    before = np.concatenate((first, after[..., :-1, :]), axis=-2)
-    late: Floats = np.clip(before + work - mu * target, 0.0, arrivals)
-    return late, after
+    work = np.ascontiguousarray(np.moveaxis(arrivals, -2, 0))
+    if joining is not None:
+        work = work + np.moveaxis(joining, -2, 0)
+    net = work - mu * slot_seconds
+    found = np.empty((len(work) + 1, *work.shape[1:]))  # work found by each slot, and left
+    found[0] = waiting
+    for slot, change in enumerate(net):
+        after = found[slot + 1]
+        np.add(found[slot], change, out=after)
+        np.maximum(after, 0.0, out=after)
+    came = np.moveaxis(arrivals, -2, 0)
+    late = np.clip(found[:-1] + work - mu * target, 0.0, came)
+    return np.moveaxis(late, 0, -2), np.moveaxis(found[1:], 0, -2)
 
 
 def late_by_stop(
-    arrivals: Floats, moved: Floats, mu: Floats, slot_seconds: float, target: float, stop: float
+    arrivals: Floats,
+    moved: Floats,
+    mu: Floats,
+    slot_seconds: float,
+    target: float,
+    stop: Floats | float,
 ) -> Floats:
-    """Late events, summed over slots and consumers, when part of the arrivals stands still for the
-    first `stop` seconds and joins its consumer's queue then. Shape (...).
+    """Late events of each consumer, summed over the slots, when part of the arrivals stands still
+    for the first `stop` seconds and joins its consumer's queue then. Shape (..., consumers).
 
     moved: of the arrivals, those of partitions that stand still
+    stop:  seconds, one for all or shape (consumers,)
     """
-    slots = arrivals.shape[-2]
-    still = min(round(stop / slot_seconds), slots - 1)
-    served = arrivals.copy()
-    served[..., :still, :] -= moved[..., :still, :]
-    held = moved[..., :still, :]
-    joining = np.zeros_like(arrivals)
-    joining[..., still, :] = held.sum(axis=-2)
-    late, after = late_events(served, mu, slot_seconds, target, joining=joining)
-    total: Floats = late.sum(axis=(-1, -2))
-    if still:
-        ahead = np.cumsum(held, axis=-2) + after[..., still - 1 : still, :]
-        waited = (still - np.arange(still))[:, None] * slot_seconds
-        total = total + np.clip(ahead - mu * (target - waited), 0.0, held).sum(axis=(-1, -2))
+    slots, consumers = arrivals.shape[-2:]
+    ends = np.minimum(np.round(np.asarray(stop) / slot_seconds).astype(int), slots - 1)
+    still = np.broadcast_to(ends, (consumers,))
+    place = np.arange(slots)[:, None]
+    held = np.where(place < still, moved, 0.0)
+    joining = np.where(place == still, held.sum(axis=-2, keepdims=True), 0.0)
+    late, after = late_events(arrivals - held, mu, slot_seconds, target, joining=joining)
+    total: Floats = late.sum(axis=-2)
+    longest = int(still.max(initial=0))
+    if longest:
+        held, consumer = held[..., :longest, :], np.arange(consumers)
+        before = np.where(still > 0, after[..., np.maximum(still - 1, 0), consumer], 0.0)
+        ahead = np.cumsum(held, axis=-2) + before[..., None, :]
+        waited = (still - place[:longest]) * slot_seconds
+        total = total + np.clip(ahead - mu * (target - waited), 0.0, held).sum(axis=-2)
     return total

@@ -5,25 +5,29 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
+from srtm.autoscaler.policies.srtm.tuning import TUNING
+
 Floats = NDArray[np.float64]
 
-_LEVEL_SECONDS = 5.0
-"""Over which a rate is averaged before an interval's slots are divided by it: their noise stays in
-the shape, a ramp does not."""
 
-
-def beside(interval_seconds: float) -> int:
+def beside(interval_seconds: float, level_seconds: float = TUNING.level_seconds) -> int:
     """Intervals to either side of one over which its level is averaged."""
-    return max(0, round((_LEVEL_SECONDS / interval_seconds - 1) / 2))
+    return max(0, round((level_seconds / interval_seconds - 1) / 2))
 
 
 class Shape:
     """The slots of the last intervals, each divided by the rate of its time."""
 
-    def __init__(self, horizon: int, paths: int, interval_seconds: float) -> None:
+    def __init__(
+        self,
+        horizon: int,
+        paths: int,
+        interval_seconds: float,
+        level_seconds: float = TUNING.level_seconds,
+    ) -> None:
         self._horizon = horizon
         self._seen: deque[Floats] = deque(maxlen=horizon * paths)
-        self._beside = beside(interval_seconds)
+        self._beside = beside(interval_seconds, level_seconds)
 
     def see(self, slots: Floats) -> None:
         """slots: events of the interval that has just ended, shape (slots, partitions)."""

@@ -2,15 +2,7 @@
 come of one for each that was predicted."""
 
 from srtm.autoscaler.decision import Action, Handover
-
-_HEARTBEAT_SECONDS = 3.0
-"""Kafka's default: until a hand-over has been seen, a member may learn of one that late."""
-
-_MEMORY = 0.8
-"""Of the estimate when a shorter stop is seen; a longer one counts at once."""
-
-_SETTLING_SECONDS = 15.0
-"""After a hand-over began, until its late events are counted: a start-up, and the queue it left."""
+from srtm.autoscaler.policies.srtm.tuning import TUNING, Tuning
 
 Kind = tuple[Handover, Action]
 
@@ -18,7 +10,8 @@ Kind = tuple[Handover, Action]
 class Stops:
     """Learns from each hand-over. One is watched at a time, as one is made at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, tuning: Tuning = TUNING) -> None:
+        self._tuning = tuning
         self._learnt: dict[Kind, float] = {}
         self._changing: Kind | None = None
         self._watched: tuple[float, int, float] | None = None
@@ -34,10 +27,12 @@ class Stops:
         """stopped_seconds: of the last hand-over that is complete"""
         if self._changing is not None and not changing and stopped_seconds is not None:
             known = self._learnt.get(self._changing, 0.0)
-            kept = _MEMORY * known + (1 - _MEMORY) * stopped_seconds
+            memory = self._tuning.stop_memory
+            kept = memory * known + (1 - memory) * stopped_seconds
             self._learnt[self._changing] = max(stopped_seconds, kept)
             self._changing = None
-        if self._watched is not None and at > self._watched[0] + _SETTLING_SECONDS:
+        settles = self._tuning.hand_over_settles_seconds
+        if self._watched is not None and at > self._watched[0] + settles:
             _, before, predicted = self._watched
             # Ten events on both sides: a ratio of small numbers says nothing.
             ratio = (late - before + 10) / (predicted + 10)
@@ -52,4 +47,4 @@ class Stops:
         if handover is Handover.DIRECT:
             return rebalance_seconds
         others = [stop for (known, _), stop in self._learnt.items() if known is handover]
-        return max(rebalance_seconds + _HEARTBEAT_SECONDS / 2, *others, 0.0)
+        return max(rebalance_seconds + self._tuning.heartbeat_seconds / 2, *others, 0.0)

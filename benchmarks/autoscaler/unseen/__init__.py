@@ -1,0 +1,1 @@
+"""Ours on generated workloads that none of its constants was chosen on."""

@@ -1,0 +1,95 @@
+"""Generated cases: a workload, its surroundings and an SLO, all from one seed."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.autoscaler.unseen.shapes import SHAPES, SHARES, rates_of
+from srtm.autoscaler.decision import Handover
+from srtm.autoscaler.simulator.arrivals import ArrivalModel, Arrivals, arrivals_by_partition
+from srtm.autoscaler.simulator.setting import Setting
+from srtm.slo import SLO
+
+Floats = NDArray[np.float64]
+
+PARTITIONS = 9
+"""Five to eight consumers are equal then: one of them has two partitions."""
+TARGET_SECONDS = 0.5
+ASKED = (0.9, 0.99, 0.999)
+LEVELS = (150.0, 450.0)
+"""events/s, between which a workload's level is drawn; a consumer serves MU."""
+MU = 200.0
+HIGHEST = 0.85
+"""Of what a consumer of its own serves within the target, a partition has at most: a case that no
+group keeps says nothing. Of a second's events that come at once, that is MU * TARGET_SECONDS."""
+WARM = 0.8
+"""A warm group begins with consumers for its first rate, each used so far."""
+REPORTED_SEEDS = (1001, 1002, 1003)
+TUNING_SEEDS = (1, 2, 3)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One workload in one setting. rates: events/s, shape (partitions, seconds)."""
+
+    name: str
+    rates: Floats = field(repr=False)
+    model: ArrivalModel
+    setting: Setting
+
+    @cached_property
+    def arrivals(self) -> Arrivals:
+        return arrivals_by_partition(self.rates.tolist(), self.model, self.setting.seed)
+
+    @property
+    def asked(self) -> float:
+        return self.setting.slo.percentile
+
+    @property
+    def least(self) -> int:
+        """Consumers that serve the mean rate: no constant group is smaller."""
+        return max(1, math.ceil(float(self.rates.sum(axis=0).mean()) / self.setting.mu))
+
+
+def generated(seeds: tuple[int, ...], seconds: int = 900) -> Iterator[Case]:
+    """For each seed every shape with every percentile; shares, arrivals within a second, and cold
+    or warm starts change from one to the next."""
+    for seed in seeds:
+        number = seed
+        for place, shape in enumerate(SHAPES):
+            for asked in ASKED:
+                number += 1
+                shares = list(SHARES)[number % len(SHARES)]
+                model = (ArrivalModel.POISSON, ArrivalModel.BURST)[(number // 2) % 2]
+                yield case(seed * 100 + place, shape, asked, shares, model, number % 4 > 1, seconds)
+
+
+def case(
+    seed: int,
+    shape: str,
+    asked: float,
+    shares: str,
+    model: ArrivalModel,
+    warm: bool,
+    seconds: int = 900,
+) -> Case:
+    """The same seed, shape, shares and seconds make the same rates."""
+    random = np.random.default_rng(seed)
+    rates = rates_of(shape, random, seconds, random.uniform(*LEVELS))
+    split = rates * SHARES[shares](random, PARTITIONS, seconds)
+    served = MU * (TARGET_SECONDS if model is ArrivalModel.BURST else 1.0)
+    split *= min(1.0, HIGHEST * served / float(split.max()))
+    setting = Setting(
+        SLO(asked, TARGET_SECONDS), mu=MU, handover=Handover.DIRECT, seed=seed % 1000 + 1
+    )
+    if warm:
+        first = float(split[:, :5].sum(axis=0).mean()) * MU / served
+        enough = math.ceil(first / (WARM * MU))
+        setting = replace(setting, initial=min(PARTITIONS, max(1, enough)))
+    start = "warm" if warm else "cold"
+    name = f"{shape} {seed}, {shares}, {model.value}, {start}, {100 * asked:g} %"
+    return Case(name, split, model, setting)

@@ -1,0 +1,141 @@
+"""Every constant of the policy `srtm`, in one place.
+
+They were chosen on generated workloads: those of the price, the forecast and the groups on earlier
+ones, those of debts and surges on some of the cases of `python -m benchmarks tune`, with an eye on
+the papers' workloads, which were to get no dearer. That command chooses them anew; no case of
+`python -m benchmarks run unseen` was looked at for any of them. What follows from mathematics (the
+points of Gauss-Hermite, the rounding of a comparison) stands where it is used.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """Seconds, shares and factors. None of them belongs to one workload."""
+
+    # --- how far it looks ---
+    horizon_seconds: float = 20.0
+    """How far the programme looks. Further than a few start-ups a forecast knows little."""
+    persist_seconds: float = 20.0
+    """For how long the end of it is taken to last. Both together are what a change must pay for
+    itself in."""
+    paths: int = 3
+    """Pieces of the last minute that stand for the next seconds."""
+    first_seconds: float = 4.0
+    first_intervals: int = 2
+    """Before it decides anything: a rate, and its trend if it changes by the second."""
+    wider: int = 5
+    """How many consumers more, or fewer, one step may ask for, but for twice and half as many."""
+
+    # --- when a smaller group is worth it ---
+    noisy: float = 0.25
+    """Relative error of the forecast with which a scale-down has to be worth it for a whole lead,
+    as long as undoing it takes; for less, where the error is smaller. Of a rate that jumps about,
+    one second wants a smaller group and the next one the bigger again."""
+    surge_frequent: float = 0.01
+    """How likely surges are with which they count as errors of the forecast there."""
+    there_and_back: float = 2.0
+    """A scale-down is charged with the hand-over that will undo it: rates come in waves."""
+
+    # --- the error budget and its price ---
+    price: float = 28.0
+    """A late event is worth the replica time of so many served ones where one in a hundred may be
+    late and the budget is as planned; where twice as many may be, each is worth half. Where
+    hand-overs are free, half of it uses up the budget of smooth waves; where they cost, half as
+    much again does."""
+    reserve: float = 0.2
+    reserve_root: float = 0.25
+    """Of the allowed late share, kept back: what comes last cannot be made good. The first where
+    one in a hundred may be late, as a hand-over or two at the end is a good part of them all; less
+    where more may be late, by this power of their share."""
+    owed: float = 2.5
+    """Late events that are owed, or left, count up to so many times what takes the price to its
+    limit: a start that went wrong is not made good at any price."""
+    memory_seconds: float = 400.0
+    """After which half of what was late, and allowed, no longer counts: for what a hand-over may
+    cost, and for whether there is a debt."""
+    hand_overs: float = 0.5
+    """Of the allowed late events, so many may always be those of hand-overs."""
+    halving_seconds: float = 120.0
+    halving_share: float = 0.25
+    """A surplus or deficit counts against the budget of this long: of two minutes at first, of a
+    quarter of the time since the start later, so that a long run settles."""
+    settling: float = 0.08
+    """The reserve shrinks by this power as that grows: the end of two hours is surer than of ten
+    minutes."""
+    steepness: float = 2.0
+    cheapest: float = -1.5
+    dearest: float = 2.0
+    """The price is price * exp(steepness * deficit), the exponent within these. Unused budget makes
+    late events little cheaper (near mu the queue's cliff is steep), a deficit much dearer."""
+    in_debt: float = 0.5
+    """The least exponent while more has been late than was allowed: what is forgiven of a debt is
+    not spent again."""
+    least: float = 1.2
+    """What comes in a second is worth at least so many replica-seconds. With less than one, a group
+    is let fall behind: all is late, one consumer is saved, and what is spent so has to be made good
+    later, at a high price."""
+    small_seconds: float = 10.0
+    """A hand-over that costs less than the budget of so long is always affordable."""
+    hand_over_memory: float = 0.7
+    """Of the cost of the last hand-overs, when a cheaper one is expected."""
+
+    # --- the forecast ---
+    windows: tuple[int, ...] = (3, 5, 8, 13, 21, 34)
+    """Intervals that a line is fitted to; Fibonacci's, so that neighbours differ by the same
+    share."""
+    dampings: tuple[float, ...] = (1.0, 0.9, 0.7)
+    """What is left of the slope after each interval: a line that goes on, and one that flattens."""
+    forecast_memory: float = 0.95
+    """Of an old error in the mean, per interval: 20 intervals, about one wave of the papers'
+    traces."""
+    level_seconds: float = 5.0
+    """Over which a rate is averaged before an interval's slots are divided by it: their noise stays
+    in the shape, a ramp does not."""
+
+    jump_intervals: int = 8
+    jump_errors: float = 4.5
+    jump_share: float = 0.05
+    """A rate that is so many of their errors off a line through so many rates before it has come to
+    a new level, of which those say nothing; the error is taken to be so much of them at least."""
+
+    # --- surprises ---
+    surge_errors: float = 5.0
+    surge_share: float = 0.1
+    """A rise that was not forecast stands out when it is so many times the usual error, and so much
+    of the rate."""
+    surge_most: float = 0.25
+    """All surges together are no likelier than this."""
+    surge_undiscounted: float = 0.5
+    """What is left of the budget makes late events cheaper by a factor, and those of surges by
+    that factor to the power of 1 less this."""
+    surge_weights: tuple[float, float] = (0.003, 0.015)
+    surge_prior: tuple[float, float] = (0.8, 0.2)
+    """How likely the two futures are, and their rises as shares of the rate, before there is
+    experience."""
+    surge_prior_seconds: float = 45.0
+    """How much experience the prior is worth."""
+    surge_memory_seconds: float = 450.0
+    """After which half of a rise is forgotten."""
+    surprise_until: float = 0.5
+    """Of a start-up: a group that is being launched may grow until so much of it has passed;
+    it takes over when all have joined."""
+
+    # --- groups and hand-overs ---
+    move_worth: float = 0.25
+    """Of a partition's load: by so much at least must moving it lower the fullest. Equal partitions
+    are never quite equal within a minute, and what is moved stands still."""
+    longest_poll_seconds: float = 1.0
+    """What an owner still serves before it gives a partition up, at most: more is overload, which
+    the queues show anyhow."""
+    heartbeat_seconds: float = 3.0
+    """Kafka's default: until a hand-over has been seen, a member may learn of one that late."""
+    stop_memory: float = 0.8
+    """Of the estimate when a shorter stop is seen; a longer one counts at once."""
+    hand_over_settles_seconds: float = 15.0
+    """After a hand-over began, until its late events are counted: a start-up, and the queue it
+    left."""
+
+
+TUNING = Tuning()
