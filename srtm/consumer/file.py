@@ -6,6 +6,7 @@ and all refuse keys that nobody knows.
 
 import re
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -18,11 +19,11 @@ from pydantic import (
 )
 
 from srtm.address import ListenAddress
-from srtm.consumer.objective import Objective
 from srtm.duration import Duration
 from srtm.errors import one_line
 from srtm.kafka import file as kafka_file
 from srtm.options import FileTable, read_toml
+from srtm.slo import SLO
 
 OWN_SETTINGS = {
     "bootstrap.servers": "it is bootstrap-servers of [kafka]",
@@ -37,12 +38,17 @@ OWN_SETTINGS = {
     "message.timeout.ms": "it follows from lease of [group]",
 }
 """librdkafka's settings that are made here: name -> why"""
+_WINDOW_SECONDS = 3600.0
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
-def _objective(value: object) -> object:
-    return Objective.parse(value) if isinstance(value, str) else value
+def _slo(value: object) -> object:
+    """Without a window it holds over an hour."""
+    if not isinstance(value, str):
+        return value
+    slo = SLO.parse(value)
+    return slo if slo.window_seconds else replace(slo, window_seconds=_WINDOW_SECONDS)
 
 
 def _topic(value: str) -> str:
@@ -73,7 +79,7 @@ class GroupTable(FileTable):
 
     topic: str = Field(min_length=1)
     id: str = Field(min_length=1, max_length=200)
-    slo: Annotated[Objective, BeforeValidator(_objective)]
+    slo: Annotated[SLO, BeforeValidator(_slo)]
     policy: str = "srtm"
     handover: Literal["direct", "kip-848"] = "direct"
     min: int = Field(default=1, ge=1, le=1000)

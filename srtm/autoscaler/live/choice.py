@@ -30,7 +30,7 @@ def check_policy(name: str, where: str) -> None:
 def make_policy(name: str, group: GroupTable, mu: float) -> Policy:
     """For the group's kind of hand-over. mu: events/s, as known now."""
     handover = Handover.COOPERATIVE if group.brokered else Handover.DIRECT
-    slo = group.slo.slo
+    slo = group.slo
     if name == "srtm":
         return Srtm(slo, group.interval, (handover,), group.max)
     settings = Settings(slo, mu, group.interval, handover=handover)

@@ -21,6 +21,7 @@ from srtm.autoscaler.live.learnt import Learnt
 from srtm.autoscaler.live.local import Local
 from srtm.autoscaler.live.monitor import Reading
 from srtm.autoscaler.live.observe import Phases, observation
+from srtm.autoscaler.live.rolling import RollingBudget
 from srtm.autoscaler.live.roster import Roster
 from srtm.autoscaler.live.states import Event, State, step
 from srtm.autoscaler.observation import Observation
@@ -28,7 +29,6 @@ from srtm.clock import NS
 from srtm.consumer.file import GroupTable
 from srtm.consumer.lease import take_over_seconds
 from srtm.consumer.ledger import Ledger
-from srtm.consumer.objective import RollingBudget
 from srtm.consumer.process import Process
 from srtm.consumer.wire import Command, Leader, Note, Report, Word
 

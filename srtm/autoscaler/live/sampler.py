@@ -21,7 +21,7 @@ class Sampler:
     """
 
     def __init__(self, file: GroupFile, probe: Probe) -> None:
-        target = file.group.slo.slo.target_seconds
+        target = file.group.slo.target_seconds
         self.fault = ""
         self._probe = probe
         self._seconds = file.group.interval / SLOTS
