@@ -32,6 +32,7 @@ Bin = Annotated[int, Field(ge=-(2**31), le=2_000)]
 Epoch = Annotated[int, Field(ge=0, le=2**62)]
 Token = Annotated[str, Field(max_length=64)]
 """an id or a proof, in hexadecimal digits"""
+HostPort = Annotated[str, Field(max_length=300, pattern=r"^[A-Za-z0-9_.:\[\]%-]+:[0-9]{1,5}$")]
 TopicName = Annotated[str, Field(max_length=64)]
 Policy = Literal["srtm", "max-min", "conc", "lb", "single"]
 AdaptationPolicy = Literal["srtm", "paper", "rate-only", "off"]
@@ -79,8 +80,8 @@ class BrokerAsked(FromGateway):
     """A gateway says who it is and all that it knows: the distributor may know less."""
 
     name: Name
-    tcp_address: str = Field(min_length=1, max_length=300, description="HOST:PORT of the gateway")
-    http_address: str = Field(min_length=1, max_length=300, description="HOST:PORT of the gateway")
+    tcp_address: HostPort = Field(description="of the gateway")
+    http_address: HostPort = Field(description="of the gateway")
     capacity: float | None = Field(
         None,
         ge=0,

@@ -75,15 +75,20 @@ class Window:
     seconds: float = 10.0
     step_seconds: float = 1.0
     _told: dict[str, deque[WindowReport]] = field(default_factory=dict)
+    _counts: dict[str, int] = field(default_factory=dict)  # of arrivals
 
     def add(self, broker: str, told: WindowReport) -> None:
         kept = self._told.setdefault(broker, deque())
         kept.append(told)
-        while kept[0].at <= told.at - self.seconds - self.step_seconds:
-            kept.popleft()
+        count = self._counts.get(broker, 0) + told.times.size
+        since = told.at - self.seconds - self.step_seconds
+        while kept[0].at <= since or (count > MOST_ARRIVALS and len(kept) > 1):
+            count -= kept.popleft().times.size
+        self._counts[broker] = count
 
     def forget(self, broker: str) -> None:
         self._told.pop(broker, None)
+        self._counts.pop(broker, None)
 
     @property
     def brokers(self) -> list[str]:

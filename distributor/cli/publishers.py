@@ -77,7 +77,7 @@ def add(
     if as_json:
         print_json(place)
     else:
-        click.echo(f"publisher {publisher} of topic {name}: {_told(place)}")
+        click.echo(f"publisher {publisher} of topic {name}: {_told(place, name)}")
 
 
 @click.command()
@@ -113,6 +113,8 @@ def _place(remote: Remote, name: str, publisher: str) -> dict[str, Any]:
         time.sleep(_POLL_SECONDS)
 
 
-def _told(place: dict[str, Any]) -> str:
-    where = f"on broker {place['broker']}" if place["broker"] else "no broker yet"
+def _told(place: dict[str, Any], topic: str) -> str:
+    where = f"on broker {place['broker']}"
+    if not place["broker"]:
+        where = f"no broker yet; srtm placement plan {topic} --keep says why"
     return f"{rate(place['rate'])}, {where}"

@@ -22,7 +22,7 @@ from distributor.control.state import InForce, State, Topic
 from distributor.store import Statement
 from distributor.store.statements import put_rescale
 from srtm.duration import format_duration, parse_duration
-from srtm.errors import UsageError
+from srtm.errors import SrtmError, UsageError
 from srtm.queueing import Floats
 from tb_adaptor.policies import POLICIES, Policy
 from tb_adaptor.policies.policy import EARLIEST_SECONDS
@@ -66,7 +66,6 @@ class _Adapted:
     decided_at: float = 0.0
     placed: int = -1
     placed_at: float = 0.0
-    rescales: deque[RescaleShown] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
 
     def notice(self, epoch: int, now: float) -> None:
         """epoch: of the placement in force"""
@@ -80,12 +79,18 @@ class Adaptor:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._topics: dict[str, _Adapted] = {}
+        self._rescales: dict[str, deque[RescaleShown]] = {}
         self.rescales = 0
 
     # --- settings -----------------------------------------------------------------------------
 
     def forget(self, topic: str) -> None:
-        """Its settings have changed, or it is gone."""
+        """It is gone."""
+        self._topics.pop(topic, None)
+        self._rescales.pop(topic, None)
+
+    def begin_anew(self, topic: str) -> None:
+        """With other settings. What was done stays to be explained."""
         self._topics.pop(topic, None)
 
     def wants_arrivals(self, topics: Iterable[str]) -> set[str]:
@@ -151,10 +156,18 @@ class Adaptor:
         now = self._service.now()
         for name in list(self._topics):
             topic = self._service.state.topics.get(name)
-            if topic is None or topic.adaptation.policy == "off":
+            if topic is None:
                 self.forget(name)
+            elif topic.adaptation.policy == "off":
+                self.begin_anew(name)
             elif self._is_due(self._topics[name], topic, now):
-                await self._decide(name, topic, self._topics[name], now)
+                try:
+                    await self._decide(name, topic, self._topics[name], now)
+                except SrtmError:
+                    raise
+                except Exception:  # the other topics go on
+                    log.exception("topic %s: its shares stay as they are", name)
+                    self.begin_anew(name)
 
     def _is_due(self, adapted: _Adapted, topic: Topic, now: float) -> bool:
         since = now - adapted.decided_at
@@ -174,7 +187,7 @@ class Adaptor:
         if state.listens(now):
             return "gateways tell what they hold"
         if adapted is None:
-            return "no broker has reported yet"
+            return "it waits for the first reports"
         adapted.notice(topic.in_force.epoch, now)
         if now < adapted.placed_at + _SETTLING_SECONDS:
             return "the topic was placed just now"
@@ -210,7 +223,7 @@ class Adaptor:
         topic.history[-1] = changed
         self._service.state.leases[name].place(changed.targets)
         self.rescales += 1
-        adapted.rescales.append(
+        self._rescales.setdefault(name, deque(maxlen=_REMEMBERED)).append(
             RescaleShown(
                 at=self._service.wall(), before=before, after=after, reasons=list(found.reasons)
             )
@@ -220,18 +233,18 @@ class Adaptor:
     # --- what is shown ------------------------------------------------------------------------
 
     def shown(self, name: str, topic: Topic) -> AdaptationShown:
-        adapted = self._topics.get(name)
         leases = self._service.state.leases.get(name)
         targets = leases.targets if leases else {}
-        rescales = list(adapted.rescales)[::-1] if adapted else []
-        placed_at = topic.in_force.at if topic.in_force else None
+        rescales = list(self._rescales.get(name, ()))[::-1]
+        changes = [topic.in_force.at] if topic.in_force else []
+        changes += [each.at for each in rescales[:1]]
         return AdaptationShown(
             topic=name,
             policy=topic.adaptation.policy,
             window=topic.adaptation.window,
             every=topic.adaptation.every,
             resting=self.resting(name, topic, self._service.now()),
-            since=rescales[0].at if rescales else placed_at,
+            since=max(changes, default=None),
             shares={broker: (each.rate, each.burst) for broker, each in sorted(targets.items())},
             rescales=rescales,
         )

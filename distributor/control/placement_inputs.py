@@ -1,7 +1,6 @@
 """Between the service's state and the pure placement: what is asked, what it means for leases."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import fsum
 
 from distributor.api import Assignment, Plan, ShareShown
 from distributor.control.leases import NOTHING, Share, TopicLeases
@@ -88,7 +87,7 @@ def in_force(placement: Placement, topic: Topic, epoch: int, at: float) -> InFor
         policy=placement.policy,
         brokers=shares_shown(placement),
         unplaced=len(placement.unplaced),
-        unplaced_rate=fsum(topic.publishers[each][1] for each in placement.unplaced),
+        unplaced_rate=0.0,
         reasons=placement.reasons,
     )
 

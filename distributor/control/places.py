@@ -22,7 +22,10 @@ def place_of(state: State, name: str, publisher: str) -> Place:
 def where(state: State, name: str, publisher: str) -> Place:
     """Raises NotFound."""
     if publisher not in state.topic(name).publishers:
-        raise NotFound(f"topic {name} has no publisher {publisher}; register it first")
+        raise NotFound(
+            f"topic {name} has no publisher {publisher}; srtm topic publishers {name} shows those "
+            f"that it has, srtm topic add {name} {publisher} --rate R adds it"
+        )
     return place_of(state, name, publisher)
 
 

@@ -451,7 +451,7 @@ class Distributor:
             topic = self.topic(name)
             await self.commit([put_adaptation(name, settings.model_dump_json())])
             topic.adaptation = settings
-            self.adaptor.forget(name)
+            self.adaptor.begin_anew(name)
         return self.adaptation(name)
 
     def adaptation(self, name: str) -> AdaptationShown:

@@ -13,6 +13,7 @@ from distributor.control.state import FORMER, State
 from distributor.fitting import MOST_ALLOWED
 from distributor.migration import Memory, Pulse, Slot, Trouble
 from distributor.migration.settings import CHANGED, RETURN_SECONDS, WINDOW_SECONDS
+from srtm.contract import MIN_RATE
 
 log = logging.getLogger("srtm.distributor")
 
@@ -230,7 +231,7 @@ class Troubles:
                 came.setdefault(name, []).append(rate)
         topics = self._state.topics
         return {
-            name: min(1.0, topics[name].contract.rate / fsum(rates))
+            name: min(1.0, topics[name].contract.rate / max(fsum(rates), MIN_RATE))
             for name, rates in came.items()
             if name in topics
         }

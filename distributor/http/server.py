@@ -4,7 +4,7 @@ import asyncio
 import gc
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -117,15 +117,23 @@ class Server:
         while True:
             await asyncio.sleep(_ADAPT_SECONDS)
             if self._service is not None:
-                try:
-                    await self._service.adapt()
-                    await migrations.decide(self._service)
-                except SrtmError as error:
-                    log.warning("shares stay as they are: %s", error)
+                service = self._service
+                done = await self._tried("shares stay as they are", service.adapt())
+                # Whatever is wrong with the one does not end the other.
+                done &= await self._tried("publishers stay", migrations.decide(service))
+                if not done:
                     await asyncio.sleep(_ASK_SECONDS)
-                except Exception:
-                    log.exception("shares stay as they are")
-                    await asyncio.sleep(_ASK_SECONDS)
+
+    async def _tried(self, otherwise: str, doing: Awaitable[None]) -> bool:
+        try:
+            await doing
+        except SrtmError as error:
+            log.warning("%s: %s", otherwise, error)
+        except Exception:
+            log.exception("%s", otherwise)
+        else:
+            return True
+        return False
 
     async def _try_to_lead(self) -> None:
         if self._store is None:

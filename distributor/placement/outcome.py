@@ -28,12 +28,11 @@ def outcome(
     Its reasons are the warnings that any policy has to give; a policy adds its own.
     """
     rates: dict[str, list[float]] = {}
-    unplaced, unplaced_rates = [], []
+    unplaced = []
     for publisher in asked.publishers:
         name = assignment.get(publisher.id)
         if name is None:
             unplaced.append(publisher.id)
-            unplaced_rates.append(publisher.rate)
         else:
             rates.setdefault(name, []).append(publisher.rate)
     serving = [broker for broker in asked.brokers if broker.name in rates]
@@ -42,7 +41,8 @@ def outcome(
         at: kept[broker.name] for at, broker in enumerate(serving) if kept and broker.name in kept
     }
     contract = asked.contract
-    buckets = sub_buckets(contract.rate, contract.burst, totals, fsum(unplaced_rates), stay)
+    # Whoever has no broker gets no part: it would lie idle, and the others wait for it.
+    buckets = sub_buckets(contract.rate, contract.burst, totals, kept=stay)
     shares = tuple(
         BrokerShare(
             broker.name, total, quotas.get(broker.name, total), len(rates[broker.name]), r, b

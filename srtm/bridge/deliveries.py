@@ -119,6 +119,11 @@ class Deliveries:
         self._take_reports()
         return True
 
+    @property
+    def dead_letters_wait(self) -> bool:
+        """For their file to take them."""
+        return bool(self._file is not None and self._file.fault)
+
     def tick(self) -> None:
         """Another producer or other batches, where that is needed."""
         for sink in (self._sink, self._dead_sink):

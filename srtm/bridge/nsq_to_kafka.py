@@ -128,7 +128,7 @@ class NsqToKafka(Runner):
         hosts.tick(now)
         self._share_ready(now, hosts, deliveries)
         self.figures.in_flight_bytes = deliveries.bytes
-        if not deliveries.failures:
+        if not deliveries.failures and not deliveries.dead_letters_wait:
             self._tell(hosts, lookup)
 
     def _share_ready(self, now: float, hosts: Hosts, deliveries: Deliveries) -> None:

@@ -32,7 +32,21 @@ def render(result: LoadResult, slo: SLO | None = None) -> Group:
         parts.append(
             Text(f"SLO {slo}: {verdict}; {late:.3g} % late or never received, {allowed:.3g} % may")
         )
+    lag = result.send_lag.percentile_ms(99) if result.send_lag.count else 0.0
+    if lag > _NOTABLE_LAG_MS or (slo and lag > _NOTABLE_LAG * slo.target_seconds * 1e3):
+        parts.append(
+            Text(
+                f"the generator itself was {lag:,.1f} ms late with sending at p99: latencies are "
+                "not the broker's alone",
+                "yellow",
+            )
+        )
     return Group(*parts)
+
+
+_NOTABLE_LAG = 0.2
+"""of the SLO's target"""
+_NOTABLE_LAG_MS = 20.0
 
 
 def _counts(shares: dict[str, Share]) -> Table:

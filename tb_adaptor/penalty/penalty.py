@@ -41,6 +41,8 @@ _READ_LATE_SECONDS = 0.05
 _OLDEST_SECONDS = 5.0
 """before a report's own time, of an arrival that it tells: more is nonsense"""
 _SILENT_SECONDS = 5.0
+_STALLED_SECONDS = 15.0
+"""without a step of the bucket, as a broker tells nothing"""
 _MOST_POINTS = 50_000
 """of a pass: more messages are followed in groups, and a second takes milliseconds"""
 _MOST_BEHIND = 500_000
@@ -182,6 +184,11 @@ class Penalty:
 
     def _advance(self, now: float) -> None:
         """Through the bucket with all that came until all brokers have told."""
+        if now > self._moved_at + _STALLED_SECONDS:
+            # What the others tell meanwhile cannot be kept for ever.
+            silent = min(self._of, key=lambda name: self._of[name].covered or -inf)
+            self.restart(now, f"broker {silent} does not report its arrivals")
+            return
         covered = [each.covered for each in self._of.values()]
         known = [each for each in covered if each is not None]
         if len(known) < len(covered):

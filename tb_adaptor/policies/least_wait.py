@@ -26,6 +26,8 @@ _STEP = 0.4
 """Without a shift so much of the way to the split is gone."""
 _NEAR = 1.1
 """Waits longer by this factor than the least ones are as good: they take less from the others."""
+_LEAST_CHANGE = 0.01
+"""of a share: less is not worth a round of leases"""
 _SPARE = 0.25
 """of what nobody needs, this part goes to brokers by their need, as next time they may need more;
 the rest stays where it is"""
@@ -63,13 +65,22 @@ class LeastWait:
         split = _spread(contract, needed, parts)
         if not shifts:
             split = _part_of_the_way(contract, split, parts)
+        if not any(_differs(split[name], part) for name, part in parts.items()):
+            return None
         return Rescale(
             split,
             (
-                f"by what came lately somebody would wait {held * 1e3:.3g} ms; with this split "
-                f"{wait * 1e3:.3g} ms",
+                f"by what came lately somebody would wait {held * 1e3:,.0f} ms; with the best "
+                f"split {wait * 1e3:,.0f} ms",
             ),
         )
+
+
+def _differs(one: Part, other: Part) -> bool:
+    """By more than nobody would notice."""
+    return abs(one.rate - other.rate) > _LEAST_CHANGE * other.rate or (
+        abs(one.burst - other.burst) > _LEAST_CHANGE * other.burst
+    )
 
 
 def _part_of_the_way(

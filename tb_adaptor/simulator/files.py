@@ -14,6 +14,8 @@ from tb_adaptor.simulator.run import Arrivals
 _COLUMNS = ["seconds", "broker", "messages"]
 _MOST_MESSAGES = 10_000_000
 """in one batch: more is a slip"""
+_MOST_SECONDS = 864_000.0
+"""Reports and decisions are replayed for each second, whether anything comes or not."""
 
 
 def read_arrivals(path: Path) -> dict[str, Arrivals]:
@@ -57,6 +59,10 @@ def _row(row: list[str], where: str, last: float) -> tuple[float, str, float]:
         raise UsageError(f"{where}: no broker")
     if not (math.isfinite(at) and at >= 0):
         raise UsageError(f"{where}: seconds {row[0].strip()}; they begin at 0")
+    if at > _MOST_SECONDS:
+        raise UsageError(
+            f"{where}: {at:.15g} s is more than ten days; count seconds from the first arrival"
+        )
     if at < last:
         raise UsageError(f"{where}: {at:g} s after {last:g} s; sort the rows by time")
     if not (messages.is_integer() and 1 <= messages <= _MOST_MESSAGES):

@@ -1,6 +1,7 @@
 """From a record to figures: counts, window, brokers, percentiles, verdict."""
 
 from array import array
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +10,32 @@ import pytest
 from hdrh.histogram import HdrHistogram
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from srtm.load.latency import Latencies
 from srtm.load.record import REFUSED, Received, Record
 from srtm.load.result import Account, LoadResult, summarise
 from srtm.load.settings import LoadSettings
+from srtm.load.table import render
 from srtm.slo import SLO
 
 MS = 1_000_000
 NS = 1_000_000_000
 START = 500 * NS
 TWO = ("127.0.0.1:1", "127.0.0.1:2")
+
+
+def test_a_late_generator_is_told() -> None:
+    """The messages of `summary` are sent 1 ms after their intended time."""
+    result = summary([0, 10, 20], [2, 2, 2], [(0, 3), (1, 3), (2, 3)])
+    assert "late with sending" not in text_of(result, SLO(0.99, 0.1))
+    assert "the generator itself was 1.0 ms late with sending" in text_of(result, SLO(0.99, 0.004))
+
+
+def text_of(result: LoadResult, slo: SLO) -> str:
+    console = Console(width=200, record=True, file=StringIO())
+    console.print(render(result, slo))
+    return console.export_text()
 
 
 def account(**changes: Any) -> Account:

@@ -354,3 +354,20 @@ async def test_whoever_asks_for_nothing_that_is_there_is_told(tmp_path: Path) ->
             await migrations.accept(gateways.service, "t")
         await gateways.service.delete_topic("t")
         await asyncio.sleep(0)
+
+
+@run
+async def test_next_to_nothing_is_no_load_and_no_fault(tmp_path: Path) -> None:
+    """A rate that its seconds make 0 once divided the contract by 0, for all topics."""
+    async with world(tmp_path) as there:
+        service = there.service
+        await there.seconds(2)
+        tiny = TopicReport(topic="t", offered=5e-324)
+        for name in sorted(service.state.gateways):
+            there.clock.now += 0.5
+            report = Report(applied_epoch=0, seconds=0.5, topics=[tiny])
+            for _ in range(30):
+                there.clock.now += 0.5
+                service.confirmed_at = there.clock.now
+                await service.report(name, report)
+        assert service.troubles.carried() == {"t": 1.0}

@@ -98,6 +98,12 @@ def test_a_share_follows_the_traffic_and_is_explained(distributor: DistributorPr
     explained = distributor.srtm("adaptor", "explain", "t")
     assert explained.returncode == 0, explained.stderr
     assert "b1 100/s and 10; b2 100/s and 10" in explained.stdout
+    off = distributor.srtm("topic", "set", "t", "--adapt=off")
+    assert off.returncode == 0
+    still = distributor.ok("GET", "/topics/t/adaptation")
+    assert still["resting"] == "it is off"
+    same = ("rescales", "since", "shares")
+    assert [still[key] for key in same] == [found[key] for key in same], "it stays explained"
     done = f"srtm_distributor_rescales_total {len(found['rescales'])}"
     assert done in http(distributor.address, "/metrics")[1]
 

@@ -339,6 +339,20 @@ def test_a_silent_broker_is_named() -> None:
     assert penalty.shown(17.0) == "broker b does not report its arrivals"
 
 
+@pytest.mark.parametrize("told", [0, 10], ids=["never", "no-more"])
+def test_a_broker_that_tells_nothing_fills_no_memory(told: int) -> None:
+    times = QUIET + np.arange(0, 400, 0.1)
+    a = Reporter("a", Arrivals(times, np.ones(times.size)), Part(25.0, 6.0), 0.01, 0.01)
+    b = steady("b")
+    penalty = Penalty(CONTRACT, "ab", 0.0)
+    for at in np.arange(0.0, 400.0):
+        for each in (a, b) if at < told else (a,):
+            penalty.receive(each.name, each.report(float(at), with_waits=at > 1))
+    kept = sum(part[0].size for each in penalty._of.values() for part in each.coming)
+    assert kept <= 10 * 20, "what came in 20 s"
+    assert "broker b does not report" in str(penalty.shown(400.0))
+
+
 def test_more_than_r_for_ever_says_so() -> None:
     times = np.arange(0, 30, 0.01)
     brokers = {name: Arrivals(times, np.ones(times.size)) for name in "ab"}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tb_adaptor.policies import POLICIES
 from tb_adaptor.share import Part, divide, even
-from tb_adaptor.window import Seen, Window, WindowReport
+from tb_adaptor.window import MOST_ARRIVALS, Seen, Window, WindowReport
 
 CONTRACT = Part(1_000.0, 100.0)
 NAMES = ["b1", "b2", "b3"]
@@ -129,6 +129,16 @@ def test_a_contract_is_divided_without_a_digit_too_much(
 def test_more_brokers_than_messages_of_b_is_refused() -> None:
     with pytest.raises(ValueError, match="less than one message on each of 3 brokers"):
         even(Part(10, 2.5), NAMES)
+
+
+def test_a_long_window_of_many_arrivals_is_bounded() -> None:
+    window = Window(seconds=3600.0)
+    part = Part(10.0, 5.0)
+    for second in range(300):
+        times = second + np.arange(1_000) / 1_000
+        window.add("b1", WindowReport(second + 1.0, part, times, np.ones(1_000), 0.0, 0.0))
+    assert sum(each.times.size for each in window._told["b1"]) <= MOST_ARRIVALS
+    assert window.seen(300.0)["b1"].times[-1] == pytest.approx(299.999)
 
 
 def test_the_window_forgets_and_takes_maxima_by_step() -> None:

@@ -145,6 +145,11 @@ def test_batches_wait_for_all_of_their_tokens(tmp_path: Path) -> None:
         pytest.param("seconds,broker,messages\n2,a,1\n1,a,1\n", "line 3: 1 s after 2", id="order"),
         pytest.param("seconds,broker,messages\n-1,a,1\n", "they begin at 0", id="negative"),
         pytest.param("seconds,broker,messages\nnan,a,1\n", "they begin at 0", id="nan"),
+        pytest.param(
+            "seconds,broker,messages\n1763880000.1,a,1\n",
+            "1763880000.1 s is more than ten days; count seconds from the first arrival",
+            id="since-1970",
+        ),
         pytest.param("seconds,broker,messages\n1,a,0\n", "a batch has 1 to", id="no-message"),
         pytest.param("seconds,broker,messages\n1,a,1.5\n", "a batch has 1 to", id="half-a-message"),
         pytest.param("seconds,broker,messages\n1,a,x\n", "are numbers", id="no-number"),
