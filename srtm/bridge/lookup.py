@@ -69,7 +69,8 @@ def nsqds_of(lookupd: str, topic: str) -> set[str]:
     document = answer.json()
     try:
         producers = document["producers"][:_MAX_FOUND]
-        found = {f"{each['broadcast_address']}:{int(each['tcp_port'])}" for each in producers}
+        pairs = ((each["broadcast_address"], int(each["tcp_port"])) for each in producers)
+        found = {str(Address(host, port)) for host, port in pairs}
         return set(filter(_is_address, found))
     except (KeyError, TypeError, ValueError):
         raise UnavailableError(f"nsqlookupd {lookupd}: {path} is no list of nsqds") from None

@@ -508,5 +508,5 @@ def test_the_limiter_s_runs_on_real_servers(tmp_path: Path) -> None:
 
 
 def test_a_generator_that_cannot_start_says_why() -> None:
-    with pytest.raises(SrtmError, match=r"load generator failed: .*write host:port"):
+    with pytest.raises(SrtmError, match=r"load generator failed: .*write HOST:PORT"):
         Generator(["--nsqd-tcp-address=here"], 0.1).result()

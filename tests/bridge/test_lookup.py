@@ -55,7 +55,7 @@ def test_only_addresses_are_taken(lookupd: Lookupd) -> None:
     bad = [("", 4150), ("http://a", 1), ("a", 0), ("a", 70_000), ("a" * 5000, 1), ("b", -1)]
     producers = [producer(*each) for each in [*bad, ("10.0.0.1", 4150), ("::1", "4151")]]
     lookupd.answer = json.dumps({"producers": producers}).encode()
-    assert nsqds_of(lookupd.address, "t") == {"10.0.0.1:4150", "::1:4151"}
+    assert nsqds_of(lookupd.address, "t") == {"10.0.0.1:4150", "[::1]:4151"}
 
 
 @pytest.mark.parametrize(

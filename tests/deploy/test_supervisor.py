@@ -200,7 +200,7 @@ def test_a_child_that_keeps_dying_is_said_once_and_tried_again(
 
 def test_all_keep_dying_and_a_signal_ends_it(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("srtm.deploy.restarts.DELAY_FACTOR", 1.0)
-    script = "touch {name}.up; sleep 0.1; exit 4"
+    script = "touch {name}.up; sleep 0.5; exit 4"
     stand.supervise(stand.spec("a", script=script), stand.spec("b", script=script)).start()
     stand.watch_until(
         lambda: all(any(f"{n} keeps dying" in line for line in stand.said) for n in "ab")

@@ -101,14 +101,6 @@ def test_from_one_violated_broker_to_two_that_hold(
         shares = [brokers[name].shares["t"] for name in done["brokers"]]
         assert sum(each["rate"] for each in shares) == pytest.approx(150)
         assert not done["held"]
-        settings = {"policy": "off", "window": "10s", "every": "10s"}  # nor for its shares
-        distributor.ok("PUT", "/topics/t/adaptation", settings)
-        wait_for(
-            lambda: (
-                not any(each.shares["t"]["arrivals"] for each in brokers.values() if each.shares)
-            ),
-            "nobody is asked for arrivals any more",
-        )
     plan = distributor.ok("GET", "/topics/t/placements/current")
     assert plan["policy"] == "fit"
     assert [each["publishers"] for each in plan["brokers"]] == [5, 5]
