@@ -633,13 +633,16 @@ def run(seed: int) -> World:
 
 def failing(seeds: range) -> list[int]:
     """Seeds of runs in which something did not hold."""
-    logging.disable(logging.CRITICAL)
     found = []
-    for seed in seeds:
-        try:
-            run(seed)
-        except AssertionError:
-            found.append(seed)
+    logging.disable(logging.CRITICAL)
+    try:
+        for seed in seeds:
+            try:
+                run(seed)
+            except AssertionError:
+                found.append(seed)
+    finally:
+        logging.disable(logging.NOTSET)
     return found
 
 
