@@ -1,16 +1,14 @@
 """/ping, /stats and /metrics of a bridge."""
 
-from typing import Any, Protocol
+from typing import Any
 
 from tornado.httpserver import HTTPServer
-from tornado.web import Application, RequestHandler
 
 from srtm.address import Address
 from srtm.bridge.figures import COUNTERS
 from srtm.errors import UnavailableError
+from srtm.status_server import Status, status_server
 
-_MAX_HEAD_BYTES = 8 * 1024
-_MAX_BODY_BYTES = 1024  # nobody has to send one
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 GAUGES = {
@@ -22,48 +20,9 @@ GAUGES = {
 }
 
 
-class Status(Protocol):
-    """Who is asked."""
-
-    def fault(self) -> str: ...
-
-    def stats(self) -> dict[str, Any]: ...
-
-    def documents(self) -> list[dict[str, Any]]: ...
-
-
 def listen(address: Address, bridge: Status) -> HTTPServer:
     """Raises UnavailableError."""
-
-    class Handler(RequestHandler):
-        def get(self) -> None:
-            if self.request.path == "/ping":
-                fault = bridge.fault()
-                self.set_status(500 if fault else 200)
-                self.set_header("Content-Type", "text/plain; charset=utf-8")
-                self.finish(f"NOK - {fault}" if fault else "OK")
-            elif self.request.path == "/stats":
-                self.finish(bridge.stats())
-            elif self.request.path == "/metrics":
-                self.set_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-                self.finish(metrics(bridge.documents()))
-            else:
-                self.set_status(404)
-                self.finish({"message": "NOT_FOUND"})
-
-        def compute_etag(self) -> None:
-            return None
-
-        def log_exception(self, *_: Any) -> None:
-            return None
-
-    server = HTTPServer(
-        Application([(r"/.*", Handler)], log_function=lambda _: None),
-        max_header_size=_MAX_HEAD_BYTES,
-        max_body_size=_MAX_BODY_BYTES,
-        idle_connection_timeout=75,
-        body_timeout=5,
-    )
+    server = status_server(bridge)
     try:
         server.listen(address.port, address.host or None)
     except OSError as error:

@@ -13,7 +13,7 @@ from srtm import __version__
 from srtm.bridge.check import check_settings
 from srtm.bridge.figures import State
 from srtm.bridge.file import BridgeFile, Route, read_bridge_file
-from srtm.bridge.http import listen
+from srtm.bridge.http import listen, metrics
 from srtm.bridge.kafka_to_nsq import KafkaToNsq
 from srtm.bridge.lookup import topics_of
 from srtm.bridge.nsq_to_kafka import NsqToKafka
@@ -180,6 +180,9 @@ class Service:
         with self._lock:
             runners = list(self._runners.values())
         return [runner.document() for runner in runners]
+
+    def metrics(self) -> str:
+        return metrics(self.documents())
 
     def fault(self) -> str:
         """Why it is not ready; "" when it is."""

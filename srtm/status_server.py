@@ -1,0 +1,53 @@
+"""/ping, /stats and /metrics of a program that serves nothing else by HTTP."""
+
+from typing import Any, Protocol
+
+from tornado.httpserver import HTTPServer
+from tornado.web import Application, RequestHandler
+
+_MAX_HEAD_BYTES = 8 * 1024
+_MAX_BODY_BYTES = 1024  # nobody has to send one
+
+
+class Status(Protocol):
+    """Who is asked. fault: "" while all is well; metrics: Prometheus text."""
+
+    def fault(self) -> str: ...
+
+    def stats(self) -> dict[str, Any]: ...
+
+    def metrics(self) -> str: ...
+
+
+def status_server(told: Status) -> HTTPServer:
+    """It listens nowhere yet."""
+
+    class Handler(RequestHandler):
+        def get(self) -> None:
+            if self.request.path == "/ping":
+                fault = told.fault()
+                self.set_status(500 if fault else 200)
+                self.set_header("Content-Type", "text/plain; charset=utf-8")
+                self.finish(f"NOK - {fault}" if fault else "OK")
+            elif self.request.path == "/stats":
+                self.finish(told.stats())
+            elif self.request.path == "/metrics":
+                self.set_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+                self.finish(told.metrics())
+            else:
+                self.set_status(404)
+                self.finish({"message": "NOT_FOUND"})
+
+        def compute_etag(self) -> None:
+            return None
+
+        def log_exception(self, *_: Any) -> None:
+            return None
+
+    return HTTPServer(
+        Application([(r"/.*", Handler)], log_function=lambda _: None),
+        max_header_size=_MAX_HEAD_BYTES,
+        max_body_size=_MAX_BODY_BYTES,
+        idle_connection_timeout=75,
+        body_timeout=5,
+    )
