@@ -23,7 +23,7 @@ def require_one(gateway: Gateway, asked: BrokerAsked, now: float, lease_seconds:
             f"broker {row.name}: another gateway with a copy of this one's --state-file took over, "
             f"at {row.tcp_address}; remove the copy, and give one of them another --broker-name"
         )
-    until = max(gateway.named_until, gateway.contact_at + lease_seconds)
+    until = gateway.silent_until(lease_seconds)
     if row.instance and asked.instance != row.instance and now < until:
         raise Conflict(
             f"broker {row.name} is another gateway, at {row.tcp_address}, until it has been "

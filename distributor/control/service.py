@@ -51,6 +51,7 @@ from distributor.store.statements import (
     put_broker,
     put_epoch,
     put_grants,
+    put_lease,
     put_lineage,
     put_placement,
     put_topic,
@@ -87,14 +88,18 @@ class Distributor:
         wall: Callable[[], float],
         unplaced: Unplaced = "floor",
         forget_others: bool = False,
+        longest_lease: float = 0.0,
     ) -> None:
-        """forget_others: what gateways know by another store counts for nothing"""
+        """forget_others: what gateways know by another store counts for nothing; longest_lease:
+        seconds, of those that leaders before may have given, where that is longer than ours"""
         self.unplaced = unplaced
         self.forget_others = forget_others
         self._names: Names | None = None
         self.state = state
         self.lease_seconds = lease_seconds
         self.now = now
+        self._longest_lease = longest_lease
+        self._longest_until = now() + longest_lease * 4 / 3
         self.wall = wall
         self.watches = Watches()
         self.fitters: dict[str, Fitter] = {}
@@ -164,6 +169,7 @@ class Distributor:
             known.topics |= known.has.keys()
             self.state.unheard.discard(row.name)
             known.document = None
+            known.written = (known.epoch, [])
             known.contact_at = self.now()
             return self._known_as(known)
 
@@ -235,6 +241,9 @@ class Distributor:
     async def settle(self) -> None:
         """Once a second: all that could hold something by a better store have been heard, or their
         leases have ended. Raises StoreError."""
+        if self._longest_lease > self.lease_seconds and self.now() >= self._longest_until:
+            await self.commit([put_lease(self.lease_seconds)])
+            self._longest_lease = self.lease_seconds
         if not self.state.unsure or self.now() < self.state.sure_at:
             return
         async with self.changing:
@@ -294,6 +303,8 @@ class Distributor:
         if gateway.saved < epoch:
             await self.commit([put_epoch(epoch), *put_grants(name, grants(self.state, gateway))])
             gateway.saved = max(gateway.saved, epoch)
+        if epoch >= gateway.written[0]:
+            gateway.written = (epoch, document)
         return self._answer(
             epoch, document, self._report_seconds(name, shares, now), report.names_version
         )
@@ -321,8 +332,8 @@ class Distributor:
             topics=document,
             report_seconds=seconds,
             store=self.state.lineage.id,
-            newest=self.state.epoch,
-            proof=self.state.lineage.proof(self.state.epoch),
+            newest=self.state.kept_epoch,
+            proof=self.state.lineage.proof(self.state.kept_epoch),
             unplaced=self.unplaced,
             names_version=has_names if self.state.unsure else names.version,
             names=list(names.all) if changed else None,
@@ -330,8 +341,7 @@ class Distributor:
 
     def desired(self, name: str) -> Desired:
         """What it was told last. It gives no lease."""
-        gateway = self.gateway(name)
-        return self._answer(gateway.epoch, gateway.document or [], REPORT_SECONDS)
+        return self._answer(*self.gateway(name).written, REPORT_SECONDS)
 
     async def drain(self, name: str, drain: bool) -> BrokerShown:
         async with self.changing:
@@ -345,11 +355,17 @@ class Distributor:
         """Its host is gone for good, somebody says: what it may hold is free. Raises Conflict."""
         async with self.changing:
             gateway = self.gateway(name)
-            if gateway.state(self.now(), self.lease_seconds) != "lost":
-                raise Conflict(f"broker {name} is in contact: stop its gateway first")
+            left = gateway.silent_until(self.lease_seconds) - self.now()
+            if left > 0:
+                raise Conflict(
+                    f"broker {name} is in contact, or may have been until now: stop its gateway "
+                    f"and ask again in {left:.0f} s"
+                )
             serving = [each for each, its in self.state.leases.items() if name in its.targets]
             if serving:
                 raise Conflict(f"broker {name} serves {serving[0]}: place that topic again first")
+            # Should it come back in this moment: it registers first, and that waits for us.
+            gateway.process = None
             await self.commit(delete_broker(name))
             del self.state.gateways[name]
             self.state.unheard.discard(name)
@@ -508,7 +524,12 @@ class Distributor:
         return self.state.topic(name)
 
     async def commit(self, statements: Sequence[Statement]) -> None:
+        """With the newest epoch, so that none is told that a restart would not know."""
+        state, epoch = self.state, self.state.epoch
+        if epoch > state.kept_epoch:
+            statements = [*statements, put_epoch(epoch)]
         await self.committer.write(statements)
+        state.kept_epoch = max(state.kept_epoch, epoch)
 
     def _share(self, gateway: Gateway, topic: str, now: float, applied: int) -> Share:
         """Its share of one topic, with what its report tells about that taken in."""

@@ -53,6 +53,7 @@ class Gateway:
     replaced: processes that others with the same state file have replaced
     has:      topic -> share that it said to hold, or was told since
     named_until: the name is its instance's, as one before this leader may have heard it
+    written:  epoch and document of the last desired state that is on disk
     """
 
     row: BrokerRow
@@ -68,6 +69,11 @@ class Gateway:
     replaced: set[str] = field(default_factory=set)
     has: dict[str, Share] = field(default_factory=dict)
     named_until: float = -inf
+    written: tuple[int, list[DesiredTopic]] = (0, [])
+
+    def silent_until(self, lease_seconds: float) -> float:
+        """Until then it may have been in contact with us, or with a leader before."""
+        return max(self.named_until, self.contact_at + lease_seconds)
 
     def state(self, now: float, lease_seconds: float) -> str:
         if now >= self.contact_at + lease_seconds:
@@ -221,6 +227,7 @@ class State:
     """What is known, and how well.
 
     epoch:   the largest handed out
+    kept_epoch: the largest on disk; whoever is told of a larger one would know more than a restart
     leases:  also of deleted topics, until brokers let go
     model:   what online fittings have taught
     lineage: which store this is
@@ -235,6 +242,7 @@ class State:
     """
 
     epoch: int = 0
+    kept_epoch: int = 0
     gateways: dict[str, Gateway] = field(default_factory=dict)
     topics: dict[str, Topic] = field(default_factory=dict)
     leases: dict[str, TopicLeases] = field(default_factory=dict)
@@ -254,14 +262,15 @@ class State:
     def of(cls, kept: Snapshot, assumed_until: float) -> "State":
         """As it was stored. assumed_until: when the last lease that anybody before may have given
         ends, in monotonic seconds. A new store's lineage has to be written yet."""
-        state = cls(epoch=kept.epoch, sure_at=assumed_until, lost=set(kept.lost))
+        state = cls(kept.epoch, kept.epoch, sure_at=assumed_until, lost=set(kept.lost))
         if kept.lineage is not None:
             state.lineage = Lineage(kept.lineage.id, kept.lineage.secret)
             state.unsure = kept.lineage.unsure
             state.opened = kept.epoch
         for broker in kept.brokers:
-            state.gateways[broker.name] = Gateway(broker, named_until=assumed_until)
+            gateway = state.gateways[broker.name] = Gateway(broker)
             if FORMER not in broker.name:
+                gateway.named_until = assumed_until
                 state.unheard.add(broker.name)
         for row in kept.topics:
             contract = Contract.model_validate_json(row.contract)
@@ -274,6 +283,8 @@ class State:
         for placement in kept.placements:
             state.topics[placement.topic].history.append(InForce.of(placement))
         for grant in kept.grants:
+            if grant.broker not in state.gateways:
+                continue  # it reported in the moment in which it was forgotten
             leases = state.leases.setdefault(grant.topic, TopicLeases())
             before = leases.holders.get(grant.broker)
             granted = (*before.granted, _grant(grant)) if before else (_grant(grant),)

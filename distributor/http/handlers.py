@@ -7,7 +7,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from tornado.iostream import StreamClosedError
 from tornado.web import Application, HTTPError, RequestHandler, stream_request_body
 
@@ -235,22 +235,23 @@ class _Json(_Handler):
 
     async def answer(self, *names: str) -> None:
         if self.body.size <= SMALL_BYTES:
-            await self._call(names)
-            return
-        async with self.shared.turns.take(self.body.is_report):
-            if not self.has_left:
-                await self._call(names)
+            answer = await self._call(names)
+        else:
+            async with self.shared.turns.take(self.body.is_report):
+                answer = None if self.has_left else await self._call(names)
+        if answer is not None:  # its turn is over: a client may take long to read it
+            await self.send(answer.model_dump_json())
 
-    async def _call(self, names: tuple[str, ...]) -> None:
+    async def _call(self, names: tuple[str, ...]) -> BaseModel | None:
+        """None: it failed, and that is told."""
         try:
             service = self.leading()
             body = self.body.read(f"{self.request.method} {self.request.path}")
             after = self.get_query_argument("after", "", strip=False)
-            answer = await self._route.call(service, Call(names, body, after))
+            return await self._route.call(service, Call(names, body, after))
         except Exception as error:
             self.fail(error)
-        else:
-            await self.send(answer.model_dump_json())
+            return None
 
 
 class _Watch(_Handler):

@@ -20,7 +20,7 @@ from distributor.http.door import Door
 from distributor.http.handlers import application
 from distributor.options import DistributorOptions
 from distributor.store import Store, StoreError, open_store
-from distributor.store.statements import put_lineage
+from distributor.store.statements import put_lease, put_lineage
 from srtm.address import cannot_listen
 from srtm.bearer import read_token
 from srtm.clock import NS, WallClock, monotonic_ns
@@ -147,10 +147,13 @@ class Server:
         lease = self._options.lease_duration
         kept = await self._off(self._sure().snapshot)
         # Whoever led before gave leases until it noticed that it does not: a third of one.
-        state = State.of(kept, now_seconds() + lease * 4 / 3)
+        longest = max(lease, kept.lease_seconds)
+        state = State.of(kept, now_seconds() + longest * 4 / 3)
         store = self._sure()
+        first = [put_lease(longest)]
         if kept.lineage is None:
-            await self._off(store.write, put_lineage(state.lineage_row()))
+            first += put_lineage(state.lineage_row())
+        await self._off(store.write, first)
 
         def lost(error: StoreError) -> None:
             """The outcome of a write is unknown: forget what is in memory, and read it again."""
@@ -166,6 +169,7 @@ class Server:
             wall_seconds,
             self._options.unplaced,
             self._options.forget,
+            longest,
         )
         fittings.resume(self._service)
         if self._options.forget:

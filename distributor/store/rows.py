@@ -91,7 +91,8 @@ class LineageRow:
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything, as of one instant. epoch: the largest ever handed out; lineage: None in a store
-    that is new; lost: topics of a store before this one, of which only the name is known."""
+    that is new; lost: topics of a store before this one, of which only the name is known;
+    lease_seconds: the longest lease that may still run."""
 
     epoch: int
     brokers: tuple[BrokerRow, ...]
@@ -103,3 +104,4 @@ class Snapshot:
     model: tuple[ModelRow, ...]
     lineage: LineageRow | None = None
     lost: tuple[str, ...] = ()
+    lease_seconds: float = 0.0

@@ -3,6 +3,7 @@ several of them, of several requests, make one transaction."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
+from math import ceil
 
 from distributor.store.rows import (
     BrokerRow,
@@ -66,6 +67,15 @@ def put_epoch(epoch: int) -> Statement:
         "ON CONFLICT (name) DO UPDATE SET value = excluded.value "
         "WHERE excluded.value > counters.value",
         [(epoch,)],
+    )
+
+
+def put_lease(seconds: float) -> Statement:
+    """The longest lease that may still run, in milliseconds."""
+    return Statement(
+        "INSERT INTO counters (name, value) VALUES ('lease_ms', ?) "
+        "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        [(ceil(seconds * 1000),)],
     )
 
 

@@ -58,9 +58,9 @@ class Store(ABC):
 
     def snapshot(self) -> Snapshot:
         """Everything that is kept. Only the leader's is sure to be whole."""
-        epochs = self.query("SELECT value FROM counters WHERE name = 'epoch'")
         return Snapshot(
-            epoch=int(epochs[0][0] or 0) if epochs else 0,
+            epoch=self._counter("epoch"),
+            lease_seconds=self._counter("lease_ms") / 1000,
             brokers=self._rows(
                 _broker,
                 "SELECT name, tcp_address, http_address, capacity, draining, instance "
@@ -92,6 +92,10 @@ class Store(ABC):
             ),
             lost=self._rows(str, "SELECT topic FROM lost_topics ORDER BY topic"),
         )
+
+    def _counter(self, name: str) -> int:
+        values = self.query(f"SELECT value FROM counters WHERE name = '{name}'")
+        return int(values[0][0] or 0) if values else 0
 
     def _rows(self, make: Callable[..., Row], sql: str) -> tuple[Row, ...]:
         return tuple(make(*values) for values in self.query(sql))

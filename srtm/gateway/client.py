@@ -25,6 +25,10 @@ from srtm.nsq.frames import ERROR, HEARTBEAT_FRAME, OK_FRAME, RESPONSE, build_fr
 
 MAX_UNREAD_BYTES = 256 * 1024
 """Replies that a client has not read; past it the gateway reads no more from it."""
+_TURN_BYTES = 256 * 1024
+"""of a client that sends faster than it is read; then the others have their turn"""
+_MOST_REPLIES = 64
+"""answers of ours, to IDENTIFY, that wait behind unanswered messages"""
 
 _ASK_THE_KERNEL = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -80,6 +84,7 @@ class Client:
         "_pending",
         "_reader",
         "_reads",
+        "_replies",
         "_send",
         "_slot",
         "_socket",
@@ -108,6 +113,7 @@ class Client:
         self._reads = gateway.stamps.reader(connection)
         self._reader = CommandReader(gateway.limits, Run)
         self._pending: deque[Run | _Reply | Tunnel] = deque()
+        self._replies = 0  # of `_pending`
         self._pauses: set[object] = set()
         self._outbox = gateway.outbox
         self._turn = 0  # of the outbox, when it last had an answer of ours in `_slot`
@@ -141,6 +147,7 @@ class Client:
     def _on_event(self, mask: int) -> None:
         if mask & READABLE and not self._ends:
             reads = self._reads
+            taken = 0
             while True:
                 try:
                     pieces = reads.read()
@@ -166,6 +173,10 @@ class Client:
                     if self._reader.body is not self._body:
                         self._body_changed()
                 if self._pauses or self._ends or not (mask & ENDED or reads.more):
+                    break
+                taken += sum(len(data) for data, _ in pieces)
+                if taken >= _TURN_BYTES:
+                    self._watch()  # a change tells again what is readable
                     break
         elif mask & BROKEN:
             self.close()
@@ -353,6 +364,10 @@ class Client:
 
     def _answer(self, frame: bytes, last: bool = False) -> None:
         if self._pending:
+            self._replies += 1
+            if self._replies > _MOST_REPLIES and not last:
+                self._fail(ProtocolError("E_INVALID", "too many commands behind unanswered PUBs"))
+                return
             self._pending.append(_Reply(frame, last))
             return
         self.write(frame)
@@ -385,6 +400,7 @@ class Client:
                     return
             else:
                 assert isinstance(entry, _Reply)
+                self._replies -= 1
                 self.write(entry.frame)
                 if entry.last:
                     pending.clear()

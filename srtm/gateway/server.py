@@ -5,7 +5,7 @@ import gc
 import logging
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from kernel import StampSource, choose_source
 from srtm.bearer import read_token
@@ -77,6 +77,7 @@ class Gateway:
         self.draining = False
         self.http_requests = 0
         self._read_options = read_options
+        self._since_collection = 0  # seconds
         self._stopped = asyncio.Event()
 
     # --- life ---------------------------------------------------------------------------------
@@ -99,8 +100,9 @@ class Gateway:
                 self.stamps.name,
             )
             tasks = [
-                asyncio.create_task(task())
-                for task in (self._tick_forever, self._watch_forever, self._often_forever)
+                asyncio.create_task(self._forever(1.0, self._tick)),
+                asyncio.create_task(self._forever(1.0, self._look_at_nsqd)),
+                asyncio.create_task(self._forever(_OFTEN_SECONDS, self._look_often)),
             ]
             if self.agent is not None:
                 tasks.append(asyncio.create_task(self.agent.run()))
@@ -339,50 +341,53 @@ class Gateway:
 
     # --- every second -------------------------------------------------------------------------
 
-    async def _tick_forever(self) -> None:
+    async def _forever(self, seconds: float, look: Callable[[], Awaitable[None]]) -> None:
+        """A look that fails is one look less: the messages go on without it."""
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await look()
+            except Exception as error:
+                self.reactor.fault(error, "what is done again and again failed")
+
+    async def _tick(self) -> None:
         """What needs nobody else."""
-        since_collection = 0
-        while True:
-            await asyncio.sleep(1)
-            now = monotonic_ns()
-            if self.wall.refresh():
-                log.warning("the wall clock was stepped; kernel stamps of this second are off")
-            self.stamps.tick()
-            self.tcp.try_again()
-            self.watch.pool.drop_silent(now - int(self.options.nsqd_timeout * NS))
-            self.watch.pool.retire_side()
-            self._bound_partials()
-            busy = self.topics.tick(now)
-            if self.admissions is not None:
-                self.admissions.clock(self.wall.offset_ns, wall_clock_error_ns())
-                self.admissions.tick(now)
-            if self.trace is not None and self.trace_process is not None:
-                self.trace.clock(self.wall.offset_ns)
-                self.trace_process.tick(now)
-            since_collection += 1
-            if not busy or since_collection >= _COLLECT_SECONDS:
-                since_collection = 0
-                gc.collect(1)
+        now = monotonic_ns()
+        if self.wall.refresh():
+            log.warning("the wall clock was stepped; kernel stamps of this second are off")
+        self.stamps.tick()
+        self.tcp.try_again()
+        self.watch.pool.drop_silent(now - int(self.options.nsqd_timeout * NS))
+        self.watch.pool.retire_side()
+        self._bound_partials()
+        busy = self.topics.tick(now)
+        if self.admissions is not None:
+            self.admissions.clock(self.wall.offset_ns, wall_clock_error_ns())
+            self.admissions.tick(now)
+        if self.trace is not None and self.trace_process is not None:
+            self.trace.clock(self.wall.offset_ns)
+            self.trace_process.tick(now)
+        self._since_collection += 1
+        if not busy or self._since_collection >= _COLLECT_SECONDS:
+            self._since_collection = 0
+            gc.collect(1)
 
-    async def _watch_forever(self) -> None:
+    async def _look_at_nsqd(self) -> None:
         """What waits for nsqd's answers."""
-        while True:
-            await asyncio.sleep(1)
-            if not self.draining:
-                await self.watch.check(self.topics)
-                if not self.watch.is_away:
-                    self._open_tcp()
-                if self.watch.is_open:
-                    await self.probes.place()
-                else:
-                    self.probes.leave_all()
+        if self.draining:
+            return
+        await self.watch.check(self.topics)
+        if not self.watch.is_away:
+            self._open_tcp()
+        if self.watch.is_open:
+            await self.probes.place()
+        else:
+            self.probes.leave_all()
 
-    async def _often_forever(self) -> None:
+    async def _look_often(self) -> None:
         """What a second would be too coarse for."""
-        while True:
-            await asyncio.sleep(_OFTEN_SECONDS)
-            self.heartbeats.tick(monotonic_ns())
-            self.deliveries.match()
+        self.heartbeats.tick(monotonic_ns())
+        self.deliveries.match()
 
     def _bound_partials(self) -> None:
         """Half-received commands may not fill the memory: the biggest holders go first."""

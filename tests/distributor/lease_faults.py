@@ -39,7 +39,7 @@ from distributor.control.service import Distributor
 from distributor.control.state import FORMER, UNHEARD, State
 from distributor.errors import Conflict, NotFound
 from distributor.store import StoreError, StoreLost
-from distributor.store.statements import Statement, Value, put_leader, put_lineage
+from distributor.store.statements import Statement, Value, put_leader, put_lease, put_lineage
 from distributor.store.store import Store, migrations
 from srtm.bucket import TokenBucket
 from srtm.clock import NS
@@ -222,6 +222,7 @@ class World:
         self.stepped = 0.0  # seconds by which somebody has set the distributor's wall clock
         self.admissions = Admissions()
         self.has_batches = seed % 3 == 1
+        self.seed = seed
         self.lowers = seed % 5 == 4
         """Its contract is lowered too, and its store is never lost: an older one knows a larger
         contract, and where nobody else remembers, that is the contract again."""
@@ -264,7 +265,10 @@ class World:
         term = f"term {self.count}"
         self.disk.write([put_leader("x", term)])
         kept = self.disk.snapshot()
-        state = State.of(kept, self.now + LEASE * 4 / 3)
+        lease = LEASE / 5 if (self.seed + self.count) % 3 == 0 else LEASE
+        longest = max(lease, kept.lease_seconds)
+        state = State.of(kept, self.now + longest * 4 / 3)
+        self.disk.write([put_lease(longest)])
         if kept.lineage is None:
             self.disk.write(put_lineage(state.lineage_row()))
         committer = Committer(self.disk, term)
@@ -272,9 +276,10 @@ class World:
         service = Distributor(
             state,
             committer,  # type: ignore[arg-type]
-            LEASE,
+            lease,
             lambda: self.now,
             lambda: self.now + wall + self.stepped,
+            longest_lease=longest,
         )
         self.leaders = [*self.leaders[-1:], Leader(service, committer)]
         self.led_at = self.now

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPResponse
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -23,6 +24,7 @@ from distributor.http.bodies import (
     Held,
     Turns,
 )
+from distributor.http.handlers import _Json
 from srtm.errors import UsageError
 from tests.support.distributors import DistributorProcess, distributors_in
 from tests.support.servers import http, wait_for
@@ -311,6 +313,32 @@ def test_one_long_body_at_a_time_and_reports_first() -> None:
         return done
 
     assert asyncio.run(order()) == ["first", "report", "late report", "list"]
+
+
+def test_who_does_not_read_its_answer_holds_up_no_long_report() -> None:
+    async def work() -> None:
+        shared: Any = SimpleNamespace(turns=Turns())
+        handler: Any = object.__new__(_Json)
+        handler.shared, handler.has_left = shared, False
+        handler.body = SimpleNamespace(size=SMALL_BYTES + 1, is_report=False)
+        is_read, sending = asyncio.Event(), asyncio.Event()
+
+        async def call(names: tuple[str, ...]) -> api.Done:
+            return api.Done()
+
+        async def send(text: str) -> None:
+            sending.set()
+            await is_read.wait()
+
+        handler._call, handler.send = call, send
+        answering = asyncio.create_task(handler.answer())
+        await sending.wait()
+        async with asyncio.timeout(5), shared.turns.take(is_report=True):
+            assert not answering.done()
+        is_read.set()
+        await answering
+
+    asyncio.run(work())
 
 
 def test_short_requests_have_a_turn_between_long_ones() -> None:

@@ -18,6 +18,7 @@ import sys
 from srtm.gateway import tcp_door
 from srtm.gateway.server import Gateway
 from srtm.gateway.topics import Topics
+from srtm.gateway.watch import NsqdWatch
 
 offer, door, consumed = Topics.offer, tcp_door.Client, Gateway.consumed
 carrier, taken = Topics.carrier, []
@@ -38,6 +39,14 @@ def failing_client(gateway, connection, address):
         raise ZeroDivisionError("in accept")
     return door(gateway, connection, address)
 
+checked, check = [], NsqdWatch.check
+
+async def failing_check(self, topics):
+    checked.append(1)
+    if len(checked) == 1:
+        raise ZeroDivisionError("in check")
+    await check(self, topics)
+
 def failing_consumed(self, name, raw, ends, now):
     if name == b"consumed":
         raise ZeroDivisionError("in consumed")
@@ -46,6 +55,7 @@ def failing_consumed(self, name, raw, ends, now):
 Topics.offer, Topics.carrier = failing_offer, failing_carrier
 tcp_door.Client = failing_client
 Gateway.consumed = failing_consumed
+NsqdWatch.check = failing_check
 from srtm.cli import main
 sys.argv = sys.argv[3:]  # behind the python that it stands before
 main()
@@ -75,6 +85,7 @@ def serves(gateway: GatewayProcess, topic: str) -> None:
 def test_each_fault_closes_what_it_belongs_to(gateway: GatewayProcess) -> None:
     with V2(gateway.tcp) as first:
         assert is_ended(first), "of the fault as it was taken"
+    wait_for(lambda: gateway.metric("srtm_faults") == 2, "a look at nsqd failed, one of many")
     for number, topic in enumerate(["offered", "carried", "offered", "carried"]):
         with V2(gateway.tcp) as bystander, V2(gateway.tcp) as client:
             bystander.send(pub(b"good", b"x"))
@@ -83,21 +94,21 @@ def test_each_fault_closes_what_it_belongs_to(gateway: GatewayProcess) -> None:
             assert is_ended(client), topic
             bystander.send(pub(b"good", b"x"))
             assert bystander.reply() == b"OK"
-        assert gateway.metric("srtm_faults") == 2 + number
+        assert gateway.metric("srtm_faults") == 3 + number
     serves(gateway, "consumed")
     with V2(gateway.tcp) as consumer:
         consumer.subscribe("consumed", "c", ready=1)
-        wait_for(lambda: gateway.metric("srtm_faults") == 6, "the delivery fails")
+        wait_for(lambda: gateway.metric("srtm_faults") == 7, "the delivery fails")
         wait_for(lambda: is_ended(consumer), "the consumer is closed")
     serves(gateway, "good")
     text = gateway.process.text()
-    assert text.count("Traceback") == 4, "each once"
+    assert text.count("Traceback") == 5, "each once"
     assert text.count("ZeroDivisionError: in offer") == 1
 
 
 def test_an_http_publish_in_a_failing_topic_is_answered(gateway: GatewayProcess) -> None:
     with socket.create_connection(tuple(gateway.tcp.split(":"))):  # type: ignore[arg-type]
-        wait_for(lambda: gateway.metric("srtm_faults") == 1, "the first is not taken")
+        wait_for(lambda: gateway.metric("srtm_faults") >= 1, "the first is not taken")
     status, answer, _ = http(gateway.http, "/pub?topic=carried", b"x")
     assert (status, answer["message"].partition(":")[0]) == (504, "OUTCOME_UNKNOWN")
     assert http(gateway.http, "/pub?topic=offered", b"x")[0] == 500

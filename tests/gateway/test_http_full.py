@@ -76,3 +76,15 @@ def test_publishes_that_wait_for_tokens_leave_connections_for_others(
         wait_for(lambda: gateway.inside("held")["waiting"] > 200, "most of them wait")
         assert http(gateway.http, "/ping")[:2] == (200, "OK")
         assert connections[-1].recv(100).startswith(b"HTTP/1.1 429")
+
+
+def test_publishes_whose_senders_have_gone_make_room(gateway: GatewayProcess) -> None:
+    with contextlib.ExitStack() as senders:
+
+        def is_full() -> bool:
+            """One that the gateway has not read yet gives way to a newer one: more of them."""
+            senders.enter_context(connected(gateway, post("/pub?topic=held", 1, b"x"), 50))
+            return http(gateway.http, "/pub?topic=t", b"x")[0] == 429
+
+        wait_for(is_full, "no room for another")
+    wait_for(lambda: http(gateway.http, "/pub?topic=t", b"x")[0] == 200, "there is room again")

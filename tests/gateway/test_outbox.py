@@ -12,7 +12,7 @@ from srtm.gateway.client import MAX_UNREAD_BYTES, Client, ConnectionBounds
 from srtm.gateway.heartbeats import Heartbeats
 from srtm.gateway.outbox import Outbox
 from srtm.gateway.reactor import Reactor
-from srtm.nsq.commands import MAGIC_V2, Limits, pub
+from srtm.nsq.commands import MAGIC_V2, NOP, Limits, pub
 from srtm.nsq.frames import ERROR, HEARTBEAT_FRAME, OK_FRAME, build_frame
 
 
@@ -44,6 +44,18 @@ class Publisher:
         )
         self.client = Client(host, ours, "127.0.0.1:1")
         self.send(MAGIC_V2)
+
+    def never_stops(self) -> list[bytes]:
+        """From now on each read brings as much as one can, and there is more; what was read."""
+        read: list[bytes] = []
+
+        def receive(size: int) -> bytes:
+            assert len(read) < 1_000, "the others never have their turn"
+            read.append((NOP * size)[:size])
+            return read[-1]
+
+        self.client._reads._receive = receive  # type: ignore[attr-defined]
+        return read
 
     def send(self, data: bytes) -> None:
         self.far.send(data)
@@ -224,3 +236,13 @@ def test_a_descriptor_that_is_used_again_gets_nothing_of_the_one_before() -> Non
     for end in (ours, far, first.far):
         end.close()
     first.reactor.close()
+
+
+def test_a_client_that_never_stops_sending_has_its_turn_and_no_more(publisher: Publisher) -> None:
+    read = publisher.never_stops()
+    publisher.client.read()
+    assert 0 < sum(map(len, read)) <= 256 * 1024
+    wakes = len(read)
+    publisher.far.send(NOP)
+    publisher.reactor.serve(0.1)
+    assert len(read) > wakes, "and another one"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from srtm.nsq.commands import message, mpub, pub
+from srtm.nsq.commands import identify, message, mpub, pub
 from tests.support.servers import GatewayProcess, Servers, http, wait_for
 from tests.support.v2 import V2
 
@@ -268,3 +268,16 @@ def test_half_bodies_of_http_count_as_well(servers: Servers) -> None:
         wait_for(lambda: sum(map(closed, uploads)) >= 11, "52 MB are more than 10 MB")
         assert memory().rss - before < 150 * MIB
     assert http(gateway.http, "/mpub?topic=t", b"a\nb")[0] == 200
+
+
+def test_answers_behind_a_held_message_are_bounded(servers: Servers) -> None:
+    gateway = servers.gateway("--topic=held,rate=0.001,burst=1")
+    with V2(gateway.tcp) as client:
+        client.send(pub(b"held", b"x") + identify(b"{}") * 1_000)
+        wait_for(lambda: gateway.offered("held") == 1, "it is held")
+        gateway.set_limit("held", **OPEN)
+        client.oks(65)  # the message's, and the first answers behind it
+        frame = client.frame()
+        assert frame is not None
+        assert frame.data.startswith(b"E_INVALID too many commands")
+        assert client.frame() is None

@@ -50,7 +50,7 @@ def free_port() -> int:
     raise AssertionError("it has no end")
 
 
-def wait_for(condition: Any, what: str, seconds: float = 10.0) -> Any:
+def wait_for(condition: Any, what: str, seconds: float = 60.0) -> Any:
     """Poll until `condition()` is true; its value. Fails the test with `what`."""
     deadline = time.monotonic() + seconds
     while True:

@@ -138,7 +138,8 @@ def test_a_broker_that_holds_a_share_is_not_forgotten(start: Starter, tmp_path: 
     b1, b2 = placed(distributor, 2)
     b2.report("t")
     status, refused = distributor.call("DELETE", "/brokers/b2")
-    assert (status, refused["error"]) == (409, "broker b2 is in contact: stop its gateway first")
+    assert status == 409
+    assert "broker b2 is in contact" in refused["error"]
 
     def is_lost() -> bool:
         b1.report("t")

@@ -47,6 +47,10 @@ class HttpError(Exception):
         self.retry_seconds = retry_seconds
 
 
+class _Left(Exception):
+    """Its sender has gone: nobody is answered."""
+
+
 class Request:
     """One HTTP publish: the owner of its run."""
 
@@ -73,7 +77,11 @@ class Request:
     def resume(self, reason: object) -> None:
         pass
 
-    def _finish(self, error: HttpError | None) -> None:
+    def leave(self) -> None:
+        """The connection is closed. What was sent goes on."""
+        self._finish(_Left())
+
+    def _finish(self, error: Exception | None) -> None:
         if self.done.done():
             return
         self._reactor.let_asyncio_run()
@@ -114,6 +122,7 @@ class _Publish(_Handler):
         self.size = 0
         self._chunks: list[bytes] = []
         self._full = False  # the topic has no room for this body: it is dropped as it comes
+        self._waits: Request | None = None
         self._expects(self._announced_bytes())
         self.gateway.uploads.add(self)
         self.request.connection.set_max_body_size(_MAX_SWALLOWED_BYTES)  # type: ignore[union-attr]
@@ -174,6 +183,8 @@ class _Publish(_Handler):
 
     def on_connection_close(self) -> None:
         self._take_body()
+        if self._waits is not None:  # or those who have gone would keep all others out
+            self._waits.leave()
 
     def on_finish(self) -> None:
         self._take_body()  # also of a request by another method
@@ -188,6 +199,8 @@ class _Publish(_Handler):
                 await self._publish(run, stamp)
         except HttpError as error:
             self.fail(error)
+        except _Left:
+            pass
         else:
             self.set_header("Content-Type", "text/plain; charset=utf-8")
             self.finish("OK")
@@ -224,7 +237,7 @@ class _Publish(_Handler):
         # One body may go past the bounds, as at the TCP door: else a big one would never come in.
         if topic is not None and topic.is_full:
             raise HttpError(429, "BACKLOG_FULL", 1.0)
-        owner = Request(gateway.reactor, f"@{self.request.remote_ip}")
+        owner = self._waits = Request(gateway.reactor, f"@{self.request.remote_ip}")
         run.owner = owner
         run.stamp = stamp
         gateway.topics.offer(run)

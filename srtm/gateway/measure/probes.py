@@ -69,7 +69,8 @@ class Probes:
         for topic, probe in self._probes.items():
             if topic.limit is not None:
                 probe.tick(topic.limit.rate)
-        wanted = {topic for topic in measured if topic.name in others}
+        # A contract may have ended while nsqd answered.
+        wanted = {topic for topic in measured if topic.limit and topic.name in others}
         for topic in wanted - self._probes.keys():
             with contextlib.suppress(OSError):
                 self._probes[topic] = Probe(
