@@ -439,7 +439,7 @@ class ShareShown(Answer):
     b: float
 
 
-class Plan(Answer):
+class PlacementPlan(Answer):
     policy: str
     assignments: list[Assignment]
     brokers: list[ShareShown]

@@ -24,7 +24,7 @@ from srtm.terminal import Column, Table, show
 
 
 @dataclass(frozen=True)
-class Broker:
+class StatSource:
     name: str
     http_address: str
 
@@ -66,7 +66,7 @@ class Row:
         }
 
 
-def read_rows(brokers: list[Broker], topic: str) -> tuple[list[Row], dict[str, str]]:
+def read_rows(brokers: list[StatSource], topic: str) -> tuple[list[Row], dict[str, str]]:
     """What every broker says now, and why some say nothing or only a part. Raises UnavailableError
     where none says anything."""
     rows, away = [], {}
@@ -430,10 +430,10 @@ def stat(
     except ValueError as error:
         raise UsageError(f"--interval: {error}") from None
     if addresses or bridges:
-        brokers = [Broker(address, address) for address in addresses]
+        brokers = [StatSource(address, address) for address in addresses]
     else:
         found = find(Path(deployment))
-        brokers = [Broker(broker.name, str(broker.http_address)) for broker in found.brokers]
+        brokers = [StatSource(broker.name, str(broker.http_address)) for broker in found.brokers]
         remote = remote or _distributor_of(found)
     if count is None:  # whoever reads a pipe waits for its end
         count = 0 if interval or sys.stdout.isatty() else 1

@@ -26,7 +26,7 @@ from distributor.remote import Remote
 from srtm.address import free_addresses
 from srtm.audit.folder import read_sessions
 from srtm.audit.judge import judge as audited
-from srtm.deploy import Broker, Running, running
+from srtm.deploy import DeployedBroker, Running, running
 from srtm.deploy.admin import topics_of
 from srtm.errors import SrtmError
 from srtm.nsq.commands import MAGIC_V2, identify, pub
@@ -142,7 +142,7 @@ def _place(remote: Remote) -> None:
         remote.call("POST", "topics", topic, "placements", body={"policy": "lb"})
 
 
-def _wait_for_shares(brokers: Sequence[Broker]) -> None:
+def _wait_for_shares(brokers: Sequence[DeployedBroker]) -> None:
     """Until each bucket is full with half of the contract. Raises SrtmError."""
     half = CONTRACT.rate / len(brokers), CONTRACT.burst / len(brokers)
     until = time.monotonic() + _READY_SECONDS
@@ -155,7 +155,7 @@ def _wait_for_shares(brokers: Sequence[Broker]) -> None:
         time.sleep(0.1)
 
 
-async def _send(brokers: Sequence[Broker], recorders: Sequence[Recorder], seed: int) -> int:
+async def _send(brokers: Sequence[DeployedBroker], recorders: Sequence[Recorder], seed: int) -> int:
     """When the first was due, in ns of the monotonic clock. Each instant's messages go to all
     topics of its broker."""
     arrivals = SWAP.arrivals(seed)
@@ -186,7 +186,7 @@ async def _send(brokers: Sequence[Broker], recorders: Sequence[Recorder], seed: 
     return began_ns
 
 
-async def _connected(broker: Broker, stack: AsyncExitStack) -> asyncio.StreamWriter:
+async def _connected(broker: DeployedBroker, stack: AsyncExitStack) -> asyncio.StreamWriter:
     host, port = broker.tcp_address.reachable
     reader, writer = await asyncio.open_connection(host, port)
     writer.write(MAGIC_V2 + identify(b'{"heartbeat_interval": -1}'))

@@ -22,7 +22,7 @@ from benchmarks.harness.session import Session
 from srtm.autoscaler.decision import Handover
 from srtm.autoscaler.policies.srtm import Srtm
 from srtm.autoscaler.simulator.arrivals import ArrivalModel, arrivals_of, even_shares
-from srtm.autoscaler.simulator.clairvoyant import Plan, plan
+from srtm.autoscaler.simulator.clairvoyant import ReplicaPlan, plan
 from srtm.autoscaler.simulator.run import Run, simulate
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.autoscaler.simulator.workload import iot_like, taxi_like
@@ -61,7 +61,7 @@ class Result:
     """One (ours, clairvoyant) for each seed."""
 
     match: Match
-    pairs: list[tuple[Run, Plan]] = field(default_factory=list)
+    pairs: list[tuple[Run, ReplicaPlan]] = field(default_factory=list)
 
     def ratios(self) -> list[float]:
         return [ours.replica_minutes / theirs.replica_minutes for ours, theirs in self.pairs]
@@ -163,7 +163,7 @@ def matched(first: Sequence[float], second: Sequence[float], quick: bool) -> lis
     return matches
 
 
-def play(match: Match, seed: int, effort: float) -> tuple[Run, Plan]:
+def play(match: Match, seed: int, effort: float) -> tuple[Run, ReplicaPlan]:
     """Ours, and the clairvoyant's plan, of the same arrivals."""
     arrivals = arrivals_of(match.rates, SHARES, match.model, seed)
     setting = replace(match.setting, seed=seed)

@@ -18,7 +18,7 @@ from benchmarks.harness.generator import Generator, percentile_ms
 from benchmarks.harness.report import Report
 from benchmarks.harness.session import Session
 from srtm.contract import Limit
-from srtm.deploy import Broker, free_addresses, running
+from srtm.deploy import DeployedBroker, free_addresses, running
 from srtm.deploy.admin import put_topic
 from srtm.errors import SrtmError
 from srtm.load import LoadSettings
@@ -115,13 +115,13 @@ def _spec(session: Session) -> dict[str, Any]:
     }
 
 
-def _flags(brokers: Sequence[Broker], topic: str, publishers: int) -> list[str]:
+def _flags(brokers: Sequence[DeployedBroker], topic: str, publishers: int) -> list[str]:
     """Publishers take the brokers in turn; the topic is consumed through every gateway."""
     addresses = [f"--nsqd-tcp-address={broker.tcp_address}" for broker in brokers]
     return [*addresses, f"--topic={topic}", f"--publishers={publishers}", f"--rate={RATE:g}"]
 
 
-def _held(session: Session, brokers: Sequence[Broker], notes: list[str]) -> int:
+def _held(session: Session, brokers: Sequence[DeployedBroker], notes: list[str]) -> int:
     """The most publishers for which the generator is not late, over all brokers at once."""
     for publishers in _PUBLISHERS:
         session.step(f"does this machine hold {publishers:,} publishers?")
@@ -138,7 +138,7 @@ def _held(session: Session, brokers: Sequence[Broker], notes: list[str]) -> int:
 
 
 def _measure(
-    brokers: Sequence[Broker],
+    brokers: Sequence[DeployedBroker],
     topic: str,
     contract: Limit,
     publishers: int,

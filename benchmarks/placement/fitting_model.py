@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from distributor.fitting import Arrivals, Done, Fitting, Round, Sample
 from distributor.fitting.batches import Floats, beyond, smallest_burst, work_before
 from distributor.fitting.spread import spread
-from distributor.fitting.topic import Topic
+from distributor.fitting.topic import FittedTopic
 from distributor.model import Broker, Publisher
 from srtm.contract import Contract
 from srtm.slo import NEAR, SLO
@@ -109,8 +109,8 @@ def brokers() -> list[Broker]:
     return [Broker(f"b{n}", _CAPACITY) for n in range(BROKERS)]
 
 
-def topic(load: Workload) -> Topic:
-    return Topic(load.contract, TARGET, tuple(brokers()), load.publishers, BATCH)
+def topic(load: Workload) -> FittedTopic:
+    return FittedTopic(load.contract, TARGET, tuple(brokers()), load.publishers, BATCH)
 
 
 def fewest(load: Workload) -> list[float]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from distributor.api import AdaptationAsked, AdaptationShown, Report, RescaleShown, TopicReport
 from distributor.control.leases import NOTHING, Share
-from distributor.control.state import InForce, State, Topic
+from distributor.control.state import InForce, RegisteredTopic, State
 from distributor.store import Statement
 from distributor.store.statements import put_rescale
 from srtm.duration import format_duration, parse_duration
@@ -118,7 +118,7 @@ class Adaptor:
             if share != NOTHING:
                 self._keep(self._of(each.topic, topic), broker, each, share, report.seconds, now)
 
-    def _of(self, name: str, topic: Topic) -> _Adapted:
+    def _of(self, name: str, topic: RegisteredTopic) -> _Adapted:
         found = self._topics.get(name)
         if found is None:
             asked = topic.adaptation
@@ -169,12 +169,12 @@ class Adaptor:
                     log.exception("topic %s: its shares stay as they are", name)
                     self.begin_anew(name)
 
-    def _is_due(self, adapted: _Adapted, topic: Topic, now: float) -> bool:
+    def _is_due(self, adapted: _Adapted, topic: RegisteredTopic, now: float) -> bool:
         since = now - adapted.decided_at
         early = adapted.waits and adapted.policy.acts_early and since >= EARLIEST_SECONDS
         return early or since >= parse_duration(topic.adaptation.every)
 
-    def resting(self, name: str, topic: Topic, now: float) -> str:
+    def resting(self, name: str, topic: RegisteredTopic, now: float) -> str:
         """Why nothing is moved; empty where it may be."""
         state, adapted = self._service.state, self._topics.get(name)
         targets = state.leases[name].targets if name in state.leases else {}
@@ -197,7 +197,9 @@ class Adaptor:
                 return f"broker {broker} has not reported for {silent:.1f} s"
         return ""
 
-    async def _decide(self, name: str, topic: Topic, adapted: _Adapted, now: float) -> None:
+    async def _decide(
+        self, name: str, topic: RegisteredTopic, adapted: _Adapted, now: float
+    ) -> None:
         if self.resting(name, topic, now):
             return
         adapted.decided_at, adapted.waits = now, False
@@ -232,7 +234,7 @@ class Adaptor:
 
     # --- what is shown ------------------------------------------------------------------------
 
-    def shown(self, name: str, topic: Topic) -> AdaptationShown:
+    def shown(self, name: str, topic: RegisteredTopic) -> AdaptationShown:
         leases = self._service.state.leases.get(name)
         targets = leases.targets if leases else {}
         rescales = list(self._rescales.get(name, ()))[::-1]

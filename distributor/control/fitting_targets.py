@@ -10,7 +10,7 @@ from distributor.api import FittingAsked, FittingShown, FittingState, ShareShown
 from distributor.control.placement_inputs import asked_of, decide, moves, require_room
 from distributor.control.placements import apply
 from distributor.control.service import Distributor
-from distributor.control.state import InForce, Topic
+from distributor.control.state import InForce, RegisteredTopic
 from distributor.errors import Conflict
 from distributor.fitting import CapacityModel, Done, Fitting, Round
 from distributor.placement import SubBucket
@@ -47,7 +47,7 @@ class Trials:
         """Since its start."""
         return self._service.now() - self._began_at
 
-    def topic(self) -> Topic:
+    def topic(self) -> RegisteredTopic:
         """Raises NotFound, Changed."""
         topic = self._service.topic(self._name)
         if topic.contract != self._contract:
@@ -136,7 +136,11 @@ class Trials:
         self._kept(topic, shown)
 
     async def _place_held(
-        self, topic: Topic, state: FittingState, reasons: tuple[str, ...], values: dict[str, Any]
+        self,
+        topic: RegisteredTopic,
+        state: FittingState,
+        reasons: tuple[str, ...],
+        values: dict[str, Any],
     ) -> None:
         service = self._service
         asked = asked_of(service.state, self._name, service.now(), service.lease_seconds)
@@ -152,7 +156,7 @@ class Trials:
 
     async def _put_in_force(
         self,
-        topic: Topic,
+        topic: RegisteredTopic,
         assignment: Mapping[str, str],
         unplaced: Iterable[str],
         shares: Mapping[str, SubBucket],
@@ -180,7 +184,7 @@ class Trials:
         await apply(service, name, applied, moves(there, waiting, topic), self._written(shown))
         self._kept(topic, shown)
 
-    def _kept(self, topic: Topic, shown: FittingShown) -> None:
+    def _kept(self, topic: RegisteredTopic, shown: FittingShown) -> None:
         topic.fitting = shown
         if shown.state != "running":
             topic.emptied = 0  # or a gateway that restarts later would lose the level it kept
@@ -199,7 +203,7 @@ class Trials:
 
 
 def _shares_shown(
-    topic: Topic, assignment: Mapping[str, str], shares: Mapping[str, SubBucket]
+    topic: RegisteredTopic, assignment: Mapping[str, str], shares: Mapping[str, SubBucket]
 ) -> tuple[ShareShown, ...]:
     rates: dict[str, list[float]] = {broker: [] for broker in shares}
     for publisher, broker in assignment.items():

@@ -19,7 +19,7 @@ from distributor.api import MAX_TOPICS, BrokerAsked, HeldTopic, ShareShown
 from distributor.control.leases import NOTHING, Holder, Share, TopicLeases
 from distributor.control.lineage import LARGEST_FOREIGN, MARGIN, Lineage, Standing
 from distributor.control.shares import grants
-from distributor.control.state import FORMER, UNHEARD, Gateway, InForce, State, Topic
+from distributor.control.state import FORMER, UNHEARD, Gateway, InForce, RegisteredTopic, State
 from distributor.placement.words import number, some
 from distributor.store import BrokerRow, LineageRow, Statement
 from distributor.store.statements import (
@@ -109,7 +109,7 @@ def contracts(state: State, asked: BrokerAsked) -> list[Statement]:
         contract = read[held.topic]
         state.learnt[held.topic] = (asked.store, asked.applied_epoch)
         if known is None:
-            known = state.topics[held.topic] = Topic(contract, None)
+            known = state.topics[held.topic] = RegisteredTopic(contract, None)
             log.warning("topic %s: learnt from broker %s", held.topic, asked.name)
         known.contract = contract
         leases = state.leases.setdefault(held.topic, TopicLeases())
@@ -259,7 +259,7 @@ def _contract(held: HeldTopic) -> Contract:
     return Contract.read(given, f"topic {held.topic}")
 
 
-def _in_force(state: State, topic: Topic, has: dict[str, Share], at: float) -> InForce:
+def _in_force(state: State, topic: RegisteredTopic, has: dict[str, Share], at: float) -> InForce:
     """The sum is no more than the contract, whatever gateways say."""
     rates = fsum(each.rate for each in has.values())
     bursts = fsum(each.burst for each in has.values())

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from distributor.api import Assignment, Plan, ShareShown
+from distributor.api import Assignment, PlacementPlan, ShareShown
 from distributor.control.leases import NOTHING, Share, TopicLeases
-from distributor.control.state import InForce, State, Topic
+from distributor.control.state import InForce, RegisteredTopic, State
 from distributor.errors import Conflict
 from distributor.model import Broker, Placement, Publisher
 from distributor.placement import POLICIES, extend, sub_buckets
@@ -80,7 +80,7 @@ def contract_changed(
     )
 
 
-def in_force(placement: Placement, topic: Topic, epoch: int, at: float) -> InForce:
+def in_force(placement: Placement, topic: RegisteredTopic, epoch: int, at: float) -> InForce:
     return InForce(
         epoch=epoch,
         at=at,
@@ -93,7 +93,7 @@ def in_force(placement: Placement, topic: Topic, epoch: int, at: float) -> InFor
 
 
 def moves(
-    assignment: Mapping[str, str], unplaced: Iterable[str], topic: Topic
+    assignment: Mapping[str, str], unplaced: Iterable[str], topic: RegisteredTopic
 ) -> dict[str, str | None]:
     """publisher id -> broker, of those who get another one than they have."""
     moved: dict[str, str | None] = {
@@ -103,9 +103,9 @@ def moves(
     return moved
 
 
-def plan_of(placement: Placement) -> Plan:
+def plan_of(placement: Placement) -> PlacementPlan:
     """One that is not applied."""
-    return Plan(
+    return PlacementPlan(
         policy=placement.policy,
         assignments=_assignments(placement.assignment.items()),
         brokers=list(shares_shown(placement)),
@@ -116,9 +116,9 @@ def plan_of(placement: Placement) -> Plan:
     )
 
 
-def plan_in_force(topic: Topic, placement: InForce) -> Plan:
+def plan_in_force(topic: RegisteredTopic, placement: InForce) -> PlacementPlan:
     """The one that was applied last, with everybody who has a broker by it now."""
-    return Plan(
+    return PlacementPlan(
         policy=placement.policy,
         assignments=_assignments(topic.places.items()),
         brokers=list(placement.brokers),

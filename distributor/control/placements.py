@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from distributor.api import PlacementAsked, PlacementShown, Plan
+from distributor.api import PlacementAsked, PlacementPlan, PlacementShown
 from distributor.control.placement_inputs import (
     asked_of,
     decide,
@@ -22,7 +22,7 @@ from distributor.store.statements import HISTORY, put_epoch, put_placement
 from srtm.errors import UsageError
 
 
-async def place(service: Distributor, name: str, asked: PlacementAsked) -> Plan:
+async def place(service: Distributor, name: str, asked: PlacementAsked) -> PlacementPlan:
     """Raises NotFound, UsageError, Conflict, StoreError.
 
     Whatever walks over all publishers does so in a thread, beside the event loop: 100,000 of them
@@ -70,7 +70,7 @@ async def apply(
     service.watches.notify(name, topic.place(moved, applied.epoch))
 
 
-async def current(service: Distributor, name: str) -> Plan:
+async def current(service: Distributor, name: str) -> PlacementPlan:
     """Raises NotFound."""
     async with service.changing:
         topic = service.topic(name)

@@ -8,7 +8,7 @@ from distributor.api import MigrationShown, ShareShown
 from distributor.control.placement_inputs import require_room
 from distributor.control.placements import apply
 from distributor.control.service import Distributor
-from distributor.control.state import InForce, Topic
+from distributor.control.state import InForce, RegisteredTopic
 from distributor.control.troubles import POLICY
 from distributor.errors import Conflict
 from distributor.migration import shares_after
@@ -38,7 +38,7 @@ def require_applicable(service: Distributor, name: str, shown: MigrationShown) -
     require_room(leases, sorted(_brokers_after(topic, shown)), leases.total, name, now)
 
 
-def _brokers_after(topic: Topic, shown: MigrationShown) -> set[str]:
+def _brokers_after(topic: RegisteredTopic, shown: MigrationShown) -> set[str]:
     return set((topic.places | {each.publisher: each.target for each in shown.moves}).values())
 
 
@@ -63,7 +63,7 @@ async def carry_out(service: Distributor, name: str, shown: MigrationShown) -> N
     )
 
 
-def _in_force(service: Distributor, topic: Topic, shown: MigrationShown) -> InForce:
+def _in_force(service: Distributor, topic: RegisteredTopic, shown: MigrationShown) -> InForce:
     """Raises Conflict."""
     before, name = topic.in_force, topic.contract.topic
     assert before is not None

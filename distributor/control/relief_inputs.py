@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from math import floor, fsum
 
 from distributor.control.service import Distributor
-from distributor.control.state import FORMER, Gateway, Topic
+from distributor.control.state import FORMER, Gateway, RegisteredTopic
 from distributor.migration import Sender, Source, Target, TopicSeen
 
 Inputs = tuple[Source, list[Target], dict[str, TopicSeen]]
@@ -46,7 +46,7 @@ def _printable(name: str) -> str:
     return "".join(each if each.isprintable() else "?" for each in name[:_SHOWN])
 
 
-def _seen(topic: Topic, broker: str, who: Iterable[str]) -> TopicSeen:
+def _seen(topic: RegisteredTopic, broker: str, who: Iterable[str]) -> TopicSeen:
     """who: may move; the groups of these are counted"""
     assert topic.in_force is not None
     keys = {topic.publishers[each][0] for each in who if topic.places.get(each) == broker}

@@ -36,7 +36,7 @@ from distributor.control.placement_inputs import contract_changed
 from distributor.control.places import where
 from distributor.control.registrations import Registrations, check_key
 from distributor.control.shares import desired_topic, grants, let_go, see, share_of, waits
-from distributor.control.state import FORMER, Gateway, State, Topic
+from distributor.control.state import FORMER, Gateway, RegisteredTopic, State
 from distributor.control.topic_names import Names
 from distributor.control.troubles import Troubles
 from distributor.control.watches import Watches
@@ -66,7 +66,7 @@ _MEASURING_SECONDS = 0.25
 _CHANGING_SECONDS = 0.1
 
 
-class Fitter(Protocol):
+class RunningFitter(Protocol):
     """A fitting that goes on."""
 
     def receive(self, broker: str, report: Report, now: float, lapsed: bool) -> None: ...
@@ -102,7 +102,7 @@ class Distributor:
         self._longest_until = now() + longest_lease * 4 / 3
         self.wall = wall
         self.watches = Watches()
-        self.fitters: dict[str, Fitter] = {}
+        self.fitters: dict[str, RunningFitter] = {}
         """of topics that are being fitted"""
         self.changing = asyncio.Lock()
         """held by whoever changes brokers, topics or publishers, from its check to its effect"""
@@ -408,7 +408,7 @@ class Distributor:
                     "distributor; delete some"
                 )
             leases = self.state.leases.setdefault(name, TopicLeases())
-            changed = Topic(contract, keys)
+            changed = RegisteredTopic(contract, keys)
             statements = [put_topic(changed.row()), delete_lost(name)]
             placement = None
             if known and known.in_force and contract != known.contract:
@@ -520,7 +520,7 @@ class Distributor:
             )
         return found
 
-    def topic(self, name: str) -> Topic:
+    def topic(self, name: str) -> RegisteredTopic:
         return self.state.topic(name)
 
     async def commit(self, statements: Sequence[Statement]) -> None:

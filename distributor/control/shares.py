@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from distributor.api import DesiredTopic, Report
 from distributor.control.leases import NOTHING, Holder, Share, TopicLeases
-from distributor.control.state import Gateway, State, Topic
+from distributor.control.state import Gateway, RegisteredTopic, State
 from distributor.store import GrantRow
 
 
@@ -55,7 +55,7 @@ def waits(leases: TopicLeases | None, broker: str, share: Share, now: float) -> 
 
 
 def desired_topic(
-    topic: Topic, share: Share, arrivals: bool, publishers: bool = False
+    topic: RegisteredTopic, share: Share, arrivals: bool, publishers: bool = False
 ) -> DesiredTopic:
     """arrivals: the broker is to report when messages came; publishers: who sent them"""
     contract = topic.contract

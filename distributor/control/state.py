@@ -125,7 +125,7 @@ class InForce:
 
 
 @dataclass(slots=True)
-class Topic:
+class RegisteredTopic:
     """A contract, its publishers, and where they are.
 
     publishers: id -> (key, rate)
@@ -244,7 +244,7 @@ class State:
     epoch: int = 0
     kept_epoch: int = 0
     gateways: dict[str, Gateway] = field(default_factory=dict)
-    topics: dict[str, Topic] = field(default_factory=dict)
+    topics: dict[str, RegisteredTopic] = field(default_factory=dict)
     leases: dict[str, TopicLeases] = field(default_factory=dict)
     model: CapacityModel = field(default_factory=CapacityModel)
     lineage: Lineage = field(default_factory=Lineage.new)
@@ -275,7 +275,7 @@ class State:
         for row in kept.topics:
             contract = Contract.model_validate_json(row.contract)
             keys = None if row.keys is None else frozenset(json.loads(row.keys))
-            topic = state.topics[row.topic] = Topic(contract, keys)
+            topic = state.topics[row.topic] = RegisteredTopic(contract, keys)
             if row.adaptation:
                 topic.adaptation = AdaptationAsked.model_validate_json(row.adaptation)
             if row.migration:
@@ -322,7 +322,7 @@ class State:
             log.warning("what fittings have taught is forgotten: %s", error)
         return state
 
-    def topic(self, name: str) -> Topic:
+    def topic(self, name: str) -> RegisteredTopic:
         """Raises NotFound."""
         found = self.topics.get(name)
         if found is None:

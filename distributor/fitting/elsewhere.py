@@ -6,7 +6,7 @@ from math import inf
 
 from distributor.fitting.capacity import CapacityModel, Load
 from distributor.fitting.rooms import Rooms
-from distributor.fitting.topic import Topic
+from distributor.fitting.topic import FittedTopic
 from distributor.fitting.trial import Trial
 from distributor.model import Broker
 from distributor.placement import extend
@@ -15,7 +15,9 @@ _HALVINGS = 20
 """of the rate that the capacity model expects a broker to hold: to a millionth of the topic's"""
 
 
-def elsewhere(topic: Topic, trial: Trial, rooms: Rooms, model: CapacityModel) -> dict[str, str]:
+def elsewhere(
+    topic: FittedTopic, trial: Trial, rooms: Rooms, model: CapacityModel
+) -> dict[str, str]:
     """publisher id -> broker name: the trial's, and of the others those for whom there is room.
 
     A broker that is judged takes nobody beside its trial. The others take first what they were seen
@@ -38,7 +40,7 @@ def elsewhere(topic: Topic, trial: Trial, rooms: Rooms, model: CapacityModel) ->
 
 
 def _filled(
-    topic: Topic, assignment: Mapping[str, str], rooms: Mapping[str, float]
+    topic: FittedTopic, assignment: Mapping[str, str], rooms: Mapping[str, float]
 ) -> dict[str, str]:
     """With those who wait, as far as `rooms` go, in messages/s of the topic by broker."""
     there = topic.rates(assignment)
@@ -50,13 +52,13 @@ def _filled(
     return dict(filled.assignment)
 
 
-def _whole(topic: Topic) -> Load:
+def _whole(topic: FittedTopic) -> Load:
     """The topic alone, all of it at one broker."""
     alone = replace(topic, brokers=(Broker("all", 0.0),))
     return alone.loads(dict.fromkeys((each.id for each in topic.publishers), "all"))["all"]
 
 
-def _expected(topic: Topic, whole: Load, broker: Broker, model: CapacityModel) -> float:
+def _expected(topic: FittedTopic, whole: Load, broker: Broker, model: CapacityModel) -> float:
     """messages/s of the topic that a broker may hold: its capacity, or less if the model says so of
     such a part of the topic."""
 

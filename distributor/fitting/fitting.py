@@ -18,7 +18,7 @@ from distributor.fitting.settings import PAPER_SECONDS, Meanwhile, Mode, Setting
 from distributor.fitting.shed import Shed
 from distributor.fitting.spread import Spread, spread
 from distributor.fitting.too_small import Arrivals, TooSmall, too_small
-from distributor.fitting.topic import Topic
+from distributor.fitting.topic import FittedTopic
 from distributor.fitting.trial import End, Path, Trial
 from distributor.fitting.verdict import Answer, Verdict
 from distributor.fitting.warm_up import warm_up
@@ -58,7 +58,7 @@ class Fitting:
             )
         if not batch >= 1:
             raise ValueError(f"batch is {batch}; a publisher sends at least 1 message at once")
-        self._topic = Topic(contract, contract.slo, tuple(brokers), tuple(publishers), batch)
+        self._topic = FittedTopic(contract, contract.slo, tuple(brokers), tuple(publishers), batch)
         if not self._topic.brokers:
             raise ValueError(
                 f"topic {contract.topic}: no brokers take publishers; srtm broker list shows each"

@@ -7,14 +7,14 @@ from distributor.fitting.late_share import LOW
 from distributor.fitting.round import Round
 from distributor.fitting.samples import Sample, slots
 from distributor.fitting.settings import PAPER_SECONDS, Mode, Settings
-from distributor.fitting.topic import Topic
+from distributor.fitting.topic import FittedTopic
 from distributor.fitting.verdict import LONGEST_SECONDS, Answer, Verdict, by_round, by_test
 
 
 class Judge:
     """Of one round. Samples of other rounds, and those from before the moves, are left out."""
 
-    def __init__(self, topic: Topic, settings: Settings, current: Round) -> None:
+    def __init__(self, topic: FittedTopic, settings: Settings, current: Round) -> None:
         self._settings = settings
         self._round = current
         self._own = topic.contract.topic

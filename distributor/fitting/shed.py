@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from math import fsum
 
 from distributor.fitting.prefixes import in_order, middle
-from distributor.fitting.topic import Topic
+from distributor.fitting.topic import FittedTopic
 from distributor.fitting.trial import End, Trial
 from distributor.fitting.verdict import Answer, Verdict
 from distributor.model import Placement, Publisher
@@ -47,7 +47,7 @@ class Shed:
     tolerance: and where no more than this part of the rate is left to search
     """
 
-    topic: Topic
+    topic: FittedTopic
     placement: Placement
     near_ends: bool
     tolerance: float

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from distributor.fitting.capacity import CapacityModel
-from distributor.fitting.topic import Topic
+from distributor.fitting.topic import FittedTopic
 from distributor.fitting.trial import End, Trial
 from distributor.fitting.verdict import Answer, Verdict
 from distributor.model import Broker, Placement
@@ -12,7 +12,7 @@ from distributor.placement import POLICIES
 from distributor.placement.words import counted, some
 
 
-def spread(topic: Topic, count: int) -> Placement:
+def spread(topic: FittedTopic, count: int) -> Placement:
     """SRTM's placement over `count` brokers or, where the capacities ask for them, more. With
     publishers `unplaced` there is none.
 
@@ -36,7 +36,7 @@ class Spread:
     allow. Brokers between two counts that were tried are all tried: from a violated k it goes to
     k + 1, from a held k to k - 1 where that has not been seen to fail."""
 
-    topic: Topic
+    topic: FittedTopic
     model: CapacityModel
     _count: int = 0
     _fewest: int = 0

@@ -11,7 +11,7 @@ from srtm.slo import SLO
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class FittedTopic:
     """contract:   with an SLO
     brokers:    `allocated` is what other topics have there
     batch:      messages that a publisher sends at one instant

@@ -10,7 +10,7 @@ import numpy as np
 from distributor.remote import Remote
 from srtm.clock import NS, monotonic_ns
 from srtm.demo.load import TOPIC, in_turn, predicted_waits, settings_for
-from srtm.deploy import Broker, Deployment
+from srtm.deploy import DeployedBroker, Deployment
 from srtm.deploy.admin import topics_of
 from srtm.errors import UnavailableError
 from srtm.http_client import Endpoint, get_json
@@ -48,7 +48,7 @@ class Outcome:
         return self.late_share <= slo.allowed_late_share
 
 
-def noise(brokers: Sequence[Broker]) -> float:
+def noise(brokers: Sequence[DeployedBroker]) -> float:
     """p99 end to end of the same load without a contract, in seconds: the machine's own."""
     placed = in_turn([str(broker.tcp_address) for broker in brokers])
     result = run_load(settings_for(placed, _NOISE_SECONDS, "demo-noise"))
@@ -83,7 +83,9 @@ def measure(
     )
 
 
-def _await_shares(brokers: Sequence[Broker], shares: dict[str, tuple[float, float]]) -> None:
+def _await_shares(
+    brokers: Sequence[DeployedBroker], shares: dict[str, tuple[float, float]]
+) -> None:
     """Until every gateway has what the placement gives it, and no other has any: shares shrink
     before others grow, and those who leave keep a little until their lease ends."""
     deadline_ns = monotonic_ns() + int(_SETTLE_SECONDS * NS)
@@ -95,14 +97,14 @@ def _await_shares(brokers: Sequence[Broker], shares: dict[str, tuple[float, floa
         time.sleep(_POLL_SECONDS)
 
 
-def _has(broker: Broker, share: tuple[float, float] | None) -> bool:
+def _has(broker: DeployedBroker, share: tuple[float, float] | None) -> bool:
     row = topics_of(broker).get(TOPIC, {})
     if share is None:
         return "rate" not in row
     return bool(np.allclose((row.get("rate", 0), row.get("burst", 0)), share, rtol=_SLACK))
 
 
-def _take_record(broker: Broker) -> dict[str, Any]:
+def _take_record(broker: DeployedBroker) -> dict[str, Any]:
     record: dict[str, Any] = get_json(broker.admin_socket, f"/topics/{TOPIC}/record")
     return record
 

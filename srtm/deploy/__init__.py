@@ -2,13 +2,13 @@
 from one TOML file."""
 
 from srtm.address import Address, free_addresses
-from srtm.deploy.deployment import Broker, Deployment, find
+from srtm.deploy.deployment import DeployedBroker, Deployment, find
 from srtm.deploy.file import Plan, plan_of, read_plan
 from srtm.deploy.up import Running, Up, running
 
 __all__ = [
     "Address",
-    "Broker",
+    "DeployedBroker",
     "Deployment",
     "Plan",
     "Running",

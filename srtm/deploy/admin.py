@@ -6,7 +6,7 @@ from urllib.parse import quote
 from pydantic import ValidationError
 
 from srtm.contract import Limit
-from srtm.deploy.deployment import Broker
+from srtm.deploy.deployment import DeployedBroker
 from srtm.errors import SrtmError, UnavailableError, UsageError, one_line
 from srtm.http_client import Answer, get_json, request
 
@@ -14,7 +14,7 @@ Row = dict[str, Any]
 """one topic as a gateway shows it: topic, rate, burst, mode, max-wait, slo, and what it measured"""
 
 
-def topics_of(broker: Broker) -> dict[str, Row]:
+def topics_of(broker: DeployedBroker) -> dict[str, Row]:
     """Raises UnavailableError."""
     document = get_json(broker.admin_socket, "/topics")
     try:
@@ -37,24 +37,24 @@ def limit_of(row: Row) -> Limit | None:
         raise one_line(error, f"topic {row['topic']}") from None
 
 
-def put_topic(broker: Broker, topic: str, limit: Limit) -> None:
+def put_topic(broker: DeployedBroker, topic: str, limit: Limit) -> None:
     """Returns once the gateway works by it. Raises UnavailableError, UsageError, SrtmError."""
     _accepted(_on_topic(broker, "PUT", topic, limit.document()), broker)
 
 
-def delete_topic(broker: Broker, topic: str) -> None:
+def delete_topic(broker: DeployedBroker, topic: str) -> None:
     """A topic that it does not limit is deleted already. Raises as put_topic does."""
     answer = _on_topic(broker, "DELETE", topic)
     if answer.status != 404:
         _accepted(answer, broker)
 
 
-def _on_topic(broker: Broker, method: str, topic: str, document: object = None) -> Answer:
+def _on_topic(broker: DeployedBroker, method: str, topic: str, document: object = None) -> Answer:
     path = f"/topics/{quote(topic, safe='')}"
     return request(broker.admin_socket, method, path, document=document)
 
 
-def _accepted(answer: Answer, broker: Broker) -> None:
+def _accepted(answer: Answer, broker: DeployedBroker) -> None:
     if 200 <= answer.status < 300:
         return
     refusal = f"{broker.name}: {answer.error}"

@@ -23,7 +23,7 @@ class _Document(BaseModel):
     )
 
 
-class Broker(_Document):
+class DeployedBroker(_Document):
     """One broker: the gateway's addresses, its admin door, and nsqd's sockets behind it."""
 
     name: str
@@ -56,7 +56,7 @@ class Deployment(_Document):
     name: str
     pid: int
     data_path: Path
-    brokers: tuple[Broker, ...]
+    brokers: tuple[DeployedBroker, ...]
     distributor: Distributor | None = None
     lookupd: Lookupd | None = None
     nsqadmin: Nsqadmin | None = None
@@ -75,7 +75,7 @@ class Deployment(_Document):
             pid=os.getpid(),
             data_path=layout.data_path,
             brokers=tuple(
-                Broker(
+                DeployedBroker(
                     name=broker.name,
                     tcp_address=broker.tcp_address.reachable,
                     http_address=broker.http_address.reachable,

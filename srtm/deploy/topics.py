@@ -6,7 +6,7 @@ from typing import Any
 
 from srtm.contract import Contract, Limit
 from srtm.deploy.admin import Row, delete_topic, limit_of, put_topic, topics_of
-from srtm.deploy.deployment import Broker, Deployment
+from srtm.deploy.deployment import DeployedBroker, Deployment
 from srtm.deploy.kept_topics import KeptTopics, describe
 from srtm.deploy.placed_topics import PlacedTopic, placed_topics
 from srtm.deploy.split import Step, change
@@ -263,7 +263,7 @@ class Topics:
                 raise self._halted(error, topic, broker, progress, f"{left}; ") from None
 
     def _halted(
-        self, error: SrtmError, topic: str, failed: Broker, progress: str, left: str = ""
+        self, error: SrtmError, topic: str, failed: DeployedBroker, progress: str, left: str = ""
     ) -> SrtmError:
         """One line: who failed, and what every broker has now."""
         state = []

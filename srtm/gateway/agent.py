@@ -70,7 +70,7 @@ class LeasedTopics(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class Identity:
     """This broker, as it registers: where clients reach it, and messages/s that it holds within
     its SLO (0: not measured yet). instance: of its state file, the same after a restart."""
 
@@ -93,7 +93,7 @@ class Broker:
 class Agent:
     """See the module. `run` goes on until it is cancelled."""
 
-    def __init__(self, endpoint: Endpoint, broker: Broker, topics: LeasedTopics) -> None:
+    def __init__(self, endpoint: Endpoint, broker: Identity, topics: LeasedTopics) -> None:
         self.endpoint = endpoint
         self.broker = broker
         self.contact_at: int | None = None  # the last answered report

@@ -12,7 +12,7 @@ from srtm.bearer import read_token
 from srtm.clock import NS, WallClock, monotonic_ns, wall_clock_error_ns
 from srtm.errors import SrtmError, UnavailableError, UsageError
 from srtm.gateway import sender
-from srtm.gateway.agent import Agent, Broker
+from srtm.gateway.agent import Agent, Identity
 from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.client import Client, ConnectionBounds
 from srtm.gateway.heartbeats import Heartbeats
@@ -248,12 +248,12 @@ class Gateway:
         """As clients are told it."""
         return f"{self.options.broadcast_address}:{address.rpartition(':')[2]}"
 
-    def _broker(self, instance: str) -> Broker:
+    def _broker(self, instance: str) -> Identity:
         """This broker at the Load Distributor: with the addresses that clients are told."""
         options = self.options
         tcp, web = map(self._broadcast, (options.tcp_address, options.http_address))
         instance = instance or instance_of(options.tcp_address)
-        return Broker(options.broker_name or tcp, tcp, web, options.broker_capacity, instance)
+        return Identity(options.broker_name or tcp, tcp, web, options.broker_capacity, instance)
 
     def _check_broadcast(self, facts: Facts) -> None:
         """Others must be led to the gateway, not round it."""

@@ -18,7 +18,7 @@ from srtm.autoscaler.simulator.arrivals import (
     even_shares,
 )
 from srtm.autoscaler.simulator.bound import late_by_owner, lower_bound
-from srtm.autoscaler.simulator.clairvoyant import Clairvoyant, Plan, plan
+from srtm.autoscaler.simulator.clairvoyant import Clairvoyant, ReplicaPlan, plan
 from srtm.autoscaler.simulator.descent import tidy
 from srtm.autoscaler.simulator.grouping import groups_for, matched, moved_partitions
 from srtm.autoscaler.simulator.path import Change, Costs, Schedule, cheapest
@@ -197,7 +197,7 @@ def test_the_same_arguments_give_the_same_plan() -> None:
     assert plan(arrivals, setting, _EFFORT) == plan(arrivals, setting, _EFFORT)
 
 
-def _check_infeasible(found: Plan, says: str) -> None:
+def _check_infeasible(found: ReplicaPlan, says: str) -> None:
     assert not found.keeps_slo
     assert 0 < found.share < found.setting.slo.percentile
     assert f"{found.share:.4f}" in found.remedy

@@ -6,7 +6,7 @@ from math import inf
 import pytest
 
 from distributor.fitting import CapacityModel, Load
-from distributor.fitting.topic import Topic
+from distributor.fitting.topic import FittedTopic
 from srtm.slo import SLO
 from tests.support.fitting_brokers import brokers, contract, publishers
 
@@ -91,7 +91,7 @@ def test_a_load_of_nothing_is_refused(load: tuple[float, float, int]) -> None:
 
 def test_a_load_counts_the_topic_s_bursts_and_all_topics_rates() -> None:
     found = publishers(20, groups=4)  # groups of 5
-    topic = Topic(
+    topic = FittedTopic(
         contract(), SLO.parse("0.99@1ms"), tuple(brokers(2, allocated=50.0)), tuple(found), 10.0
     )
     loads = topic.loads({each.id: "b0" for each in found if each.key in ("g0", "g1")})

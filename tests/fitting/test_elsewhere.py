@@ -24,7 +24,7 @@ from distributor.fitting import (
 )
 from distributor.fitting.elsewhere import elsewhere
 from distributor.fitting.rooms import Rooms
-from distributor.fitting.topic import Topic
+from distributor.fitting.topic import FittedTopic
 from distributor.fitting.trial import Trial
 from distributor.fitting.verdict import Answer, Verdict
 from distributor.model import Broker, Publisher
@@ -82,14 +82,14 @@ def test_what_is_known(rounds: list[tuple[float, Answer]], held: float, late_fro
 
 def topic_of(
     mine: list[Publisher], brokers: list[Broker], burst: float = 200.0, rate: float = 1.1
-) -> Topic:
+) -> FittedTopic:
     offered = sum(each.rate for each in mine)
-    return Topic(
+    return FittedTopic(
         contract(rate * offered, burst), SLO.parse("0.99@1ms"), tuple(brokers), tuple(mine), 1.0
     )
 
 
-def taken(topic: Topic, rooms: Rooms, model: CapacityModel | None = None) -> dict[str, float]:
+def taken(topic: FittedTopic, rooms: Rooms, model: CapacityModel | None = None) -> dict[str, float]:
     """messages/s by broker, with b0 judged with one publisher and all the others elsewhere."""
     trial = Trial({topic.publishers[0].id: "b0"}, frozenset(["b0"]), ())
     found = elsewhere(topic, trial, rooms, model or CapacityModel())
@@ -140,7 +140,7 @@ SOME_PUBLISHERS = st.lists(
 
 
 @st.composite
-def trials(draw: st.DrawFn) -> tuple[Topic, Trial, Rooms]:
+def trials(draw: st.DrawFn) -> tuple[FittedTopic, Trial, Rooms]:
     """Any trial, beside any knowledge."""
     mine = draw(SOME_PUBLISHERS)
     limits = draw(st.lists(st.tuples(st.integers(0, 800), st.integers(0, 50)), min_size=1))
@@ -159,7 +159,7 @@ def trials(draw: st.DrawFn) -> tuple[Topic, Trial, Rooms]:
 
 
 @given(trials())
-def test_nobody_goes_where_there_is_no_room(found: tuple[Topic, Trial, Rooms]) -> None:
+def test_nobody_goes_where_there_is_no_room(found: tuple[FittedTopic, Trial, Rooms]) -> None:
     topic, trial, rooms = found
     assignment = elsewhere(topic, trial, rooms, CapacityModel())
     assert trial.assignment.items() <= assignment.items()

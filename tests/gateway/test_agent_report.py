@@ -8,7 +8,7 @@ import pytest
 from srtm.bins import ZERO, Bins, nearest_rank
 from srtm.clock import NS, boottime_ns
 from srtm.contract import Limit
-from srtm.gateway.agent import Agent, Broker
+from srtm.gateway.agent import Agent, Identity
 from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.lease import Changes, Desired, Known
 from srtm.gateway.measure.counts import NOTHING, Counts, comparable, counts_of
@@ -65,7 +65,7 @@ class Topics:
 
 
 def agent_of(topics: Topics) -> Agent:
-    return Agent(Endpoint("h:1"), Broker("b", "h:2", "h:3", 0), topics)
+    return Agent(Endpoint("h:1"), Identity("b", "h:2", "h:3", 0), topics)
 
 
 def test_rates_are_of_the_time_since_the_last_answered_report() -> None:
@@ -95,7 +95,7 @@ def test_an_answered_report_begins_a_new_count_and_an_unanswered_one_does_not() 
     topics = Topics(b"t")
     topic = topics.by_name[b"t"]
     with fake_distributor() as fake:
-        agent = Agent(Endpoint(fake.address), Broker("b", "h:2", "h:3", 0), topics)
+        agent = Agent(Endpoint(fake.address), Identity("b", "h:2", "h:3", 0), topics)
         long_ago = agent._counted_at = boottime_ns() - 1000 * NS
         topic.meter.offered = 5000
         fake.status = 503
@@ -150,7 +150,7 @@ def test_one_that_came_anew_and_got_as_many_counts_from_nothing(
 def test_a_topic_that_made_room_for_another_is_forgotten() -> None:
     topics = Topics(b"t", b"u")
     with fake_distributor() as fake:
-        agent = Agent(Endpoint(fake.address), Broker("b", "h:2", "h:3", 0), topics)
+        agent = Agent(Endpoint(fake.address), Identity("b", "h:2", "h:3", 0), topics)
         for topic in topics.by_name.values():
             topic.meter.offered = 1
         assert asyncio.run(agent._exchange())

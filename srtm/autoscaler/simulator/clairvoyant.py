@@ -36,7 +36,7 @@ _STARTS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ReplicaPlan:
     """groups[g]: the partitions of each consumer of group g. changes: when which group is wanted.
     share: of events within the SLO's target, as simulated. replica_minutes: likewise. lower_bound:
     replica-minutes that no schedule undercuts which keeps the SLO (math.inf: none keeps it). runs:
@@ -61,7 +61,7 @@ class Clairvoyant:
 
     name = "clairvoyant"
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ReplicaPlan) -> None:
         self._setting = plan.setting
         self._wanted = {change.tick: plan.groups[change.group] for change in plan.changes}
 
@@ -78,7 +78,7 @@ class Clairvoyant:
         return Decision(action, members(ids, now, wanted), "the trace is known")
 
 
-def plan(arrivals: Arrivals, setting: Setting, effort: float = 1.0) -> Plan:
+def plan(arrivals: Arrivals, setting: Setting, effort: float = 1.0) -> ReplicaPlan:
     """Search for the fewest replica-minutes with the SLO kept; for the best share if it cannot be.
 
     effort: scales the runs of the search; 1 takes some 10 s of a core for 600 s of workload and
@@ -90,7 +90,7 @@ def plan(arrivals: Arrivals, setting: Setting, effort: float = 1.0) -> Plan:
     search.better()
     bound = lower_bound(arrivals, setting)
     for best in search.ranked()[:_CONFIRMED]:
-        found = Plan(setting, groups, best.schedule, 0.0, 0.0, bound, search.runs)
+        found = ReplicaPlan(setting, groups, best.schedule, 0.0, 0.0, bound, search.runs)
         run = simulate(Clairvoyant(found), arrivals, setting)
         kept = (1 - run.sla_share) * max(1, arrivals.events) <= search.allowed
         if kept or best.late_events > search.allowed:
