@@ -77,7 +77,7 @@ $(STAMPS)/spark.fetched: $(SPARK_POM) | $(STAMPS)/python
 # The lock file, made anew from pyproject.toml.
 lock: $(STAMPS)/python
 	@$(BIN)/pip install --quiet uv
-	@$(BIN)/uv pip compile --quiet pyproject.toml --extra plots --extra kafka --extra spark --group dev --generate-hashes --universal --python-version 3.11 --custom-compile-command "make lock" -o requirements.lock
+	@$(BIN)/uv pip compile --quiet pyproject.toml --extra plots --extra kafka --extra keda --extra kubernetes --extra spark --group dev --generate-hashes --universal --python-version 3.11 --custom-compile-command "make lock" -o requirements.lock
 
 clean:
 	rm -rf $(VENV) $(STAMPS) out build srtm.egg-info
