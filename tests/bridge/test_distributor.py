@@ -2,8 +2,8 @@
 
 from tests.bridge.test_kafka_to_nsq import IN_MEMORY
 from tests.bridge.test_nsq_to_kafka import open_channel
-from tests.support.bridges import bridge
-from tests.support.distributors import distributors_in
+from tests.support.bridges import bridge, write
+from tests.support.distributors import DistributorProcess, distributors_in, srtm
 from tests.support.kafka import Kafka
 from tests.support.servers import Servers, wait_for
 
@@ -67,6 +67,32 @@ def test_the_bridge_publishes_where_the_distributor_says_and_follows_a_move(
         assert sum(after) == 10_000
         assert after[busy] == before[busy]
         assert made.process.stop() == 0, made.process.text()
+
+
+def test_check_asks_the_distributor_for_the_topic(
+    servers: Servers, kafka: Kafka, distributor: DistributorProcess
+) -> None:
+    kafka.create("asked")
+    file = servers.folder / "check.toml"
+    route = {"from": "kafka:asked", "group": "asked", "to": "nsq:{topic}"}
+
+    def check(address: str) -> tuple[int, str]:
+        write(file, kafka.address, "127.0.0.1:4190", route | {"distributor": address})
+        done = srtm("bridge", "check", str(file))
+        assert done.stderr == ""
+        return done.returncode, done.stdout
+
+    code, said = check(distributor.address)
+    assert code == 3
+    assert "does not know topic asked; srtm topic register" in said
+    distributor.topic("asked", rate=1500.0)
+    code, said = check(distributor.address)
+    assert code == 0, said
+    assert f"distributor {distributor.address} knows topic asked: 1,500 messages/s" in said
+    assert distributor.ok("GET", "/topics/asked/publishers")["publishers"] == []
+    code, said = check(servers.nsqd().http)
+    assert code == 3
+    assert "does not know topic" not in said
 
 
 def test_it_waits_for_a_distributor_that_is_away_and_goes_on_without_one(
