@@ -167,6 +167,7 @@ def test_what_waits_stays_within_its_bound_over_restarts_of_nsqd(
         wait=False,
     )
     wait_for(lambda: "later/within: No such" in made.process.text(), "it waits", 30)
+    wait_for(lambda: made.route()["in_flight_count"] == 100, "it has as many as it may", 30)
     for turn in range(2, 4):
         nsqd.process.stop()
         nsqd.process.start()
