@@ -31,12 +31,13 @@ _NOT_AN_INSTANCE = re.compile(r"[^a-zA-Z0-9._-]")
 class Track:
     """A partition: what was taken of it and is not finished, in order of offset."""
 
-    __slots__ = ("entries", "following", "stored")
+    __slots__ = ("before", "entries", "following", "stored")
 
     def __init__(self) -> None:
         self.entries: deque[tuple[Any, int]] = deque()  # (what, offset after it)
         self.following = -1  # the offset that comes next; -1 before the first
         self.stored = -1
+        self.before = -1  # where it stood until it began anew, at a lower offset
 
     def add(self, what: Any, following: int) -> None:
         """`what` holds the records up to there; more of them, where it held the last ones."""
@@ -115,15 +116,19 @@ class KafkaSource:
 
     def store(self) -> None:
         """What is finished is committed soon."""
-        found = []
+        found, back = [], []
         for (topic, partition), track in self.tracks.items():
             offset = track.advance()
             if offset >= 0:
                 track.stored = offset
                 found.append(TopicPartition(topic, partition, offset))
+                if offset < track.before:
+                    back.append(found[-1])
         if found:
             try:
                 self._consumer.store_offsets(offsets=found)
+                if back:  # librdkafka by itself commits no offset under the last one
+                    self._consumer.commit(offsets=back, asynchronous=True)
             except KafkaException as error:
                 log.info("offsets are not stored: %s", told(error.args[0]))
 
@@ -140,6 +145,7 @@ class KafkaSource:
                 offset,
                 expected,
             )
+            self.tracks[topic, partition].before = expected
             return
         self._tell_gone(topic, partition, expected)
 
@@ -170,6 +176,7 @@ class KafkaSource:
                 expected,
                 high,
             )
+            self.tracks[topic, partition].before = expected
         return not low <= expected <= high
 
     def pause(self) -> None:

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -169,6 +170,8 @@ def test_a_source_topic_that_is_missing_repartitioned_and_made_anew(
     kafka.create("moving", 1)
     kafka.produce("moving", [b"new"])
     wait_for(lambda: b"new" in read_all(nsqd, "moving", 504), "it is read from its beginning", 40)
+    # Under the offset that it had before: librdkafka by itself would not.
+    wait_for(lambda: kafka.committed("moving", "moving") == 1, "and committed", 20)
     assert "Traceback" not in made.process.text()
 
 
@@ -194,14 +197,27 @@ def test_offsets_that_kafka_has_deleted_are_counted_and_told(
     wait_for(lambda: kafka.committed("expired", "expired") == 10, "it has read ten")
     made.process.kill()
     kafka.produce("expired", [b"b"] * 10)
-    from confluent_kafka import TopicPartition
-
     where = TopicPartition("expired", 0, 15)
     kafka.admin.delete_records([where])[where].result(10)
     made.again()
     wait_for(lambda: nsqd.message_count("expired") == 15, "the rest comes", 20)
     assert made.route()["gone_count"] == 5
     assert "has deleted offsets 10 to 14 before they were read" in made.process.text()
+
+
+def test_offsets_that_are_set_beyond_the_end_lead_back_to_the_beginning(
+    servers: Servers, kafka: Kafka
+) -> None:
+    nsqd = servers.nsqd()
+    kafka.create("beyond")
+    kafka.produce("beyond", [b"a"] * 10)
+    where = TopicPartition("beyond", 0, 1_000_000)
+    asked = ConsumerGroupTopicPartitions("beyond", [where])
+    kafka.admin.alter_consumer_group_offsets([asked])["beyond"].result(10)
+    made = bridge(servers, kafka.address, back(nsqd.tcp, "beyond"))
+    wait_for(lambda: nsqd.message_count("beyond") == 10, "all come", 20)
+    wait_for(lambda: kafka.committed("beyond", "beyond") == 10, "and are committed", 20)
+    assert "offset 1000000 was committed, and the topic ends at 10" in made.process.text()
 
 
 def test_an_authorisation_that_is_refused_is_waited_for(servers: Servers, kafka: Kafka) -> None:
