@@ -76,6 +76,7 @@ class KafkaSource:
         self.tracks: dict[Partition, Track] = {}
         self.paused = False
         self.fault = ""  # fatal: the consumer is of no use any more
+        self._closing = False
         self._figures = figures
         self._drained = drained
         self._consumer = Consumer(
@@ -201,7 +202,9 @@ class KafkaSource:
         return total
 
     def close(self) -> None:
-        """Commit what is finished, and leave the group: others go on at once."""
+        """Commit what is finished, and leave the group: others go on at once. What is not finished
+        by now is not waited for."""
+        self._closing = True
         self.store()
         # A static member that closes only keeps its place for a session's time; one that
         # unsubscribes leaves, once its partitions are given up and their offsets committed.
@@ -242,7 +245,8 @@ class KafkaSource:
 
     def _revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         gone = {(each.topic, each.partition) for each in partitions}
-        self._drained(gone)
+        if not self._closing:
+            self._drained(gone)
         # librdkafka commits what is stored before it gives partitions up. A commit of our own would
         # wait for its answer, which never comes where Kafka hangs just then.
         self.store()
