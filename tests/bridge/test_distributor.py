@@ -60,7 +60,7 @@ def test_it_publishes_where_the_distributor_says_and_waits_for_one_that_is_away(
             {
                 "from": "kafka:alone",
                 "group": "alone",
-                "to": "nsq:alone",
+                "to": "nsq:{topic}",
                 "distributor": distributor.address,
                 "publishers": 2,
                 "rate": 20_000,
