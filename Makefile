@@ -9,7 +9,7 @@ STAMPS := .setup
 WORKERS ?= 4
 NSQ_PROGRAMS := nsqd nsqlookupd nsqadmin nsq_stat nsq_tail nsq_to_file to_nsq
 NSQ_MODULE := srtm/deploy/binaries
-KAFKA_POM := benchmarks/harness/kafka_pom.xml
+KAFKA_POM := srtm/kafka/kafka_pom.xml
 SPARK_POM := srtm/correlation/spark_pom.xml
 CLANG := $(shell sed -n 's/^CLANG = "\(.*\)"$$/\1/p' setup.py)
 HOT := $(shell sed -n 's/^    "\(.*\.py\)",$$/\1/p' setup.py)
@@ -62,7 +62,7 @@ $(STAMPS)/nsq: $(NSQ_MODULE)/go.mod $(NSQ_MODULE)/go.sum | $(STAMPS)/python
 	else echo "not found:$$missing. Put NSQ 1.3.0's programs on the PATH, or install Go and run make setup again" >&2; exit 3; fi
 	@mkdir -p $(STAMPS) && touch $@
 
-# Kafka, for tests and benchmarks of the bridge. Without Java or Maven no stamp is left, as above.
+# Kafka, for the demo, and for tests and benchmarks of the bridge. Without Java or Maven no stamp is left, as above.
 $(STAMPS)/kafka.fetched: $(KAFKA_POM) | $(STAMPS)/python
 	@if command -v java >/dev/null && command -v mvn >/dev/null; then echo "Kafka 4.1: fetching its jars"; rm -rf $(STAMPS)/kafka; \
 	  mvn -q -B -Dstyle.color=never -f $(KAFKA_POM) dependency:copy-dependencies -DoutputDirectory=$(abspath $(STAMPS))/kafka && touch $@; \

@@ -1,5 +1,6 @@
 """The demo, shortened: real brokers, one topic placed in two ways."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from srtm.contract import Limit
+from srtm.demo.kafka import left_out
 from srtm.demo.load import fit_contract, in_turn, publishers, settings_for, unsplit_waits
 from srtm.demo.measure import Outcome
 from srtm.demo.shown import meaning
@@ -41,6 +43,12 @@ def test_the_demo_compares_two_placements_and_draws_them(tmp_path: Path) -> None
         assert float(row[8]) == pytest.approx(float(row[9]), rel=0.6, abs=2)
     assert float(unsplit[9]) <= float(srtm[9]) <= float(lb[9])
     assert "late on 2 brokers against" in " ".join(shown.stdout.split())
+    # Java may be missing at home.
+    said = " ".join(shown.stdout.split())
+    sent = 2 * int(lb[2].replace(",", ""))
+    wanted = f"no Kafka in this run: {left_out()}" if left_out() else f"{sent:,} of {sent:,} in"
+    assert wanted in said
+    assert not (left_out() and os.environ.get("CI"))
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 

@@ -23,7 +23,6 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.harness.bars import judge
-from benchmarks.harness.kafka import kafka
 from benchmarks.harness.report import Report, number, table
 from benchmarks.harness.session import Session
 from srtm.autoscaler.decision import Action, Decision, Member
@@ -36,6 +35,7 @@ from srtm.clock import NS, boottime_ns
 from srtm.consumer.file import GroupFile
 from srtm.consumer.log import GroupLog, make_topic
 from srtm.consumer.process import here
+from srtm.kafka.server import kafka
 
 PARTITIONS = 6
 CONSUMERS = 3

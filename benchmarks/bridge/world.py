@@ -15,11 +15,11 @@ from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.bridge.programs import publish
 from benchmarks.harness.arms import Node, nodes
-from benchmarks.harness.kafka import KafkaServer
 from benchmarks.harness.session import Session
 from srtm.deploy import free_addresses
 from srtm.errors import UnavailableError
 from srtm.http_client import get_json
+from srtm.kafka.server import KafkaServer
 
 PARTITIONS = 4
 _TRIAL_SECONDS = 60.0

@@ -4,15 +4,18 @@ import os
 import socket
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from srtm.address import Address
+from srtm.bearer import read_token
 from srtm.bridge.file import BridgeFile, Route
 from srtm.bridge.lookup import nsqds_of, topics_of
 from srtm.bridge.names import End
 from srtm.errors import UnavailableError, UsageError
+from srtm.http_client import request
 from srtm.kafka.client import client_settings, told
 
 _SECONDS = 5.0
@@ -118,10 +121,34 @@ def _nsq_side(route: Route) -> list[Finding]:
             found.append(Finding(route.name, text))
         except UnavailableError as error:
             found.append(Finding(route.name, str(error), True))
-    for address in (*route.nsqd, *([route.distributor] if route.distributor else [])):
+    if route.distributor:
+        found.append(_distributor(route))
+    for address in route.nsqd:
         try:
             with socket.create_connection(Address.of(address), _SECONDS):
                 found.append(Finding(route.name, f"{address} answers"))
         except OSError as error:
             found.append(Finding(route.name, f"{address}: {error.strerror or error}", True))
     return found
+
+
+def _distributor(route: Route) -> Finding:
+    """Does it know the topic? Raises UsageError for a token file that cannot be read."""
+    token = read_token(route.distributor_token_file, "distributor-token-file")
+    topic, address = route.one_target, route.distributor
+    path = f"/v1/topics/{quote(topic, safe='')}"
+    try:
+        answer = request(address, "GET", path, token=token, timeout_seconds=_SECONDS)
+        if answer.status == 404 and "error" in answer.document:
+            text = f"distributor {address} does not know topic {topic}; srtm topic register FILE"
+            return Finding(route.name, text, True)
+        if answer.status == 401:
+            text = f"distributor {address}: wrong or no token; name distributor-token-file"
+            return Finding(route.name, text, True)
+        known = answer.json()
+        text = f"distributor {address} knows topic {topic}: {known['rate']:,g} messages/s"
+        return Finding(route.name, text)
+    except UnavailableError as error:
+        return Finding(route.name, f"distributor {error}", True)
+    except (KeyError, TypeError, ValueError):
+        return Finding(route.name, f"{address} is no distributor", True)

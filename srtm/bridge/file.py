@@ -193,6 +193,11 @@ class Route(FileTable):
                 raise ValueError(f"{end}: {fault}")
         if self.source.is_pattern and not self.target.is_template:
             return  # many topics into one
+        if self.distributor and self.source.is_pattern:
+            raise ValueError(
+                f"{self.target}: the distributor is asked for the brokers of one topic; name it, "
+                "or publish to nsqd = [...]"
+            )
         if self.target.is_template and not self.source.is_pattern:
             name = self.target.of(self.source.topic)
             if fault := self.target.fault(name):
@@ -201,6 +206,11 @@ class Route(FileTable):
             raise ValueError(f"{self.dead_letter}: dead letters go to kafka:TOPIC or file:/PATH")
         if self.dead_letter and self.dead_letter.system == "file" and self.dead_letter.is_template:
             raise ValueError(f"{self.dead_letter}: a file takes those of all topics; name one")
+
+    @property
+    def one_target(self) -> str:
+        """The target topic of a route that has one."""
+        return self.target.of(self.source.topic)
 
     @property
     def linger_ms(self) -> float:

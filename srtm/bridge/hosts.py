@@ -3,6 +3,7 @@
 import selectors
 import socket
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from srtm.bridge.figures import Figures
@@ -101,10 +102,15 @@ class Hosts:
         """RDY: `total` messages over all of them; none when shut; one for a trial. Full: nothing is
         read, whatever nsqd still sends."""
         joined = [host for host in self._all.values() if host.subscribed]
-        for number, host in enumerate(joined):
+        shares = shares_of(
+            total,
+            [host.held for host in joined],
+            sum(len(host.waiting) for host in self._all.values()),
+        )
+        for number, (host, share) in enumerate(zip(joined, shares, strict=True)):
             link = host.link
             assert link is not None
-            ready = min(max(total // len(joined), 1), link.max_rdy)
+            ready = min(share, link.max_rdy)
             if shut:
                 ready = 0
             elif trial:
@@ -152,6 +158,22 @@ class Hosts:
             if host.link is not None:
                 host.link.close()
                 host.link = None
+
+
+def shares_of(total: int, held: Sequence[int], waiting: int) -> list[int]:
+    """RDY of each host, so that no more than `total` messages wait, or one of each host.
+
+    held: of each, by the connection that it has; waiting: all of them. An nsqd that comes back
+    knows nothing of the deliveries before, and takes RDY as a number of new ones.
+    """
+    if not held:
+        return []
+    orphans = waiting - sum(held)
+    if orphans >= total:
+        return [0] * len(held)  # their reports make room, whatever nsqd does
+    share = max((total - orphans) // len(held), 1)
+    over = sum(max(each - share, 0) for each in held)
+    return [share if each > share else max(share - over, 0) for each in held]
 
 
 def _answers(raw: bytes, ends: list[int]) -> list[tuple[int, bytes]]:

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import re
+import threading
 import time
 import zlib
 from collections import deque
@@ -23,18 +24,20 @@ _COMMIT_MS = 200
 _QUEUED_KBYTES = 16_384
 _ASK_SECONDS = 5.0
 _LEAVE_SECONDS = 3.0
+_CLOSE_SECONDS = 1.0
 _NOT_AN_INSTANCE = re.compile(r"[^a-zA-Z0-9._-]")
 
 
 class Track:
     """A partition: what was taken of it and is not finished, in order of offset."""
 
-    __slots__ = ("entries", "following", "stored")
+    __slots__ = ("before", "entries", "following", "stored")
 
     def __init__(self) -> None:
         self.entries: deque[tuple[Any, int]] = deque()  # (what, offset after it)
         self.following = -1  # the offset that comes next; -1 before the first
         self.stored = -1
+        self.before = -1  # where it stood until it began anew, at a lower offset
 
     def add(self, what: Any, following: int) -> None:
         """`what` holds the records up to there; more of them, where it held the last ones."""
@@ -73,6 +76,7 @@ class KafkaSource:
         self.tracks: dict[Partition, Track] = {}
         self.paused = False
         self.fault = ""  # fatal: the consumer is of no use any more
+        self._closing = False
         self._figures = figures
         self._drained = drained
         self._consumer = Consumer(
@@ -113,15 +117,19 @@ class KafkaSource:
 
     def store(self) -> None:
         """What is finished is committed soon."""
-        found = []
+        found, back = [], []
         for (topic, partition), track in self.tracks.items():
             offset = track.advance()
             if offset >= 0:
                 track.stored = offset
                 found.append(TopicPartition(topic, partition, offset))
+                if offset < track.before:
+                    back.append(found[-1])
         if found:
             try:
                 self._consumer.store_offsets(offsets=found)
+                if back:  # librdkafka by itself commits no offset under the last one
+                    self._consumer.commit(offsets=back, asynchronous=True)
             except KafkaException as error:
                 log.info("offsets are not stored: %s", told(error.args[0]))
 
@@ -138,6 +146,7 @@ class KafkaSource:
                 offset,
                 expected,
             )
+            self.tracks[topic, partition].before = expected
             return
         self._tell_gone(topic, partition, expected)
 
@@ -168,6 +177,7 @@ class KafkaSource:
                 expected,
                 high,
             )
+            self.tracks[topic, partition].before = expected
         return not low <= expected <= high
 
     def pause(self) -> None:
@@ -192,20 +202,22 @@ class KafkaSource:
         return total
 
     def close(self) -> None:
-        """Commit what is finished, and leave the group: others go on at once."""
+        """Commit what is finished, and leave the group: others go on at once. What is not finished
+        by now is not waited for."""
+        self._closing = True
         self.store()
-        try:
-            self._consumer.commit(asynchronous=False)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError._NO_OFFSET:
-                log.warning("the last offsets are not committed: %s", told(error.args[0]))
         # A static member that closes only keeps its place for a session's time; one that
-        # unsubscribes leaves, once its partitions are given up.
+        # unsubscribes leaves, once its partitions are given up and their offsets committed.
         if not self.fault:
             with contextlib.suppress(KafkaException):  # fenced just now
                 self._consumer.unsubscribe()
-                wait_until(lambda: not self._consumer.memberid(), _LEAVE_SECONDS, self._poll)
-        self._consumer.close()
+                left = wait_until(lambda: not self._consumer.memberid(), _LEAVE_SECONDS, self._poll)
+                if not left:
+                    log.warning("Kafka does not answer: the last offsets may not be committed")
+        # librdkafka may wait for an answer of Kafka without an end.
+        closing = threading.Thread(target=self._consumer.close, daemon=True)
+        closing.start()
+        closing.join(_CLOSE_SECONDS)
 
     def _poll(self) -> None:
         self._consumer.poll(0.05)
@@ -215,11 +227,13 @@ class KafkaSource:
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         with contextlib.suppress(KafkaException):  # asked for again as the partition is fetched
             partitions = consumer.committed(partitions, timeout=_ASK_SECONDS)
+        ask_until = time.monotonic() + _ASK_SECONDS
         for each in partitions:
             track = self.tracks[each.topic, each.partition] = Track()
             if each.offset >= 0:
                 track.stored = each.offset
-                if not self._tell_gone(each.topic, each.partition, each.offset):
+                in_time = time.monotonic() < ask_until
+                if not (in_time and self._tell_gone(each.topic, each.partition, each.offset)):
                     track.following = each.offset
         names = ", ".join(f"{each.topic}[{each.partition}]" for each in partitions[:20])
         log.info("partitions assigned: %s", names or "none")
@@ -229,13 +243,13 @@ class KafkaSource:
         if self.paused:
             consumer.pause(partitions)
 
-    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         gone = {(each.topic, each.partition) for each in partitions}
-        self._drained(gone)
+        if not self._closing:
+            self._drained(gone)
+        # librdkafka commits what is stored before it gives partitions up. A commit of our own would
+        # wait for its answer, which never comes where Kafka hangs just then.
         self.store()
-        # Nothing to commit, or no longer ours: the next owner begins where we stood.
-        with contextlib.suppress(KafkaException):
-            consumer.commit(asynchronous=False)
         self._forget(gone)
 
     def _lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:

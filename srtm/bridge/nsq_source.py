@@ -162,6 +162,7 @@ class Host:
         self.channel = channel.encode()
         self.listed = True  # nsqlookupd knows it, or the file names it
         self.waiting: dict[bytes, Waiting] = {}
+        self.orphans = 0  # of those that wait: deliveries of connections that broke
         self.link: Link | None = None
         self.reason = ""
         self._done: dict[bytes, None] = {}
@@ -199,8 +200,8 @@ class Host:
             for ids in (*link.sent, link.finished):
                 self._remember(ids)
             for each in self.waiting.values():
-                if each.link is link:
-                    each.link = None
+                each.link = None
+            self.orphans = len(self.waiting)
             link.close()
         self._next = now + backoff_seconds(self._failures, random.random(), _MAX_BACKOFF_SECONDS)
         self._failures += 1
@@ -208,6 +209,11 @@ class Host:
     @property
     def subscribed(self) -> bool:
         return self.link is not None and self.link.subscribed
+
+    @property
+    def held(self) -> int:
+        """Messages that nsqd counts against RDY."""
+        return len(self.waiting) - self.orphans
 
     # --- messages -------------------------------------------------------------------------------
 
@@ -249,6 +255,7 @@ class Host:
         if waiting is None:
             link.finished.append(id)
         else:
+            self.orphans -= waiting.link is None
             waiting.link = link
             waiting.at = now
 
@@ -256,6 +263,7 @@ class Host:
         """Kafka has it."""
         del self.waiting[waiting.id]
         if waiting.link is None:
+            self.orphans -= 1
             self._remember([waiting.id])
         else:
             waiting.link.finished.append(waiting.id)
@@ -264,7 +272,9 @@ class Host:
         """Kafka did not take it, and will: nsqd keeps it meanwhile. Raises Broken."""
         del self.waiting[waiting.id]
         self._figures.counts["requeue_count"] += 1
-        if waiting.link is not None:
+        if waiting.link is None:
+            self.orphans -= 1
+        else:
             waiting.link.write(b"REQ %b %d\n" % (waiting.id, _REQUEUE_MS))
 
     def touch(self, now: float) -> None:

@@ -151,7 +151,8 @@ class NsqToKafka(Runner):
         if hosts.subscribed:
             self.goes_on()
         elif len(hosts):
-            self.said(hosts.reason or "connecting to nsqd")
+            if hosts.reason or self.figures.state is not State.STARTING:
+                self.said(hosts.reason or "connecting to nsqd")
         elif lookup:
             self.said(lookup.reason or f"no nsqd has topic {self.topic} yet")
 

@@ -83,7 +83,7 @@ class Placed:
         loop.call_soon(started.set)
         loop.run_forever()
         for member in self._members:
-            loop.call_soon(leave, self._endpoint, self._route.target.topic, member)
+            loop.call_soon(leave, self._endpoint, self._route.one_target, member)
         pending = asyncio.all_tasks(loop)
         for task in pending:
             task.cancel()
@@ -93,6 +93,6 @@ class Placed:
     def _join(self) -> None:
         for member in self._members:
             try:
-                join(self._endpoint, self._route.target.topic, member)
+                join(self._endpoint, self._route.one_target, member)
             except SrtmError as error:
                 member.failed(error)

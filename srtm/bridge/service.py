@@ -28,6 +28,8 @@ _GC_OBJECTS = 100_000
 """Thousands of records are held at a time. With Python's own 700 the collector looks through them
 again and again, for a sixth of the time of a route to NSQ."""
 _TOPICS_SECONDS = 5.0
+_LEAVE_SECONDS = 6.0
+"""After the drain: routes leave their group, and their channels, with servers that may be hung."""
 MAX_TOPICS = 200
 """Of one pattern: each has a thread and a producer."""
 
@@ -92,7 +94,7 @@ class Service:
         """Drain them, all at once."""
         for runner in runners.values():
             runner.ask_stop()
-        until = time.monotonic() + self._file.bridge.drain_timeout + 5
+        until = time.monotonic() + self._file.bridge.drain_timeout + _LEAVE_SECONDS
         for (name, _), runner in runners.items():
             if not runner.join(max(until - time.monotonic(), 0.1)):
                 log.error("route %s does not end; what it holds comes again", name)

@@ -12,6 +12,7 @@ from distributor.cli.topic_file import TopicFile
 from distributor.cli.upload import upload
 from distributor.remote import Remote
 from srtm.contract import Contract
+from srtm.demo.kafka import Carried, carry, left_out, open_channels
 from srtm.demo.load import (
     GROUP,
     HEADROOM,
@@ -51,7 +52,8 @@ that break"""
     help="the plot [default: out/demo.png]",
 )
 def demo(seconds: float, out: Path) -> None:
-    """Deploy four real brokers, place one topic's publishers by lb and by srtm, and compare.
+    """Deploy four real brokers, place one topic's publishers by lb and by srtm, and compare. Then
+    the bridge brings all messages to a real Kafka.
 
     The load, its send times and the contract (r, b) are the same. lb takes all brokers and is blind
     to who sends together; srtm takes as few as hold the load, and spreads each room over them.
@@ -78,6 +80,9 @@ def demo(seconds: float, out: Path) -> None:
             # Placements are compared: no share leaves what they gave.
             stays = {"policy": "off", "window": "10s", "every": "10s"}
             remote.call("PUT", "topics", contract.topic, "adaptation", body=stays)
+            no_kafka = left_out()
+            if not no_kafka:
+                open_channels(up.brokers)
             outcomes = {}
             for policy in ("lb", "srtm"):
                 console.print(
@@ -85,14 +90,20 @@ def demo(seconds: float, out: Path) -> None:
                     f"{seconds:g} s of load"
                 )
                 outcomes[policy] = measure(up.deployment, remote, policy, seconds, slo)
-    shown = list(outcomes.values())
+            shown = list(outcomes.values())
+            carried: Carried | None = None
+            if not no_kafka:
+                console.print("the bridge brings all of these messages to a Kafka that starts now")
+                carried = carry(up.brokers, sum(len(each.measured) for each in shown))
     show(as_table(shown, unsplit_waits(contract, seconds), slo))
     console.print(meaning(outcomes["lb"], outcomes["srtm"], slo, own))
+    console.print(f"no Kafka in this run: {no_kafka}" if carried is None else f"{carried}.")
     if draw(shown, contract, out):
         console.print(f"plot: {out}")
     else:
         console.print(f"no plot: matplotlib is not installed; {PLOTS}")
-    if any(outcome.latency.count == 0 for outcome in shown):
+    lost = carried is not None and carried.in_kafka < carried.sent
+    if lost or any(outcome.latency.count == 0 for outcome in shown):
         raise click.exceptions.Exit(Exit.FAILED)
 
 

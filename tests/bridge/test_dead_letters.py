@@ -141,3 +141,42 @@ def test_nothing_is_finished_before_its_line_is_in_the_file(servers: Servers, ka
     )
     assert [each["kafka-offset"] for each in lines(folder / "back")] == ["1"]
     assert made.route("out")["dead_letter_count"] == 4
+
+
+def test_what_waits_stays_within_its_bound_over_restarts_of_nsqd(
+    servers: Servers, kafka: Kafka
+) -> None:
+    """Each restart of nsqd gave as many again, while the dead letters could not be written."""
+    nsqd = servers.nsqd()
+    kafka.create("within")
+    open_channel(nsqd, "within")
+    file = servers.folder / "later" / "within"
+    bodies = [b"bad-%d" % n for n in range(1000)]
+    publish(nsqd, "within", bodies)
+    made = bridge(
+        servers,
+        kafka.address,
+        {
+            "from": "nsq:within/bridge",
+            "to": "kafka:within",
+            "nsqd": [nsqd.tcp],
+            "key": "/id",
+            "max-in-flight": 100,
+            "dead-letter": f"file:{file}",
+        },
+        wait=False,
+    )
+    wait_for(lambda: "later/within: No such" in made.process.text(), "it waits", 30)
+    wait_for(lambda: made.route()["in_flight_count"] == 100, "it has as many as it may", 30)
+    for turn in range(2, 4):
+        nsqd.process.stop()
+        nsqd.process.start()
+        nsqd.wait_ready()
+        wait_for(lambda turn=turn: made.route()["connect_count"] == turn, "it is back", 20)  # type: ignore[misc]
+        publish(nsqd, "within", [b'{"id": %d}' % turn])
+        assert made.route()["in_flight_count"] == 100
+    file.parent.mkdir()
+    wait_for(lambda: kafka.count("within") == 2, "what is good goes over", 30)
+    wait_for(lambda: len(lines(file)) == 1000, "all are in the file", 30)
+    wait_for(lambda: channel(nsqd, "within")["in_flight_count"] == 0, "and finished", 20)
+    assert {str(each["body"]).encode() for each in lines(file)} == set(bodies)

@@ -2,74 +2,39 @@
 
 from tests.bridge.test_kafka_to_nsq import IN_MEMORY
 from tests.bridge.test_nsq_to_kafka import open_channel
-from tests.support.bridges import bridge
-from tests.support.distributors import distributors_in
+from tests.support.bridges import bridge, write
+from tests.support.distributors import DistributorProcess, distributors_in, srtm
 from tests.support.kafka import Kafka
 from tests.support.servers import Servers, wait_for
 
 
-def test_the_bridge_publishes_where_the_distributor_says_and_follows_a_move(
-    servers: Servers, kafka: Kafka
+def test_check_asks_the_distributor_for_the_topic(
+    servers: Servers, kafka: Kafka, distributor: DistributorProcess
 ) -> None:
-    kafka.create("placed", 4)
-    with distributors_in(servers.folder) as start:
-        distributor = start()
-        distributor.wait_leading()
-        gateways = [
-            servers.gateway(
-                f"--distributor-address={distributor.address}",
-                f"--broker-name=b{number}",
-                "--broker-capacity=200000",
-                nsqd=servers.nsqd(IN_MEMORY),
-            )
-            for number in range(2)
-        ]
-        for gateway in gateways:
-            open_channel(gateway.nsqd, "placed", "reader")
-        distributor.topic("placed", rate=100_000.0, burst=2000.0)
-        made = bridge(
-            servers,
-            kafka.address,
-            {
-                "from": "kafka:placed",
-                "group": "placed",
-                "to": "nsq:placed",
-                "distributor": distributor.address,
-                "publishers": 2,
-                "rate": 20_000,
-            },
-            wait=False,
-        )
-        route = "test.kafka:placed"
+    kafka.create("asked")
+    file = servers.folder / "check.toml"
+    route = {"from": "kafka:asked", "group": "asked", "to": "nsq:{topic}"}
 
-        def registered() -> bool:
-            listed = distributor.call("GET", f"/topics/placed/publishers/{route}-1")
-            return listed[0] == 200
+    def check(address: str) -> tuple[int, str]:
+        write(file, kafka.address, "127.0.0.1:4190", route | {"distributor": address})
+        done = srtm("bridge", "check", str(file))
+        assert done.stderr == ""
+        return done.returncode, done.stdout
 
-        wait_for(registered, "its lanes are publishers", 20)
-        distributor.place("placed", policy="srtm")
-        made.wait_ready(20)
-        kafka.produce("placed", [b"%d" % n for n in range(5000)])
-        wait_for(lambda: kafka.committed("placed", "placed") == 5000, "all are published", 30)
-        before = [gateway.nsqd.message_count("placed") for gateway in gateways]
-        assert sum(before) == 5000
-        busy = before.index(max(before))
-        distributor.ok("POST", f"/brokers/b{busy}/drain", {"drain": True})
-        distributor.place("placed", policy="srtm")
-        wait_for(
-            lambda: set(made.route()["nsqd"].values()) == {gateways[1 - busy].tcp},
-            "it has moved",
-            20,
-        )
-        kafka.produce("placed", [b"%d" % n for n in range(5000, 10_000)])
-        wait_for(lambda: kafka.committed("placed", "placed") == 10_000, "the rest, too", 30)
-        after = [gateway.nsqd.message_count("placed") for gateway in gateways]
-        assert sum(after) == 10_000
-        assert after[busy] == before[busy]
-        assert made.process.stop() == 0, made.process.text()
+    code, said = check(distributor.address)
+    assert code == 3
+    assert "does not know topic asked; srtm topic register" in said
+    distributor.topic("asked", rate=1500.0)
+    code, said = check(distributor.address)
+    assert code == 0, said
+    assert f"distributor {distributor.address} knows topic asked: 1,500 messages/s" in said
+    assert distributor.ok("GET", "/topics/asked/publishers")["publishers"] == []
+    code, said = check(servers.nsqd().http)
+    assert code == 3
+    assert "does not know topic" not in said
 
 
-def test_it_waits_for_a_distributor_that_is_away_and_goes_on_without_one(
+def test_it_publishes_where_the_distributor_says_and_waits_for_one_that_is_away(
     servers: Servers, kafka: Kafka
 ) -> None:
     kafka.create("alone", 2)
@@ -95,8 +60,9 @@ def test_it_waits_for_a_distributor_that_is_away_and_goes_on_without_one(
             {
                 "from": "kafka:alone",
                 "group": "alone",
-                "to": "nsq:alone",
+                "to": "nsq:{topic}",
                 "distributor": distributor.address,
+                "publishers": 2,
                 "rate": 20_000,
             },
             wait=False,
@@ -140,5 +106,9 @@ def test_it_waits_for_a_distributor_that_is_away_and_goes_on_without_one(
         wait_for(placed, "its brokers have reported", 20)
         other = {gateways[1 - busy].tcp}
         wait_for(lambda: set(made.route()["nsqd"].values()) == other, "it has moved", 20)
+        before = gateways[busy].nsqd.message_count("alone")
+        kafka.produce("alone", [b"%d" % n for n in range(2000, 3000)])
+        wait_for(lambda: total() == 3000, "the rest is published, too", 20)
+        assert gateways[busy].nsqd.message_count("alone") == before
         assert made.process.stop() == 0, made.process.text()
         assert "Traceback" not in made.process.text()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.bridge.faults import Faults
-from benchmarks.harness.kafka import missing
+from srtm.kafka.server import missing
 
 
 def test_nothing_is_lost_or_out_of_order_while_everything_is_killed(tmp_path: Path) -> None:

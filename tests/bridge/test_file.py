@@ -101,6 +101,15 @@ def refusal(tmp_path: Path, text: str) -> str:
             routes(OUT.replace("nsq:a/", "nsq:a.*/")), "a pattern needs lookupd", id="pattern"
         ),
         pytest.param(
+            routes(
+                IN.replace("kafka:b", "kafka:*")
+                .replace("nsq:c", "nsq:{topic}")
+                .replace('nsqd = ["127.0.0.1:4150"]', 'distributor = "127.0.0.1:4180"')
+            ),
+            "the brokers of one topic; name it",
+            id="a-distributor-for-many-topics",
+        ),
+        pytest.param(
             routes(OUT + 'dead-letter = "file:dead"'), "write the whole path", id="half-a-path"
         ),
         pytest.param(

@@ -50,6 +50,32 @@ def test_sigterm_commits_and_leaves_the_group_so_that_others_go_on_at_once(
     assert len(got) == 20_100  # nothing twice: what was taken was committed before it left
 
 
+def test_servers_that_hang_hold_up_no_end(servers: Servers, kafka: Kafka) -> None:
+    """A commit that waits for its answer would never end; a drain has its time once."""
+    nsqd = servers.nsqd(IN_MEMORY)
+    for topic in ("hung", "hung-too"):
+        kafka.create(topic, 2)
+    routes = [
+        {"from": f"kafka:{topic}", "group": topic, "to": f"nsq:{topic}", "nsqd": [nsqd.tcp]}
+        for topic in ("hung", "hung-too")
+    ]
+    commit_ms = 5000  # something is left to commit at the end
+    made = bridge(servers, kafka.address, *routes, drain="1s", auto_commit_interval_ms=commit_ms)
+    kafka.produce("hung", [b"%d" % n for n in range(1000)])
+    wait_for(lambda: made.route()["delivered_count"] == 1000, "all are published")
+    nsqd.process.freeze()
+    kafka.produce("hung-too", [b"%d" % n for n in range(1000)])
+    wait_for(lambda: made.route("kafka:hung-too")["in_flight_count"] > 0, "some are sent")
+    with kafka.frozen():
+        assert made.process.stop(30) == 0, made.process.text()
+    nsqd.process.thaw()
+    assert "does not end" not in made.process.text()
+    assert "the last offsets may not be committed" in made.process.text()
+    made.again()
+    for topic in ("hung", "hung-too"):
+        wait_for(lambda topic=topic: kafka.committed(topic, topic) == 1000, "it goes on", 60)  # type: ignore[misc]
+
+
 def test_a_group_or_topic_that_may_not_be_read_is_waited_for(
     servers: Servers, kafka: Kafka
 ) -> None:

@@ -51,7 +51,7 @@ def test_after_kill_9_it_goes_on_within_ten_seconds_and_loses_nothing(
     open_channel(nsqd, "killed", "reader")
     route = {"from": "kafka:killed", "group": "killed", "to": "nsq:killed", "nsqd": [nsqd.tcp]}
     made = bridge(servers, kafka.address, route)
-    for turn in range(3):
+    for turn in range(2):
         values = [b"%d-%d" % (turn, n) for n in range(20_000)]
         sender = threading.Thread(target=kafka.produce, args=("killed", values))
         before = nsqd.message_count("killed")
@@ -61,13 +61,9 @@ def test_after_kill_9_it_goes_on_within_ten_seconds_and_loses_nothing(
         sender.join()
         made.again()
         made.wait_ready(10)
-    wait_for(lambda: kafka.committed("killed", "killed") == 60_000, "all are committed", 30)
+    wait_for(lambda: kafka.committed("killed", "killed") == 40_000, "all are committed", 30)
     got = read(nsqd, "killed", nsqd.message_count("killed"))
-    assert set(got) == {b"%d-%d" % (turn, n) for turn in range(3) for n in range(20_000)}
-    first = list(dict.fromkeys(got))
-    for turn in range(3):
-        mine = [each for each in first if each.startswith(b"%d-" % turn)]
-        assert len(mine) == 20_000
+    assert set(got) == {b"%d-%d" % (turn, n) for turn in range(2) for n in range(20_000)}
 
 
 def test_records_that_come_from_the_target_are_counted_and_not_published(

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -169,6 +170,8 @@ def test_a_source_topic_that_is_missing_repartitioned_and_made_anew(
     kafka.create("moving", 1)
     kafka.produce("moving", [b"new"])
     wait_for(lambda: b"new" in read_all(nsqd, "moving", 504), "it is read from its beginning", 40)
+    # Under the offset that it had before: librdkafka by itself would not.
+    wait_for(lambda: kafka.committed("moving", "moving") == 1, "and committed", 20)
     assert "Traceback" not in made.process.text()
 
 
@@ -194,14 +197,27 @@ def test_offsets_that_kafka_has_deleted_are_counted_and_told(
     wait_for(lambda: kafka.committed("expired", "expired") == 10, "it has read ten")
     made.process.kill()
     kafka.produce("expired", [b"b"] * 10)
-    from confluent_kafka import TopicPartition
-
     where = TopicPartition("expired", 0, 15)
     kafka.admin.delete_records([where])[where].result(10)
     made.again()
     wait_for(lambda: nsqd.message_count("expired") == 15, "the rest comes", 20)
     assert made.route()["gone_count"] == 5
     assert "has deleted offsets 10 to 14 before they were read" in made.process.text()
+
+
+def test_offsets_that_are_set_beyond_the_end_lead_back_to_the_beginning(
+    servers: Servers, kafka: Kafka
+) -> None:
+    nsqd = servers.nsqd()
+    kafka.create("beyond")
+    kafka.produce("beyond", [b"a"] * 10)
+    where = TopicPartition("beyond", 0, 1_000_000)
+    asked = ConsumerGroupTopicPartitions("beyond", [where])
+    kafka.admin.alter_consumer_group_offsets([asked])["beyond"].result(10)
+    made = bridge(servers, kafka.address, back(nsqd.tcp, "beyond"))
+    wait_for(lambda: nsqd.message_count("beyond") == 10, "all come", 20)
+    wait_for(lambda: kafka.committed("beyond", "beyond") == 10, "and are committed", 20)
+    assert "offset 1000000 was committed, and the topic ends at 10" in made.process.text()
 
 
 def test_an_authorisation_that_is_refused_is_waited_for(servers: Servers, kafka: Kafka) -> None:
@@ -237,26 +253,6 @@ def test_an_authorisation_that_is_refused_is_waited_for(servers: Servers, kafka:
     assert len(set(ids(kafka, "denied"))) == 10
 
 
-def test_the_bridge_killed_again_and_again_loses_nothing(servers: Servers, kafka: Kafka) -> None:
-    nsqd = servers.nsqd(IN_MEMORY)
-    kafka.create("murder", 2)
-    open_channel(nsqd, "murder")
-    made = bridge(servers, kafka.address, out(nsqd, "murder", **{"msg-timeout": "2s"}))
-    for turn in range(3):
-        count = kafka.count("murder")
-        publish(nsqd, "murder", [b"%d-%d" % (turn, n) for n in range(20_000)])
-        wait_for(lambda count=count: kafka.count("murder") > count, "it works", 20)  # type: ignore[misc]
-        made.process.kill()
-        made.again()
-        made.wait_ready(10)
-    wait_for(lambda: channel(nsqd, "murder")["depth"] == 0, "all were taken", 30)
-    # What a killed bridge held comes again after msg-timeout.
-    wait_for(lambda: channel(nsqd, "murder")["in_flight_count"] == 0, "and finished", 30)
-    found = ids(kafka, "murder")
-    assert len(set(found)) == 60_000
-    assert len(found) <= 60_000 + 3 * 2500  # a kill repeats what was in flight, no more
-
-
 def test_nsqd_stopped_and_started_makes_no_duplicate_and_loses_nothing(
     servers: Servers, kafka: Kafka
 ) -> None:
@@ -264,17 +260,17 @@ def test_nsqd_stopped_and_started_makes_no_duplicate_and_loses_nothing(
     kafka.create("restarted")
     open_channel(nsqd, "restarted")
     made = bridge(servers, kafka.address, out(nsqd, "restarted"))
-    for turn in range(3):
+    for turn in range(2):
         publish(nsqd, "restarted", [b"%d-%d" % (turn, n) for n in range(10_000)])
         nsqd.process.stop()  # it writes to disk what is not finished
         nsqd.process.start()
         nsqd.wait_ready()
-    wait_for(lambda: kafka.count("restarted") >= 30_000, "all come", 30)
+    wait_for(lambda: kafka.count("restarted") >= 20_000, "all come", 30)
     made.wait_ready()
     wait_for(lambda: channel(nsqd, "restarted")["depth"] == 0, "none is left")
     wait_for(lambda: channel(nsqd, "restarted")["in_flight_count"] == 0, "all are finished")
     found = ids(kafka, "restarted")
-    assert len(found) == len(set(found)) == 30_000
+    assert len(found) == len(set(found)) == 20_000
 
 
 def test_an_nsqd_that_cannot_write_is_waited_for(servers: Servers, kafka: Kafka) -> None:
@@ -299,21 +295,21 @@ def test_a_gateway_killed_again_and_again_loses_nothing_and_keeps_order(
     kafka.create("gone", 2)
     open_channel(gateway.nsqd, "gone", "reader")
     made = bridge(servers, kafka.address, back(gateway.tcp, "gone"))
-    keys = [b"k%d" % (n % 6) for n in range(60_000)]
+    keys = [b"k%d" % (n % 6) for n in range(40_000)]
     sender = threading.Thread(
-        target=kafka.produce, args=("gone", [b"%d" % n for n in range(60_000)], keys)
+        target=kafka.produce, args=("gone", [b"%d" % n for n in range(40_000)], keys)
     )
     sender.start()
-    for least in (1, 15_000, 30_000):
+    for least in (1, 20_000):
         wait_for(lambda least=least: gateway.nsqd.message_count("gone") >= least, "it works", 20)  # type: ignore[misc]
         gateway.process.kill()
         gateway.process.start()
         gateway.wait_ready()
     sender.join()
-    wait_for(lambda: kafka.committed("gone", "gone") == 60_000, "all are committed", 30)
+    wait_for(lambda: kafka.committed("gone", "gone") == 40_000, "all are committed", 30)
     got = [int(n) for n in read(gateway.nsqd, "gone", gateway.nsqd.message_count("gone"))]
     first = list(dict.fromkeys(got))
-    assert sorted(first) == list(range(60_000))
+    assert sorted(first) == list(range(40_000))
     for key in range(6):
         of_key = [n for n in first if n % 6 == key]
         assert of_key == sorted(of_key)

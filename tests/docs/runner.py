@@ -18,7 +18,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.harness.kafka import missing
+from srtm.kafka.server import missing
 from tests.docs.generated import ROOT
 
 _FENCE = re.compile(r"^```([a-z]*)\n(.*?)^```$", re.M | re.S)

@@ -56,12 +56,13 @@ def bridge(
     *routes: dict[str, Any],
     wait: bool = True,
     name: str = "test",
+    drain: str = "10s",
     **settings: Any,
 ) -> Bridge:
     """One that runs `routes`; settings: of [kafka.settings], an underscore for a dot."""
     address = f"127.0.0.1:{free_port()}"
     file = servers.folder / f"bridge-{address.rpartition(':')[2]}.toml"
-    write(file, kafka, address, *routes, name=name, **settings)
+    write(file, kafka, address, *routes, name=name, drain=drain, **settings)
     command = [sys.executable, "-m", "srtm", "bridge", "run", str(file)]
     process = servers.process("bridge", command, PYTHONPATH=str(ROOT))
     found = Bridge(process, file, address)
@@ -76,9 +77,11 @@ def write(
     address: str,
     *routes: dict[str, Any],
     name: str = "test",
+    drain: str = "10s",
     **settings: Any,
 ) -> None:
     lines = ["[bridge]", f'http-address = "{address}"', f'name = "{name}"']
+    lines.append(f'drain-timeout = "{drain}"')
     lines += ["[kafka]", f'bootstrap-servers = "{kafka}"', "[kafka.settings]"]
     lines += [
         f'"{name.replace("_", ".")}" = {json.dumps(value)}' for name, value in settings.items()

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.harness.kafka import KafkaServer, missing
+from srtm.kafka.server import KafkaServer, missing
 from tests.support.servers import wait_for
 
 

@@ -1,4 +1,4 @@
-"""A real Kafka 4.1 as one KRaft node: for benchmarks and tests, on free ports, in seconds."""
+"""A real Kafka 4.1 as one KRaft node on free ports: for the demo, benchmarks and tests."""
 
 import base64
 import os
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from srtm.deploy import free_addresses
+from srtm.address import free_addresses
 from srtm.errors import UnavailableError
 
 JARS = Path(__file__).parents[2] / ".setup" / "kafka"
