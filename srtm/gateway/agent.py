@@ -46,10 +46,21 @@ _MOST_SENDERS = 100
 """publishers of a topic in one report"""
 
 
+class StateFile(Protocol):
+    """See `StateWriter`."""
+
+    def write_soon(self) -> object: ...
+
+    async def written(self) -> None: ...
+
+
 class LeasedTopics(Protocol):
     """The gateway's topics."""
 
     by_name: dict[bytes, Topic]
+
+    @property
+    def state_file(self) -> StateFile: ...
 
     def lease(self, changes: Changes) -> bool: ...
 
@@ -64,9 +75,6 @@ class LeasedTopics(Protocol):
     def empty(self, name: str) -> None: ...
 
     def kept_leases(self) -> dict[str, Limit]: ...
-
-    def keep_soon(self) -> None: ...
-    async def written(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +264,7 @@ class Agent:
         round_trip = (boottime_ns() - asked_at) / NS
         self._check(answer, "takes no report")
         self._take(answer, asked_at)
-        await self._topics.written()  # the next report acknowledges it
+        await self._topics.state_file.written()  # the next report acknowledges it
         self.contact_at = boottime_ns()
         there = self._topics.by_name
         self._counted = {n: each for n, each in (self._counted | counts).items() if n in there}
@@ -311,7 +319,7 @@ class Agent:
     def _apply(self, changes: Changes, due: bool = False) -> None:
         """due: the state file is to be written for another reason"""
         if (bool(changes) and self._topics.lease(changes)) or due:
-            self._topics.keep_soon()
+            self._topics.state_file.write_soon()
         if changes:
             log.info("distributor: epoch %d: %d shares changed", self.lease.epoch, len(changes))
 

@@ -79,6 +79,7 @@ class Gateway:
         self._read_options = read_options
         self._since_collection = 0  # seconds
         self._stopped = asyncio.Event()
+        self._reload_wanted = asyncio.Event()
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -90,7 +91,7 @@ class Gateway:
             await self._start(closing)
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self._stopped.set)
-            loop.add_signal_handler(signal.SIGHUP, self._reload)
+            loop.add_signal_handler(signal.SIGHUP, self._reload_wanted.set)
             log.info(
                 "ready: TCP %s, HTTP %s, nsqd %s at %s, timestamps %s",
                 self.tcp.address,
@@ -103,6 +104,7 @@ class Gateway:
                 asyncio.create_task(self._forever(1.0, self._tick)),
                 asyncio.create_task(self._forever(1.0, self._look_at_nsqd)),
                 asyncio.create_task(self._forever(_OFTEN_SECONDS, self._look_often)),
+                asyncio.create_task(self._forever(0.0, self._reload)),
             ]
             if self.agent is not None:
                 tasks.append(asyncio.create_task(self.agent.run()))
@@ -190,7 +192,7 @@ class Gateway:
             self.topics,
             self.limits.max_msg_size,
         )
-        closing += [self._close_clients, self.probes.close]
+        closing += [self.topics.state_file.close, self._close_clients, self.probes.close]
         self.tcp = TcpDoor(self)
         try:
             self.watch.pool.connect()
@@ -209,7 +211,7 @@ class Gateway:
         self.http = HttpDoors(self)
         closing.append(self.http.close)
         self._check_broadcast(facts)
-        self.topics.keep(clean=False)
+        self.topics.state_file.write(clean=False)
         await self.watch.announce()
 
     def _begin_log(self, closing: list[Callable[[], None]]) -> None:
@@ -288,7 +290,9 @@ class Gateway:
             await asyncio.sleep(0.01)
         left = sum(topic.backlog for topic in self.topics.by_name.values())
         log.info("drained%s", f"; {left} messages were not finished" if left else "")
-        self.topics.keep(clean=True)
+        self.topics.state_file.write(
+            clean=True
+        )  # the loop waits: nobody may spend a token meanwhile
 
     def _drained(self) -> bool:
         return not self.http_requests and all(
@@ -300,10 +304,12 @@ class Gateway:
         for client in list(self.clients):
             client.close()
 
-    def _reload(self) -> None:
-        """SIGHUP: contracts from the options' file again; nsqd is announced again."""
+    async def _reload(self) -> None:
+        """At SIGHUP: contracts from the options' file again; nsqd is announced again."""
+        await self._reload_wanted.wait()
+        self._reload_wanted.clear()
         try:
-            options = self._read_options()
+            options = await asyncio.to_thread(self._read_options)
             self.topics.replace(self.options.topic, options.topic)
         except SrtmError as error:
             log.error("SIGHUP: nothing is changed: %s", error)

@@ -73,8 +73,8 @@ class Gate(Protocol):
     def owe(self, topic: "Topic", debt: float) -> None:
         """A batch bigger than the bucket leaves this debt, in tokens; a crash may not forget it."""
 
-    def keep_debts(self) -> None:
-        """Before the batches that leave them go to nsqd."""
+    def write_debts(self) -> None:
+        """Begin to: `awaits_disk` tells which batches wait for it."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,7 @@ class Topic:
         self._refuses = False
         self.debt = 0.0  # in tokens, of a share that was taken back; not above 0
         self.most_owed = 0.0  # a crash costs this many tokens
+        self.awaits_disk = False  # `most_owed` is not written yet, and nothing goes to nsqd
         self._max_wait_ns = _NEVER
         self.slo_target_ns = _NEVER
         self.seen: dict[int, int] | None = None  # messages by millisecond of arrival, if asked for
@@ -405,7 +406,7 @@ class Topic:
     def release(self, now: int) -> None:
         """Let the head of the queue go as its tokens come; set the alarm for the next one."""
         self._release(now)
-        self._gate.keep_debts()
+        self._gate.write_debts()
         self.pump(now)
 
     def _release(self, now: int) -> None:
@@ -555,13 +556,15 @@ class Topic:
             self._admit(run, count, when, 0.0)
             if run.admitted == run.count:
                 self.held.popleft()
-            self._gate.keep_debts()
+            self._gate.write_debts()
             self.pump(now)
 
     # --- out ----------------------------------------------------------------------------------
 
     def pump(self, now: int) -> None:
         """Send what is ready, as far as connections and MAX_IN_FLIGHT allow."""
+        if self.awaits_disk:
+            return
         while self.ready and self.in_flight < MAX_IN_FLIGHT:
             if not self.known and self.in_flight:
                 return

@@ -1,9 +1,7 @@
 """The topics of one gateway: found or begun at a publish, limited, kept over a restart."""
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
 from srtm.audit.blocks import Rule, Word
@@ -18,6 +16,7 @@ from srtm.gateway.measure.trace import Trace
 from srtm.gateway.reactor import Reactor
 from srtm.gateway.run import Run
 from srtm.gateway.state import Kept, State
+from srtm.gateway.state_writer import StateWriter
 from srtm.gateway.topic import Bounds, Carrier, Topic
 from srtm.nsq.errors import ProtocolError
 from srtm.nsq.names import is_ephemeral
@@ -59,6 +58,7 @@ class Topics:
         self.by_name: dict[bytes, Topic] = {}
         self.dirty: list[Topic] = []
         self.backlogs = backlogs
+        self.state_file = StateWriter(state, self._kept, self._pump)
         self._reactor = reactor
         self._nsqd = nsqd
         self._bounds = bounds
@@ -74,9 +74,6 @@ class Topics:
         self._unplaced = Unplaced.PASS
         self._started_at = monotonic_ns()
         self._active: set[Topic] = set()
-        self._owes = False  # a debt that is not written yet
-        self._disk = ThreadPoolExecutor(1, "state")
-        self._writing: Future[None] | None = None
         self._fleeting: dict[bytes, int] = {}  # ephemeral topics: seconds without a message
         reactor.add_stage(self.decide)
 
@@ -131,15 +128,18 @@ class Topics:
                 topic.decide(now, horizon if self._in_order else now)
             except Exception as error:
                 self.failed(topic, error, arrivals)
-        self.keep_debts()
+        self.state_file.write_debts()
         for topic in dirty:
-            try:
-                topic.pump(now)
-            except Exception as error:
-                self.failed(topic, error)
+            self._pump(topic, now)
             if topic.arrivals:
                 self.dirty.append(topic)
         return bool(self.dirty)
+
+    def _pump(self, topic: Topic, now: int) -> None:
+        try:
+            topic.pump(now)
+        except Exception as error:
+            self.failed(topic, error)
 
     def failed(self, topic: Topic, error: Exception, arrivals: Sequence[Run] = ()) -> None:
         """A fault of ours in one topic: who waits for it is not left to wait, and the others go
@@ -240,17 +240,10 @@ class Topics:
         self._reactor.call_at(when, alarm)
 
     def owe(self, topic: Topic, debt: float) -> None:
-        """The disk is waited for, so a bigger debt is written with room for somewhat bigger ones:
-        batches that grow write a few times only."""
-        if debt > topic.most_owed:
-            topic.most_owed = debt * 1.25
-            self._owes = True
+        self.state_file.owe(topic, debt)
 
-    def keep_debts(self) -> None:
-        """Those of all topics at once, or a read of a thousand batches would write as often."""
-        if self._owes:
-            self._owes = False
-            self.keep(clean=False)
+    def write_debts(self) -> None:
+        self.state_file.write_debts()
 
     # --- limits -------------------------------------------------------------------------------
 
@@ -272,7 +265,7 @@ class Topics:
             now = monotonic_ns()
             self._set(topic, now)
             self._tell((topic,), now)
-        self.keep_soon()
+        self.state_file.write_soon()
         log.info("topic %s: %s", name, limit.document() if limit else "no contract of its own")
 
     def is_leased(self, name: str) -> bool:
@@ -400,26 +393,6 @@ class Topics:
                     self._leased.get(topic.name),
                 )
         return kept
-
-    def keep(self, clean: bool) -> None:
-        """Write the state file, and wait for the disk; `clean`: the levels in it will still hold
-        at the next start. Else it has the least that may be there after a crash."""
-        self._write(self._state.writer(self._kept(clean), clean))
-
-    def keep_soon(self) -> None:
-        """Write it beside the loop: messages do not wait for the disk. `written` does."""
-        self._writing = self._disk.submit(self._write, self._state.writer(self._kept(False), False))
-
-    async def written(self) -> None:
-        """What was to be kept by now is on disk: whoever asked for it may be answered."""
-        if self._writing is not None:
-            await asyncio.wrap_future(self._writing)
-
-    def _write(self, write: Callable[[], None]) -> None:
-        try:
-            write()
-        except OSError as error:
-            log.error("--state-file %s: %s", self._state.path, error.strerror)
 
     # --- nsqd's side --------------------------------------------------------------------------
 

@@ -32,7 +32,15 @@ class NoGate:
     def call_at(self, when: int, alarm: Any) -> None: ...
 
 
+class NoFile:
+    def write_soon(self) -> None: ...
+
+    async def written(self) -> None: ...
+
+
 class Topics:
+    state_file = NoFile()
+
     def __init__(self, *names: bytes) -> None:
         bounds = Bounds(1000, 1 << 20, 1 << 20)
         self.by_name = {name: Topic(name, NoGate(), bounds, Meter()) for name in names}
@@ -58,10 +66,6 @@ class Topics:
 
     def kept_leases(self) -> dict[str, Limit]:
         return {}
-
-    def keep_soon(self) -> None: ...
-
-    async def written(self) -> None: ...
 
 
 def agent_of(topics: Topics) -> Agent:

@@ -301,7 +301,7 @@ class Gate:
     def carrier(self, topic: Topic) -> None:
         return None
 
-    def keep_debts(self) -> None: ...
+    def write_debts(self) -> None: ...
 
     def call_at(self, when: int, alarm: object) -> None:
         pass

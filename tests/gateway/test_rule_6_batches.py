@@ -180,7 +180,7 @@ class Gate:
     def carrier(self, topic: Topic) -> None:
         return None
 
-    def keep_debts(self) -> None: ...
+    def write_debts(self) -> None: ...
 
     def call_at(self, when: int, alarm: Callable[[int], None]) -> None:
         heapq.heappush(self.timers, (when, next(self._serial), alarm))

@@ -137,7 +137,7 @@ class Process:
         """At once, also when it is frozen: it does not run once more."""
         with contextlib.suppress(ProcessLookupError):
             self.popen.kill()
-        self.popen.wait(10)
+        self.popen.wait(60)
 
     def stop(self, seconds: float = 15) -> int:
         """SIGTERM, and the exit code."""

@@ -53,7 +53,7 @@ class _Topic(_Handler):
                 raise ValueError("not an object")
             contract = Contract.model_validate({**body, "topic": name})
             self.gateway.topics.set_limit(name, contract.limit())
-            await self.gateway.topics.written()
+            await self.gateway.topics.state_file.written()
         except ValidationError as error:
             self.refuse(400, str(one_line(error, f"topic {name}")))
         except ValueError:
@@ -65,7 +65,7 @@ class _Topic(_Handler):
 
     async def delete(self, name: str) -> None:
         self.gateway.topics.set_limit(name, None)
-        await self.gateway.topics.written()
+        await self.gateway.topics.state_file.written()
         self.finish({})
 
 
