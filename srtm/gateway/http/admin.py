@@ -4,8 +4,9 @@ import json
 from typing import Any
 
 from pydantic import ValidationError
-from tornado.web import Application, RequestHandler
+from tornado.web import Application
 
+from srtm.api_handler import ApiHandler
 from srtm.contract import Contract
 from srtm.errors import SrtmError, one_line
 from srtm.gateway.host import Host
@@ -13,15 +14,11 @@ from srtm.gateway.http.stats import srtm_document, topic_document
 from srtm.gateway.measure.record import Record
 
 
-class _Handler(RequestHandler):
+class _Handler(ApiHandler):
     gateway: Host
 
     def initialize(self, gateway: Host) -> None:
         self.gateway = gateway
-
-    def refuse(self, status: int, message: str) -> None:
-        self.set_status(status)
-        self.finish({"message": message})
 
 
 class _Topics(_Handler):

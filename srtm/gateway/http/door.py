@@ -6,8 +6,9 @@ from contextlib import nullcontext
 from math import inf
 from typing import Any
 
-from tornado.web import Application, RequestHandler, stream_request_body
+from tornado.web import Application, stream_request_body
 
+from srtm.api_handler import ApiHandler
 from srtm.clock import monotonic_ns
 from srtm.errors import UnavailableError
 from srtm.gateway.host import Host
@@ -91,25 +92,20 @@ class Request:
             self.done.set_exception(error)
 
 
-class _Handler(RequestHandler):
+class _Handler(ApiHandler):
     gateway: Host
 
     def initialize(self, gateway: Host) -> None:
         self.gateway = gateway
 
     def set_default_headers(self) -> None:
-        self.set_header("Server", "srtm")
+        super().set_default_headers()
         self.set_header("X-NSQ-Content-Type", "nsq; version=1.0")
 
     def fail(self, error: HttpError) -> None:
-        self.set_status(error.status)
         if error.retry_seconds is not None and error.retry_seconds < inf:
             self.set_header("Retry-After", str(max(1, round(error.retry_seconds + 0.5))))
-        self.finish({"message": error.message})
-
-    def write_error(self, status_code: int, **kwargs: Any) -> None:
-        words = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED", 413: "BODY_TOO_BIG"}
-        self.finish({"message": words.get(status_code, "INTERNAL_ERROR")})
+        self.refuse(error.status, error.message)
 
     def argument(self, name: str) -> str | None:
         values = self.request.query_arguments.get(name)
