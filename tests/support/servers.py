@@ -76,7 +76,7 @@ def http(
     path: str,
     data: bytes | None = None,
     method: str | None = None,
-    timeout: float = 10,
+    timeout: float = 60,
 ) -> tuple[int, Any, dict[str, str]]:
     """(status, JSON or text, headers) from host:port or a socket's path; a body makes it a POST."""
     if "/" in address:
