@@ -11,13 +11,13 @@ from tornado.web import Application, stream_request_body
 from srtm.api_handler import ApiHandler
 from srtm.clock import monotonic_ns
 from srtm.errors import UnavailableError
+from srtm.gateway.backlog import Backlog
 from srtm.gateway.host import Host
 from srtm.gateway.http.metrics import exposition
 from srtm.gateway.http.stats import as_text, stats_document
 from srtm.gateway.reactor import Reactor
 from srtm.gateway.run import Run
 from srtm.gateway.tcp_door import MAX_HTTP_CONNECTIONS
-from srtm.gateway.topic import Topic
 from srtm.nsq.commands import BIG_BODY_BYTES, check_mpub, message
 from srtm.nsq.errors import ERRORS, ProtocolError
 from srtm.nsq.names import is_valid_topic_name
@@ -145,14 +145,14 @@ class _Publish(_Handler):
 
     def _expects(self, size: int) -> None:
         """A big body counts in its topic's bound from here on (see `Bodies`)."""
-        self._topic: Topic | None = None
+        self._backlog: Backlog | None = None
         name = (self.argument("topic") or "").encode()
         if not BIG_BODY_BYTES < size <= self._largest or not is_valid_topic_name(name):
             return
         topic = self.gateway.topics.find(name)
         if topic is not None:
-            if topic.body_may_come(self, size, monotonic_ns()):
-                self._topic = topic
+            if topic.backlog.body_may_come(self, size, monotonic_ns()):
+                self._backlog = topic.backlog
             else:
                 self._full = True
 
@@ -164,9 +164,9 @@ class _Publish(_Handler):
         body = b"".join(self._chunks)
         self._chunks.clear()
         self.gateway.uploads.discard(self)
-        if self._topic is not None:
-            self._topic.body_ended(self)
-            self._topic = None
+        if self._backlog is not None:
+            self._backlog.body_ended(self)
+            self._backlog = None
         return body
 
     @property
@@ -231,7 +231,7 @@ class _Publish(_Handler):
             raise HttpError(503, f"NOT_ADMITTING: {gateway.watch.ill}")
         topic = gateway.topics.by_name.get(run.topic)
         # One body may go past the bounds, as at the TCP door: else a big one would never come in.
-        if topic is not None and topic.is_full:
+        if topic is not None and topic.backlog.is_full:
             raise HttpError(429, "BACKLOG_FULL", 1.0)
         owner = self._waits = Request(gateway.reactor, f"@{self.request.remote_ip}")
         run.owner = owner
