@@ -57,9 +57,12 @@ def _duration_or_seconds(value: object) -> float:
     return value
 
 
+CHECK = BeforeValidator(_duration_or_seconds)
+"""by which a field of this kind is known"""
+
 Duration = Annotated[
     float,
-    BeforeValidator(_duration_or_seconds),
+    CHECK,
     PlainSerializer(format_duration, return_type=str, when_used="json"),
 ]
 """A pydantic field in seconds that is written as a Go-style duration."""

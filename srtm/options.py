@@ -7,18 +7,34 @@ that over the default.
 
 import tomllib
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar, get_origin
+from types import NoneType
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import click
 from click.core import ParameterSource
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
 
-from srtm.duration import format_duration, parse_duration
+from srtm.duration import CHECK, format_duration, parse_duration
 from srtm.errors import UsageError, one_line
+from srtm.slo import SLO
 
 Model = TypeVar("Model", bound=BaseModel)
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+Objective = Annotated[
+    SLO, BeforeValidator(lambda value: SLO.parse(value) if isinstance(value, str) else value)
+]
+"""A field with an SLO; the text of a flag or a file is `0.99@1ms`."""
+
+
+def environment(name: str) -> dict[str, Any]:
+    """For a field's `json_schema_extra`: a variable that several programs share, in place of the
+    field's own."""
+    return {"environment": name}
 
 
 class FileTable(BaseModel):
@@ -41,16 +57,18 @@ def add_options(model: type[BaseModel]) -> Callable[[Command], Command]:
             "--config", "config", type=click.Path(dir_okay=False), help="TOML file of these flags"
         )(command)
         for name, field in reversed(model.model_fields.items()):
-            flag = "--" + name.replace("_", "-")
-            many = get_origin(field.annotation) is tuple
+            whole = any(isinstance(each, BeforeValidator) for each in field.metadata)
+            many = get_origin(field.annotation) is tuple and not whole  # a list in one text
+            is_switch = field.annotation is bool
             command = click.option(
-                flag,
+                "--" + name.replace("_", "-"),
                 name,
-                is_flag=field.annotation is bool,
+                is_flag=is_switch,
                 multiple=many,
-                default=None if not many else (),
-                help=_help(field.description or "", field.default, many),
-                metavar=None if field.annotation is bool else _metavar(field.annotation),
+                default=() if many else None,
+                envvar=_shared_variable(field),
+                help=_help(field, many),
+                metavar=None if is_switch else _metavar(field),
             )(command)
         return command
 
@@ -115,23 +133,55 @@ def _read_file(path: Path, model: type[BaseModel]) -> dict[str, Any]:
     return values
 
 
-def _metavar(annotation: Any) -> str:
-    return {int: "NUMBER", float: "DURATION"}.get(annotation, "VALUE")
+_METAVARS = {int: "NUMBER", float: "NUMBER", Path: "PATH", SLO: "P@DURATION"}
 
 
-def _help(text: str, default: Any, many: bool) -> str:
+def _metavar(field: FieldInfo) -> str:
+    if _is_duration(field):
+        return "DURATION"
+    if get_origin(field.annotation) is Literal:
+        return "|".join(get_args(field.annotation))
+    kinds = [_bare(each) for each in get_args(field.annotation) if each is not NoneType]
+    kind = kinds[0] if len(kinds) == 1 else field.annotation
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return "|".join(kind)
+    return _METAVARS.get(kind, "VALUE")  # type: ignore[arg-type]
+
+
+def _is_duration(field: FieldInfo) -> bool:
+    """Also one that need not be given."""
+    marks = [*field.metadata]
+    for each in get_args(field.annotation):
+        marks += getattr(each, "__metadata__", ())
+    return CHECK in marks
+
+
+def _bare(annotation: Any) -> Any:
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+
+
+def _shared_variable(field: FieldInfo) -> str | None:
+    extra = field.json_schema_extra
+    return str(extra["environment"]) if isinstance(extra, dict) and "environment" in extra else None
+
+
+def _help(field: FieldInfo, many: bool) -> str:
+    text = field.description or ""
     if many:
         return f"{text} (may be given several times)"
-    if (
-        default is None
-        or default == ""
-        or isinstance(default, bool)
-        or repr(default) == "PydanticUndefined"
-    ):
+    variable = _shared_variable(field)
+    if variable:
+        text = f"{text} [variable: {variable}]"
+    default = field.default
+    if field.is_required() or default is None or default == "" or isinstance(default, bool):
         return text
-    return (
-        f"{text} [default: {format_duration(default) if isinstance(default, float) else default}]"
-    )
+    if field.default_factory is not None:
+        return text
+    if isinstance(default, float):
+        default = format_duration(default) if _is_duration(field) else f"{default:g}"
+    if isinstance(default, tuple):
+        default = ",".join(f"{each:g}" for each in default)
+    return f"{text} [default: {default}]"
 
 
 def duration_option(flag: str, default: str, text: str) -> Callable[..., Any]:

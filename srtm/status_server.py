@@ -3,7 +3,9 @@
 from typing import Any, Protocol
 
 from tornado.httpserver import HTTPServer
-from tornado.web import Application, RequestHandler
+from tornado.web import Application
+
+from srtm.api_handler import ApiHandler
 
 _MAX_HEAD_BYTES = 8 * 1024
 _MAX_BODY_BYTES = 1024  # nobody has to send one
@@ -22,7 +24,7 @@ class Status(Protocol):
 def status_server(told: Status) -> HTTPServer:
     """It listens nowhere yet."""
 
-    class Handler(RequestHandler):
+    class Handler(ApiHandler):
         def get(self) -> None:
             if self.request.path == "/ping":
                 fault = told.fault()
@@ -35,11 +37,7 @@ def status_server(told: Status) -> HTTPServer:
                 self.set_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
                 self.finish(told.metrics())
             else:
-                self.set_status(404)
-                self.finish({"message": "NOT_FOUND"})
-
-        def compute_etag(self) -> None:
-            return None
+                self.refuse(404, "NOT_FOUND")
 
         def log_exception(self, *_: Any) -> None:
             return None

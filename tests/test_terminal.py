@@ -13,7 +13,8 @@ from rich.text import Text
 from distributor.cli.placement import _render
 from srtm.deploy.shown import broker_table, topics_table
 from srtm.deploy.topics import Report, TopicStatus
-from srtm.stat import Row, contract_table, distributor_table, queue_table, timestamps_table
+from srtm.stat.rows import Row
+from srtm.stat.tables import contract_table, distributor_table, queue_table, timestamps_table
 from srtm.terminal import Column, Table
 
 WIDTHS = (80, 120, 200)

@@ -7,7 +7,6 @@ hold is the exception: it is in memory first, as the careful side of not knowing
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from math import fsum
 from typing import Protocol
 
@@ -15,9 +14,6 @@ from distributor.api import (
     MAX_TOPICS,
     AdaptationAsked,
     AdaptationShown,
-    BrokerAnswer,
-    BrokerAsked,
-    BrokerShown,
     Desired,
     DesiredTopic,
     Report,
@@ -27,32 +23,28 @@ from distributor.api import (
 )
 from distributor.control import learning
 from distributor.control.adaptor import Adaptor, checked
+from distributor.control.brokers import BrokerRegistry
 from distributor.control.committer import Committer
-from distributor.control.identity import count_replaced, leave_behind, require_one, take
 from distributor.control.leases import NOTHING, Share, TopicLeases
-from distributor.control.lineage import Standing
 from distributor.control.penalties import Penalties
 from distributor.control.placement_inputs import contract_changed
 from distributor.control.places import where
 from distributor.control.registrations import Registrations, check_key
 from distributor.control.shares import desired_topic, grants, let_go, see, share_of, waits
-from distributor.control.state import FORMER, Gateway, RegisteredTopic, State
+from distributor.control.state import Gateway, RegisteredTopic, State
 from distributor.control.topic_names import Names
 from distributor.control.troubles import Troubles
 from distributor.control.watches import Watches
 from distributor.errors import Conflict, NotFound, NotLeading
-from distributor.store import BrokerRow, Statement, StoreError
+from distributor.store import Statement
 from distributor.store.statements import (
-    delete_broker,
     delete_lost,
     delete_publisher,
     delete_topic,
     put_adaptation,
-    put_broker,
     put_epoch,
     put_grants,
     put_lease,
-    put_lineage,
     put_placement,
     put_topic,
 )
@@ -111,132 +103,10 @@ class Distributor:
         self.adaptor = Adaptor(self)
         self.penalties = Penalties(self)
         self.troubles = Troubles(state, lease_seconds, now, wall)
+        self.brokers = BrokerRegistry(self)
         self.registrations = Registrations(self.state, self.changing, self.commit, self.watches)
 
     # --- brokers ------------------------------------------------------------------------------
-
-    async def register_broker(self, asked: BrokerAsked) -> BrokerAnswer:
-        """Raises Conflict for a second gateway of a name, UsageError for an epoch that nobody has
-        given out."""
-        async with self.changing:
-            now, known = self.now(), self.state.gateways.get(asked.name)
-            if known is not None and known.row.instance and not asked.instance:
-                return await self._set_capacity(known, asked)
-            if known is not None:
-                replaced = count_replaced(self.state, known, asked)
-                if replaced:
-                    await self._keep_former(replaced)
-            standing = learning.standing(self.state, asked)
-            try:
-                if known is not None:
-                    require_one(known, asked, now, self.lease_seconds)
-            except Conflict:
-                if standing is Standing.BEHIND and not self.forget_others:
-                    await self._learn_of_refused(asked)
-                raise
-            capacity = asked.capacity
-            if capacity is None:
-                capacity = known.row.capacity if known else 0.0
-            row = BrokerRow(
-                asked.name,
-                asked.tcp_address,
-                asked.http_address,
-                capacity,
-                known.row.draining if known else False,
-                asked.instance,
-            )
-            former = known and leave_behind(self.state, known, asked.instance)
-            if former:
-                await self._keep_former(former, put_grants(row.name, ()))
-            if known is None or known.row != row:
-                await self.commit([put_broker(row)])
-                if known is None:
-                    known = self.state.gateways[asked.name] = Gateway(row)
-                elif known.row.tcp_address != row.tcp_address:
-                    known.row = row
-                    self._address_changed(row.name)
-                known.row = row
-            if standing is not Standing.CURRENT and not self.forget_others:
-                await self._learn(known, standing, asked)
-            elif standing is not Standing.CURRENT:
-                learning.leave_behind_epochs(self.state, asked)
-            take(known, asked.process)
-            known.has = {
-                topic: share
-                for topic, share in learning.shares(asked.held).items()
-                if topic in self.state.topics
-            }
-            known.topics |= known.has.keys()
-            self.state.unheard.discard(row.name)
-            known.document = None
-            known.written = (known.epoch, [])
-            known.contact_at = self.now()
-            return self._known_as(known)
-
-    async def _keep_former(self, former: Gateway, also: Sequence[Statement] = ()) -> None:
-        """What a gateway that lost its name may still hold."""
-        name = former.row.name
-        held = put_grants(name, grants(self.state, former))
-        await self.commit([put_broker(former.row), *held, put_epoch(self.state.epoch), *also])
-
-    async def _set_capacity(self, gateway: Gateway, asked: BrokerAsked) -> BrokerAnswer:
-        """No gateway, but somebody who has measured one. Raises Conflict for another address."""
-        row = gateway.row
-        if (asked.tcp_address, asked.http_address) != (row.tcp_address, row.http_address):
-            raise Conflict(f"broker {row.name} is at {row.tcp_address}; measure it there")
-        if asked.capacity is not None:
-            changed = replace(row, capacity=asked.capacity)
-            await self.commit([put_broker(changed)])
-            gateway.row = changed
-        return self._known_as(gateway)
-
-    def _known_as(self, gateway: Gateway) -> BrokerAnswer:
-        return BrokerAnswer(
-            name=gateway.row.name,
-            epoch=gateway.epoch,
-            lease_seconds=self.lease_seconds,
-            store=self.state.lineage.id,
-        )
-
-    async def _learn(self, gateway: Gateway, standing: Standing, asked: BrokerAsked) -> None:
-        """It knows what the store does not. In memory first, as that is the careful side; whoever
-        fails to write it registers again."""
-        state, now = self.state, self.now()
-        is_late = standing is not Standing.BEHIND and now >= state.sure_at
-        if is_late:  # every lease of before has ended, but for this one's
-            learning.leave_behind_epochs(state, asked)
-        else:
-            learning.begin(state, gateway.row.name, standing, asked, now)
-        known, lost = set(state.topics), set(state.lost)
-        statements = learning.contracts(state, asked)
-        learning.hold(state, gateway, asked, now + max(self.lease_seconds, asked.lease_seconds))
-        if is_late:
-            statements += learning.keep_back(state, sorted(state.topics.keys() - known), now)
-        self.names_changed()
-        try:
-            await self.commit(
-                [
-                    *put_lineage(state.lineage_row()),
-                    put_epoch(state.epoch),
-                    *statements,
-                    *put_grants(gateway.row.name, grants(self.state, gateway)),
-                ]
-            )
-        except StoreError:  # what the store lacks is learnt again, and nothing refers to it
-            learning.unlearn(state, asked, known, lost)
-            self.names_changed()
-            raise
-
-    async def _learn_of_refused(self, asked: BrokerAsked) -> None:
-        """Its name is another gateway's by this store, an older copy of the one by which it is its
-        own: what it holds is counted under a name of its own until somebody forgets it."""
-        name = f"{asked.name}{FORMER}{asked.instance[:8]}"
-        row = BrokerRow(name, asked.tcp_address, asked.http_address, 0.0, True, asked.instance)
-        former = self.state.gateways.get(name)
-        if former is None:
-            await self.commit([put_broker(row)])
-            former = self.state.gateways[name] = Gateway(row)
-        await self._learn(former, Standing.BEHIND, asked)
 
     async def settle(self) -> None:
         """Once a second: all that could hold something by a better store have been heard, or their
@@ -342,51 +212,6 @@ class Distributor:
     def desired(self, name: str) -> Desired:
         """What it was told last. It gives no lease."""
         return self._answer(*self.gateway(name).written, REPORT_SECONDS)
-
-    async def drain(self, name: str, drain: bool) -> BrokerShown:
-        async with self.changing:
-            row = self.gateway(name).row
-            changed = replace(row, draining=drain)
-            await self.commit([put_broker(changed)])
-            self.gateway(name).row = changed
-        return self.broker(name)
-
-    async def forget_broker(self, name: str) -> None:
-        """Its host is gone for good, somebody says: what it may hold is free. Raises Conflict."""
-        async with self.changing:
-            gateway = self.gateway(name)
-            left = gateway.silent_until(self.lease_seconds) - self.now()
-            if left > 0:
-                raise Conflict(
-                    f"broker {name} is in contact, or may have been until now: stop its gateway "
-                    f"and ask again in {left:.0f} s"
-                )
-            serving = [each for each, its in self.state.leases.items() if name in its.targets]
-            if serving:
-                raise Conflict(f"broker {name} serves {serving[0]}: place that topic again first")
-            # Should it come back in this moment: it registers first, and that waits for us.
-            gateway.process = None
-            await self.commit(delete_broker(name))
-            del self.state.gateways[name]
-            self.state.unheard.discard(name)
-            self.state.model = self.state.model.without(name)
-            for leases in self.state.leases.values():
-                leases.holders.pop(name, None)
-                leases.claims.discard(name)
-
-    def broker(self, name: str) -> BrokerShown:
-        gateway = self.gateway(name)
-        return BrokerShown(
-            name=name,
-            tcp_address=gateway.row.tcp_address,
-            http_address=gateway.row.http_address,
-            capacity=gateway.row.capacity,
-            allocated=self.state.allocated(name),
-            state=gateway.state(self.now(), self.lease_seconds),  # type: ignore[arg-type]
-            epoch=gateway.epoch,
-            applied_epoch=gateway.applied,
-            topics=sorted(gateway.topics),
-        )
 
     # --- topics -------------------------------------------------------------------------------
 
@@ -545,8 +370,3 @@ class Distributor:
         ):
             return _CHANGING_SECONDS
         return _MEASURING_SECONDS if shares.keys() & self.fitters.keys() else REPORT_SECONDS
-
-    def _address_changed(self, broker: str) -> None:
-        for name, topic in self.state.topics.items():
-            there = (each for each, (place, _) in topic.shown.items() if place == broker)
-            self.watches.notify(name, list(there))

@@ -22,6 +22,7 @@ from distributor.http.connections import UNREAD_SECONDS, Connections
 from distributor.http.metrics import exposition
 from distributor.http.openapi import document
 from distributor.http.routes import PREFIX, ROUTES, WATCH, Call, Route
+from srtm.api_handler import ApiHandler
 from srtm.errors import SrtmError, one_line
 
 log = logging.getLogger("srtm.distributor")
@@ -53,10 +54,11 @@ class Shared:
 
 
 @stream_request_body
-class _Handler(RequestHandler):
+class _Handler(ApiHandler):
     """Refuses as early as it can: before the body, or as soon as that is too much. `answer` is for
     requests that came whole."""
 
+    line = "error"
     takes: tuple[str, ...] = ("GET",)
     needs_token = True
 
@@ -71,7 +73,7 @@ class _Handler(RequestHandler):
         self._dropped_most = SWALLOWED_BYTES
 
     def set_default_headers(self) -> None:
-        self.set_header("Server", "srtm")
+        super().set_default_headers()
         self.set_header("Content-Type", "application/json; charset=UTF-8")
 
     # --- before the body ----------------------------------------------------------------------
@@ -164,9 +166,9 @@ class _Handler(RequestHandler):
     def refuse(self, status: int, message: str) -> None:
         """Answer at once. What is still to come of the body is dropped."""
         self.body.free()
-        line = " ".join(message.split())
-        line = line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."
-        content = json.dumps({"error": line}).encode()
+        words = " ".join(message.split())
+        words = words if len(words) <= _SHOWN else f"{words[:_SHOWN]}..."
+        content = json.dumps({self.line: words}).encode()
         self.set_status(status)
         headers = self.request.headers
         has_body = "Transfer-Encoding" in headers or headers.get("Content-Length", "0") != "0"
@@ -208,7 +210,7 @@ class _Handler(RequestHandler):
         words = {405: "no such method"}.get(status_code, "a fault of the distributor")
         if isinstance(error, HTTPError) and error.log_message:
             words = error.log_message
-        self.finish(json.dumps({"error": words}))
+        self.finish({self.line: words})
 
     def log_exception(self, kind: Any, error: Any, trace: Any) -> None:
         if not isinstance(error, HTTPError):  # one of those is the caller's, and is in the answer

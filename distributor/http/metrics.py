@@ -98,7 +98,7 @@ def exposition(service: Distributor | None) -> str:
 
 
 def _of_brokers(service: Distributor) -> list[str]:
-    brokers = [service.broker(each) for each in sorted(service.state.gateways)]
+    brokers = [service.brokers.shown(each) for each in sorted(service.state.gateways)]
     lines = [
         "# HELP srtm_distributor_brokers Brokers by state.",
         "# TYPE srtm_distributor_brokers gauge",

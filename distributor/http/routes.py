@@ -48,17 +48,17 @@ class Route:
 
 async def _brokers(service: Distributor, _: Call) -> BaseModel:
     return api.Brokers(
-        brokers=[service.broker(each) for each in sorted(service.state.gateways)],
+        brokers=[service.brokers.shown(each) for each in sorted(service.state.gateways)],
         warnings=service.warnings(),
     )
 
 
 async def _register_broker(service: Distributor, call: Call) -> BaseModel:
-    return await service.register_broker(call.body)
+    return await service.brokers.register(call.body)
 
 
 async def _forget_broker(service: Distributor, call: Call) -> BaseModel:
-    await service.forget_broker(*call.names)
+    await service.brokers.forget(*call.names)
     return api.Done()
 
 
@@ -71,7 +71,7 @@ async def _desired(service: Distributor, call: Call) -> BaseModel:
 
 
 async def _drain(service: Distributor, call: Call) -> BaseModel:
-    return await service.drain(call.name, call.body.drain)
+    return await service.brokers.drain(call.name, call.body.drain)
 
 
 async def _topics(service: Distributor, _: Call) -> BaseModel:

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
@@ -19,30 +18,17 @@ from srtm.autoscaler.comparison import (
     policy_names,
     run_policy,
 )
-from srtm.autoscaler.decision import Handover
 from srtm.autoscaler.live.command import explain, run, stop, watch
-from srtm.autoscaler.simulator.arrivals import ArrivalModel, even_shares
+from srtm.autoscaler.options import DEFAULT_PARTITIONS, SimulateOptions
+from srtm.autoscaler.simulator.arrivals import even_shares
 from srtm.autoscaler.simulator.feasibility import what_cannot_be_met
 from srtm.autoscaler.simulator.run import Run
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.autoscaler.simulator.workload import read_workload
 from srtm.autoscaler.table import render, title
 from srtm.errors import PLOTS, UnavailableError, UsageError
-from srtm.options import duration_option, parsed
-from srtm.slo import SLO
+from srtm.options import add_options, read_options
 from srtm.terminal import show
-
-_DEFAULT_PARTITIONS = 5  # CLOSER's and ICCBDC's experiments
-
-
-def _numbers(example: str) -> Callable[[str], tuple[float, ...]]:
-    def read(text: str) -> tuple[float, ...]:
-        try:
-            return tuple(float(part) for part in text.split(","))
-        except ValueError:
-            raise ValueError(f"{text!r} is no list of numbers such as {example}") from None
-
-    return read
 
 
 @click.group()
@@ -75,90 +61,11 @@ def policies(as_json: bool) -> None:
         click.echo(f"{name:<{width}}  {text}")
 
 
-@autoscale.command()
-@click.option(
-    "--workload",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="FILE.csv",
-    help="One row a second, the last column is the topic's events/s; a header is skipped.",
-)
-@click.option(
-    "--policy",
-    "names",
-    multiple=True,
-    required=True,
-    metavar="NAME",
-    help="Policy to run; several are compared. `srtm autoscale policies` lists them.",
-)
-@click.option(
-    "--partitions",
-    type=int,
-    help=f"Partitions with equal shares.  [default: {_DEFAULT_PARTITIONS}, or those of --shares]",
-)
-@click.option(
-    "--shares",
-    metavar="0.5,0.3,0.2",
-    callback=parsed(_numbers("0.5,0.3,0.2")),
-    help="Share of the events of each partition; they sum to 1.",
-)
-@click.option(
-    "--mu",
-    "mus",
-    default="200",
-    show_default=True,
-    metavar="200 or 140,200,260",
-    callback=parsed(_numbers("140,200,260")),
-    help="Events/s that a consumer serves; several: of each, in the order of launches.",
-)
-@click.option(
-    "--slo",
-    default="0.99@500ms",
-    show_default=True,
-    metavar="P@DURATION",
-    callback=parsed(SLO.parse),
-    help="Share of events and the time from arrival to the end of processing (w_sla); "
-    "0.99@500ms over 10m asks it of every ten minutes.",
-)
-@duration_option(
-    "--rebalance", "500ms", "t_reb: from the last member's rejoining to the new assignment."
-)
-@click.option(
-    "--handover",
-    type=click.Choice(list(map(str, Handover))),
-    default="eager",
-    show_default=True,
-    help="Eager: all stop; cooperative: what moves stops for two rebalances; direct: for one.",
-)
-@duration_option("--startup", "5s", "From a launch, which is billed, to joining the group.")
-@click.option(
-    "--arrivals",
-    "model",
-    type=click.Choice(list(map(str, ArrivalModel))),
-    default="poisson",
-    show_default=True,
-    help="Events within a second: evenly, at random, or all at its start as the papers send them.",
-)
-@duration_option("--lag-phase", "100ms", "Decisions are taken this long after each full second.")
-@duration_option("--heartbeat", "3s", "How often a member asks whether a rebalance is due.")
-@click.option("--initial", default=1, show_default=True, help="Consumers at the start.")
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=1,
-    show_default=True,
-    help="Of Poisson arrivals and heartbeat phases.",
-)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Write simulation.json and simulation.png (arrivals, replicas, latency, CDF) there.",
-)
+@autoscale.command(context_settings={"auto_envvar_prefix": "SRTM_AUTOSCALE_SIMULATE"})
+@add_options(SimulateOptions)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list, one object for a policy.")
-def simulate(
-    workload: Path, names: tuple[str, ...], out: Path | None, as_json: bool, **flags: Any
-) -> None:
+@click.pass_context
+def simulate(context: click.Context, /, as_json: bool, **_: object) -> None:
     """Run policies on a workload, event by event, and compare what they cost and keep.
 
     Each event of the workload is one message with a latency of its own. The group has start-up
@@ -177,8 +84,10 @@ def simulate(
       srtm autoscale simulate --workload iot.csv --policy closer2 --handover direct \\
         --shares 0.27,0.27,0.16,0.15,0.15
     """
+    options = read_options(SimulateOptions, context)
+    names, out = options.policy, options.out
     check_names(names)
-    experiment = _experiment(read_workload(workload), **flags)
+    experiment = _experiment(options)
     if out is not None:
         _prepare(out)
     try:
@@ -203,36 +112,27 @@ def simulate(
         _write(out, document, runs)
 
 
-def _experiment(
-    rates: list[float],
-    *,
-    partitions: int | None,
-    shares: tuple[float, ...] | None,
-    model: str,
-    handover: str,
-    rebalance: float,
-    startup: float,
-    heartbeat: float,
-    mus: tuple[float, ...],
-    **same: Any,
-) -> Experiment:
-    if shares is not None and partitions not in (None, len(shares)):
-        raise UsageError(f"--partitions {partitions} and {len(shares)} --shares: give one of them")
+def _experiment(options: SimulateOptions) -> Experiment:
+    rates, shares = read_workload(options.workload), options.shares
     try:
         setting = Setting(
-            handover=Handover(handover),
-            mu=mus[0],
-            mus=mus if len(mus) > 1 else (),
-            rebalance_seconds=rebalance,
-            startup_seconds=startup,
-            heartbeat_seconds=heartbeat,
-            **same,
+            slo=options.slo,
+            mu=options.mu[0],
+            mus=options.mu if len(options.mu) > 1 else (),
+            rebalance_seconds=options.rebalance,
+            handover=options.handover,
+            startup_seconds=options.startup,
+            lag_phase=options.lag_phase,
+            heartbeat_seconds=options.heartbeat,
+            initial=options.initial,
+            seed=options.seed,
         )
         if shares is None:
-            shares = even_shares(_DEFAULT_PARTITIONS if partitions is None else partitions)
+            count = options.partitions
+            shares = even_shares(DEFAULT_PARTITIONS if count is None else count)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    return Experiment(rates, shares, ArrivalModel(model), setting)
+    return Experiment(rates, shares, options.arrivals, setting)
 
 
 def _prepare(folder: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from srtm.atomic import replacing, to_disk
 from srtm.consumer.batch import Batch
 from srtm.consumer.required import require_parquet
 from srtm.errors import UsageError
@@ -58,18 +59,10 @@ class Parquet:
             return
         if not all(isinstance(row, dict) for row in rows):
             raise TypeError("the Parquet sink takes dicts, one for each row; process gave others")
-        name = file_name(batch)
-        under_way = self._folder / f".{name}.{os.getpid()}"
-        with under_way.open("wb") as file:
+        with replacing(self._folder / file_name(batch)) as file:
             pq.write_table(pa.Table.from_pylist(rows), file)
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            batch.check()
-        except BaseException:
-            under_way.unlink()
-            raise
-        under_way.replace(self._folder / name)
+            to_disk(file)
+            batch.check()  # as late as can be
 
 
 def file_name(batch: Batch) -> str:

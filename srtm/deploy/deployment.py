@@ -7,7 +7,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from srtm.address import ListenAddress
-from srtm.deploy.atomic import read_json, write_json
+from srtm.atomic import read_json, write_json
 from srtm.deploy.file import Plan, read_plan
 from srtm.deploy.layout import Layout
 from srtm.deploy.lock import is_alive

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 from pydantic import TypeAdapter, ValidationError
 
+from srtm.atomic import read_json, write_json
 from srtm.clock import NS, monotonic_ns
 from srtm.contract import Contract, Limit
-from srtm.deploy.atomic import read_json, write_json
 from srtm.deploy.layout import Layout
 from srtm.errors import UnavailableError, one_line
 

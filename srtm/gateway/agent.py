@@ -46,10 +46,21 @@ _MOST_SENDERS = 100
 """publishers of a topic in one report"""
 
 
+class StateFile(Protocol):
+    """See `StateWriter`."""
+
+    def write_soon(self) -> object: ...
+
+    async def written(self) -> None: ...
+
+
 class LeasedTopics(Protocol):
     """The gateway's topics."""
 
     by_name: dict[bytes, Topic]
+
+    @property
+    def state_file(self) -> StateFile: ...
 
     def lease(self, changes: Changes) -> bool: ...
 
@@ -64,9 +75,6 @@ class LeasedTopics(Protocol):
     def empty(self, name: str) -> None: ...
 
     def kept_leases(self) -> dict[str, Limit]: ...
-
-    def keep_soon(self) -> None: ...
-    async def written(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +250,7 @@ class Agent:
             if self._is_news(topic):
                 count = counts[topic.name] = counts_of(topic)
                 waits = None
-                if topic.seen is not None:
+                if topic.observed.times is not None:
                     waits = waited[topic.name] = waits_of(topic)
                 entries.append(self._entry(topic, count, (asked_at - self._counted_at) / NS, waits))
             if number % _TOPICS_PER_TURN == 0:
@@ -256,7 +264,7 @@ class Agent:
         round_trip = (boottime_ns() - asked_at) / NS
         self._check(answer, "takes no report")
         self._take(answer, asked_at)
-        await self._topics.written()  # the next report acknowledges it
+        await self._topics.state_file.written()  # the next report acknowledges it
         self.contact_at = boottime_ns()
         there = self._topics.by_name
         self._counted = {n: each for n, each in (self._counted | counts).items() if n in there}
@@ -311,7 +319,7 @@ class Agent:
     def _apply(self, changes: Changes, due: bool = False) -> None:
         """due: the state file is to be written for another reason"""
         if (bool(changes) and self._topics.lease(changes)) or due:
-            self._topics.keep_soon()
+            self._topics.state_file.write_soon()
         if changes:
             log.info("distributor: epoch %d: %d shares changed", self.lease.epoch, len(changes))
 
@@ -332,7 +340,7 @@ class Agent:
         """Does the distributor name it, or has it got something new?"""
         known = self._counted.get(topic.name, NOTHING)
         return (
-            topic.backlog > 0
+            topic.backlog.messages > 0
             or topic.meter.offered != known.offered
             or topic.meter.admitted != known.admitted
             or topic.name.decode() in self.lease.applied
@@ -348,8 +356,8 @@ class Agent:
             "topic": topic.name.decode(),
             "offered": (count.offered - known.offered) / seconds,
             "admitted": (count.admitted - known.admitted) / seconds,
-            "backlog": topic.backlog,
-            "waiting": topic.waiting if len(topic.held) < _COUNTED else topic.backlog,
+            "backlog": topic.backlog.messages,
+            "waiting": topic.waiting if len(topic.held) < _COUNTED else topic.backlog.messages,
             "served": count.served - known.served,
             "near": count.near - known.near,
             "late": count.late - known.late,
@@ -359,7 +367,7 @@ class Agent:
             now = monotonic_ns() // 1_000_000
             before = self._waited.get(topic.name)
             entry |= _arrivals(topic, now) | {"waits": added(before, waits, topic, now)}
-        if topic.senders:
+        if topic.observed.senders:
             entry["publishers"] = _senders(topic)
         return entry
 
@@ -367,17 +375,18 @@ class Agent:
 def _arrivals(topic: Topic, now: int) -> dict[str, Any]:
     """(milliseconds before `now`, messages) since the last report, answered or not: they tell how
     arrivals cluster. Waits are counted from the last answered one, so what is lost shows."""
-    seen, topic.seen = topic.seen or {}, {}
-    batches, topic.batches = topic.batches, []
+    observed = topic.observed
+    times, observed.times = observed.times or {}, {}
+    batches, observed.batches = observed.batches, []
     return {
-        "arrivals": [(max(now - at, 0), count) for at, count in sorted(seen.items())],
+        "arrivals": [(max(now - at, 0), count) for at, count in sorted(times.items())],
         "batches": [(max(now - at, 0), count) for at, count in batches],
     }
 
 
 def _senders(topic: Topic) -> list[tuple[str, int]]:
     """(publisher, messages) since the last report, answered or not, of those that sent most."""
-    senders, topic.senders = topic.senders or {}, {}
+    senders, topic.observed.senders = topic.observed.senders or {}, {}
     return nlargest(_MOST_SENDERS, senders.items(), key=itemgetter(1))
 
 

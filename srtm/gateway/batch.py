@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Protocol
 
-from srtm.gateway.run import Part, Run
+from srtm.gateway.run import Part, Piece, Run
 from srtm.nsq.commands import dpub, mpub, pub
 from srtm.nsq.errors import ProtocolError
 
@@ -35,13 +35,11 @@ class BatchOwner(Protocol):
 class Batch:
     """One MPUB (or DPUB) at nsqd and whom its answer is for."""
 
-    __slots__ = ("answered_at", "count", "parts", "payload", "size", "topic", "written_at")
+    __slots__ = ("answered_at", "count", "payload", "pieces", "size", "topic", "written_at")
 
-    def __init__(
-        self, topic: BatchOwner, parts: list[Run | Part], payload: bytes, count: int
-    ) -> None:
+    def __init__(self, topic: BatchOwner, pieces: list[Piece], payload: bytes, count: int) -> None:
         self.topic = topic
-        self.parts = parts
+        self.pieces = pieces
         self.payload = payload
         self.size = len(payload)
         self.count = count
@@ -86,81 +84,72 @@ class Ring:
             index += 1
 
 
-def gather(owner: BatchOwner, ready: deque[Run | Part], room: int) -> Batch | None:
+def gather(owner: BatchOwner, ready: deque[Piece], room: int) -> Batch | None:
     """Take the next batch off `ready`: as many parts as one MPUB of `room` bytes may hold; a DPUB
     goes alone."""
-    parts: list[Run | Part] = []
+    pieces: list[Piece] = []
     chunks: list[bytes] = []
     count = 0
     while ready:
-        part = ready[0]
-        if type(part) is Run:
-            run, length, messages, size = part, part.count, part.messages, part.size
-        else:
-            assert type(part) is Part
-            run, length = part.run, part.stop - part.start
-            messages = run.messages[part.start : part.stop]
-            if run.atomic:
-                messages = run.messages
-            size = sum(map(len, messages))
+        piece = ready[0]
+        run = piece.run
         if run.void:
             ready.popleft()
             owner.forget(run)
             continue
         if run.defer_ms is not None:
-            if parts:
+            if pieces:
                 break
             ready.popleft()
-            defer_ms = _defer_left(run, part.since)
-            due = part.since + defer_ms * 1_000_000 + _DEFERRED_SLACK_NS
+            defer_ms = _defer_left(run, piece.since)
+            due = piece.since + defer_ms * 1_000_000 + _DEFERRED_SLACK_NS
             owner.deferred_until = max(owner.deferred_until, due)
             payload = dpub(owner.name, defer_ms, run.messages[0])
-            return Batch(owner, [part], payload, 1)
+            return Batch(owner, [piece], payload, 1)
+        length, messages = piece.count, piece.messages
+        size = run.size if length == run.count else sum(map(len, messages))
         if size > room:
-            if parts:
+            if pieces:
                 break
-            part = _cut(ready, part, room)
-            messages = run.messages[part.start : part.stop]
-            length, size = part.stop - part.start, sum(map(len, messages))
+            piece = _cut(ready, room)
+            length, messages = piece.count, piece.messages
+            size = sum(map(len, messages))
             if size > room:
-                return Batch(owner, [part], pub(owner.name, messages[0][4:]), 1)
+                return Batch(owner, [piece], pub(owner.name, messages[0][4:]), 1)
         else:
             ready.popleft()
         room -= size
         chunks += messages
-        parts.append(part)
+        pieces.append(piece)
         count += length
-    if not parts:
+    if not pieces:
         return None
-    return Batch(owner, parts, mpub(owner.name, chunks, count), count)
+    return Batch(owner, pieces, mpub(owner.name, chunks, count), count)
 
 
-def _cut(ready: deque[Run | Part], part: Run | Part, room: int) -> Part:
-    """The head of the first part, single messages that are bigger than one MPUB may be. At
+def _cut(ready: deque[Piece], room: int) -> Part:
+    """The head of the first piece, single messages that are bigger than one MPUB may be. At
     least one: nsqd may take messages of a size that only a PUB can carry."""
-    if type(part) is Run:
-        part = ready[0] = Part(part, 0, part.count, part.since, 0.0)
-    assert type(part) is Part
-    stop = part.start
-    for message in part.run.messages[part.start : part.stop]:
-        if len(message) > room and stop > part.start:
+    whole = ready[0]
+    stop = whole.start
+    for message in whole.messages:
+        if len(message) > room and stop > whole.start:
             break
         room -= len(message)
         stop += 1
-    head = Part(part.run, part.start, stop, part.since, part.step_ns)
-    part.since += int(part.step_ns * (stop - part.start))
-    part.start = stop
-    if part.start == part.stop:
+    head = Part(whole.run, whole.start, stop, whole.since, whole.step_ns)
+    end = whole.start + whole.count
+    if stop == end:
         ready.popleft()
+    else:
+        since = whole.since + int(whole.step_ns * (stop - whole.start))
+        ready[0] = Part(whole.run, stop, end, since, whole.step_ns)
     return head
 
 
-def messages_of(parts: Iterable[Run | Part]) -> list[tuple[Run, int]]:
-    """Whose messages stand in `parts`, and how many each."""
-    return [
-        (part, part.count) if type(part) is Run else (part.run, part.stop - part.start)  # type: ignore[union-attr]
-        for part in parts
-    ]
+def messages_of(pieces: Iterable[Piece]) -> list[tuple[Run, int]]:
+    """Whose messages stand in `pieces`, and how many each."""
+    return [(piece.run, piece.count) for piece in pieces]
 
 
 def _defer_left(run: Run, since: int) -> int:

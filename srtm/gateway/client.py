@@ -11,11 +11,11 @@ from typing import NamedTuple, Protocol
 
 from kernel.stamps import StampSource
 from srtm.clock import monotonic_ns
+from srtm.gateway.backlog import Backlog
 from srtm.gateway.heartbeats import Heartbeats
 from srtm.gateway.outbox import Outbox
 from srtm.gateway.reactor import BROKEN, EDGE, ENDED, READABLE, WRITABLE
 from srtm.gateway.run import Gone, Run
-from srtm.gateway.topic import Topic
 from srtm.gateway.topics import Topics
 from srtm.gateway.tunnel import Tunnel, TunnelHost
 from srtm.nsq import identify
@@ -72,7 +72,7 @@ class _Reply:
 class Client:
     __slots__ = (
         "_body",
-        "_body_topic",
+        "_body_backlog",
         "_bounds",
         "_came_ill",
         "_ends",
@@ -120,7 +120,7 @@ class Client:
         self._slot = 0
         self._out = bytearray()
         self._body: Body | None = None  # a big one that is under way, and for which topic
-        self._body_topic: Topic | None = None
+        self._body_backlog: Backlog | None = None
         self._ends = False  # no more commands are taken; closed when all is answered
         self.address = address
         self.beat_serial = 0
@@ -188,15 +188,16 @@ class Client:
 
     def _body_changed(self) -> None:
         """Another big body is under way, or none: where its topic is full it waits, unread."""
-        if self._body_topic is not None:
-            self._body_topic.body_ended(self)
+        if self._body_backlog is not None:
+            self._body_backlog.body_ended(self)
         body = self._body = self._reader.body
-        topic = self._body_topic = None if body is None else self._gateway.topics.find(body.topic)
-        if body is None or topic is None:
+        topic = None if body is None else self._gateway.topics.find(body.topic)
+        backlog = self._body_backlog = None if topic is None else topic.backlog
+        if body is None or backlog is None:
             return
         now = monotonic_ns()
-        if not topic.body_may_come(self, body.size, now):
-            self.pause(topic.await_room(self, body.size, now))
+        if not backlog.body_may_come(self, body.size, now):
+            self.pause(backlog.await_room(self, body.size, now))
             self._is_it_there()
 
     def _is_it_there(self) -> None:
@@ -549,7 +550,7 @@ class Client:
         if self._body is not None:
             self._body_changed()
         for reason in self._pauses:
-            if isinstance(reason, Topic):
+            if isinstance(reason, Backlog):
                 reason.left(self)
         gone = Gone(self.publisher)
         for entry in self._pending:

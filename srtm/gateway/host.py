@@ -4,6 +4,7 @@ from typing import Any, Protocol
 
 from srtm.clock import WallClock
 from srtm.gateway.agent import Agent
+from srtm.gateway.backlog import Bounds
 from srtm.gateway.client import ClientHost
 from srtm.gateway.measure.admissions import AdmissionLog
 from srtm.gateway.measure.log_files import LogFiles
@@ -11,7 +12,6 @@ from srtm.gateway.measure.probes import Probes
 from srtm.gateway.measure.trace_process import TraceProcess
 from srtm.gateway.nsqd import NsqdHttp
 from srtm.gateway.options import GatewayOptions
-from srtm.gateway.topic import Bounds
 from srtm.gateway.tunnel import Room
 from srtm.gateway.watch import NsqdWatch
 

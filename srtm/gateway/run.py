@@ -76,6 +76,20 @@ class Run(Publish):
         self.refused: ProtocolError | None = None
         self.void = False
 
+    # A run whose messages got their tokens together goes to nsqd as it is: as a `Piece` of itself.
+
+    @property
+    def run(self) -> "Run":
+        return self
+
+    @property
+    def start(self) -> int:
+        return 0
+
+    @property
+    def step_ns(self) -> float:
+        return 0.0
+
     @property
     def without_token(self) -> int:
         """Its messages that have none. Without a bucket all pass at once, and `admitted` is 0."""
@@ -126,3 +140,18 @@ class Part:
         self.stop = stop
         self.since = since
         self.step_ns = step_ns
+
+    @property
+    def count(self) -> int:
+        return self.stop - self.start
+
+    @property
+    def messages(self) -> list[bytes]:
+        """As `Publish` has them: those of a batch are one element."""
+        run = self.run
+        return run.messages if run.atomic else run.messages[self.start : self.stop]
+
+
+Piece = Run | Part
+"""What goes to nsqd in one go: a whole run, or a part of one. Both have `run`, `count`, `messages`,
+`start`, `since` and `step_ns`."""

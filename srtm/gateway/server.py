@@ -12,26 +12,26 @@ from srtm.bearer import read_token
 from srtm.clock import NS, WallClock, monotonic_ns, wall_clock_error_ns
 from srtm.errors import SrtmError, UnavailableError, UsageError
 from srtm.gateway import sender
-from srtm.gateway.agent import Agent, Identity
+from srtm.gateway.agent import Agent
+from srtm.gateway.backlog import Bounds
 from srtm.gateway.backlogs import Backlogs
+from srtm.gateway.broadcast import broker_name, check_broadcast, identity
 from srtm.gateway.client import Client, ConnectionBounds
 from srtm.gateway.heartbeats import Heartbeats
 from srtm.gateway.host import Sender
 from srtm.gateway.http.doors import HttpDoors
-from srtm.gateway.instance import instance_of
 from srtm.gateway.measure.admissions import AdmissionLog
 from srtm.gateway.measure.log_files import LogFiles
 from srtm.gateway.measure.matching import Deliveries
 from srtm.gateway.measure.probes import Probes
 from srtm.gateway.measure.trace import Trace
 from srtm.gateway.measure.trace_process import TraceProcess
-from srtm.gateway.nsqd import TESTED_VERSION, Facts, NsqdHttp, check_tcp
+from srtm.gateway.nsqd import TESTED_VERSION, NsqdHttp, check_tcp
 from srtm.gateway.options import GatewayOptions
 from srtm.gateway.outbox import Outbox
 from srtm.gateway.reactor import Reactor
 from srtm.gateway.state import State
 from srtm.gateway.tcp_door import TcpDoor
-from srtm.gateway.topic import Bounds
 from srtm.gateway.topics import Topics
 from srtm.gateway.tunnel import Tunnel
 from srtm.gateway.upstream import NsqdAddress
@@ -79,6 +79,7 @@ class Gateway:
         self._read_options = read_options
         self._since_collection = 0  # seconds
         self._stopped = asyncio.Event()
+        self._reload_wanted = asyncio.Event()
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -90,7 +91,7 @@ class Gateway:
             await self._start(closing)
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self._stopped.set)
-            loop.add_signal_handler(signal.SIGHUP, self._reload)
+            loop.add_signal_handler(signal.SIGHUP, self._reload_wanted.set)
             log.info(
                 "ready: TCP %s, HTTP %s, nsqd %s at %s, timestamps %s",
                 self.tcp.address,
@@ -103,6 +104,7 @@ class Gateway:
                 asyncio.create_task(self._forever(1.0, self._tick)),
                 asyncio.create_task(self._forever(1.0, self._look_at_nsqd)),
                 asyncio.create_task(self._forever(_OFTEN_SECONDS, self._look_often)),
+                asyncio.create_task(self._forever(0.0, self._reload)),
             ]
             if self.agent is not None:
                 tasks.append(asyncio.create_task(self.agent.run()))
@@ -190,7 +192,7 @@ class Gateway:
             self.topics,
             self.limits.max_msg_size,
         )
-        closing += [self._close_clients, self.probes.close]
+        closing += [self.topics.state_file.close, self._close_clients, self.probes.close]
         self.tcp = TcpDoor(self)
         try:
             self.watch.pool.connect()
@@ -201,20 +203,20 @@ class Gateway:
         if options.distributor_address:
             token = read_token(options.distributor_token_file, "--distributor-token-file")
             endpoint = Endpoint(options.distributor_address, token)
-            self.agent = Agent(endpoint, self._broker(state.instance), self.topics)
+            self.agent = Agent(endpoint, identity(options, state.instance), self.topics)
             closing.append(self.agent.close)
             await self.agent.first_contact()
         self.tcp.open()
         closing.append(self.tcp.close)
         self.http = HttpDoors(self)
         closing.append(self.http.close)
-        self._check_broadcast(facts)
-        self.topics.keep(clean=False)
+        check_broadcast(options, self.tcp.address, self.http.address, facts)
+        self.topics.state_file.write(clean=False)
         await self.watch.announce()
 
     def _begin_log(self, closing: list[Callable[[], None]]) -> None:
         options = self.options
-        files = LogFiles(options.admission_log, self._name, options.admission_log_bytes)
+        files = LogFiles(options.admission_log, broker_name(options), options.admission_log_bytes)
         admissions = AdmissionLog(files, self.reactor.call_at)
         admissions.clock(self.wall.offset_ns, wall_clock_error_ns())
         self.admissions, self.log_files = admissions, files
@@ -226,7 +228,7 @@ class Gateway:
         process = TraceProcess(
             {
                 "folder": options.trace_dir,
-                "broker": self._name,
+                "broker": broker_name(options),
                 "file_seconds": options.trace_file_age,
                 "file_bytes": options.trace_file_bytes,
                 "kept_seconds": options.trace_age,
@@ -238,41 +240,6 @@ class Gateway:
         self.trace, self.trace_process = trace, process
         closing.append(process.close)
         closing.append(lambda: trace.flush(monotonic_ns()))
-
-    @property
-    def _name(self) -> str:
-        """This broker's in logs and traces."""
-        return self.options.broker_name or self._broadcast(self.options.tcp_address)
-
-    def _broadcast(self, address: str) -> str:
-        """As clients are told it."""
-        return f"{self.options.broadcast_address}:{address.rpartition(':')[2]}"
-
-    def _broker(self, instance: str) -> Identity:
-        """This broker at the Load Distributor: with the addresses that clients are told."""
-        options = self.options
-        tcp, web = map(self._broadcast, (options.tcp_address, options.http_address))
-        instance = instance or instance_of(options.tcp_address)
-        return Identity(options.broker_name or tcp, tcp, web, options.broker_capacity, instance)
-
-    def _check_broadcast(self, facts: Facts) -> None:
-        """Others must be led to the gateway, not round it."""
-        ours = {
-            "broadcast_address": self.options.broadcast_address,
-            "broadcast_tcp_port": int(self.tcp.address.rpartition(":")[2]),
-            "broadcast_http_port": int(self.http.address.rpartition(":")[2]),
-        }
-        for name, value in ours.items():
-            if facts.broadcast[name] != value:
-                flag = name.replace("_", "-")
-                log.warning(
-                    "nsqd tells nsqlookupd --%s=%s, so consumers and nsqadmin go round the "
-                    "gateway; start nsqd with --%s=%s",
-                    flag,
-                    facts.broadcast[name],
-                    flag,
-                    value,
-                )
 
     async def _drain(self) -> None:
         """Take nothing new, withdraw, finish what was taken, close the rest without OK."""
@@ -286,9 +253,11 @@ class Gateway:
         deadline = monotonic_ns() + int(self.options.drain_timeout * NS)
         while monotonic_ns() < deadline and not self._drained():
             await asyncio.sleep(0.01)
-        left = sum(topic.backlog for topic in self.topics.by_name.values())
+        left = sum(topic.backlog.messages for topic in self.topics.by_name.values())
         log.info("drained%s", f"; {left} messages were not finished" if left else "")
-        self.topics.keep(clean=True)
+        self.topics.state_file.write(
+            clean=True
+        )  # the loop waits: nobody may spend a token meanwhile
 
     def _drained(self) -> bool:
         return not self.http_requests and all(
@@ -300,10 +269,12 @@ class Gateway:
         for client in list(self.clients):
             client.close()
 
-    def _reload(self) -> None:
-        """SIGHUP: contracts from the options' file again; nsqd is announced again."""
+    async def _reload(self) -> None:
+        """At SIGHUP: contracts from the options' file again; nsqd is announced again."""
+        await self._reload_wanted.wait()
+        self._reload_wanted.clear()
         try:
-            options = self._read_options()
+            options = await asyncio.to_thread(self._read_options)
             self.topics.replace(self.options.topic, options.topic)
         except SrtmError as error:
             log.error("SIGHUP: nothing is changed: %s", error)

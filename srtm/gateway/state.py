@@ -8,7 +8,6 @@ after a clean stop, a topic that it does not know is new and starts full.
 
 import json
 import math
-import os
 import secrets
 import threading
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from srtm.atomic import replacing
 from srtm.contract import Contract, Limit
 from srtm.errors import UsageError, one_line
 from srtm.gateway.lease import Known, Unplaced
@@ -162,11 +162,8 @@ class State:
         with self._lock:
             if number < self._written:
                 return
-            with self._partial.open("w") as file:
-                file.write(json.dumps(document))  # an indented one takes ten times as long
-                file.flush()
-                os.fsync(file.fileno())
-            self._partial.replace(self.path)
+            with replacing(self.path, self._partial) as file:
+                file.write(json.dumps(document).encode())  # an indented one takes ten times as long
             self._written = number
 
 

@@ -10,21 +10,21 @@ MPUB is in flight the next one gathers: quick when little comes, big when much d
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from math import inf
 from operator import attrgetter
 from typing import Protocol
 
 from srtm.bucket import TokenBucket
 from srtm.contract import Limit, Mode
+from srtm.gateway.backlog import Backlog, Bounds
 from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.batch import Batch, Ring, gather, messages_of
-from srtm.gateway.bodies import Bodies, Reader
 from srtm.gateway.measure.admissions import AdmissionLog
 from srtm.gateway.measure.meter import Meter
+from srtm.gateway.measure.observed import Observed
 from srtm.gateway.measure.record import Record
 from srtm.gateway.measure.trace import Trace
-from srtm.gateway.run import Part, Run
+from srtm.gateway.run import Part, Piece, Run
 from srtm.nsq.errors import ProtocolError
 from srtm.traces.chunk import CLOSED, REJECTED
 
@@ -34,13 +34,6 @@ _NEVER = 1 << 62
 _QUANTUM_NS = 100_000
 """While several wait, tokens are handed out no more often than this: at 50,000 msg/s one wake-up
 then serves five messages, and nobody is later by more than a tenth of the tightest usual SLO."""
-
-_MESSAGE_BYTES = 64
-"""that a message takes besides its own, in the bound of all topics together"""
-_MOST_SEEN = 5_000
-"""milliseconds of arrivals that are kept until they are reported; what comes later is left out"""
-_MOST_SENDERS = 5_000
-"""publishers that are counted by name until they are reported; the others are nobody's"""
 
 _by_stamp = attrgetter("stamp")
 
@@ -73,17 +66,8 @@ class Gate(Protocol):
     def owe(self, topic: "Topic", debt: float) -> None:
         """A batch bigger than the bucket leaves this debt, in tokens; a crash may not forget it."""
 
-    def keep_debts(self) -> None:
-        """Before the batches that leave them go to nsqd."""
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """Backlog that a topic may have, and the body of one MPUB (see the options' names)."""
-
-    max_topic_backlog: int
-    max_topic_backlog_bytes: int
-    max_body_size: int
+    def write_debts(self) -> None:
+        """Begin to: `awaits_disk` tells which batches wait for it."""
 
 
 class Topic:
@@ -99,31 +83,25 @@ class Topic:
         self.known = False  # nsqd has it: its PUB cannot wait for nsqlookupd any more
         self.arrivals: list[Run] = []
         self.held: deque[Run] = deque()
-        self.ready: deque[Run | Part] = deque()  # a Run stands for all of its messages
+        self.ready: deque[Piece] = deque()
         self.in_flight = 0
         self.carrier: Carrier | None = None
         self.record: Record | None = None
         self.log: AdmissionLog | None = None
         self.trace: Trace | None = None
-        self.backlog = 0
-        self.backlog_bytes = 0
+        self.backlog = Backlog(bounds, gate.backlogs, gate.call_at)
+        self.observed = Observed()
         self.ring = Ring()
         self._gate = gate
-        self._backlogs = gate.backlogs
-        self._bounds = bounds
-        self._paused: set[object] = set()
-        self._bodies = Bodies(bounds.max_topic_backlog_bytes, gate.backlogs)
-        self._bodies_at = _NEVER  # when they are looked at again
+        self._max_body_size = bounds.max_body_size
         self._given_up = False  # void runs stand among those that wait
         self._alarm_at = _NEVER
         self._refuses = False
         self.debt = 0.0  # in tokens, of a share that was taken back; not above 0
         self.most_owed = 0.0  # a crash costs this many tokens
+        self.awaits_disk = False  # `most_owed` is not written yet, and nothing goes to nsqd
         self._max_wait_ns = _NEVER
         self.slo_target_ns = _NEVER
-        self.seen: dict[int, int] | None = None  # messages by millisecond of arrival, if asked for
-        self.batches: list[tuple[int, int]] = []  # those of them that wait for all of their tokens
-        self.senders: dict[str, int] | None = None  # and by publisher
 
     # --- contract -----------------------------------------------------------------------------
 
@@ -170,20 +148,6 @@ class Topic:
         """Messages without a token yet."""
         return sum(run.count - run.admitted for run in self.held if not run.void)
 
-    @property
-    def is_full(self) -> bool:
-        """Is the backlog at one of its bounds?"""
-        return (
-            self.backlog >= self._bounds.max_topic_backlog
-            or self.backlog_bytes >= self._bounds.max_topic_backlog_bytes
-            or self._backlogs.is_full_for(self._held_bytes)
-        )
-
-    @property
-    def _held_bytes(self) -> int:
-        """With what each message takes besides: a small one is mostly that."""
-        return self.backlog_bytes + self.backlog * _MESSAGE_BYTES
-
     # --- in -----------------------------------------------------------------------------------
 
     def offer(self, run: Run) -> None:
@@ -191,53 +155,7 @@ class Topic:
         if not self.arrivals:
             self._gate.dirty.append(self)
         self.arrivals.append(run)
-        self._backlogs.add(run.size + run.count * _MESSAGE_BYTES, not self.backlog)
-        self.backlog += run.count
-        self.backlog_bytes += run.size
-        is_over = self._backlogs.is_full_for(self._held_bytes)
-        if (
-            is_over
-            or self.backlog > self._bounds.max_topic_backlog
-            or self.backlog_bytes > self._bounds.max_topic_backlog_bytes
-        ):
-            run.outside = (
-                is_over
-                or self.backlog - run.count >= self._bounds.max_topic_backlog
-                or self.backlog_bytes - run.size >= self._bounds.max_topic_backlog_bytes
-            )
-            self._paused.add(run.owner)
-            run.owner.pause(self)
-
-    def body_may_come(self, reader: Reader, size: int, now: int) -> bool:
-        """A big body of this topic is under way: may it be read (see `Bodies`)?"""
-        return self._bodies.begin(reader, size, self.backlog_bytes, now)
-
-    def await_room(self, reader: Reader, size: int, now: int) -> object:
-        """Let it in later: by `resume` with the reason that this returns."""
-        self._bodies.wait(reader, size)
-        self._backlogs.wait(self)
-        self._look_for_room(self._bodies.next_at(now))
-        return self._bodies
-
-    def body_ended(self, reader: Reader) -> None:
-        """The body has come whole, or never will."""
-        self._bodies.end(reader)
-        if self._bodies.waiting:
-            self._look_for_room(0)
-
-    def _look_for_room(self, when: int) -> None:
-        if when < self._bodies_at:
-            self._bodies_at = when
-            self._gate.call_at(when, self._let_bodies_in)
-
-    def _let_bodies_in(self, now: int) -> None:
-        if self._bodies_at > now:
-            return  # another one is under way
-        self._bodies_at = _NEVER
-        self._bodies.let_in(self.backlog_bytes, now)
-        if self._bodies.waiting:
-            self._backlogs.wait(self)
-            self._look_for_room(self._bodies.next_at(now))
+        self.backlog.add(run)
 
     def decide(self, now: int, horizon: int) -> None:
         """Let the arrivals meet the bucket in order of stamp. Everything that had arrived by
@@ -256,10 +174,11 @@ class Topic:
         record = self.record
         if record is not None:
             record.arrivals += [(run.stamp, run.count) for run in arrivals]
-        if self.seen is not None:
-            self._see(arrivals)
-        if self.senders is not None:
-            self._count(arrivals)
+        observed = self.observed
+        if observed.times is not None:
+            observed.keep_times(arrivals)
+        if observed.senders is not None:
+            observed.count_senders(arrivals)
         meter, ready, bucket = self.meter, self.ready, self.bucket
         log, trace = self.log, self.trace
         if self.is_shut or not self._gate.is_open:
@@ -318,28 +237,6 @@ class Topic:
             meter.token_wait.add_zeros(zeros)
             if held:
                 self._release(now)
-
-    def _see(self, arrivals: list[Run]) -> None:
-        seen, batches = self.seen, self.batches
-        assert seen is not None
-        for run in arrivals:
-            at, count = run.stamp // 1_000_000, run.count
-            if at not in seen and len(seen) >= _MOST_SEEN:
-                continue
-            if count > 1 and run.atomic:
-                if len(batches) >= _MOST_SEEN:
-                    continue
-                batches.append((at, count))
-            seen[at] = seen.get(at, 0) + count
-
-    def _count(self, arrivals: list[Run]) -> None:
-        senders = self.senders
-        assert senders is not None
-        for run in arrivals:
-            name = run.owner.publisher
-            if name not in senders and len(senders) >= _MOST_SENDERS:
-                name = ""
-            senders[name] = senders.get(name, 0) + run.count
 
     def _hold(self, run: Run) -> None:
         """Wait in order of arrival, also when read late."""
@@ -405,7 +302,7 @@ class Topic:
     def release(self, now: int) -> None:
         """Let the head of the queue go as its tokens come; set the alarm for the next one."""
         self._release(now)
-        self._gate.keep_debts()
+        self._gate.write_debts()
         self.pump(now)
 
     def _release(self, now: int) -> None:
@@ -555,34 +452,38 @@ class Topic:
             self._admit(run, count, when, 0.0)
             if run.admitted == run.count:
                 self.held.popleft()
-            self._gate.keep_debts()
+            self._gate.write_debts()
             self.pump(now)
 
     # --- out ----------------------------------------------------------------------------------
 
     def pump(self, now: int) -> None:
         """Send what is ready, as far as connections and MAX_IN_FLIGHT allow."""
+        if self.awaits_disk:
+            return
         while self.ready and self.in_flight < MAX_IN_FLIGHT:
             if not self.known and self.in_flight:
                 return
             carrier = self.carrier if self.in_flight else self._gate.carrier(self)
             if carrier is None:
                 return
-            batch = gather(self, self.ready, self._bounds.max_body_size - 4)
+            batch = gather(self, self.ready, self._max_body_size - 4)
             if batch is None:
                 return
             self.carrier = carrier
             self.in_flight += 1
             batch.written_at = now
             carrier.publish(batch)
+            pieces = batch.pieces
+            together = [piece for piece in pieces if not piece.step_ns]
             self.meter.gateway_time.add_many(
-                [now - part.since for part in batch.parts if type(part) is Run],
-                [part.count for part in batch.parts if type(part) is Run],
+                [now - piece.since for piece in together], [piece.count for piece in together]
             )
-            for part in batch.parts:
-                if type(part) is Part:
-                    count = part.stop - part.start
-                    self.meter.gateway_time.add_ramp(now - part.since, -part.step_ns, count)
+            if len(together) < len(pieces):
+                for piece in pieces:
+                    if piece.step_ns:
+                        since, step_ns = now - piece.since, -piece.step_ns
+                        self.meter.gateway_time.add_ramp(since, step_ns, piece.count)
 
     # --- answers ------------------------------------------------------------------------------
 
@@ -592,12 +493,8 @@ class Topic:
         self.in_flight -= 1
         self.meter.admitted += batch.count
         batch.answered_at = now
-        for part in batch.parts:
-            if type(part) is Run:
-                run, count = part, part.count
-            else:
-                assert type(part) is Part
-                run, count = part.run, part.stop - part.start
+        for piece in batch.pieces:
+            run, count = piece.run, piece.count
             if run.void:
                 self.forget(run)
                 continue
@@ -614,7 +511,7 @@ class Topic:
     def failed(self, batch: Batch, error: ProtocolError) -> None:
         """nsqd answered with an error; a prefix of an MPUB may be stored, so all are told."""
         self.in_flight -= 1
-        for run, count in messages_of(batch.parts):
+        for run, count in messages_of(batch.pieces):
             self.meter.failed += count
             if not run.void:
                 run.left = 0  # answers come in order: all before it are given
@@ -626,7 +523,7 @@ class Topic:
     def lost(self, batch: Batch) -> None:
         """nsqd went away without an answer: nobody may be told anything."""
         self.in_flight -= 1
-        for run, count in messages_of(batch.parts):
+        for run, count in messages_of(batch.pieces):
             self.meter.unknown += count
             if not run.void:
                 run.owner.lose(run)
@@ -635,54 +532,22 @@ class Topic:
     def not_run(self, batch: Batch) -> None:
         """nsqd ended the connection before it came to this batch: it is sent again, first."""
         self.in_flight -= 1
-        self.ready.extendleft(reversed(batch.parts))
+        self.ready.extendleft(reversed(batch.pieces))
 
     def forget(self, run: Run) -> None:
         """The run holds memory no more (once only, however it ended)."""
-        if run.size:
-            self.backlog -= run.count
-            self.backlog_bytes -= run.size
-            self._backlogs.remove(run.size + run.count * _MESSAGE_BYTES, not self.backlog)
-            run.size = 0
-            if self._paused:
-                self._resume_owners()
-            if self._bodies.waiting:
-                self._look_for_room(0)
-
-    def left(self, owner: object) -> None:
-        """A client has gone that was not read because of this topic."""
-        self._paused.discard(owner)
+        self.backlog.remove(run)
 
     def give_up(self, run: Run) -> None:
         """Its client has gone and nobody was told OK. What came when the topic was full makes room
         while it still is, or clients that come and go would fill the memory."""
-        if run.outside and not run.void and self.is_full:
+        if run.outside and not run.void and self.backlog.is_full:
             self.meter.rejected += run.count - run.admitted
             self._end(run, CLOSED)
             run.void = True
             run.messages = []
             self._given_up = True
             self.forget(run)
-
-    def _resume_owners(self) -> None:
-        """Half-empty again: those that filled the backlog may be read on."""
-        bounds = self._bounds
-        if self._backlogs.is_full_for(self._held_bytes):
-            self._backlogs.wait(self)
-        elif (
-            self.backlog * 2 <= bounds.max_topic_backlog
-            and self.backlog_bytes * 2 <= bounds.max_topic_backlog_bytes
-        ):
-            paused, self._paused = self._paused, set()
-            for owner in paused:
-                owner.resume(self)  # type: ignore[attr-defined]
-
-    def look_again(self) -> None:
-        """All topics together have room again."""
-        if self._paused:
-            self._resume_owners()
-        if self._bodies.waiting:
-            self._look_for_room(0)
 
     def tick(self, now: int) -> None:
         """Once a second, while messages come or a record is kept."""

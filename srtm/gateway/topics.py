@@ -1,24 +1,24 @@
 """The topics of one gateway: found or begun at a publish, limited, kept over a restart."""
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
-from srtm.audit.blocks import Rule, Word
 from srtm.clock import NS, monotonic_ns
 from srtm.contract import Contract, Limit
 from srtm.errors import SrtmError
+from srtm.gateway.backlog import Bounds
 from srtm.gateway.backlogs import Backlogs
-from srtm.gateway.lease import Known, Unplaced, is_near, safe_share
+from srtm.gateway.lease import Known, is_near, safe_share
+from srtm.gateway.limits import Limits
 from srtm.gateway.measure.admissions import AdmissionLog
 from srtm.gateway.measure.meter import Meter
 from srtm.gateway.measure.trace import Trace
 from srtm.gateway.reactor import Reactor
 from srtm.gateway.run import Run
 from srtm.gateway.state import Kept, State
-from srtm.gateway.topic import Bounds, Carrier, Topic
+from srtm.gateway.state_writer import StateWriter
+from srtm.gateway.topic import Carrier, Topic
 from srtm.nsq.errors import ProtocolError
 from srtm.nsq.names import is_ephemeral
 
@@ -59,24 +59,18 @@ class Topics:
         self.by_name: dict[bytes, Topic] = {}
         self.dirty: list[Topic] = []
         self.backlogs = backlogs
+        self.state_file = StateWriter(state, self._kept, self._pump)
         self._reactor = reactor
         self._nsqd = nsqd
         self._bounds = bounds
         self._state = state
-        self._default_limit = default_limit
+        self._limits = Limits(default_limit)
         self._max_topics = max_topics
         self._in_order = in_order
         self._log = log
         self._trace = trace
-        self._own: dict[bytes, Limit] = {}  # contracts of options, state file and admin socket
-        self._leased: dict[bytes, Limit] = {}  # shares of a Load Distributor, over those
-        self._names: frozenset[str] = frozenset()  # topics that it gives no share of here
-        self._unplaced = Unplaced.PASS
         self._started_at = monotonic_ns()
         self._active: set[Topic] = set()
-        self._owes = False  # a debt that is not written yet
-        self._disk = ThreadPoolExecutor(1, "state")
-        self._writing: Future[None] | None = None
         self._fleeting: dict[bytes, int] = {}  # ephemeral topics: seconds without a message
         reactor.add_stage(self.decide)
 
@@ -86,7 +80,7 @@ class Topics:
         limits = {name: kept.limit for name, kept in self._state.topics.items() if kept.own}
         limits.update({contract.topic: contract.limit() for contract in contracts})
         for name, limit in limits.items():
-            self._own[name.encode()] = limit
+            self._limits.own[name.encode()] = limit
             self._new(name.encode()).set_limit(limit, now, self._state.first_tokens(name))
         for name in known:
             topic = self.by_name.get(name.encode())
@@ -131,15 +125,18 @@ class Topics:
                 topic.decide(now, horizon if self._in_order else now)
             except Exception as error:
                 self.failed(topic, error, arrivals)
-        self.keep_debts()
+        self.state_file.write_debts()
         for topic in dirty:
-            try:
-                topic.pump(now)
-            except Exception as error:
-                self.failed(topic, error)
+            self._pump(topic, now)
             if topic.arrivals:
                 self.dirty.append(topic)
         return bool(self.dirty)
+
+    def _pump(self, topic: Topic, now: int) -> None:
+        try:
+            topic.pump(now)
+        except Exception as error:
+            self.failed(topic, error)
 
     def failed(self, topic: Topic, error: Exception, arrivals: Sequence[Run] = ()) -> None:
         """A fault of ours in one topic: who waits for it is not left to wait, and the others go
@@ -163,9 +160,9 @@ class Topics:
         that has no contract of its own, is not kept and shown for ever."""
         for name, idle in list(self._fleeting.items()):
             topic = self.by_name.get(name)
-            if topic is None or name in self._own or name in self._leased:
+            if topic is None or self._limits.is_given(name):
                 del self._fleeting[name]
-            elif topic in active or topic.backlog or topic.in_flight:
+            elif topic in active or topic.backlog.messages or topic.in_flight:
                 self._fleeting[name] = 0
             elif topic.bucket is None or topic.bucket.level(now) >= topic.bucket.burst:
                 self._fleeting[name] = idle + 1
@@ -179,31 +176,24 @@ class Topics:
         topic.trace = self._trace
         if is_ephemeral(name):
             self._fleeting[name] = 0
-        if self._is_shut(name):
-            topic.shut(self._unplaced is Unplaced.REJECT, monotonic_ns())
-        elif self._default_limit is not None and not (name in self._own or name in self._leased):
+        limits, default = self._limits, self._limits.default
+        if limits.is_shut(name):
+            topic.shut(limits.refuses, monotonic_ns())
+        elif default is not None and not limits.is_given(name):
             now = monotonic_ns()
             if tokens is not None:
-                tokens += self._default_limit.rate * (now - self._started_at) / NS
-            topic.set_limit(self._default_limit, now, tokens)
+                tokens += default.rate * (now - self._started_at) / NS
+            topic.set_limit(default, now, tokens)
         if topic.bucket is None and tokens is not None:
             topic.debt = min(0.0, tokens)  # of a share that it had before
         return topic
 
-    def _is_shut(self, name: bytes) -> bool:
-        """Does the Load Distributor know it, and give no share of it here?"""
-        return (
-            self._unplaced is not Unplaced.PASS
-            and name not in self._leased
-            and name.decode() in self._names
-        )
-
     def _set(self, topic: Topic, now: int) -> None:
         """By whoever has the last word: the Load Distributor, then its own contract."""
-        if self._is_shut(topic.name):
-            topic.shut(self._unplaced is Unplaced.REJECT, now)
+        if self._limits.is_shut(topic.name):
+            topic.shut(self._limits.refuses, now)
         else:
-            topic.set_limit(self._own.get(topic.name, self._default_limit), now)
+            topic.set_limit(self._limits.without_share(topic.name), now)
 
     def _has_room(self) -> bool:
         """For one more; topics that are idle and without a contract make room. One whose default
@@ -214,9 +204,8 @@ class Topics:
         idle = [
             name
             for name, topic in self.by_name.items()
-            if not topic.backlog
-            and name not in self._own
-            and name not in self._leased
+            if not topic.backlog.messages
+            and not self._limits.is_given(name)
             and (topic.bucket is None or topic.bucket.level(now) >= topic.bucket.burst)
         ]
         for name in idle:
@@ -240,17 +229,10 @@ class Topics:
         self._reactor.call_at(when, alarm)
 
     def owe(self, topic: Topic, debt: float) -> None:
-        """The disk is waited for, so a bigger debt is written with room for somewhat bigger ones:
-        batches that grow write a few times only."""
-        if debt > topic.most_owed:
-            topic.most_owed = debt * 1.25
-            self._owes = True
+        self.state_file.owe(topic, debt)
 
-    def keep_debts(self) -> None:
-        """Those of all topics at once, or a read of a thousand batches would write as often."""
-        if self._owes:
-            self._owes = False
-            self.keep(clean=False)
+    def write_debts(self) -> None:
+        self.state_file.write_debts()
 
     # --- limits -------------------------------------------------------------------------------
 
@@ -260,24 +242,24 @@ class Topics:
         key = name.encode()
         topic = self.by_name.get(key)
         if limit is None:
-            self._own.pop(key, None)
+            self._limits.own.pop(key, None)
             if topic is None:
                 return
         else:
             if topic is None and not self._has_room():
                 raise SrtmError(f"{self._max_topics} topics are in use (--max-topics)")
-            self._own[key] = limit
+            self._limits.own[key] = limit
         topic = topic or self._new(key)
-        if key not in self._leased:
+        if key not in self._limits.leased:
             now = monotonic_ns()
             self._set(topic, now)
             self._tell((topic,), now)
-        self.keep_soon()
+        self.state_file.write_soon()
         log.info("topic %s: %s", name, limit.document() if limit else "no contract of its own")
 
     def is_leased(self, name: str) -> bool:
         """Does a Load Distributor give its limit?"""
-        return name.encode() in self._leased or self._is_shut(name.encode())
+        return self._limits.is_leased(name.encode())
 
     def kept_knowledge(self) -> Known:
         """Of the state file."""
@@ -291,11 +273,12 @@ class Topics:
         if self._log is not None and before.contracts != known.contracts:
             changed = dict(before.contracts.items() ^ known.contracts.items())
             self._tell(self._there(changed), now)
-        if (known.names, known.unplaced) == (self._names, self._unplaced):
+        if not self._limits.know(known):
             return (before.store, before.contracts) != (known.store, known.contracts)
-        self._names, self._unplaced = known.names, known.unplaced
+        limits = self._limits
         for topic in list(self.by_name.values()):
-            if topic.name not in self._leased and (topic.is_shut or self._is_shut(topic.name)):
+            name = topic.name
+            if name not in limits.leased and (topic.is_shut or limits.is_shut(name)):
                 self._set(topic, now)
                 self._tell((topic,), now)
         return True
@@ -314,22 +297,23 @@ class Topics:
         with the safe share of what was written last. A write waits for the disk, so it is not made
         for a change that leaves the safe share as it is."""
         now = monotonic_ns()
-        before = {name: safe_share(limit) for name, limit in self._leased.items()}
+        leased = self._limits.leased
+        before = {name: safe_share(limit) for name, limit in leased.items()}
         for name, limit in changes.items():
             key = name.encode()
             topic = self.by_name.get(key)
             if limit is None:
-                self._leased.pop(key, None)
+                leased.pop(key, None)
                 if topic is not None:
                     self._set(topic, now)
             else:  # --max-topics is for what clients name
-                self._leased[key] = limit
+                leased[key] = limit
                 tokens = self._state.first_tokens(name) if topic is None else 0.0
                 (topic or self._new(key)).set_limit(limit, now, tokens or 0.0)
             log.debug("topic %s: share %s", name, limit or "taken back")
         self._tell(self._there(changes), now)
-        return before.keys() != self._leased.keys() or not all(
-            is_near(before[name], safe_share(limit)) for name, limit in self._leased.items()
+        return before.keys() != leased.keys() or not all(
+            is_near(before[name], safe_share(limit)) for name, limit in leased.items()
         )
 
     def _there(self, names: Iterable[str]) -> list[Topic]:
@@ -344,34 +328,19 @@ class Topics:
             return
         contracts, epoch = self._state.known.contracts, self._state.known.newest
         for topic in topics:
-            limit = topic.limit
-            if topic.is_shut:
-                word = Word(Rule.SHUT, epoch=epoch)
-            elif limit is None:
-                word = Word(Rule.NONE)
-            elif topic.name in self._leased:
-                whole = contracts.get(topic.name.decode(), (0.0, 0.0))
-                word = Word(Rule.SHARE, limit.rate, limit.burst, *whole, epoch)
-            else:
-                word = Word(Rule.OWN, limit.rate, limit.burst)
+            word = self._limits.word(topic.name, topic.limit, contracts, epoch)
             admissions.say(topic.name, word, now)
 
     def observe(self, names: frozenset[str]) -> None:
         """Keep the times of arrival of these topics, and of no others, until they are reported."""
         for topic in self.by_name.values():
-            if topic.name.decode() not in names:
-                topic.seen, topic.batches = None, []
-            elif topic.seen is None:
-                topic.seen = {}
+            topic.observed.want_times(topic.name.decode() in names)
 
     def count_senders(self, names: frozenset[str]) -> None:
         """Count the messages of each publisher of these topics, and of no others, until they are
         reported."""
         for topic in self.by_name.values():
-            if topic.name.decode() not in names:
-                topic.senders = None
-            elif topic.senders is None:
-                topic.senders = {}
+            topic.observed.want_senders(topic.name.decode() in names)
 
     def empty(self, name: str) -> None:
         """Throw the tokens of its bucket away."""
@@ -394,32 +363,12 @@ class Topics:
             if topic.limit is not None and topic.bucket is not None:
                 tokens = topic.bucket.level(now)
                 kept[topic.name.decode()] = Kept(
-                    self._own.get(topic.name, topic.limit),
+                    self._limits.own.get(topic.name, topic.limit),
                     tokens if clean else min(tokens, 0.0, -topic.most_owed),
-                    topic.name in self._own,
-                    self._leased.get(topic.name),
+                    topic.name in self._limits.own,
+                    self._limits.leased.get(topic.name),
                 )
         return kept
-
-    def keep(self, clean: bool) -> None:
-        """Write the state file, and wait for the disk; `clean`: the levels in it will still hold
-        at the next start. Else it has the least that may be there after a crash."""
-        self._write(self._state.writer(self._kept(clean), clean))
-
-    def keep_soon(self) -> None:
-        """Write it beside the loop: messages do not wait for the disk. `written` does."""
-        self._writing = self._disk.submit(self._write, self._state.writer(self._kept(False), False))
-
-    async def written(self) -> None:
-        """What was to be kept by now is on disk: whoever asked for it may be answered."""
-        if self._writing is not None:
-            await asyncio.wrap_future(self._writing)
-
-    def _write(self, write: Callable[[], None]) -> None:
-        try:
-            write()
-        except OSError as error:
-            log.error("--state-file %s: %s", self._state.path, error.strerror)
 
     # --- nsqd's side --------------------------------------------------------------------------
 

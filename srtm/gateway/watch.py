@@ -143,7 +143,7 @@ class NsqdWatch:
         busy = {
             topic.name.decode()
             for topic in topics.by_name.values()
-            if topic.backlog or self._offered.get(topic) != topic.meter.offered
+            if topic.backlog.messages or self._offered.get(topic) != topic.meter.offered
         }
         stats = await self._http.stats()
         in_memory = [

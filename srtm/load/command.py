@@ -13,159 +13,25 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from srtm.bearer import read_token
-from srtm.duration import parse_duration
 from srtm.errors import SrtmError, UnavailableError, UsageError
 from srtm.http_client import Endpoint
 from srtm.load import runner, table
 from srtm.load.brokers import Brokers, brokers_of, left_out
 from srtm.load.connection import target_of
 from srtm.load.follow import Follower
+from srtm.load.options import LoadOptions
 from srtm.load.placement import read_placement, settings_of
 from srtm.load.settings import LoadSettings
 from srtm.load.trace import read_trace
-from srtm.options import parsed
-from srtm.slo import SLO
+from srtm.options import add_options, read_options
 from srtm.terminal import show
 
-_DURATION = parsed(parse_duration)
-_SLO = parsed(SLO.parse)
-_FILE = click.Path(dir_okay=False, path_type=Path)
 
-
-@click.command()
-@click.option("--topic", default="load", show_default=True, help="Topic to publish to.")
-@click.option("--channel", default="load", show_default=True, help="Channel to consume from.")
-@click.option(
-    "--nsqd-tcp-address",
-    "publish_addresses",
-    multiple=True,
-    metavar="HOST:PORT",
-    help="nsqd or gateway to publish to; may be given several times, publishers take them in turn. "
-    "Default: the topic's brokers, of which publishers take one after the other; without a "
-    "deployment 127.0.0.1:4150.",
-)
-@click.option(
-    "--lookupd-http-address",
-    "lookupds",
-    multiple=True,
-    metavar="HOST:PORT",
-    help="nsqlookupd that knows the topic's brokers (several times).",
-)
-@click.option(
-    "--deployment",
-    type=click.Path(path_type=Path),
-    envvar="SRTM_DEPLOYMENT",
-    show_envvar=True,
-    help="Data path or file of the `srtm up` that knows them.  [default: ./srtm-data]",
-)
-@click.option(
-    "--consumer-nsqd-tcp-address",
-    "consume_addresses",
-    multiple=True,
-    metavar="HOST:PORT",
-    help="nsqd or gateway to consume from (several times). Default: where is published to.",
-)
-@click.option("--no-consumer", is_flag=True, help="Publish only; no end-to-end latency.")
-@click.option(
-    "--consumer-buffer",
-    is_flag=True,
-    help="Consume with nsqd's own output buffer: more throughput, up to 250 ms later.",
-)
-@click.option("--publishers", default=10, show_default=True, help="Connections that publish.")
-@click.option(
-    "--rate",
-    type=float,
-    help="Messages/s of each publisher.  [default: 10, unless --max-speed or --trace]",
-)
-@click.option(
-    "--arrivals",
-    type=click.Choice(["poisson", "periodic"]),
-    default="poisson",
-    show_default=True,
-    help="Intended send times: Poisson, or evenly spaced with a random phase.",
-)
-@click.option(
-    "--batch", default=1, show_default=True, help="Messages a publisher sends at one instant."
-)
-@click.option("--mpub", is_flag=True, help="Send a batch as one MPUB instead of PUBs.")
-@click.option(
-    "--group-size",
-    default=1,
-    show_default=True,
-    help="Publishers that send at the same instants (a correlation group).",
-)
-@click.option(
-    "--jitter",
-    metavar="DURATION",
-    callback=_DURATION,
-    default="0s",
-    show_default=True,
-    help="Spread the members of a group evenly over this time.",
-)
-@click.option(
-    "--distributor-address",
-    metavar="HOST:PORT",
-    help="Load Distributor that has placed TOPIC: its publishers, their rates and groups, each at "
-    "its own gateway, wherever they are moved.",
-)
-@click.option(
-    "--distributor-token-file",
-    default="",
-    metavar="FILE",
-    help="File of mode 0600 with the distributor's token.",
-)
-@click.option("--max-speed", is_flag=True, help="Closed loop: send again at each answer.")
-@click.option(
-    "--outstanding",
-    type=int,
-    help="With --max-speed: unanswered PUBs (or MPUBs) of each publisher.  [default: 1]",
-)
-@click.option(
-    "--trace",
-    type=_FILE,
-    help="CSV with the messages/s of all publishers in its last column, one row a second.",
-)
-@click.option("--trace-scale", default=1.0, show_default=True, help="Factor on the trace's rates.")
-@click.option(
-    "--duration",
-    metavar="DURATION",
-    callback=_DURATION,
-    help="How long to send.  [default: 10s, or the whole trace]",
-)
-@click.option(
-    "--warmup",
-    metavar="DURATION",
-    callback=_DURATION,
-    default="0s",
-    show_default=True,
-    help="Leave out what is intended in this first part of the duration.",
-)
-@click.option(
-    "--drain",
-    metavar="DURATION",
-    callback=_DURATION,
-    default="5s",
-    show_default=True,
-    help="Longest wait for answers and messages after the last send.",
-)
-@click.option("--message-size", default=100, show_default=True, help="Bytes of a body, 24 or more.")
-@click.option("--seed", default=1, show_default=True, help="Of all random choices.")
-@click.option(
-    "--slo", callback=_SLO, metavar="P@DURATION", help="Judge end to end, such as 0.99@1ms."
-)
-@click.option("--strict", is_flag=True, help="Exit with 1 when the SLO is missed.")
-@click.option("--histogram", type=_FILE, help="Write the end-to-end percentile distribution (ms).")
+@click.command(context_settings={"auto_envvar_prefix": "SRTM_LOAD"})
+@add_options(LoadOptions)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
 @click.pass_context
-def load(
-    context: click.Context,
-    /,
-    slo: SLO | None,
-    strict: bool,
-    histogram: Path | None,
-    as_json: bool,
-    **flags: Any,
-) -> None:
+def load(context: click.Context, /, as_json: bool, **_: object) -> None:
     """Publish a load and measure its latency.
 
     Open loop: messages are sent at their intended times whatever the broker does, and latency
@@ -180,14 +46,15 @@ def load(
     The publishers of a topic as they are placed:
       srtm load --topic sensors --distributor-address 127.0.0.1:4180
     """
-    _require_apart(context)
-    found = _brokers(flags)
-    settings, follower = _settings(**flags)
-    _warn(settings, found)
-    if (slo or histogram) and not settings.consume_addresses:
-        raise UsageError("--slo and --histogram need a consumer: leave out --no-consumer")
-    if strict and slo is None:
-        raise UsageError("--strict needs an --slo to judge")
+    options = read_options(LoadOptions, context)
+    if options.distributor_address:
+        _refuse_what_is_placed(context)
+        settings, follower = _placed(options)
+    else:
+        found = _brokers(options)
+        settings, follower = _settings(options, _addresses(options, found)), None
+        _warn(settings, found)
+    histogram, slo = options.histogram, options.slo
     if histogram is not None:
         _check_writable(histogram)
     with _progress(settings, silent=as_json) as on_progress:
@@ -200,49 +67,46 @@ def load(
         show(table.render(result, slo))
     if result.problems:
         raise SrtmError("; ".join(result.problems))
-    if strict and slo is not None and not result.meets(slo):
+    if options.strict and slo is not None and not result.meets(slo):
         raise SrtmError(f"the SLO {slo} was missed")
 
 
-_PLACED = {
-    "publish_addresses": "--nsqd-tcp-address",
-    "lookupds": "--lookupd-http-address",
-    "deployment": "--deployment",
-    "publishers": "--publishers",
-    "rate": "--rate",
-    "group_size": "--group-size",
-    "max_speed": "--max-speed",
-    "trace": "--trace",
-}
+_PLACED = (
+    "nsqd_tcp_address",
+    "lookupd_http_address",
+    "deployment",
+    "publishers",
+    "rate",
+    "group_size",
+    "max_speed",
+    "trace",
+)
 """What a placement says"""
 
 
-def _require_apart(context: click.Context) -> None:
-    if context.params["distributor_address"] is None:
-        if context.params["distributor_token_file"]:
-            raise UsageError("--distributor-token-file goes with --distributor-address")
-        return
-    for name, flag in _PLACED.items():
+def _refuse_what_is_placed(context: click.Context) -> None:
+    for name in _PLACED:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            flag = "--" + name.replace("_", "-")
             raise UsageError(f"{flag}: the distributor says it; leave out one of the two")
 
 
-def _brokers(flags: dict[str, Any]) -> Brokers | None:
-    """Those of the topic, which take the place of addresses that are not given; None: the
-    distributor knows where its publishers belong. Raises UsageError, UnavailableError."""
-    lookupds, deployment = flags.pop("lookupds"), flags.pop("deployment")
-    if flags["distributor_address"] is not None:
-        return None
-    for address in lookupds:
+def _brokers(options: LoadOptions) -> Brokers | None:
+    """Those of the topic; None: nobody tells, and addresses are given. Raises UsageError,
+    UnavailableError."""
+    for address in options.lookupd_http_address:
         target_of(address)
     try:
-        found = brokers_of(flags["topic"], deployment, lookupds)
+        return brokers_of(options.topic, options.deployment, options.lookupd_http_address)
     except UnavailableError:
-        if not flags["publish_addresses"]:
+        if not options.nsqd_tcp_address:
             raise
         return None
-    flags["publish_addresses"] = flags["publish_addresses"] or found.addresses
-    return found
+
+
+def _addresses(options: LoadOptions, found: Brokers | None) -> tuple[str, ...]:
+    """To publish to."""
+    return options.nsqd_tcp_address or (() if found is None else found.addresses)
 
 
 def _warn(settings: LoadSettings, found: Brokers | None) -> None:
@@ -263,64 +127,49 @@ def _check_writable(path: Path) -> None:
         raise UsageError(f"--histogram {path}: {error.strerror}") from None
 
 
+def _placed(options: LoadOptions) -> tuple[LoadSettings, Follower]:
+    """The publishers of the placed topic, and who follows their moves."""
+    token = read_token(options.distributor_token_file, "--distributor-token-file")
+    endpoint = Endpoint(options.distributor_address, token)
+    everybody = read_placement(endpoint, options.topic)
+    ids, at = [each.id for each in everybody], [each.address for each in everybody]
+    follower = Follower(endpoint, options.topic, ids, at)
+    placed = settings_of(everybody)
+    return _settings(options, placed.pop("publish_addresses"), **placed), follower
+
+
 def _settings(
-    *,
-    publish_addresses: tuple[str, ...],
-    consume_addresses: tuple[str, ...],
-    no_consumer: bool,
-    consumer_buffer: bool,
-    rate: float | None,
-    max_speed: bool,
-    outstanding: int | None,
-    trace: Path | None,
-    duration: float | None,
-    message_size: int,
-    jitter: float,
-    warmup: float,
-    drain: float,
-    distributor_address: str | None,
-    distributor_token_file: str,
-    **same: Any,
-) -> tuple[LoadSettings, Follower | None]:
-    if (rate is not None) + max_speed + (trace is not None) > 1:
-        raise UsageError("--rate, --max-speed and --trace exclude each other")
-    if outstanding is not None and not max_speed:
-        raise UsageError("--outstanding goes with --max-speed; a rate is an open loop")
-    if no_consumer and consume_addresses:
-        raise UsageError("--no-consumer and --consumer-nsqd-tcp-address exclude each other")
-    if no_consumer and consumer_buffer:
-        raise UsageError("--no-consumer and --consumer-buffer exclude each other")
-    placed: dict[str, Any] = {}
-    follower = None
-    if distributor_address is not None:
-        token = read_token(distributor_token_file, "--distributor-token-file")
-        endpoint = Endpoint(distributor_address, token)
-        everybody = read_placement(endpoint, same["topic"])
-        ids, at = [each.id for each in everybody], [each.address for each in everybody]
-        follower = Follower(endpoint, same["topic"], ids, at)
-        placed = settings_of(everybody)
-        publish_addresses = placed["publish_addresses"]
-    elif max_speed:
+    options: LoadOptions, publish_addresses: tuple[str, ...], **placed: Any
+) -> LoadSettings:
+    rate, outstanding, duration = options.rate, options.outstanding, options.duration
+    if options.max_speed:
         outstanding = 1 if outstanding is None else outstanding
-    elif rate is None and trace is None:
+    elif rate is None and options.trace is None and not placed:
         rate = 10.0
-    if duration is None and trace is None:
+    if duration is None and options.trace is None:
         duration = 10.0
-    same = {**same, "publish_addresses": publish_addresses, **placed}
-    settings = LoadSettings(
-        consume_addresses=() if no_consumer else consume_addresses or publish_addresses,
+    consume_addresses = options.consumer_nsqd_tcp_address or publish_addresses
+    return LoadSettings(
+        topic=options.topic,
+        channel=options.channel,
+        publish_addresses=publish_addresses,
+        consume_addresses=() if options.no_consumer else consume_addresses,
         rate_per_second=rate,
         outstanding=outstanding,
-        trace=None if trace is None else read_trace(trace),
+        trace=None if options.trace is None else read_trace(options.trace),
+        trace_scale=options.trace_scale,
+        arrivals=options.arrivals,
+        batch=options.batch,
+        mpub=options.mpub,
+        jitter_seconds=options.jitter,
         duration_seconds=duration,
-        message_bytes=message_size,
-        low_latency=not consumer_buffer,
-        jitter_seconds=jitter,
-        warmup_seconds=warmup,
-        drain_seconds=drain,
-        **same,
+        warmup_seconds=options.warmup,
+        message_bytes=options.message_size,
+        low_latency=not options.consumer_buffer,
+        drain_seconds=options.drain,
+        seed=options.seed,
+        **({"publishers": options.publishers, "group_size": options.group_size} | placed),
     )
-    return settings, follower
 
 
 @contextmanager

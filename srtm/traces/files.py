@@ -12,6 +12,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from srtm.atomic import to_disk
 from srtm.kept_files import make_room
 from srtm.traces.names import UNFINISHED, TraceFile, file_name, list_files, superseded
 from srtm.traces.schema import SCHEMA
@@ -33,8 +34,7 @@ def publish(
         with unfinished.open("xb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # it is somebody's: see `remove_unfinished`
             write(file)
-            file.flush()
-            os.fsync(file.fileno())
+            to_disk(file)
             if numbers is not None:
                 return _appear(folder, unfinished, prefix, *numbers)
             number = max((each.last for each in list_files(folder, prefix)), default=0)

@@ -14,6 +14,7 @@ from srtm.audit.judge import Audit, judge
 from srtm.bucket import TokenBucket
 from srtm.gateway.measure.admissions import AdmissionLog
 from tests.support.admission_logs import Disk, log_of, own, share
+from tests.support.cases import cases
 
 NS = 1_000_000_000
 TOPIC = b"t"
@@ -98,7 +99,7 @@ def played(
     st.integers(1, 6),
     STEPS,
 )
-@settings(max_examples=150)
+@settings(max_examples=cases(150))
 def test_what_buckets_let_through_keeps_to_the_contract(
     rate: float, burst: float, parts: int, steps: list[tuple[int, int, int, str]]
 ) -> None:
@@ -124,7 +125,7 @@ def test_what_buckets_let_through_keeps_to_the_contract(
     st.integers(0, 1 << 20),
     st.integers(0, 100),
 )
-@settings(max_examples=150)
+@settings(max_examples=cases(150))
 @example(150.0, 1, [(0, 0, 1, "offer")], 0, 0)
 def test_one_message_too_many_is_found_at_its_place(
     rate: float, parts: int, steps: list[tuple[int, int, int, str]], broker: int, gap: int

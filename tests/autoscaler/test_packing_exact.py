@@ -19,6 +19,7 @@ from tests.autoscaler.test_packing_any_fit import (
     problems,
     shown,
 )
+from tests.support.cases import cases
 
 
 def partitions_of(items: Sequence[Item]) -> Iterator[list[list[Item]]]:
@@ -98,7 +99,7 @@ def test_exact_with_seven_partitions(rates: list[int], limit: float) -> None:
     assert (*found(packed), packed.moved_rate) == pytest.approx((count, misfits, moved))
 
 
-@settings(max_examples=150)
+@settings(max_examples=cases(150))
 @given(problem=problems(most=5))
 def test_no_packing_has_fewer_bins_than_the_bound(problem: tuple[list[Item], Bins]) -> None:
     items, bins = problem

@@ -19,6 +19,7 @@ from srtm.autoscaler.simulator.run import simulate
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.autoscaler.simulator.workload import iot_like
 from srtm.slo import SLO
+from tests.support.cases import cases
 from tests.support.simulator_policies import Scripted, anything
 
 SLO_500MS = SLO(0.99, 0.5)
@@ -71,7 +72,7 @@ def check_conservation(served: list[Served], arrivals: Arrivals, setting: Settin
         assert (np.diff(ends) >= each - 1e-9).all(), "a consumer serves one at a time"
 
 
-@settings(max_examples=150)
+@settings(max_examples=cases(150))
 @given(
     seed=st.integers(0, 2**32),
     handover=st.sampled_from(Handover),

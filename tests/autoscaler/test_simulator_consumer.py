@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srtm.autoscaler.simulator.consumer import Consumer, Partition
+from tests.support.cases import cases
 from tests.support.simulator_loop import Move, SlowConsumer, fast, play, slow
 
 # Sixteenths and a service time of a quarter: every sum is exact, so ties are ties in both.
@@ -23,7 +24,7 @@ def consumer_of(
     return Consumer("c", mu, 0.0, max_poll, partitions=[partition]), partition
 
 
-@settings(max_examples=300)
+@settings(max_examples=cases(300))
 @given(data=st.data(), times=TIMES, looks=LOOKS, max_poll=st.integers(1, 12))
 def test_a_consumer_is_the_plain_loop_over_events(
     data: st.DataObject, times: list[list[float]], looks: list[float], max_poll: int

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from srtm.bucket import TokenBucket
 from srtm.queueing import token_waits
+from tests.support.cases import cases
 
 NS = 1_000_000_000
 YEAR = 365 * 86_400 * NS
@@ -151,7 +152,7 @@ STEPS = st.lists(
 
 
 @given(RATES, BURSTS, st.sampled_from([0, TEN_YEARS]), STEPS)
-@settings(max_examples=400)
+@settings(max_examples=cases(400))
 def test_no_interval_admits_more_than_its_tokens(
     rate: float, burst: float, start: int, steps: list[tuple[str, int, int, int, float, float]]
 ) -> None:
@@ -205,7 +206,7 @@ def exact(stamps: list[int], rate: float, burst: float) -> list[Fraction]:
     st.lists(st.integers(0, 80), max_size=10),
     st.sampled_from([0, 1, 700, 100_000]),
 )
-@settings(max_examples=300)
+@settings(max_examples=cases(300))
 @example(1e3, 10.0, [0] * 40 + [100_000] + [0] * 40, [], 100_000)
 def test_units_in_order_get_the_exact_queues_times_however_late_the_timer(
     rate: float, burst: float, gaps: list[int], polls: list[int], lateness: int
@@ -296,7 +297,7 @@ def conformant(
     st.randoms(use_true_random=False),
     st.sampled_from([0, 10 * YEAR]),
 )
-@settings(max_examples=400)
+@settings(max_examples=cases(400))
 def test_late_stamps_are_admitted_as_the_sorted_order_admits_them(
     clock: tuple[float, int],
     burst: float,
@@ -420,7 +421,7 @@ def test_a_batch_is_taken_whole_or_not_at_all(tokens: float, count: int, taken: 
     st.integers(0, TEN_YEARS),
     st.integers(0, 1000),
 )
-@settings(max_examples=300)
+@settings(max_examples=cases(300))
 def test_what_ready_at_promises_take_gives(
     rate: float, burst: float, tokens: float, count: int, at: int, later: int
 ) -> None:

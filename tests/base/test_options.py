@@ -14,7 +14,8 @@ from srtm.duration import Duration, format_duration
 from srtm.errors import Exit, UsageError
 from srtm.gateway.command import gateway
 from srtm.gateway.options import GatewayOptions
-from srtm.options import add_options, read_options, read_toml
+from srtm.options import Objective, add_options, environment, read_options, read_toml
+from srtm.slo import SLO
 
 
 class Options(BaseModel):
@@ -52,6 +53,55 @@ def run(*arguments: str, env: dict[str, str] | None = None) -> Options | str:
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "small.toml"
+
+
+class Extras(BaseModel):
+    """The kinds of fields that a small program may have besides."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    slo: Objective = Field(SLO(0.9, 1.0), description="what is promised")
+    limit: Duration | None = Field(None, description="longest")
+    factor: float = Field(2.0, description="on all of it")
+    mode: Literal["a", "b"] = Field("a", description="one of two")
+    folder: Path | None = Field(
+        None, description="where", json_schema_extra=environment("SHARED_FOLDER")
+    )
+
+
+def extras(*arguments: str, env: dict[str, str] | None = None) -> tuple[list[Extras], Result]:
+    seen: list[Extras] = []
+
+    @click.command(context_settings={"auto_envvar_prefix": "SMALL"})
+    @add_options(Extras)
+    @click.pass_context
+    def small(context: click.Context, /, **_: object) -> None:
+        seen.append(read_options(Extras, context))
+
+    return seen, CliRunner().invoke(small, arguments, env=env)
+
+
+def test_objectives_optional_durations_paths_and_a_variable_that_programs_share() -> None:
+    (options,), _ = extras(
+        "--slo=0.99@5ms over 1m", "--limit=1500ms", "--factor=.5", env={"SHARED_FOLDER": "/x"}
+    )
+    assert options.slo == SLO(0.99, 0.005, 60.0)
+    assert (options.limit, options.factor, options.folder) == (1.5, 0.5, Path("/x"))
+    (options,), _ = extras()
+    assert (options.slo, options.limit, options.folder) == (SLO(0.9, 1.0), None, None)
+
+
+def test_help_says_what_a_value_looks_like() -> None:
+    _, shown = extras("--help")
+    text = " ".join(shown.output.split())
+    for line in (
+        "--slo P@DURATION what is promised [default: 0.9@1s]",
+        "--limit DURATION longest",
+        "--factor NUMBER on all of it [default: 2]",
+        "--mode a|b one of two [default: a]",
+        "--folder PATH where [variable: SHARED_FOLDER]",
+    ):
+        assert line in text
 
 
 # --- who wins ----------------------------------------------------------------------------------

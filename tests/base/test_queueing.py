@@ -23,6 +23,7 @@ from srtm.queueing import (
     token_waits,
     unfinished_work_exceeds,
 )
+from tests.support.cases import cases
 
 # --- references: slow, and written another way -------------------------------------------------
 
@@ -319,7 +320,7 @@ def test_unix_times_lose_nothing_that_they_hold() -> None:
     assert token_waits(1.7e9 + times, 11_000, 1) == pytest.approx(waits, abs=1e-12)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=cases(200))
 @given(splits())
 def test_waits_equal_a_bucket_loop(
     case: tuple[list[Fraction], list[int], list[Fraction], list[Fraction]],
@@ -337,7 +338,7 @@ def test_waits_equal_a_bucket_loop(
     assert penalty >= -1e-12
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=cases(200))
 @given(splits(), st.integers(0, 4), st.integers(0, 4))
 def test_proposition_1_at_every_instant(
     case: tuple[list[Fraction], list[int], list[Fraction], list[Fraction]],
@@ -418,7 +419,7 @@ def test_smallest_burst_of_a_regular_trace(arrivals: Floats, burst: int) -> None
     assert (fit.burst, fit.proposed_burst, fit.late_share) == (burst, 2 * burst, 0)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=cases(200))
 @given(traces().filter(lambda times: len(set(times)) > 1), st.sampled_from([0.5, 0.9, 0.99, 1.0]))
 def test_smallest_burst_is_smallest(times: list[Fraction], percentile: float) -> None:
     trace = floats(times)

@@ -27,6 +27,7 @@ from srtm.autoscaler.simulator.run import simulate
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.autoscaler.simulator.workload import iot_like
 from srtm.slo import SLO
+from tests.support.cases import cases
 
 _SLO = SLO(0.99, 0.5)
 _EFFORT = 0.05
@@ -114,7 +115,7 @@ def test_no_schedule_of_up_to_three_changes_is_cheaper(
     initial=st.integers(1, 3),
     target=st.sampled_from((0.5, 1.0, 1.3)),
 )
-@hypothesis_settings(max_examples=200, deadline=None)
+@hypothesis_settings(max_examples=cases(200), deadline=None)
 def test_no_schedule_that_keeps_the_slo_is_below_the_bound(
     rates: list[list[float]],
     model: ArrivalModel,

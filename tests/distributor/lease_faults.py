@@ -331,7 +331,7 @@ class World:
                 self.call(self.leader, service.registrations.register("t", publishers))
             for name in service.state.gateways:
                 if FORMER not in name:
-                    self.call(self.leader, service.drain(name, name == drained))
+                    self.call(self.leader, service.brokers.drain(name, name == drained))
             topic, leases = service.state.topics["t"], service.state.leases["t"]
             asked = asked_of(service.state, "t", self.now, LEASE)
             placement = decide(policy, asked, keep=False)
@@ -363,7 +363,7 @@ class World:
             strict=False,
         )
         try:
-            self.call(leader, leader.service.register_broker(asked))
+            self.call(leader, leader.service.brokers.register(asked))
         except Conflict:
             gateway.advance(int(self.now * NS))
             lease.revoke()
@@ -533,7 +533,7 @@ class World:
             each.process in heard for each in self.gateways
         ):
             with contextlib.suppress(SrtmError):
-                self.call(self.leader, service.forget_broker(UNHEARD))
+                self.call(self.leader, service.brokers.forget(UNHEARD))
 
     def crash(self, gateway: Gateway, keeps: bool) -> None:
         """keeps: its state file is there"""
@@ -584,7 +584,7 @@ class World:
                     },
                     strict=False,
                 )
-                self.call(self.leader, service.register_broker(asked))
+                self.call(self.leader, service.brokers.register(asked))
         except SrtmError:
             pass
 

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from distributor.http.routes import PREFIX, ROUTES, WATCH
+from tests.support.cases import cases
 from tests.support.distributors import DistributorProcess, distributors_in
 from tests.support.servers import http
 
@@ -94,7 +95,7 @@ def check(refusal: Any) -> None:
     assert "fault of the distributor" not in refusal["error"]
 
 
-@settings(max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=cases(500), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     method=st.sampled_from(["GET", "POST", "PUT", "DELETE", "HEAD", "PATCH", "OPTIONS", "BREW"]),
     target=targets(),
@@ -111,7 +112,7 @@ def test_any_request_is_answered_or_refused_in_one_line(
 routes_with_bodies = st.sampled_from([route for route in ROUTES if route.body is not None])
 
 
-@settings(max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=cases(500), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), route=routes_with_bodies)
 def test_any_body_is_answered_or_refused_in_one_line(
     running: DistributorProcess, data: st.DataObject, route: Any

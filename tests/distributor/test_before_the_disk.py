@@ -45,7 +45,7 @@ def test_epochs_are_told_once_they_are_on_disk(tmp_path: Path) -> None:
         disk = Disk(tmp_path / "store.db")
         service = service_on(disk, [10.0])
         for name in ("b1", "b2"):
-            await service.register_broker(ASKED.model_copy(update={"name": name}))
+            await service.brokers.register(ASKED.model_copy(update={"name": name}))
             await service.report(name, REPORT)
         told = await service.report("b2", REPORT)
         disk.free.clear()
@@ -66,14 +66,14 @@ def test_a_broker_that_reports_while_it_is_forgotten_is_forgotten(tmp_path: Path
     async def work() -> None:
         disk, now = Disk(tmp_path / "store.db"), [10.0]
         service = service_on(disk, now)
-        await service.register_broker(ASKED)
+        await service.brokers.register(ASKED)
         await service.report("b1", REPORT)
         with pytest.raises(Conflict, match="ask again in 1 s"):
-            await service.forget_broker("b1")
+            await service.brokers.forget("b1")
         now[0] = 20.0
         service.confirmed_at = now[0]
         disk.free.clear()
-        forgetting = asyncio.create_task(service.forget_broker("b1"))
+        forgetting = asyncio.create_task(service.brokers.forget("b1"))
         await asyncio.sleep(0)
         with pytest.raises(NotFound):
             await service.report("b1", REPORT)
@@ -87,11 +87,11 @@ def test_a_broker_that_reports_while_it_is_forgotten_is_forgotten(tmp_path: Path
 def test_a_broker_is_not_forgotten_before_the_leases_of_the_last_leader_end(tmp_path: Path) -> None:
     async def work() -> None:
         disk = Disk(tmp_path / "store.db")
-        await service_on(disk, [10.0]).register_broker(ASKED)
+        await service_on(disk, [10.0]).brokers.register(ASKED)
         later: Any = disk
         state = State.of(disk.store.snapshot(), assumed_until=80.0)
         service = Distributor(state, later, 1.0, lambda: 20.0, lambda: 20.0)
         with pytest.raises(Conflict, match="ask again in 60 s"):
-            await service.forget_broker("b1")
+            await service.brokers.forget("b1")
 
     asyncio.run(work())

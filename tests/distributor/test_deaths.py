@@ -201,7 +201,7 @@ def test_a_corrupted_store_is_one_line_and_exit_3(start: Starter, tmp_path: Path
     path = tmp_path / "store.db"
     path.write_bytes(os.urandom(8192))
     running = start(path)
-    assert running.process.popen.wait(20) == 3
+    assert running.process.popen.wait(60) == 3
     assert running.process.text().startswith(f"srtm: store {path} is corrupted (")
     assert running.process.text().count("\n") == 1
 
@@ -214,5 +214,5 @@ def test_sigterm_ends_it_with_a_watch_open(start: Starter, tmp_path: Path) -> No
     response = host.getresponse()
     assert response.readline().startswith(b'{"id":"p"')
     running.process.signal(signal.SIGTERM)
-    assert running.process.popen.wait(15) == 0
+    assert running.process.popen.wait(60) == 0
     host.close()

@@ -70,7 +70,7 @@ async def service_in(folder: Path, brokers: int = 2) -> AsyncIterator[InProcess]
     """With topic t and its publishers p0 to p9."""
     service = InProcess(folder)
     for number in range(brokers):
-        await service.register_broker(
+        await service.brokers.register(
             BrokerAsked(name=f"b{number}", tcp_address="h:1", http_address="h:2", capacity=1000.0)
         )
     await service.put_topic("t", CONTRACT)
@@ -291,7 +291,7 @@ def test_what_a_forgotten_broker_has_taught_is_forgotten(tmp_path: Path) -> None
             for each in ("b0", "b1"):
                 service.state.model = service.state.model.learnt(each, Load(1.0, 1.0, 1), 1, 10)
             service.later = 1000.0  # they are lost
-            await service.forget_broker("b1")
+            await service.brokers.forget("b1")
             assert service.state.model.document().keys() == {"b0"}
 
     asyncio.run(work())

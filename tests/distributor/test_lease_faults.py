@@ -1,4 +1,4 @@
-"""1,000 runs (LONG=yes: 10,000) of the lease protocol with everything against it: the sum of all
+"""500 runs (LONG=yes: 10,000) of the lease protocol with everything against it: the sum of all
 shares never exceeds the contract, nor do admissions over any interval, and no gateway ever drops
 its limit. See `tests.distributor.lease_faults`."""
 
@@ -8,8 +8,9 @@ import os
 import pytest
 
 from tests.distributor.lease_faults import Gateway, failing, run
+from tests.support.cases import LONG
 
-SEEDS = 10_000 if os.environ.get("LONG") == "yes" else 1_000
+SEEDS = 10_000 if LONG else 500
 PARTS = 100
 
 

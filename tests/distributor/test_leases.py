@@ -33,6 +33,7 @@ from distributor.store.store import Store, migrations
 from srtm.clock import NS
 from srtm.contract import MIN_RATE, Limit
 from srtm.gateway.lease import Lease, read_desired, safe_share
+from tests.support.cases import cases
 
 LEASE = 10.0
 BROKERS = ("b1", "b2", "b3", "b4")
@@ -120,7 +121,7 @@ class World:
             },
             strict=False,
         )
-        await self.service.register_broker(asked)
+        await self.service.brokers.register(asked)
 
     def send(self, name: str, busy: bool) -> None:
         topics = [TopicReport(topic="t", offered=float(busy))]
@@ -163,7 +164,7 @@ class World:
 
     async def place(self, policy: str, drained: str | None, keep: bool) -> None:
         for name in BROKERS:
-            await self.service.drain(name, name == drained)
+            await self.service.brokers.drain(name, name == drained)
         try:
             keep = keep and policy == "srtm"
             await place(self.service, "t", PlacementAsked(policy=policy, keep=keep))  # type: ignore[arg-type]
@@ -267,7 +268,7 @@ async def _run(operations: Sequence[tuple[Any, ...]]) -> World:
 
 
 @given(_operations)
-@settings(max_examples=300)
+@settings(max_examples=cases(300))
 def test_the_sum_of_all_shares_never_exceeds_the_contract(operations: list[Any]) -> None:
     asyncio.run(_run(operations))
 

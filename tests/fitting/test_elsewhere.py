@@ -29,6 +29,7 @@ from distributor.fitting.trial import Trial
 from distributor.fitting.verdict import Answer, Verdict
 from distributor.model import Broker, Publisher
 from srtm.slo import SLO
+from tests.support.cases import cases
 from tests.support.fitting_brokers import (
     Behaviour,
     Late,
@@ -259,7 +260,7 @@ def test_full_brokers_of_earlier_rounds_are_left_alone_and_idle_ones_used(mode: 
         )
 
 
-@hypothesis_settings(max_examples=150)
+@hypothesis_settings(max_examples=cases(150))
 @given(
     st.builds(
         publishers,

@@ -384,5 +384,5 @@ def test_a_slip_in_the_options_ends_the_start_in_one_line(
     shared: Servers, tmp_path: Path, flags: list[str], sentence: str
 ) -> None:
     gateway = shared.gateway(*flags, wait=False, ports=(free_port(), free_port()))
-    assert gateway.process.popen.wait(20) == 2
+    assert gateway.process.popen.wait(60) == 2
     assert sentence in gateway.process.text().splitlines()[-1]

@@ -9,13 +9,14 @@ from srtm.bins import ZERO, Bins, nearest_rank
 from srtm.clock import NS, boottime_ns
 from srtm.contract import Limit
 from srtm.gateway.agent import Agent, Identity
+from srtm.gateway.backlog import Bounds
 from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.lease import Changes, Desired, Known
 from srtm.gateway.measure.counts import NOTHING, Counts, comparable, counts_of
 from srtm.gateway.measure.meter import Meter
 from srtm.gateway.measure.waits import waits_of
 from srtm.gateway.run import Gone, Run
-from srtm.gateway.topic import Bounds, Topic
+from srtm.gateway.topic import Topic
 from srtm.http_client import Endpoint
 from srtm.slo import SLO
 from tests.support.fake_distributor import fake_distributor
@@ -32,7 +33,15 @@ class NoGate:
     def call_at(self, when: int, alarm: Any) -> None: ...
 
 
+class NoFile:
+    def write_soon(self) -> None: ...
+
+    async def written(self) -> None: ...
+
+
 class Topics:
+    state_file = NoFile()
+
     def __init__(self, *names: bytes) -> None:
         bounds = Bounds(1000, 1 << 20, 1 << 20)
         self.by_name = {name: Topic(name, NoGate(), bounds, Meter()) for name in names}
@@ -42,11 +51,11 @@ class Topics:
 
     def observe(self, names: frozenset[str]) -> None:
         for name, topic in self.by_name.items():
-            topic.seen = {} if name.decode() in names else None
+            topic.observed.want_times(name.decode() in names)
 
     def count_senders(self, names: frozenset[str]) -> None:
         for name, topic in self.by_name.items():
-            topic.senders = {} if name.decode() in names else None
+            topic.observed.want_senders(name.decode() in names)
 
     def empty(self, name: str) -> None: ...
 
@@ -59,10 +68,6 @@ class Topics:
     def kept_leases(self) -> dict[str, Limit]:
         return {}
 
-    def keep_soon(self) -> None: ...
-
-    async def written(self) -> None: ...
-
 
 def agent_of(topics: Topics) -> Agent:
     return Agent(Endpoint("h:1"), Identity("b", "h:2", "h:3", 0), topics)
@@ -72,7 +77,7 @@ def test_rates_are_of_the_time_since_the_last_answered_report() -> None:
     topics = Topics(b"t")
     topic = topics.by_name[b"t"]
     agent = agent_of(topics)
-    topic.meter.offered, topic.meter.admitted, topic.backlog = 300, 200, 100
+    topic.meter.offered, topic.meter.admitted, topic.backlog.messages = 300, 200, 100
     first = agent._entry(topic, counts_of(topic), 2.0)
     assert first == {
         "topic": "t",
@@ -87,7 +92,7 @@ def test_rates_are_of_the_time_since_the_last_answered_report() -> None:
     }
     assert agent._entry(topic, counts_of(topic), 4.0)["offered"] == 75, "it was not answered"
     agent._counted[b"t"] = counts_of(topic)
-    topic.meter.offered, topic.backlog = 310, 0
+    topic.meter.offered, topic.backlog.messages = 310, 0
     assert agent._entry(topic, counts_of(topic), 1.0)["offered"] == 10
 
 
@@ -215,8 +220,11 @@ def test_arrivals_are_reported_once_by_the_millisecond_while_they_are_asked_for(
     for stamp, count, atomic in ((0, 1, False), (400_000, 2, False), (1_000_000, 4, True)):
         run = Run(b"t", [b"x"] * count, count, atomic, None)
         run.stamp = stamp
-        topic._see([run]) if topic.seen is not None else topics.observe(frozenset({"t"}))
-    assert topic.seen == {0: 2, 1: 4}, "the first came before anybody asked"
+        if topic.observed.times is None:
+            topics.observe(frozenset({"t"}))
+        else:
+            topic.observed.keep_times([run])
+    assert topic.observed.times == {0: 2, 1: 4}, "the first came before anybody asked"
     entry = agent._entry(topic, counts_of(topic), 1.0, waits_of(topic))
     assert [count for _, count in entry["arrivals"]] == [2, 4]
     assert entry["arrivals"][0][0] - entry["arrivals"][1][0] == 1
@@ -224,7 +232,7 @@ def test_arrivals_are_reported_once_by_the_millisecond_while_they_are_asked_for(
     again = agent._entry(topic, counts_of(topic), 1.0, waits_of(topic))
     assert (again["arrivals"], again["batches"]) == ([], [])
     topics.observe(frozenset())
-    assert topic.seen is None
+    assert topic.observed.times is None
     assert "arrivals" not in agent._entry(topic, counts_of(topic), 1.0)
 
 
@@ -254,14 +262,14 @@ def test_token_waits_are_those_since_the_last_answered_report() -> None:
 def sent(topic: Topic, publisher: str, count: int) -> None:
     run = Run(b"t", [b"x"] * count, count, False, None)
     run.owner = Gone(publisher)
-    topic._count([run])
+    topic.observed.count_senders([run])
 
 
 def test_who_sends_most_is_reported_while_it_is_asked_for() -> None:
     topics = Topics(b"t")
     topic = topics.by_name[b"t"]
     agent = agent_of(topics)
-    assert topic.senders is None
+    assert topic.observed.senders is None
     topics.count_senders(frozenset({"t"}))
     assert "publishers" not in agent._entry(topic, counts_of(topic), 1.0, None), "nothing has come"
     for number in range(150):
@@ -280,9 +288,9 @@ def test_names_without_end_fill_no_memory() -> None:
     for number in range(6_000):
         sent(topic, f"p{number}", 1)
     sent(topic, "p0", 1)
-    assert topic.senders is not None
-    assert len(topic.senders) == 5_001
-    assert (topic.senders[""], topic.senders["p0"]) == (1_000, 2)
+    assert topic.observed.senders is not None
+    assert len(topic.observed.senders) == 5_001
+    assert (topic.observed.senders[""], topic.observed.senders["p0"]) == (1_000, 2)
 
 
 def test_only_topics_with_something_to_tell_are_in_a_report() -> None:
@@ -290,6 +298,6 @@ def test_only_topics_with_something_to_tell_are_in_a_report() -> None:
     agent = agent_of(topics)
     agent.lease.applied = {"named": Limit(rate=1, burst=1)}
     topics.by_name[b"busy"].meter.offered = 1
-    topics.by_name[b"stuck"].backlog = 1
+    topics.by_name[b"stuck"].backlog.messages = 1
     names = [topic.name for topic in topics.by_name.values() if agent._is_news(topic)]
     assert names == [b"named", b"busy", b"stuck"]

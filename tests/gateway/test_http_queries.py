@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from srtm.nsq.commands import identify, pub
+from tests.support.cases import cases
 from tests.support.servers import GatewayProcess, Nsqd, Servers, http
 from tests.support.v2 import V2
 
@@ -115,7 +116,7 @@ QUERY = st.one_of(st.lists(PAIRS, max_size=4).map("&".join), ANY)
     body=st.one_of(st.none(), st.just(b""), st.binary(max_size=40)),
     method=st.sampled_from([None, "HEAD", "PUT", "DELETE"]),
 )
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=cases(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_query_has_nsqds_own_status(
     gateway: GatewayProcess,
     nsqd: Nsqd,

@@ -62,7 +62,7 @@ def test_behind_unix_sockets_nsqlookupd_leads_to_the_gateway_from_ready_until_it
         gateway.process.signal(signal.SIGTERM)
         wait_for(lambda: nodes(lookupd_http) == [], "a draining gateway is withdrawn")
         assert gateway.process.alive, "it is withdrawn before it goes, not by going"
-    assert gateway.process.popen.wait(15) == 0
+    assert gateway.process.popen.wait(60) == 0
 
 
 def test_info_and_nsqadmin_show_the_gateway_and_its_topics_and_channels(

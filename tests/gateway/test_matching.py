@@ -8,13 +8,14 @@ import pytest
 
 from srtm.clock import WallClock
 from srtm.contract import MAX_RATE, MIN_RATE, Limit
+from srtm.gateway.backlog import Bounds
 from srtm.gateway.batch import Batch
 from srtm.gateway.measure.matching import Deliveries
 from srtm.gateway.measure.meter import Meter
 from srtm.gateway.measure.probe import Probe, sample_rate
 from srtm.gateway.reactor import Reactor
-from srtm.gateway.run import Part, Run
-from srtm.gateway.topic import Bounds, Topic
+from srtm.gateway.run import Part, Piece, Run
+from srtm.gateway.topic import Topic
 from srtm.gateway.upstream import NsqdAddress
 from srtm.nsq.commands import message
 from srtm.nsq.frames import MESSAGE, Message, build_frame
@@ -84,8 +85,8 @@ class Delivered:
         self._batch(run, written, answered)
         return run
 
-    def _batch(self, part: Run | Part, written: int, answered: int) -> None:
-        batch = Batch(self.topic, [part], b"", 1)
+    def _batch(self, piece: Piece, written: int, answered: int) -> None:
+        batch = Batch(self.topic, [piece], b"", 1)
         batch.written_at, batch.answered_at = written, answered
         self.topic.ring.append(batch)
 

@@ -58,7 +58,7 @@ def test_a_killed_nsqd_closes_whom_it_owes_and_gets_nothing_twice(servers: Serve
         waiting.send(pub(b"t", b"not sent before nsqd was back"))
         wait_for(lambda: gateway.offered("t") == 207, "it waits in the gateway")
         nsqd.process.signal(signal.SIGKILL)  # and not an instant to read them
-        nsqd.process.popen.wait(10)
+        nsqd.process.popen.wait(60)
         assert unlucky.frame() is None, "closed without a word"
         wait_for(lambda: http(gateway.http, "/ping")[0] == 500, "the gateway knows")
         nsqd.process.start()

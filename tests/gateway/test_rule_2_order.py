@@ -10,10 +10,11 @@ import pytest
 
 from srtm.bucket import TokenBucket
 from srtm.contract import Limit
+from srtm.gateway.backlog import Bounds
 from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.measure.meter import Meter
 from srtm.gateway.run import Run
-from srtm.gateway.topic import Bounds, Topic
+from srtm.gateway.topic import Topic
 from srtm.nsq.commands import dpub, identify, message, mpub, pub
 from tests.support.servers import GatewayProcess, Servers, http, wait_for
 from tests.support.v2 import V2
@@ -301,7 +302,7 @@ class Gate:
     def carrier(self, topic: Topic) -> None:
         return None
 
-    def keep_debts(self) -> None: ...
+    def write_debts(self) -> None: ...
 
     def call_at(self, when: int, alarm: object) -> None:
         pass
@@ -326,6 +327,6 @@ def test_a_late_read_never_overtakes_its_own_publisher() -> None:
     small = arrives(b"small", 1, 500)
     early = arrives(b"early", 1, 400)
     topic.decide(1100, 1100)
-    order = [part if isinstance(part, Run) else part.run for part in topic.ready]
+    order = [piece.run for piece in topic.ready]
     assert order[1:] == [early]
     assert list(topic.held) == [big, small]

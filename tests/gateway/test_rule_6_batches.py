@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from srtm.contract import Limit
+from srtm.gateway.backlog import Bounds
 from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.measure.meter import Meter
 from srtm.gateway.run import Run
-from srtm.gateway.topic import Bounds, Topic
+from srtm.gateway.topic import Topic
 from srtm.http_client import request
 from srtm.nsq.commands import dpub, message, mpub, pub
 from tests.support.fake_nsqd import fake_nsqd
@@ -180,7 +181,7 @@ class Gate:
     def carrier(self, topic: Topic) -> None:
         return None
 
-    def keep_debts(self) -> None: ...
+    def write_debts(self) -> None: ...
 
     def call_at(self, when: int, alarm: Callable[[int], None]) -> None:
         heapq.heappush(self.timers, (when, next(self._serial), alarm))

@@ -240,7 +240,7 @@ def test_debts_of_many_topics_hold_nobody_up(servers: Servers) -> None:
         batch = [message(b"x")] * 2
         client.send(b"".join(mpub(b"t%d" % n, batch, 2) for n in range(count)))
         other.send(pub(b"other", b"x"))
-        other.oks(1, timeout=3)
+        other.oks(1)
         client.oks(count, timeout=30)
     gateway.process.kill()
     kept = json.loads(state.read_text())["topics"]

@@ -169,7 +169,7 @@ def nsqd(shared: Servers) -> Nsqd:
 
 def unavailable(gateway: GatewayProcess) -> str:
     """The last line of a gateway that could not start; nothing but log lines before it."""
-    assert gateway.process.popen.wait(20) == Exit.UNAVAILABLE, gateway.process.text()
+    assert gateway.process.popen.wait(60) == Exit.UNAVAILABLE, gateway.process.text()
     text = gateway.process.text()
     assert "Traceback" not in text
     *_, line = text.splitlines()
@@ -327,10 +327,10 @@ def test_more_connections_than_files_and_a_backlog_under_one_body_are_told(
     servers: Servers, nsqd: Nsqd
 ) -> None:
     gateway = servers.gateway("--max-connections=100000000", nsqd=nsqd, wait=False)
-    assert gateway.process.popen.wait(10) == Exit.USAGE
+    assert gateway.process.popen.wait(60) == Exit.USAGE
     line = gateway.process.text().splitlines()[-1]  # before it, why timestamps are not the best
     assert "--max-connections 100000000 needs 100000320 open files" in line
     gateway = servers.gateway("--max-connection-backlog-bytes=1000", nsqd=nsqd, wait=False)
-    assert gateway.process.popen.wait(10) == Exit.USAGE
+    assert gateway.process.popen.wait(60) == Exit.USAGE
     line = gateway.process.text().splitlines()[-1]
     assert "is less than nsqd's --max-body-size" in line

@@ -9,15 +9,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from srtm.contract import Limit
+from srtm.gateway.backlog import Bounds
 from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.batch import Batch
 from srtm.gateway.measure.meter import Meter
 from srtm.gateway.measure.record import Record
 from srtm.gateway.run import Run
-from srtm.gateway.topic import Bounds, Topic
+from srtm.gateway.topic import Topic
 from srtm.nsq.commands import message
 from srtm.queueing import token_waits
 from tests.base.test_bucket import BURSTS, NS, RATES, Ledger
+from tests.support.cases import cases
 
 ELEMENT = message(b"x")
 
@@ -54,16 +56,19 @@ class Publisher:
     def resume(self, reason: object) -> None: ...
 
 
+UNBOUNDED = Bounds(10**9, 10**12, 1 << 20)
+
+
 class World:
     """One topic in a gateway of its own; time goes where `now` is set."""
 
-    def __init__(self, rate: float, burst: float) -> None:
+    def __init__(self, rate: float, burst: float, bounds: Bounds = UNBOUNDED) -> None:
         self.dirty: list[Topic] = []
         self.backlogs = Backlogs(1 << 30, 100)
         self.is_open = True
         self.alarms: list[tuple[int, Callable[[int], None]]] = []
         self.nsqd, self.publisher = Nsqd(), Publisher()
-        self.topic = Topic(b"t", self, Bounds(10**9, 10**12, 1 << 20), Meter())
+        self.topic = Topic(b"t", self, bounds, Meter())
         self.topic.known = True
         self.topic.set_limit(Limit(rate=rate, burst=burst), 0)
         self.record = self.topic.record = Record()
@@ -75,7 +80,7 @@ class World:
 
     def owe(self, topic: Topic, debt: float) -> None: ...
 
-    def keep_debts(self) -> None: ...
+    def write_debts(self) -> None: ...
 
     def call_at(self, when: int, alarm: Callable[[int], None]) -> None:
         self.alarms.append((when, alarm))
@@ -135,7 +140,7 @@ EVENTS = st.lists(
 
 
 @given(RATES, BURSTS, EVENTS)
-@settings(max_examples=300)
+@settings(max_examples=cases(300))
 @example(
     1e3,
     10.0,
@@ -184,7 +189,7 @@ def test_no_interval_admits_more_than_its_tokens(
     ),
     st.sampled_from([0, 1, 700, 100_000]),
 )
-@settings(max_examples=200)
+@settings(max_examples=cases(200))
 def test_token_waits_are_the_exact_queues_however_late_a_wake_up_is(
     rate: float, burst: float, runs: list[tuple[int, int, bool]], lateness: int
 ) -> None:

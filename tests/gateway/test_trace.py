@@ -264,7 +264,7 @@ def test_it_can_be_read_while_it_is_written(servers: Servers, tmp_path: Path) ->
 )
 def test_a_trace_that_cannot_be_is_one_line(servers: Servers, flag: str, words: str) -> None:
     gateway = servers.gateway(flag, wait=False)
-    assert gateway.process.popen.wait(20) == 2
+    assert gateway.process.popen.wait(60) == 2
     last = gateway.process.text().strip().splitlines()[-1]
     assert last.startswith("srtm: ")
     assert words in last
@@ -284,7 +284,7 @@ def test_without_pyarrow_the_remedy_is_told_and_the_rest_works(
 ) -> None:
     prefix = (sys.executable, "-c", WITHOUT)
     gateway = servers.gateway(f"--trace-dir={tmp_path / 'trace'}", wait=False, prefix=prefix)
-    assert gateway.process.popen.wait(20) == 2
+    assert gateway.process.popen.wait(60) == 2
     last = gateway.process.text().strip().splitlines()[-1]
     assert last.startswith(f"srtm: --trace-dir {tmp_path / 'trace'} needs pyarrow; pip install")
     assert not (tmp_path / "trace").exists()

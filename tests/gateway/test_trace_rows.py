@@ -6,12 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srtm.contract import Limit, Mode
+from srtm.gateway.backlog import Bounds
 from srtm.gateway.measure.trace import _MOST_ROWS, FLUSH_NS, Trace
 from srtm.gateway.run import Gone, Run
-from srtm.gateway.topic import Bounds
 from srtm.traces.chunk import ADMITTED, CLOSED, NO_WAIT, REJECTED
 from srtm.traces.rows import Rows
 from tests.gateway.test_topic_bucket_time import ELEMENT, NS, World
+from tests.support.cases import cases
 from tests.support.traces import parsed
 
 
@@ -67,11 +68,10 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS)
-@settings(max_examples=150)
+@settings(max_examples=cases(150))
 def test_each_message_is_in_one_row_whatever_becomes_of_it(steps: list[tuple[object, ...]]) -> None:
-    world = World(2.0, 3.0)
+    world = World(2.0, 3.0, Bounds(4, 10**12, 1 << 20))  # it is full now and then
     world.publisher.lose = lambda run: None  # type: ignore[method-assign]
-    world.topic._bounds = Bounds(4, 10**12, 1 << 20)  # it is full now and then
     trace, pipe = traced(world)
     now, offered, runs = NS, 0, []
     for step in steps:

@@ -268,7 +268,7 @@ def test_a_source_that_is_asked_for_and_missing_ends_it_with_one_line(servers: S
         pytest.skip("it takes root and setpriv to drop privileges")
     nsqd = servers.nsqd()
     gateway = servers.gateway("--timestamps=ebpf", nsqd=nsqd, wait=False, prefix=UNPRIVILEGED)
-    assert gateway.process.popen.wait(20) == 3
+    assert gateway.process.popen.wait(60) == 3
     (line,) = gateway.process.text().splitlines()
     assert line.startswith("srtm: --timestamps ebpf: ")
     assert MISSING in line

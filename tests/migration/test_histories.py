@@ -23,6 +23,7 @@ from distributor.migration.settings import (
     RETURN_SECONDS,
     WINDOW_SECONDS,
 )
+from tests.support.cases import cases
 
 
 class World:
@@ -80,7 +81,7 @@ changes = st.lists(
 """(windows until then, publisher, its new rate)"""
 
 
-@settings(max_examples=150)
+@settings(max_examples=cases(150))
 @given(worlds, changes)
 def test_any_history(world: World, changes: list[tuple[int, int, int]]) -> None:
     now = 0.0
@@ -99,7 +100,7 @@ def test_any_history(world: World, changes: list[tuple[int, int, int]]) -> None:
         assert last - first + 1 <= MOST_MOVES + seconds / MOVE_EVERY_SECONDS + 1e-6
 
 
-@settings(max_examples=100)
+@settings(max_examples=cases(100))
 @given(worlds)
 def test_traffic_that_stays_the_same_ends_all_moves(world: World) -> None:
     """Each change leaves head-room, so it is not undone; what cannot be mended is left alone."""

@@ -123,7 +123,7 @@ def _led(store: Any, thread: ThreadPoolExecutor, clock: Clock, state: State) -> 
 
 async def _begun(service: Distributor, clock: Clock, mode: MigrationMode, brokers: int) -> Gateways:
     for number in range(brokers):
-        await service.register_broker(
+        await service.brokers.register(
             BrokerAsked(name=f"b{number}", tcp_address="h:1", http_address="h:2", capacity=CAPACITY)
         )
     await service.put_topic("t", CONTRACT)
@@ -264,7 +264,7 @@ async def test_a_drained_target_ends_the_proposal(tmp_path: Path) -> None:
         gateways.rates["p1"] = 150.0
         await gateways.seconds(20)
         assert migrations.show(service, "t").proposed
-        await service.drain("b1", True)
+        await service.brokers.drain("b1", True)
         with pytest.raises(Conflict, match="p1 cannot go from b0 to b1 any more"):
             await migrations.accept(service, "t")
         await gateways.seconds(11)
@@ -279,9 +279,9 @@ async def test_two_proposals_do_not_land_on_the_same_emptiest_broker(tmp_path: P
     async with world(tmp_path, brokers=3) as gateways:
         service = gateways.service
         await service.put_topic("t", CONTRACT.model_copy(update={"rate": 900.0}))
-        await service.drain("b2", True)
+        await service.brokers.drain("b2", True)
         await place(service, "t", PlacementAsked(policy="lb"))
-        await service.drain("b2", False)
+        await service.brokers.drain("b2", False)
         places = service.topic("t").places
         for broker in ("b0", "b1"):
             first, second, _ = sorted(each for each, at in places.items() if at == broker)

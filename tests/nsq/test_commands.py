@@ -41,6 +41,7 @@ from srtm.nsq.commands import (
 )
 from srtm.nsq.errors import ProtocolError
 from srtm.nsq.names import is_valid_topic_name
+from tests.support.cases import cases
 from tests.support.servers import Servers
 from tests.support.v2 import V2
 
@@ -270,7 +271,7 @@ STREAMS = st.builds(
 
 
 @given(STREAMS, st.lists(st.integers(0, 1 << 16), max_size=12), st.integers(0, 1 << 16))
-@settings(max_examples=400)
+@settings(max_examples=cases(400))
 @example(MAGIC_V2 + pub(b"t", HEAD) * 9, [], 0)
 @example(MAGIC_V2 + pub(b"t", b"x") * 3 + NOP + pub(b"t", b"x") * 3, [], 0)
 def test_any_cut_gives_what_nsqd_reads(stream: bytes, places: list[int], end: int) -> None:
@@ -281,7 +282,7 @@ def test_any_cut_gives_what_nsqd_reads(stream: bytes, places: list[int], end: in
 
 
 @given(STREAMS)
-@settings(max_examples=100)
+@settings(max_examples=cases(100))
 def test_byte_by_byte_gives_what_nsqd_reads(stream: bytes) -> None:
     assert read([stream[i : i + 1] for i in range(len(stream))]) == nsqd_reads(stream, LIMITS)
 
@@ -295,7 +296,7 @@ def test_no_stream_begins_without_the_magic(stream: bytes, places: list[int]) ->
 
 
 @given(STREAMS, STREAMS, st.lists(st.integers(0, 1 << 16), max_size=4))
-@settings(max_examples=100)
+@settings(max_examples=cases(100))
 def test_an_error_ends_the_stream(before: bytes, after: bytes, places: list[int]) -> None:
     reader = CommandReader(LIMITS)
     given_ = [command for part in cut(before, places) for command in reader.feed(part)]
@@ -308,7 +309,7 @@ def test_an_error_ends_the_stream(before: bytes, after: bytes, places: list[int]
 
 
 @given(STREAMS, st.lists(st.integers(0, 1 << 16), max_size=6))
-@settings(max_examples=100)
+@settings(max_examples=cases(100))
 def test_what_is_held_is_the_incomplete_command_alone(stream: bytes, places: list[int]) -> None:
     reader = CommandReader(LIMITS)
     fed = 0

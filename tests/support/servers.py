@@ -76,7 +76,7 @@ def http(
     path: str,
     data: bytes | None = None,
     method: str | None = None,
-    timeout: float = 10,
+    timeout: float = 60,
 ) -> tuple[int, Any, dict[str, str]]:
     """(status, JSON or text, headers) from host:port or a socket's path; a body makes it a POST."""
     if "/" in address:
@@ -137,7 +137,7 @@ class Process:
         """At once, also when it is frozen: it does not run once more."""
         with contextlib.suppress(ProcessLookupError):
             self.popen.kill()
-        self.popen.wait(10)
+        self.popen.wait(60)
 
     def stop(self, seconds: float = 15) -> int:
         """SIGTERM, and the exit code."""

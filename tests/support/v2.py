@@ -18,7 +18,7 @@ class V2:
         self.socket = socket.socket()
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        self.socket.settimeout(10)
+        self.socket.settimeout(60)
         self.socket.connect((host, int(port)))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reader = FrameReader(8 * 1024 * 1024)
@@ -35,7 +35,7 @@ class V2:
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)
 
-    def frame(self, timeout: float = 10) -> Frame | None:
+    def frame(self, timeout: float = 60) -> Frame | None:
         """The next frame; None when the other side has closed. Raises TimeoutError."""
         deadline = time.monotonic() + timeout
         while not self._frames:
@@ -49,7 +49,7 @@ class V2:
             self._frames += self._reader.feed(data)
         return self._frames.pop(0)
 
-    def reply(self, timeout: float = 10) -> bytes | None:
+    def reply(self, timeout: float = 60) -> bytes | None:
         """The data of the next RESPONSE or ERROR that is no heartbeat; None at the end."""
         while True:
             frame = self.frame(timeout)
@@ -59,7 +59,7 @@ class V2:
                 assert frame.kind in (RESPONSE, ERROR), frame
                 return frame.data
 
-    def oks(self, count: int, timeout: float = 10) -> None:
+    def oks(self, count: int, timeout: float = 60) -> None:
         """The next `count` replies, all of them OK."""
         for number in range(count):
             assert self.reply(timeout) == b"OK", f"reply {number} of {count}"
@@ -72,7 +72,7 @@ class V2:
             return True
         return False
 
-    def ended(self, timeout: float = 10) -> bool:
+    def ended(self, timeout: float = 60) -> bool:
         """Does the other side close (whatever it sends before)?"""
         try:
             while self.frame(timeout) is not None:
@@ -92,7 +92,7 @@ class V2:
         assert self.reply() == b"OK"
         self.send(rdy(ready))
 
-    def message(self, timeout: float = 10, finish: bool = True) -> Message:
+    def message(self, timeout: float = 60, finish: bool = True) -> Message:
         """The next message, answered with FIN. Raises TimeoutError."""
         while True:
             frame = self.frame(timeout)

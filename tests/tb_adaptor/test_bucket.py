@@ -11,6 +11,7 @@ from srtm.bucket import TokenBucket
 from srtm.clock import NS
 from tb_adaptor.share import Part
 from tb_adaptor.simulator.bucket import Bucket
+from tests.support.cases import cases
 
 BATCHES = st.lists(
     st.tuples(st.integers(0, 3_000), st.integers(1, 12)), min_size=1, max_size=40
@@ -56,7 +57,7 @@ def one_by_one(
     return went
 
 
-@settings(max_examples=300)
+@settings(max_examples=cases(300))
 @given(st.floats(0.5, 30), st.floats(1, 15), BATCHES, RESCALES)
 def test_batches_go_when_the_products_bucket_lets_them(
     rate: float,

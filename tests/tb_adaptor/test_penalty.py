@@ -19,6 +19,7 @@ from tb_adaptor.simulator.bucket import Bucket
 from tb_adaptor.simulator.judge import nearest_rank as exact_rank
 from tb_adaptor.simulator.judge import unsplit_waits
 from tb_adaptor.simulator.run import Arrivals
+from tests.support.cases import cases
 
 CONTRACT = Part(50.0, 12.0)
 QUIET = 5.0
@@ -154,7 +155,7 @@ def test_figures_are_those_of_the_simulator_within_the_error(
     assert found.error.mean <= 2 * asynchronous + in_batches + 1e-6
 
 
-@settings(max_examples=300)
+@settings(max_examples=cases(300))
 @given(
     st.lists(st.floats(0, 20), min_size=1, max_size=60),
     st.floats(1, 20),
@@ -174,7 +175,7 @@ def test_arrivals_moved_by_e_change_the_wait_of_a_rank_by_two_e(
     assert np.abs(one - other).max() <= 2 * moved + 1e-6
 
 
-@settings(max_examples=200)
+@settings(max_examples=cases(200))
 @given(
     st.lists(st.tuples(st.floats(0, 20), st.integers(1, 9)), min_size=1, max_size=40),
     st.floats(1, 12),

@@ -4,8 +4,9 @@ import json
 from typing import Any
 
 from pydantic import ValidationError
-from tornado.web import Application, RequestHandler
+from tornado.web import Application
 
+from srtm.api_handler import ApiHandler
 from srtm.contract import Contract
 from srtm.errors import SrtmError, one_line
 from srtm.gateway.host import Host
@@ -13,15 +14,11 @@ from srtm.gateway.http.stats import srtm_document, topic_document
 from srtm.gateway.measure.record import Record
 
 
-class _Handler(RequestHandler):
+class _Handler(ApiHandler):
     gateway: Host
 
     def initialize(self, gateway: Host) -> None:
         self.gateway = gateway
-
-    def refuse(self, status: int, message: str) -> None:
-        self.set_status(status)
-        self.finish({"message": message})
 
 
 class _Topics(_Handler):
@@ -53,7 +50,7 @@ class _Topic(_Handler):
                 raise ValueError("not an object")
             contract = Contract.model_validate({**body, "topic": name})
             self.gateway.topics.set_limit(name, contract.limit())
-            await self.gateway.topics.written()
+            await self.gateway.topics.state_file.written()
         except ValidationError as error:
             self.refuse(400, str(one_line(error, f"topic {name}")))
         except ValueError:
@@ -65,7 +62,7 @@ class _Topic(_Handler):
 
     async def delete(self, name: str) -> None:
         self.gateway.topics.set_limit(name, None)
-        await self.gateway.topics.written()
+        await self.gateway.topics.state_file.written()
         self.finish({})
 
 

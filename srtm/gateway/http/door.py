@@ -6,17 +6,18 @@ from contextlib import nullcontext
 from math import inf
 from typing import Any
 
-from tornado.web import Application, RequestHandler, stream_request_body
+from tornado.web import Application, stream_request_body
 
+from srtm.api_handler import ApiHandler
 from srtm.clock import monotonic_ns
 from srtm.errors import UnavailableError
+from srtm.gateway.backlog import Backlog
 from srtm.gateway.host import Host
 from srtm.gateway.http.metrics import exposition
 from srtm.gateway.http.stats import as_text, stats_document
 from srtm.gateway.reactor import Reactor
 from srtm.gateway.run import Run
 from srtm.gateway.tcp_door import MAX_HTTP_CONNECTIONS
-from srtm.gateway.topic import Topic
 from srtm.nsq.commands import BIG_BODY_BYTES, check_mpub, message
 from srtm.nsq.errors import ERRORS, ProtocolError
 from srtm.nsq.names import is_valid_topic_name
@@ -91,25 +92,20 @@ class Request:
             self.done.set_exception(error)
 
 
-class _Handler(RequestHandler):
+class _Handler(ApiHandler):
     gateway: Host
 
     def initialize(self, gateway: Host) -> None:
         self.gateway = gateway
 
     def set_default_headers(self) -> None:
-        self.set_header("Server", "srtm")
+        super().set_default_headers()
         self.set_header("X-NSQ-Content-Type", "nsq; version=1.0")
 
     def fail(self, error: HttpError) -> None:
-        self.set_status(error.status)
         if error.retry_seconds is not None and error.retry_seconds < inf:
             self.set_header("Retry-After", str(max(1, round(error.retry_seconds + 0.5))))
-        self.finish({"message": error.message})
-
-    def write_error(self, status_code: int, **kwargs: Any) -> None:
-        words = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED", 413: "BODY_TOO_BIG"}
-        self.finish({"message": words.get(status_code, "INTERNAL_ERROR")})
+        self.refuse(error.status, error.message)
 
     def argument(self, name: str) -> str | None:
         values = self.request.query_arguments.get(name)
@@ -149,14 +145,14 @@ class _Publish(_Handler):
 
     def _expects(self, size: int) -> None:
         """A big body counts in its topic's bound from here on (see `Bodies`)."""
-        self._topic: Topic | None = None
+        self._backlog: Backlog | None = None
         name = (self.argument("topic") or "").encode()
         if not BIG_BODY_BYTES < size <= self._largest or not is_valid_topic_name(name):
             return
         topic = self.gateway.topics.find(name)
         if topic is not None:
-            if topic.body_may_come(self, size, monotonic_ns()):
-                self._topic = topic
+            if topic.backlog.body_may_come(self, size, monotonic_ns()):
+                self._backlog = topic.backlog
             else:
                 self._full = True
 
@@ -168,9 +164,9 @@ class _Publish(_Handler):
         body = b"".join(self._chunks)
         self._chunks.clear()
         self.gateway.uploads.discard(self)
-        if self._topic is not None:
-            self._topic.body_ended(self)
-            self._topic = None
+        if self._backlog is not None:
+            self._backlog.body_ended(self)
+            self._backlog = None
         return body
 
     @property
@@ -235,7 +231,7 @@ class _Publish(_Handler):
             raise HttpError(503, f"NOT_ADMITTING: {gateway.watch.ill}")
         topic = gateway.topics.by_name.get(run.topic)
         # One body may go past the bounds, as at the TCP door: else a big one would never come in.
-        if topic is not None and topic.is_full:
+        if topic is not None and topic.backlog.is_full:
             raise HttpError(429, "BACKLOG_FULL", 1.0)
         owner = self._waits = Request(gateway.reactor, f"@{self.request.remote_ip}")
         run.owner = owner

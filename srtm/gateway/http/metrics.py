@@ -46,7 +46,7 @@ TOPIC_METRICS = (
     _Row("srtm_topic_throttled", "gauge", "1 while messages wait for tokens.",
          lambda t: float(t.throttled)),
     _Row("srtm_topic_backlog_bytes", "gauge", "Bytes of unanswered messages.",
-         lambda t: t.backlog_bytes),
+         lambda t: t.backlog.bytes),
     _Row("srtm_topic_tokens", "gauge", "Tokens in the bucket; negative: a batch's debt.",
          lambda t: t.bucket.level(monotonic_ns()) if t.bucket else None),
     _Row("srtm_topic_rate_limit", "gauge", "Contract r on this broker, messages/s.",

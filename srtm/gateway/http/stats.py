@@ -111,7 +111,7 @@ def topic_document(topic: Topic) -> dict[str, Any]:
         failed=meter.failed,
         unknown=meter.unknown,
         unmatched=meter.unmatched,
-        backlog_bytes=topic.backlog_bytes,
+        backlog_bytes=topic.backlog.bytes,
     )
     for name in SKETCHES:
         document[name] = getattr(meter, name).quantiles(now).document()

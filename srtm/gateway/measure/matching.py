@@ -6,7 +6,6 @@ writing and the answer of the MPUB that carried the message, and there its body 
 
 from srtm.clock import WallClock
 from srtm.gateway.batch import Batch
-from srtm.gateway.run import Part, Run
 from srtm.gateway.topic import Topic
 from srtm.nsq.commands import elements
 from srtm.nsq.commands import message as element_of
@@ -111,13 +110,8 @@ class _Search:
 def _find(batch: Batch, wanted: dict[bytes, Times | None]) -> None:
     """Fill in the times of those that are in the batch."""
     missing = len(wanted)
-    for part in batch.parts:
-        if type(part) is Part:
-            run, since, step_ns = part.run, part.since, part.step_ns
-            messages = run.messages if run.atomic else run.messages[part.start : part.stop]
-        else:
-            assert type(part) is Run
-            run, since, step_ns, messages = part, part.since, 0.0, part.messages
+    for piece in batch.pieces:
+        run, messages, since, step_ns = piece.run, piece.messages, piece.since, piece.step_ns
         if run.defer_ms is not None:
             continue
         for number, element in enumerate(elements(messages[0]) if run.atomic else messages):

@@ -1,0 +1,98 @@
+"""The settings of `srtm autoscale simulate`: flags, file keys, environment, help in one table."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from srtm.autoscaler.decision import Handover
+from srtm.autoscaler.simulator.arrivals import ArrivalModel
+from srtm.duration import Duration
+from srtm.options import Objective
+from srtm.slo import SLO
+
+DEFAULT_PARTITIONS = 5
+"""of CLOSER's and ICCBDC's experiments"""
+
+
+def _numbers(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return tuple(float(part) for part in value.split(","))
+    except ValueError:
+        raise ValueError(f"{value!r} is no list of numbers such as 0.5,0.3,0.2") from None
+
+
+Numbers = Annotated[tuple[float, ...], BeforeValidator(_numbers)]
+
+
+class SimulateOptions(BaseModel):
+    """See `srtm autoscale simulate --help`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    workload: Path = Field(
+        description="CSV with a row a second, the topic's events/s in its last column; a header is "
+        "skipped"
+    )
+    policy: tuple[str, ...] = Field(
+        min_length=1,
+        description="policy to run; several are compared; `srtm autoscale policies` lists them",
+    )
+    partitions: int | None = Field(
+        None,
+        description=f"partitions with equal shares [default: {DEFAULT_PARTITIONS}, or those of "
+        "--shares]",
+    )
+    shares: Numbers | None = Field(
+        None, description="share of the events of each partition, as 0.5,0.3,0.2; they sum to 1"
+    )
+    mu: Numbers = Field(
+        (200.0,),
+        min_length=1,
+        description="events/s that a consumer serves; several, as 140,200,260: of each, in the "
+        "order of launches",
+    )
+    slo: Objective = Field(
+        SLO(0.99, 0.5),
+        description="share of events and the time from arrival to the end of processing (w_sla); "
+        "0.99@500ms over 10m asks it of every ten minutes",
+    )
+    rebalance: Duration = Field(
+        0.5, description="t_reb: from the last member's rejoining to the new assignment"
+    )
+    handover: Handover = Field(
+        Handover.EAGER,
+        description="eager: all stop; cooperative: what moves stops for two rebalances; direct: "
+        "for one",
+    )
+    startup: Duration = Field(
+        5.0, description="from a launch, which is billed, to joining the group"
+    )
+    arrivals: ArrivalModel = Field(
+        ArrivalModel.POISSON,
+        description="events within a second: smooth: evenly; poisson: at random; burst: all at its "
+        "start, as the papers send them",
+    )
+    lag_phase: Duration = Field(
+        0.1, description="decisions are taken this long after each full second"
+    )
+    heartbeat: Duration = Field(
+        3.0, description="how often a member asks whether a rebalance is due"
+    )
+    initial: int = Field(1, description="consumers at the start")
+    seed: int = Field(1, ge=0, description="of Poisson arrivals and heartbeat phases")
+    out: Path | None = Field(
+        None,
+        description="folder that gets simulation.json and simulation.png (arrivals, replicas, "
+        "latency, CDF)",
+    )
+
+    @model_validator(mode="after")
+    def _apart(self) -> "SimulateOptions":
+        if self.shares is not None and self.partitions not in (None, len(self.shares)):
+            raise ValueError(
+                f"--partitions {self.partitions} and {len(self.shares)} --shares: give one of them"
+            )
+        return self

@@ -1,0 +1,47 @@
+"""What others are told of this broker: its name and its addresses."""
+
+import logging
+
+from srtm.gateway.agent import Identity
+from srtm.gateway.instance import instance_of
+from srtm.gateway.nsqd import Facts
+from srtm.gateway.options import GatewayOptions
+
+log = logging.getLogger("srtm.gateway")
+
+
+def broker_name(options: GatewayOptions) -> str:
+    """In logs and traces."""
+    return options.broker_name or _told(options, options.tcp_address)
+
+
+def identity(options: GatewayOptions, instance: str) -> Identity:
+    """At the Load Distributor: with the addresses that clients are told. instance: of the state
+    file; empty without one"""
+    tcp, web = (_told(options, each) for each in (options.tcp_address, options.http_address))
+    instance = instance or instance_of(options.tcp_address)
+    return Identity(options.broker_name or tcp, tcp, web, options.broker_capacity, instance)
+
+
+def check_broadcast(options: GatewayOptions, tcp: str, web: str, facts: Facts) -> None:
+    """Warn where nsqd leads others round the gateway. tcp, web: where the gateway listens"""
+    ours = {
+        "broadcast_address": options.broadcast_address,
+        "broadcast_tcp_port": int(tcp.rpartition(":")[2]),
+        "broadcast_http_port": int(web.rpartition(":")[2]),
+    }
+    for name, value in ours.items():
+        if facts.broadcast[name] != value:
+            flag = name.replace("_", "-")
+            log.warning(
+                "nsqd tells nsqlookupd --%s=%s, so consumers and nsqadmin go round the "
+                "gateway; start nsqd with --%s=%s",
+                flag,
+                facts.broadcast[name],
+                flag,
+                value,
+            )
+
+
+def _told(options: GatewayOptions, address: str) -> str:
+    return f"{options.broadcast_address}:{address.rpartition(':')[2]}"

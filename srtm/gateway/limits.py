@@ -1,0 +1,68 @@
+"""Which limit holds for a topic: a Load Distributor's share, its own contract, or the default."""
+
+from collections.abc import Mapping
+
+from srtm.audit.blocks import Rule, Word
+from srtm.contract import Limit
+from srtm.gateway.lease import Known, Unplaced
+
+
+class Limits:
+    """own:    contracts of options, state file and admin socket
+    leased: shares of a Load Distributor, which stand over those
+    """
+
+    def __init__(self, default: Limit | None) -> None:
+        self.own: dict[bytes, Limit] = {}
+        self.leased: dict[bytes, Limit] = {}
+        self.default = default
+        self._names: frozenset[str] = frozenset()  # topics that the distributor knows
+        self._unplaced = Unplaced.PASS
+
+    def know(self, known: Known) -> bool:
+        """Which topics the distributor names, and what becomes of those without a share here. True
+        when that is news."""
+        before = self._names, self._unplaced
+        self._names, self._unplaced = known.names, known.unplaced
+        return before != (self._names, self._unplaced)
+
+    def is_shut(self, name: bytes) -> bool:
+        """Does the distributor know it, and give no share of it here?"""
+        return (
+            self._unplaced is not Unplaced.PASS
+            and name not in self.leased
+            and name.decode() in self._names
+        )
+
+    @property
+    def refuses(self) -> bool:
+        """Are messages of a topic that is shut refused, or do they wait?"""
+        return self._unplaced is Unplaced.REJECT
+
+    def is_leased(self, name: bytes) -> bool:
+        """Does the distributor give its limit?"""
+        return name in self.leased or self.is_shut(name)
+
+    def is_given(self, name: bytes) -> bool:
+        """Has it a limit of its own, or a share?"""
+        return name in self.own or name in self.leased
+
+    def without_share(self, name: bytes) -> Limit | None:
+        return self.own.get(name, self.default)
+
+    def word(
+        self,
+        name: bytes,
+        limit: Limit | None,
+        contracts: Mapping[str, tuple[float, float]],
+        epoch: int,
+    ) -> Word:
+        """What the admission log says of it. limit: that is in force; contracts: whole ones"""
+        if self.is_shut(name):
+            return Word(Rule.SHUT, epoch=epoch)
+        if limit is None:
+            return Word(Rule.NONE)
+        if name in self.leased:
+            whole = contracts.get(name.decode(), (0.0, 0.0))
+            return Word(Rule.SHARE, limit.rate, limit.burst, *whole, epoch)
+        return Word(Rule.OWN, limit.rate, limit.burst)

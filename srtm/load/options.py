@@ -1,0 +1,105 @@
+"""The load generator's settings: flags, file keys, environment and help in one table."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from srtm.duration import Duration
+from srtm.load.settings import Arrivals
+from srtm.options import Objective, environment
+
+
+class LoadOptions(BaseModel):
+    """See `srtm load --help`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    topic: str = Field("load", description="topic to publish to")
+    channel: str = Field("load", description="channel to consume from")
+    nsqd_tcp_address: tuple[str, ...] = Field(
+        (),
+        description="nsqd or gateway to publish to, of which publishers take one after the other; "
+        "none: the topic's brokers, or without a deployment 127.0.0.1:4150",
+    )
+    lookupd_http_address: tuple[str, ...] = Field(
+        (), description="nsqlookupd that knows the topic's brokers"
+    )
+    deployment: Path | None = Field(
+        None,
+        description="data path or file of the `srtm up` that knows them; none: ./srtm-data",
+        json_schema_extra=environment("SRTM_DEPLOYMENT"),
+    )
+    consumer_nsqd_tcp_address: tuple[str, ...] = Field(
+        (), description="nsqd or gateway to consume from; none: where is published to"
+    )
+    no_consumer: bool = Field(False, description="publish only; no end-to-end latency")
+    consumer_buffer: bool = Field(
+        False,
+        description="consume with nsqd's own output buffer: more throughput, up to 250 ms later",
+    )
+    publishers: int = Field(10, description="connections that publish")
+    rate: float | None = Field(
+        None,
+        description="messages/s of each publisher [default: 10, unless --max-speed or --trace]",
+    )
+    arrivals: Arrivals = Field(
+        "poisson", description="intended send times: poisson, or periodic with a random phase"
+    )
+    batch: int = Field(1, description="messages that a publisher sends at one instant")
+    mpub: bool = Field(False, description="send a batch as one MPUB instead of PUBs")
+    group_size: int = Field(
+        1, description="publishers that send at the same instants (a correlation group)"
+    )
+    jitter: Duration = Field(0.0, description="spread the members of a group evenly over this time")
+    distributor_address: str = Field(
+        "",
+        description="Load Distributor that has placed the topic: its publishers, their rates and "
+        "groups, each at its own gateway, wherever they are moved",
+    )
+    distributor_token_file: str = Field(
+        "", description="file of mode 0600 with the distributor's token"
+    )
+    max_speed: bool = Field(False, description="closed loop: send again at each answer")
+    outstanding: int | None = Field(
+        None,
+        description="with --max-speed: unanswered PUBs (or MPUBs) of each publisher [default: 1]",
+    )
+    trace: Path | None = Field(
+        None,
+        description="CSV with the messages/s of all publishers in its last column, a row a second",
+    )
+    trace_scale: float = Field(1.0, description="factor on the trace's rates")
+    duration: Duration | None = Field(
+        None, description="how long to send [default: 10s, or the whole trace]"
+    )
+    warmup: Duration = Field(
+        0.0, description="leave out what is intended in this first part of the duration"
+    )
+    drain: Duration = Field(
+        5.0, description="longest wait for answers and messages after the last send"
+    )
+    message_size: int = Field(100, description="bytes of a body, 24 or more")
+    seed: int = Field(1, description="of all random choices")
+    slo: Objective | None = Field(None, description="judge end to end, such as 0.99@1ms")
+    strict: bool = Field(False, description="exit with 1 when the SLO is missed")
+    histogram: Path | None = Field(
+        None, description="file that gets the end-to-end percentile distribution (ms)"
+    )
+
+    @model_validator(mode="after")
+    def _apart(self) -> "LoadOptions":
+        if (self.rate is not None) + self.max_speed + (self.trace is not None) > 1:
+            raise ValueError("--rate, --max-speed and --trace exclude each other")
+        if self.outstanding is not None and not self.max_speed:
+            raise ValueError("--outstanding goes with --max-speed; a rate is an open loop")
+        if self.no_consumer and self.consumer_nsqd_tcp_address:
+            raise ValueError("--no-consumer and --consumer-nsqd-tcp-address exclude each other")
+        if self.no_consumer and self.consumer_buffer:
+            raise ValueError("--no-consumer and --consumer-buffer exclude each other")
+        if self.no_consumer and (self.slo or self.histogram):
+            raise ValueError("--slo and --histogram need a consumer: leave out --no-consumer")
+        if self.strict and self.slo is None:
+            raise ValueError("--strict needs an --slo to judge")
+        if self.distributor_token_file and not self.distributor_address:
+            raise ValueError("--distributor-token-file goes with --distributor-address")
+        return self

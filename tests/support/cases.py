@@ -1,0 +1,10 @@
+"""How many generated cases a test tries: a quarter, or with LONG=yes all of them."""
+
+import os
+
+LONG = os.environ.get("LONG") == "yes"
+_FEWEST = 40
+
+
+def cases(most: int) -> int:
+    return most if LONG else max(min(most, _FEWEST), most // 4)
