@@ -124,6 +124,7 @@ class Topics:
         self._brokers = deployment.brokers
         self._distributor = placed_topics(deployment)
         self._kept = KeptTopics(deployment.layout)
+        self._has_other_hosts = bool(deployment.all_brokers)
 
     def report(self) -> Report:
         """Every topic on every broker that answers, and those that only the distributor knows."""
@@ -181,8 +182,10 @@ class Topics:
             if self._distributor and (placed := self.placed(topic)):
                 contract = _changed(topic, [placed.contract.limit()], changes)
                 self._distributor.change(contract, placed.keys)
-                self._kept.keep(topic, contract.limit())
+                if not self._has_other_hosts:  # there the file says it at the next start
+                    self._kept.keep(topic, contract.limit())
                 return contract
+            self._refuse_other_hosts(topic)
             current = self._current(topic)
             contract = _changed(topic, current.values(), changes)
             limit = contract.limit()
@@ -225,8 +228,10 @@ class Topics:
         with self._kept.changing():
             if self._distributor and self.placed(topic):
                 self._distributor.delete(topic)
-                self._kept.keep(topic, None)
+                if not self._has_other_hosts:
+                    self._kept.keep(topic, None)
                 return
+            self._refuse_other_hosts(topic)
             limited = any(self._current(topic).values())
             if not limited and self._kept.read().get(topic) is None:
                 raise UsageError(f"topic {topic} has no limit; srtm topic list shows those that do")
@@ -237,6 +242,15 @@ class Topics:
                 except SrtmError as error:
                     progress = f"after {done} of {len(self._brokers)} deletions"
                     raise self._halted(error, topic, broker, progress) from None
+
+    def _refuse_other_hosts(self, topic: str) -> None:
+        """Their brokers have shares too, and nobody here reaches their admin doors."""
+        if self._has_other_hosts:
+            raise UsageError(
+                f"topic {topic} is split evenly over brokers of several hosts: change it in the "
+                "file between srtm testbed down and up; the contract of a topic with publishers "
+                "can be changed while they run"
+            )
 
     def _current(self, topic: str) -> dict[str, Limit | None]:
         """Each broker's limit. Raises UnavailableError: nothing is changed half-blind."""

@@ -26,6 +26,8 @@ from srtm.errors import UnavailableError, UsageError
 
 _REPORT_SECONDS = 15.0
 """a gateway reports before its doors open; where that failed, it tries again within 3 s"""
+_OTHERS_REPORT_SECONDS = 60.0
+"""other hosts are started at the same time, and may be slower"""
 _POLL_SECONDS = 0.05
 
 
@@ -137,8 +139,9 @@ class Up:
 
     def _await_reports(self, distributor: PlacedTopics) -> None:
         """Whoever reports too late gets no publishers now."""
-        deadline_ns = monotonic_ns() + int(_REPORT_SECONDS * NS)
-        while missing := set(self._plan.broker_names) - _up(distributor):
+        seconds = _OTHERS_REPORT_SECONDS if self._plan.elsewhere else _REPORT_SECONDS
+        deadline_ns = monotonic_ns() + int(seconds * NS)
+        while missing := set(self._plan.all_broker_names) - _up(distributor):
             if self._stop_asked:
                 raise StopRequested
             if monotonic_ns() > deadline_ns:
@@ -166,7 +169,7 @@ class Up:
             if contract.topic in self._to_place:
                 continue
             try:
-                contract.limit().share(len(self._plan.brokers))
+                contract.limit().share(self._plan.broker_count)
             except UsageError as error:
                 raise UsageError(
                     f"{self._plan.layout.topics}: topic {contract.topic}: {error}"
