@@ -15,6 +15,11 @@ _COMMANDS = {
         "put a gateway before an nsqd that runs",
     ),
     "up": ("srtm.deploy.command", "up", "deploy brokers and topics of a TOML file on this host"),
+    "testbed": (
+        "srtm.testbed.command",
+        "testbed",
+        "the same over several hosts: local, network namespaces, ssh; and faults",
+    ),
     "topic": (
         "srtm.deploy.command",
         "topic",

@@ -23,6 +23,7 @@ class TopicStatus:
     placed: what the distributor says of it, where it is the distributor's and answers
     silent: names of those that do not answer, brokers and distributor
     kept:   its limit over all brokers, as it was set at run time
+    others: how many brokers other hosts of the deployment have
     """
 
     topic: str
@@ -30,6 +31,7 @@ class TopicStatus:
     placed: PlacedTopic | None = None
     silent: frozenset[str] = frozenset()
     kept: Limit | None = None
+    others: int = 0
 
     @property
     def owner(self) -> str:
@@ -77,7 +79,7 @@ class TopicStatus:
     def _split(self, key: str) -> float | None:
         """Of one that is split evenly: a broker that is silent has as much as each of the others.
         None for the distributor's, of which nobody has told the whole."""
-        away = len(self.silent - {DISTRIBUTOR})
+        away = len(self.silent - {DISTRIBUTOR}) + self.others
         values = [row[key] for row in self.brokers.values() if key in row]
         if self.owner == "distributor" or not values or len(values) < len(self.brokers):
             return None
@@ -125,6 +127,7 @@ class Topics:
         self._distributor = placed_topics(deployment)
         self._kept = KeptTopics(deployment.layout)
         self._has_other_hosts = bool(deployment.all_brokers)
+        self._other_brokers = len(set(deployment.all_brokers) - {b.name for b in self._brokers})
 
     def report(self) -> Report:
         """Every topic on every broker that answers, and those that only the distributor knows."""
@@ -151,6 +154,7 @@ class Topics:
                     placed.get(topic),
                     frozenset(silent),
                     kept.get(topic),
+                    self._other_brokers,
                 )
                 for topic in sorted(rows.keys() | placed.keys() | kept.keys())
             ),

@@ -100,6 +100,7 @@ class Up:
         try:
             if self._stop_asked:
                 return
+            self._await_distributor()
             supervisor.start()
             self._forget_old_topics(deployment)
             if self._distributor:
@@ -115,11 +116,34 @@ class Up:
             finally:
                 supervisor.stop()
 
+    def _await_distributor(self) -> None:
+        """One on another host, which may be starting too, says whose a topic is. Brokers do
+        without it when it does not come. Raises StopRequested."""
+        if self._distributor is None or self._plan.distributor is not None:
+            return
+        deadline_ns = monotonic_ns() + int(_OTHERS_REPORT_SECONDS * NS)
+        while True:
+            try:
+                self._elsewhere = set(self._distributor.all())
+                return
+            except UnavailableError as error:
+                if self._stop_asked:
+                    raise StopRequested from None
+                if monotonic_ns() > deadline_ns:
+                    self._say(f"starting without the distributor: {error}")
+                    return
+            time.sleep(_POLL_SECONDS)
+
     def _forget_old_topics(self, deployment: Deployment) -> None:
         """A gateway's state file may still know limits that the file had in an earlier run."""
         wanted = {contract.topic for contract in self._split_topics()}
         for broker in deployment.brokers:
-            leased = self._distributor.held_by(broker.name) if self._distributor else set()
+            try:
+                leased = self._distributor.held_by(broker.name) if self._distributor else set()
+            except UnavailableError:
+                if self._plan.distributor is None:
+                    return  # it is elsewhere, and away: they count until the next start
+                raise
             for topic, row in topics_of(broker).items():
                 if topic not in wanted | leased and limit_of(row):
                     delete_topic(broker, topic)

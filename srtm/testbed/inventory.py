@@ -53,16 +53,21 @@ class Part:
 
 @dataclass(frozen=True)
 class Inventory:
-    """The whole file. hosts: in its order, with addresses and data paths."""
+    """The whole file. hosts: in its order, with addresses and data paths; subnet_number: which /24
+    of NETWORK netns hosts are in."""
 
     file: Path
     plan: Plan
     hosts: tuple[HostTable, ...]
-    subnet: IPv4Network
+    subnet_number: int = 0
 
     @property
     def name(self) -> str:
         return self.plan.deployment.name
+
+    @property
+    def subnet(self) -> IPv4Network:
+        return subnet_of(self.subnet_number)
 
     @property
     def folder(self) -> Path:
@@ -220,7 +225,7 @@ class Inventory:
             document = topic.document()
             row = {"name": document.pop("topic"), **document}
             if topic.publishers:
-                name = f"publishers-{topic.topic}"
+                name = f"publishers-{topic.topic}{topic.publishers.suffix}"
                 files[name] = self._near(topic.publishers)
                 row["publishers"] = str(own / name)
                 if topic.keys is not None:
@@ -249,9 +254,13 @@ def at_host(address: Address, host: str) -> At:
     return At(address, reached)
 
 
-def read_inventory(file: Path, subnet: int = 0) -> Inventory:
-    """Read and check the file, and all that it names. subnet: which /24 of NETWORK netns hosts are
-    in. Raises UsageError."""
+def subnet_of(number: int) -> IPv4Network:
+    """The /24 of NETWORK with this number."""
+    return IPv4Network((int(NETWORK.network_address) + 256 * number, 24))
+
+
+def read_inventory(file: Path, subnet_number: int = 0) -> Inventory:
+    """Read and check the file, and all that it names. Raises UsageError."""
     try:
         plan = Plan.model_validate(read_toml(file))
     except ValidationError as error:
@@ -260,11 +269,10 @@ def read_inventory(file: Path, subnet: int = 0) -> Inventory:
         raise UsageError(f"{file} has no [[host]]: srtm up {file} runs it on this one")
     if plan.elsewhere:
         raise UsageError(f"{file}: [elsewhere] is for the file of one host")
-    network = list(NETWORK.subnets(new_prefix=24))[subnet]
     try:
-        hosts = tuple(_resolved(plan, network, file.parent))
+        hosts = tuple(_resolved(plan, subnet_of(subnet_number), file.parent))
         _check_addresses(hosts)
-        inventory = Inventory(file.absolute(), plan, hosts, network)
+        inventory = Inventory(file.absolute(), plan, hosts, subnet_number)
         _check_reach(inventory)
         if plan.bridge:
             read_bridge_file(inventory._near(plan.bridge.file))

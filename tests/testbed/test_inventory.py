@@ -92,7 +92,7 @@ def test_each_host_gets_its_part(tmp_path: Path) -> None:
 
     second, tables = part(inventory, "h2")
     assert second.runs == ("distributor", "b2")
-    assert second.files == {"publishers-placed": tmp_path / "rooms.csv"}
+    assert second.files == {"publishers-placed.csv": tmp_path / "rooms.csv"}
     assert tables["distributor"]["http-address"] == "198.18.0.12:4180"
     assert tables["elsewhere"]["lookupd-tcp-address"] == "198.18.0.11:4160"
     assert tables["broker"][0]["tcp-address"] == "198.18.0.12:4250"
