@@ -15,6 +15,11 @@ _COMMANDS = {
         "put a gateway before an nsqd that runs",
     ),
     "up": ("srtm.deploy.command", "up", "deploy brokers and topics of a TOML file on this host"),
+    "doctor": (
+        "srtm.doctor.command",
+        "doctor",
+        "is this host fit for brokers? what is missing, and the remedy",
+    ),
     "testbed": (
         "srtm.testbed.command",
         "testbed",

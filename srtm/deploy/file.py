@@ -85,7 +85,7 @@ class Plan(Table):
     def _refuse_shared_addresses(self) -> None:
         """Each host has its own ports."""
         used: dict[str, list[tuple[str, Address]]] = {}
-        for host, key, address in self._addresses():
+        for host, key, address in self.hosted_addresses():
             for other_key, other in used.setdefault(host, []):
                 if address.clashes_with(other):
                     on = f" on host {host}" if host else ""
@@ -159,9 +159,10 @@ class Plan(Table):
 
     def addresses(self) -> Iterator[tuple[str, Address]]:
         """Every TCP address that is listened on, with the words that find it in the file."""
-        return ((key, address) for _, key, address in self._addresses())
+        return ((key, address) for _, key, address in self.hosted_addresses())
 
-    def _addresses(self) -> Iterator[tuple[str, str, Address]]:
+    def hosted_addresses(self) -> Iterator[tuple[str, str, Address]]:
+        """The same, with the name of the host before it; "" where there are no hosts."""
         first = self.hosts[0].name if self.hosts else ""
         for broker in self.brokers:
             yield broker.host, f"tcp-address of broker {broker.name}", broker.tcp_address
