@@ -10,6 +10,7 @@ from srtm.address import ListenAddress
 from srtm.deploy.tables import Table, plain_name
 
 _RATE = re.compile(r"[1-9][0-9]{0,5}(kbit|mbit|gbit)")
+_SIZE = re.compile(r"[1-9][0-9]{0,5}[kmg]")
 _LOGIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:%-]{0,254}")
 """what ssh takes; it never begins with a dash, so it is never read as an option"""
 
@@ -49,6 +50,12 @@ class HostTable(Table):
         default="", description="netns: of what it sends, such as 10mbit (kbit, mbit or gbit)"
     )
 
+    disk: str = Field(
+        default="",
+        description="netns: its data path is a file system in memory, so big, such as 64m; it goes "
+        "with the host",
+    )
+
     _check_name = field_validator("name")(plain_name)
 
     @model_validator(mode="after")
@@ -63,6 +70,10 @@ class HostTable(Table):
             raise ValueError(f"host {self.name}: bandwidth is for kind = 'netns'")
         if self.bandwidth and not _RATE.fullmatch(self.bandwidth):
             raise ValueError(f"host {self.name}: bandwidth {self.bandwidth!r}: write 10mbit")
+        if self.disk and self.kind != "netns":
+            raise ValueError(f"host {self.name}: disk is for kind = 'netns'")
+        if self.disk and not _SIZE.fullmatch(self.disk):
+            raise ValueError(f"host {self.name}: disk {self.disk!r}: write 64m")
         return self
 
 

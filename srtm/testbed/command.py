@@ -3,6 +3,7 @@
 import json
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,8 +14,12 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from distributor.placement.words import counted
 from srtm.deploy.command import STOP_SIGNALS
-from srtm.errors import Exit, SrtmError
+from srtm.duration import parse_duration
+from srtm.errors import Exit, SrtmError, UsageError
+from srtm.options import parsed
 from srtm.terminal import Column, Table, show
+from srtm.testbed import links
+from srtm.testbed.faults import FAULTS, Asked, begin
 from srtm.testbed.testbed import HostStatus, Say, Testbed, open_testbed
 
 _FILE = click.argument("file", type=click.Path(path_type=Path))
@@ -94,6 +99,80 @@ def down(file: Path, purge: bool) -> None:
     found = open_testbed(file)
     with _progress(found) as say:
         found.down(say, purge=purge)
+
+
+@testbed.command()
+@_FILE
+@click.argument("host")
+@click.argument("other", required=False, default="")
+@click.option("--one-way", is_flag=True, help="Only what HOST sends is lost.")
+def cut(file: Path, host: str, other: str, one_way: bool) -> None:
+    """Cut HOST off from OTHER, or from all others and this machine, until srtm testbed heal."""
+    found = open_testbed(file)
+    links.cut(found, host, other, one_way=one_way)
+    click.echo(
+        f"what {host} sends to {other or 'all others'} is lost"
+        if one_way
+        else f"nothing passes between {host} and {other or 'all others'}"
+    )
+
+
+@testbed.command()
+@_FILE
+@click.argument("host")
+@click.option("--bandwidth", default="", help="Of all that HOST sends, such as 1mbit.")
+@click.option(
+    "--delay",
+    metavar="DURATION",
+    callback=parsed(parse_duration),
+    help="Of each packet, either way, such as 20ms.",
+)
+def slow(file: Path, host: str, bandwidth: str, delay: float | None) -> None:
+    """Make the link of HOST slow, until srtm testbed heal."""
+    if not bandwidth and not delay:
+        raise UsageError("srtm testbed slow: give --bandwidth or --delay")
+    how = links.slow(open_testbed(file), host, bandwidth, delay or 0.0)
+    click.echo(f"the link of {host} is slow" + (f" (delayed by {how})" if how else ""))
+
+
+@testbed.command()
+@_FILE
+@click.argument("host", required=False, default="")
+def heal(file: Path, host: str) -> None:
+    """Make the links of HOST, or all, what they were at first."""
+    links.heal(open_testbed(file), host)
+    click.echo(f"the links of {host or 'all hosts'} are whole")
+
+
+_LIST = "".join(f"  {name:<20}{each.summary}\n" for name, each in FAULTS.items())
+
+
+@testbed.command(
+    help="Carry out FAULT on HOST, and end it after a while; Ctrl-C ends it at once.\n\n"
+    f"\b\nFAULT is one of:\n{_LIST}"
+)
+@_FILE
+@click.argument("name", type=click.Choice(list(FAULTS)), metavar="FAULT")
+@click.argument("host")
+@click.option("--program", default="", help="b1-gateway, b1-nsqd, distributor, ...")
+@click.option("--other", default="", help="Another host.")
+@click.option("--topic", default="", help="Of a reader.")
+@click.option(
+    "--for",
+    "seconds",
+    default="10s",
+    show_default=True,
+    metavar="DURATION",
+    callback=parsed(parse_duration),
+    help="How long it lasts.",
+)
+def fault(
+    file: Path, name: str, host: str, program: str, other: str, topic: str, seconds: float
+) -> None:
+    asked = Asked(host, program, other, topic)
+    with begin(open_testbed(file), name, asked) as what:
+        click.echo(what)
+        time.sleep(seconds)
 
 
 def _table(rows: list[HostStatus]) -> Table:

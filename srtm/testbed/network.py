@@ -117,7 +117,7 @@ def namespaces() -> set[str]:
 
 def processes_in(namespace: str) -> list[int]:
     """pids that are left in it."""
-    done = _run(["ip", "netns", "pids", namespace])
+    done = run_tool(["ip", "netns", "pids", namespace])
     return [int(each) for each in done.split()] if namespace in namespaces() else []
 
 
@@ -125,7 +125,7 @@ def free_subnet(names: Names, wanted: int) -> int:
     """The number of a /24 of NETWORK that no other interface of this machine has, from `wanted`
     on."""
     used = set()
-    for link in json.loads(_run(["ip", "-json", "-4", "address"]) or "[]"):
+    for link in json.loads(run_tool(["ip", "-json", "-4", "address"]) or "[]"):
         if link.get("ifname") != names.here:
             used |= {each.get("local", "") for each in link.get("addr_info", ())}
     for step in range(SUBNETS):
@@ -136,24 +136,25 @@ def free_subnet(names: Names, wanted: int) -> int:
 
 
 def tc(namespace: str, *words: str) -> None:
-    _run(["tc", "-n", namespace, *words])
+    run_tool(["tc", "-n", namespace, *words])
 
 
 def _links(namespace: str) -> set[str]:
-    found = json.loads(_run(["ip", "-n", namespace, "-json", "link"]) or "[]")
+    found = json.loads(run_tool(["ip", "-n", namespace, "-json", "link"]) or "[]")
     return {each["ifname"] for each in found}
 
 
 def _ip(words: Sequence[str]) -> None:
-    _run(["ip", *words])
+    run_tool(["ip", *words])
 
 
 def _batch(namespace: str, lines: Iterable[str]) -> None:
     where = ["-n", namespace] if namespace else []
-    _run(["ip", *where, "-batch", "-"], "\n".join(lines) + "\n")
+    run_tool(["ip", *where, "-batch", "-"], "\n".join(lines) + "\n")
 
 
-def _run(words: Sequence[str], given: str = "") -> str:
+def run_tool(words: Sequence[str], given: str = "") -> str:
+    """What it writes. Raises SrtmError where it fails."""
     try:
         done = subprocess.run(
             words,

@@ -133,7 +133,7 @@ class Testbed:
         self._refuse_others()
         with states.alone(self.inventory.folder):
             token = self._token()
-            self._network()
+            self.make_network()
             states.save(
                 self.inventory.folder,
                 State(
@@ -163,13 +163,17 @@ class Testbed:
                 f"srtm testbed down {file}, then up; what brokers hold is kept"
             )
 
-    def _network(self) -> None:
+    def make_network(self) -> None:
+        """Of the netns hosts, which are all there then; nothing runs on them yet."""
         netns = [(each.name, each.address) for each in self.inventory.hosts if each.kind == "netns"]
         if netns:
             require_network_tools()
             if self._state is None and not any(map(processes_in, namespaces_of(self.names))):
                 remove_network(self.names)  # a crash left it
             make_network(self.names, self.inventory.subnet, netns)
+            for host in self.hosts.values():
+                if isinstance(host, NetnsHost):
+                    host.prepare()
 
     def _token(self) -> bytes:
         file = self.inventory.token_file
@@ -378,6 +382,8 @@ class Testbed:
         for unit in self._units(host):
             ran |= host.stop(unit, GRACE_SECONDS)
         if owner is not None and purge:
+            if host.table.disk:
+                host.release()  # first: what is mounted cannot be removed
             host.remove(host.table.data_path)
         elif owner is not None:
             folder = f"{host.table.data_path}/{OWN_FOLDER}"

@@ -45,6 +45,10 @@ class Units:
         self._prefix = prefix
         self._cores = cores
 
+    def with_prefix(self, prefix: Sequence[str]) -> "Units":
+        """The same folder for commands that run elsewhere."""
+        return Units(self._folder, prefix, self._cores)
+
     def log(self, name: str) -> Path:
         return self._folder / f"{name}.log"
 

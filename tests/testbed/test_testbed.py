@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
+import srtm.testbed as testbeds
 from srtm.deploy import find
 from srtm.deploy.topics import Topics
 from srtm.errors import Exit, SrtmError, UnavailableError, UsageError
 from srtm.http_client import get_json, request
-from srtm.testbed import Testbed, open_testbed
+from srtm.testbed import open_testbed
 from srtm.testbed.network import namespaces_of
 from srtm.testbed.testbed import UP, Failed
 from tests.support.deployments import need_nsq, wait_for
@@ -172,7 +173,7 @@ def test_a_host_whose_part_ends_is_named_and_brought_up_again(tmp_path: Path) ->
         assert [each.state for each in found.status()] == ["up", "up", "up"]
 
 
-def _listens(found: Testbed) -> bool:
+def _listens(found: testbeds.Testbed) -> bool:
     inventory = found.inventory
     try:
         request(str(inventory.broker_http_address(inventory.plan.brokers[0])), "GET", "/ping")
