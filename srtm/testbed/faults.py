@@ -23,12 +23,14 @@ _GRACE_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """host: where; program: which of its programs; other: another host; topic: of a reader."""
+    """host: where; program: which of its programs; other: another host; topic and channel:
+    of a reader."""
 
     host: str
     program: str = ""
     other: str = ""
     topic: str = ""
+    channel: str = "slow-reader#ephemeral"
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +267,7 @@ def _slow_reader(testbed: Testbed, asked: Asked) -> Iterator[str]:
     addresses = [str(inventory.broker_address(each)) for each in brokers]
     command = [
         *(sys.executable, "-m", "srtm.testbed.reader"),
-        *(f"--topic={asked.topic}", *addresses),
+        *(f"--topic={asked.topic}", f"--channel={asked.channel}", *addresses),
     ]
     with _unit(reader, Unit("reader", command), "subscribed"):
         yield f"a reader of topic {asked.topic} on {reader.table.name} does not read"

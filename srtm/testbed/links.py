@@ -103,16 +103,14 @@ def connections(host: NetnsHost) -> Iterator[tuple[Address, Address]]:
 def lead_astray(testbed: Testbed, host: str, to: Address, instead: Address) -> None:
     """What the host sends to `to` goes to another address, but for what is marked."""
     near = _namespaced(testbed, host)
-    _nft(
-        near,
-        "table ip srtm_nat { chain output { type nat hook output priority -100; "
-        f"ip daddr {to.host} tcp dport {to.port} meta mark != {MARK} dnat to {instead}; }} }}",
-    )
+    rule = f"ip daddr {to.host} tcp dport {to.port} meta mark != {MARK} dnat to {instead}"
+    chain = "add chain ip srtm_nat output { type nat hook output priority -100; }"
+    _nft(near, f"add table ip srtm_nat\n{chain}\nadd rule ip srtm_nat output {rule}")
 
 
 def straight(testbed: Testbed, host: str) -> None:
     """`lead_astray` ends."""
-    _nft(_namespaced(testbed, host), "add table ip srtm_nat; delete table ip srtm_nat")
+    _nft(_namespaced(testbed, host), "add table ip srtm_nat\ndelete table ip srtm_nat")
 
 
 def slow(testbed: Testbed, host: str, bandwidth: str = "", delay_seconds: float = 0.0) -> str:

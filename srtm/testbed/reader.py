@@ -9,7 +9,6 @@ import threading
 from srtm.address import Address
 from srtm.nsq.commands import MAGIC_V2, identify, rdy, sub
 
-_CHANNEL = b"slow-reader#ephemeral"
 _MANY = 2500
 """nsqd's --max-rdy-count"""
 _SECONDS = 10.0
@@ -18,6 +17,7 @@ _SECONDS = 10.0
 def main() -> None:
     parser = argparse.ArgumentParser(description="subscribe and do not read")
     parser.add_argument("--topic", required=True)
+    parser.add_argument("--channel", required=True)
     parser.add_argument("address", nargs="+")
     given = parser.parse_args()
     over = threading.Event()
@@ -28,7 +28,7 @@ def main() -> None:
             link.sendall(
                 MAGIC_V2
                 + identify(b'{"client_id": "slow-reader", "heartbeat_interval": 60000}')
-                + sub(given.topic.encode(), _CHANNEL)
+                + sub(given.topic.encode(), given.channel.encode())
                 + rdy(_MANY)
             )
         print("subscribed", flush=True)
