@@ -32,6 +32,7 @@ PRESSED = 200.0, 20.0
 LEASE_SECONDS = 3
 _READY_SECONDS = 90.0
 _QUIET_SECONDS = 3.0
+_IDLE_ROUNDS = 10
 _POLL_SECONDS = 0.1
 _PUBLISHERS = "publishers"
 _INVENTORY = """
@@ -45,6 +46,7 @@ disk = "256m"
 [[host]]
 name = "h2"
 kind = "netns"
+disk = "256m"
 [[host]]
 name = "h3"
 kind = "netns"
@@ -109,11 +111,12 @@ class World:
         for broker in BROKERS:
             self.pause(topic, broker, paused=False)
             path = str(self._layout(broker).nsqd_tcp)
-            deadline = time.monotonic() + _READY_SECONDS
+            idle = 0
             while self._depth(broker, topic):
                 bodies = drain(path, topic, CHANNEL, _QUIET_SECONDS)
                 found |= {body.decode("ascii", "replace") for body in bodies}
-                if time.monotonic() > deadline:
+                idle = 0 if bodies else idle + 1
+                if idle == _IDLE_ROUNDS:
                     raise SrtmError(f"{broker} does not give out what it has of {topic}")
         return found
 

@@ -44,7 +44,12 @@ class HostTable(Table):
         default="",
         alias="data-path",
         description="where it keeps its files; without it a folder of the deployment's data-path "
-        "with its name (ssh: srtm-testbed/DEPLOYMENT of the user's home)",
+        "with its name (ssh: srtm-testbed/DEPLOYMENT of the user's home, of /var/lib for root)",
+    )
+    python: str = Field(
+        default="",
+        description="ssh: path of an interpreter there that has srtm of this version; without it a "
+        "wheel is installed",
     )
     bandwidth: str = Field(
         default="", description="netns: of what it sends, such as 10mbit (kbit, mbit or gbit)"
@@ -66,6 +71,8 @@ class HostTable(Table):
             raise ValueError(f"host {self.name}: login is for kind = 'ssh'")
         if self.login and not _LOGIN.fullmatch(self.login):
             raise ValueError(f"host {self.name}: login {self.login!r} is no HOST or USER@HOST")
+        if self.python and (self.kind != "ssh" or not self.python.startswith("/")):
+            raise ValueError(f"host {self.name}: python is an absolute path, for kind = 'ssh'")
         if self.bandwidth and self.kind != "netns":
             raise ValueError(f"host {self.name}: bandwidth is for kind = 'netns'")
         if self.bandwidth and not _RATE.fullmatch(self.bandwidth):

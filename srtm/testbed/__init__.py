@@ -2,6 +2,6 @@
 
 from srtm.testbed.inventory import Inventory, Part, read_inventory
 from srtm.testbed.testbed import Testbed, open_testbed
-from srtm.testbed.units import Unit
+from srtm.units import Unit
 
 __all__ = ["Inventory", "Part", "Testbed", "Unit", "open_testbed", "read_inventory"]

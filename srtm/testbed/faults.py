@@ -13,7 +13,7 @@ from srtm.testbed import links
 from srtm.testbed.host import Host
 from srtm.testbed.inventory import OWN_FOLDER
 from srtm.testbed.testbed import UP, Testbed
-from srtm.testbed.units import Unit
+from srtm.units import Unit
 
 REPORTS_PORT = 4999
 SLOW_BANDWIDTH, SLOW_DELAY_SECONDS = "2mbit", 0.02

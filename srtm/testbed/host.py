@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from srtm.deploy.host_tables import HostTable
-from srtm.testbed.units import Running, Unit
+from srtm.units import Running, Unit
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from srtm.testbed.netns import NetnsHost, limit, unlimit
 from srtm.testbed.network import inside, run_tool, tc
 from srtm.testbed.reports import MARK
 from srtm.testbed.testbed import Testbed
-from srtm.testbed.units import Unit, Units
+from srtm.units import Unit, Units
 
 _DELAY = "delay"
 _READY_SECONDS, _POLL_SECONDS = 30.0, 0.05

@@ -14,7 +14,7 @@ from srtm.deploy.programs import find_program, said_version
 from srtm.errors import SrtmError, UnavailableError
 from srtm.testbed.host import Clock, Done, Facts
 from srtm.testbed.inventory import OWN_FOLDER
-from srtm.testbed.units import Running, Unit, Units
+from srtm.units import Running, Unit, Units
 
 
 class LocalHost:

@@ -34,8 +34,9 @@ from srtm.testbed.network import (
     remove_network,
     require_network_tools,
 )
+from srtm.testbed.ssh import SshHost
 from srtm.testbed.state import Owner, State
-from srtm.testbed.units import Unit
+from srtm.units import Unit
 
 UP = "up"
 """the unit that every host has: `srtm up` on its part"""
@@ -118,7 +119,7 @@ class Testbed:
         if table.kind == "netns":
             return NetnsHost(table, self.names, cores)
         if table.kind == "ssh":
-            raise UsageError(f"host {table.name}: kind = 'ssh' cannot be brought up yet")
+            return SshHost(table, self.inventory.name, self.inventory.folder)
         return LocalHost(table, cores)
 
     def ask_stop(self) -> None:
@@ -132,8 +133,9 @@ class Testbed:
         was edited, Failed with a line for each host that did not come up."""
         self._refuse_others()
         with states.alone(self.inventory.folder):
+            # All are looked at before the first is given anything.
+            self._each("check", self._check)
             token = self._token()
-            self.make_network()
             states.save(
                 self.inventory.folder,
                 State(
@@ -144,8 +146,7 @@ class Testbed:
                     hosts=self.inventory.hosts,
                 ),
             )
-            # All are looked at before the first is given anything.
-            self._each("check", lambda host: self._check(host))
+            self.make_network()
             self._each("up", lambda host: self._bring_up(host, token, say))
 
     def _refuse_others(self) -> None:
@@ -307,10 +308,10 @@ class Testbed:
             return list(pool.map(self._status, self.hosts.values()))
 
     def _status(self, host: Host) -> HostStatus:
-        part = self.inventory.part(host.table)
-        found = HostStatus(host.table, part.runs, "down")
+        found = HostStatus(host.table, self.inventory.part(host.table).runs, "down")
         try:
             host.open()
+            part = self.inventory.part(host.table)
             found = replace(found, facts=host.facts())
             unit = host.status(UP)
         except SrtmError as error:

@@ -5,6 +5,7 @@ import signal
 import sys
 import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -16,36 +17,42 @@ from srtm.testbed.inventory import OWN_FOLDER, subnet_of
 from srtm.testbed.local import LocalHost
 from srtm.testbed.netns import NetnsHost
 from srtm.testbed.network import SUBNETS, Names, free_subnet, make_network, remove_network
-from srtm.testbed.units import Unit
+from srtm.testbed.ssh import SshHost
+from srtm.units import Unit
 from tests.support.deployments import wait_for
 from tests.support.netns import need_namespaces
+from tests.support.sshd import ALIAS, need_sshd, sshd_in
 
 SLEEPER = Unit(
     "sleeper", [sys.executable, "-c", "import time; print('awake', flush=True); time.sleep(60)"]
 )
 
 
-@pytest.fixture(params=["local", "netns"])
-def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Host]:
-    kind = request.param
-    table = HostTable.model_validate(
-        {"name": "h1", "kind": kind, "address": "127.0.0.1", "data-path": str(tmp_path / "h1")}
-    )
-    if kind == "local":
-        found: Host = LocalHost(table)
+@pytest.fixture(params=["local", "netns", "ssh"])
+def host(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Host]:
+    values = {"name": "h1", "kind": request.param, "address": "127.0.0.1"}
+    values["data-path"] = str(tmp_path / "h1")
+    with ExitStack() as stack:
+        if request.param == "netns":
+            need_namespaces()
+            names = Names(uuid.uuid4().hex[:6])
+            subnet = subnet_of(free_subnet(names, int(names.id, 16) % SUBNETS))
+            make_network(names, subnet, [("h1", str(subnet[11]))])
+            stack.callback(remove_network, names)
+            found: Host = NetnsHost(HostTable.model_validate(values), names)
+        elif request.param == "ssh":
+            need_sshd()
+            (tmp_path / "sshd").mkdir()
+            sshd = stack.enter_context(sshd_in(tmp_path / "sshd", monkeypatch))
+            values |= {"address": sshd.address, "login": ALIAS, "python": sys.executable}
+            found = SshHost(HostTable.model_validate(values), "lab", tmp_path)
+            stack.callback(found.release)
+        else:
+            found = LocalHost(HostTable.model_validate(values))
         found.open()
         yield found
-    else:
-        need_namespaces()
-        names = Names(uuid.uuid4().hex[:6])
-        subnet = subnet_of(free_subnet(names, int(names.id, 16) % SUBNETS))
-        make_network(names, subnet, [("h1", str(subnet[11]))])
-        try:
-            found = NetnsHost(table, names)
-            found.open()
-            yield found
-        finally:
-            remove_network(names)
 
 
 def path(host: Host, name: str) -> str:

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from srtm.clock import NS, monotonic_ns
-from srtm.deploy.process import MAX_LOG_BYTES
 from srtm.errors import SrtmError, UnavailableError
 
+MAX_LOG_BYTES = 64 << 20
+"""a log that is longer when its unit starts is put aside (as .1, over the last one put aside)"""
 _POLL_SECONDS = 0.02
 _WRITTEN_SECONDS = 10.0
 """a shell writes one line and becomes the program"""
@@ -92,8 +93,12 @@ class Units:
             return None
         except OSError as error:
             raise UnavailableError(f"{self._file(name)}: {error.strerror}") from None
-        pid, born = _identity(written)
-        return Running(pid, _is(pid, born))
+        pid, _ = _identity(written)
+        try:
+            now = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        except OSError:
+            now = ""
+        return seen(written, now)
 
     def signal(self, name: str, number: signal.Signals) -> bool:
         """False where it does not run."""
@@ -132,10 +137,9 @@ def _identity(stat: str) -> tuple[int, str]:
     return (int(pid), fields[19]) if pid.isdigit() and len(fields) > 19 else (0, "")
 
 
-def _is(pid: int, born: str) -> bool:
-    """Is it the process that was born then, and does it run?"""
-    try:
-        now = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return False
-    return bool(pid) and _identity(now) == (pid, born) and now.rpartition(")")[2].split()[0] != "Z"
+def seen(written: str, now: str) -> Running:
+    """written: its line when it was started; now: that of the process with its pid, "" where there
+    is none. Is it the same one, and does it run?"""
+    pid, born = _identity(written)
+    is_same = bool(pid) and _identity(now) == (pid, born)
+    return Running(pid, is_same and now.rpartition(")")[2].split()[0] != "Z")
