@@ -132,7 +132,7 @@ _STARTED: list["subprocess.Popen[bytes]"] = []
 
 def _identity(stat: str) -> tuple[int, str]:
     """pid and start time, which no two processes of one boot share. proc(5): field 22."""
-    pid = stat.split(maxsplit=1)[0]
+    pid = stat.partition(" ")[0]
     fields = stat.rpartition(")")[2].split()
     return (int(pid), fields[19]) if pid.isdigit() and len(fields) > 19 else (0, "")
 
