@@ -46,11 +46,12 @@ def around(rows: Sequence[Row], began: float, ended: float, until: float) -> Aro
 
 
 def back_after(rows: Sequence[Row], ended: float, until: float) -> float | None:
-    """Seconds from the end of the fault to the first window in which the SLO holds."""
+    """Seconds from the end of the fault until the SLO holds in a window, and over all that was seen
+    from there on: a lease may end seconds after its fault."""
     steps = int((until - WINDOW_SECONDS - ended) / STEP_SECONDS + 1e-9)
     for step in range(steps + 1):
         since = ended + step * STEP_SECONDS
-        if holds(rows, since, since + WINDOW_SECONDS):
+        if holds(rows, since, since + WINDOW_SECONDS) and holds(rows, since, until):
             return step * STEP_SECONDS
     return None
 
