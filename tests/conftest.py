@@ -28,6 +28,8 @@ LONGEST = (
     "bridge/test_mirror",
     "bridge/test_groups",
     "benchmarks/test_soak",
+    "benchmarks/test_faults",
+    "testbed/test_testbed",
     "distributor/test_lease_faults",
     "client/test_with_distributor",
     "distributor/test_online_fitting",

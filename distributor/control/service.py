@@ -139,6 +139,8 @@ class Distributor:
             raise NotLeading("the store has not confirmed that this distributor leads; ask again")
         if report.process != gateway.process:
             raise NotFound(f"broker {name} has not registered since this distributor leads")
+        if self._was_led_elsewhere(gateway, report):
+            raise NotFound(f"broker {name} has obeyed another distributor since it registered")
         applied = self._applied(gateway, report)
         lapsed = now >= gateway.lease_ends_at
         gateway.contact_at = now
@@ -178,6 +180,12 @@ class Distributor:
         return self._answer(
             epoch, document, self._report_seconds(name, shares, now), report.names_version
         )
+
+    def _was_led_elsewhere(self, gateway: Gateway, report: Report) -> bool:
+        """It would ignore our epochs for ever: it has to register, and theirs are left behind. Once
+        it has registered, its first answer is one that it has not had."""
+        is_foreign = report.store not in (None, "", self.state.lineage.id)
+        return is_foreign and gateway.document is not None and report.applied_epoch > gateway.epoch
 
     def _applied(self, gateway: Gateway, report: Report) -> int:
         """The epoch of ours that it has. Raises UsageError for one that nobody gave out."""

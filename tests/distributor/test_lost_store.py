@@ -436,3 +436,22 @@ def test_what_a_full_disk_does_not_take_is_learnt_again(start: Starter, tmp_path
     second.process.kill()
     third = led(start, path, LEASE)
     assert third.ok("GET", "/topics/t")["publishers"] == 3
+
+
+def test_a_gateway_that_obeyed_another_distributor_meanwhile_is_led_again(
+    start: Starter, tmp_path: Path
+) -> None:
+    """By a wrong address for a minute, say. The first one has never stopped, and its own epochs are
+    older than those that the gateway knows now."""
+    first = led(start, tmp_path / "a.db", LEASE)
+    b1, b2 = placed(first)
+    before = shares(b1)
+    wait_for(lambda: _begun(first, b2), "leases of before have ended", 20)
+    b1.distributor = led(start, tmp_path / "b.db", LEASE)
+    b1.report()
+    assert b1.epoch > b2.epoch
+    b1.distributor = first
+    settle(b1, b2)  # `report` refuses an epoch that is older than its own
+    assert b1.store == b2.store
+    assert shares(b1).keys() == before.keys()
+    assert "nothing is granted" not in warnings(first)

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from srtm.deploy import tables
+from srtm.deploy import host_tables, tables
 from srtm.duration import format_duration
 from srtm.errors import EXITS
 from srtm.gateway.http.metrics import (
@@ -67,6 +67,10 @@ def _keys() -> str:
         "[bridge]": tables.BridgeTable,
         "[[broker]]": tables.BrokerTable,
         "[[topic]]": tables.TopicTable,
+        "[[host]]": host_tables.HostTable,
+        "[[load]]": host_tables.LoadTable,
+        "[[subscriber]]": host_tables.SubscriberTable,
+        "[elsewhere]": host_tables.ElsewhereTable,
     }
 
     def rows(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
