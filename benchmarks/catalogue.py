@@ -34,6 +34,18 @@ BENCHMARKS = {
     "admission-log": Entry("gateway.admission_log", "what logging admissions costs in CPU"),
     "trace": Entry("gateway.trace", "what tracing arrivals costs in CPU"),
     "placement": Entry("placement.speed", "how fast and how near the best publishers are placed"),
+    "concentration": Entry(
+        "experiments.concentration", "a topic on the fewest brokers, or on all (SRTM Fig. 7)"
+    ),
+    "max-min": Entry(
+        "experiments.max_min", "its smallest share as large as can be, or not (SRTM Fig. 8)"
+    ),
+    "correlation": Entry(
+        "experiments.correlation", "keeping those apart who send together (SRTM Fig. 9, 10)"
+    ),
+    "noisy-correlation": Entry(
+        "experiments.noisy_correlation", "the same where they send about together (SRTM Fig. 11)"
+    ),
     "convergence": Entry(
         "placement.convergence", "how long online fitting takes (SRTM Table 1)", models=True
     ),
