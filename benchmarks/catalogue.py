@@ -26,7 +26,7 @@ class Entry:
 BENCHMARKS = {
     "gateway": Entry("gateway.cost", "what the gateway costs and gains, against nsqd alone"),
     "drl-penalty": Entry(
-        "gateway.drl_penalty", "what splitting a token bucket costs (SRTM Fig. 6a)"
+        "gateway.drl_penalty", "what splitting a token bucket costs (SRTM Fig. 6)"
     ),
     "limiter": Entry(
         "gateway.limiter", "does a bursty topic keep to its contract, and at what CPU cost"
@@ -45,6 +45,9 @@ BENCHMARKS = {
     ),
     "noisy-correlation": Entry(
         "experiments.noisy_correlation", "the same where they send about together (SRTM Fig. 11)"
+    ),
+    "simulator": Entry(
+        "experiments.growth", "what simulating a placement costs, up to 1,000 brokers"
     ),
     "convergence": Entry(
         "placement.convergence", "how long online fitting takes (SRTM Table 1)", models=True

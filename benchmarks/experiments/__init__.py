@@ -1,1 +1,1 @@
-"""SRTM's own experiments (section 6): simulated at its scale, and on real brokers at the machine's."""
+"""SRTM's own experiments (section 6): simulated at its scale, measured at the machine's."""

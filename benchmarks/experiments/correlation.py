@@ -1,4 +1,4 @@
-"""What keeping a group's publishers apart gains (SRTM Fig. 9 and 10): they send together exactly."""
+"""What keeping a group's publishers apart gains (SRTM Fig. 9, 10): they send together exactly."""
 
 from benchmarks.experiments.experiment import AT_SAME, Experiment, Panel, Points
 from benchmarks.experiments.experiment import run as run_experiment

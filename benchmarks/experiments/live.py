@@ -1,7 +1,6 @@
 """Some of an experiment on real brokers, at the scale that they hold, beside its simulation."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,6 +22,8 @@ _MOST_PUBLISHERS = 300
 """connections of one load; independent publishers are merged, each with the rate of several"""
 _LAG_PART = 0.2
 """Of the target: a generator that is later than this at p99 decides nothing."""
+_LEAST_SECONDS = 20.0
+"""For brokers to start and be calibrated, and for one load of each design"""
 _SETTLE_SECONDS = 4.0  # for a topic's registration, shares and end
 
 
@@ -59,11 +60,14 @@ def measured(session: Session, cases: Sequence[Case]) -> Pairs:
     cases = cases[:1] if session.quick else cases
     if not cases:
         return Pairs()
+    if session.seconds_left < _LEAST_SECONDS:
+        why = "the simulation took all of the time"
+        return Pairs(notes=[f"nothing was measured: {why}"], bars=_undecided(cases, why))
     session.step("real brokers start")
-    with _world(session) as world:
+    with local_world(session.folder / "brokers", BROKERS) as world:
         try:
             offered = max(each.offered for each in cases)
-            found = calibrated(world.doors[0], offered, session.quick, session.step)
+            found = calibrated(session, world.doors[0], offered)
         except SrtmError as error:
             return Pairs(
                 notes=[f"nothing was measured: {error}"], bars=_undecided(cases, str(error))
@@ -72,7 +76,7 @@ def measured(session: Session, cases: Sequence[Case]) -> Pairs:
     return Pairs(
         found.document(),
         points,
-        _bars(cases, points, session.quick),
+        _bars(cases, points, session.quick, found.doubt),
         _notes(found, points),
         f"rates x {found.scale.rate:g}",
     )
@@ -112,10 +116,6 @@ def few(scenario: Scenario) -> Scenario:
     return replace(scenario, publishers=_MOST_PUBLISHERS, rate=scenario.rate / part)
 
 
-def _world(session: Session) -> AbstractContextManager[World]:
-    return local_world(session.folder / "brokers", BROKERS)
-
-
 def _point(scenario: Scenario, design: str, scale: Scale, runs: Sequence[Measured]) -> Point:
     return Point(
         scenario,
@@ -146,15 +146,18 @@ def _twin(scenario: Scenario, design: str, scale: Scale, runs: Sequence[Measured
     )
 
 
-def _bars(cases: Sequence[Case], points: Sequence[tuple[Point, Point]], quick: bool) -> list[Bar]:
+def _bars(
+    cases: Sequence[Case], points: Sequence[tuple[Point, Point]], quick: bool, why: str
+) -> list[Bar]:
+    """why: nothing is decided, if not empty."""
     found = []
     by_name = {(one.scenario.name, one.design): one for one, _ in points}
     for case in cases:
         for design in (*case.must_meet, *case.must_miss):
             point = by_name.get((case.scenario.name, design))
             ratios = [each / point.target for each in point.p99] if point else []
-            doubt = ""
-            if point and point.lag > _LAG_PART * point.target:
+            doubt = why
+            if not doubt and point and point.lag > _LAG_PART * point.target:
                 doubt = (
                     f"the generator itself was {point.lag * 1e3:.0f} ms late at p99, of "
                     f"{point.target * 1e3:.0f}"

@@ -87,6 +87,7 @@ EXPERIMENT = Experiment(
         )
     ],
     [
-        f"the text's two figures, 8,000 publishers of 8a: {_PAPER_MS['conc']} and {_PAPER_MS['max-min']} ms"
+        f"SRTM's text gives two figures, of 8,000 publishers in 8a: {_PAPER_MS['conc']} and "
+        f"{_PAPER_MS['max-min']} ms"
     ],
 )

@@ -1,4 +1,4 @@
-"""What one design showed on one scenario, simulated or measured: repetitions, mean and deviation."""
+"""What one design showed on one scenario, simulated or measured: mean and deviation."""
 
 from dataclasses import asdict, dataclass
 from statistics import fmean, stdev

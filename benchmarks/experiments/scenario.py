@@ -1,4 +1,4 @@
-"""What an experiment is made of: a topic's publishers, what brokers have to do already, a contract."""
+"""What an experiment is made of: a topic's publishers, its contract, what brokers do already."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A scenario in virtual time, at any scale, each design on the fewest brokers with which it holds."""
+"""A scenario in virtual time, at any scale; each design on the fewest brokers that it holds on."""
 
 from dataclasses import dataclass
 from statistics import fmean
@@ -13,7 +13,7 @@ from distributor.model import Placement
 from distributor.simulator.run import Seen, Topic, placed, simulate
 from distributor.simulator.traffic import Traffic
 
-WARMUP_PART = 0.1
+_WARMUP_PART = 0.1
 _PROFILE_SEED = 10_000
 _MOST_SECONDS = 400.0  # at SRTM's scale, however few messages there are in it
 
@@ -26,9 +26,11 @@ class Effort:
     messages: int
 
 
-FULL, FULL_GROUPED = Effort(10, 200_000), Effort(10, 600_000)
-QUICK, QUICK_GROUPED = Effort(2, 30_000), Effort(2, 100_000)
-"""Publishers that send together make few bursts of many messages."""
+_FULL, _QUICK = Effort(10, 100_000), Effort(2, 25_000)
+_IN_BATCHES, _IN_GROUPS = 2, 6
+"""times as many messages, where few bursts of many come"""
+_PROFILE = 4.0
+"""A contract's trace over a repetition, in length"""
 
 
 class Simulated:
@@ -41,7 +43,7 @@ class Simulated:
         self._seconds = scale.seconds(min(effort.messages / scenario.offered, _MOST_SECONDS))
         self._publishers = scenario.everybody(scale)
         self._brokers = scenario.brokers(scale, estimate(scenario))
-        profile = scenario.traffic(scale, self._seconds, _PROFILE_SEED)
+        profile = scenario.traffic(scale, _PROFILE * self._seconds, _PROFILE_SEED)
         self.contract = scenario.contract(scale, profile, spare)
         self._sent: dict[int, Traffic] = {}
 
@@ -62,6 +64,11 @@ class Simulated:
         assert best is not None
         return self._measured(design, best.brokers)
 
+    def seen(self, design: str, count: int) -> list[Seen]:
+        """On so many brokers: each repetition, without its warm-up."""
+        placement = place(design, self.contract, self._brokers, self._publishers, count)
+        return [self._seen(placement, number) for number in range(self._effort.repetitions)]
+
     def _measured(self, design: str, count: int, give_up: float = float("inf")) -> Point:
         """give_up: a sum of p99s that no mean can make good ends the repetitions."""
         placement = place(design, self.contract, self._brokers, self._publishers, count)
@@ -70,7 +77,7 @@ class Simulated:
         overall: list[float] = []
         late: list[float] = []
         for number in range(repetitions):
-            seen = self._seen(placement, number).after(WARMUP_PART * self._seconds)
+            seen = self._seen(placement, number)
             worst.append(seen.worst(slo.percentile))
             overall.append(seen.latency(slo.percentile))
             late.append(seen.late_share(slo))
@@ -97,13 +104,15 @@ class Simulated:
             if broker.allocated and number in topics[0].shares:
                 sent = initial_traffic(broker.allocated, self._seconds, seed * BROKERS + number)
                 topics.append(Topic(sent, np.array([number]), {}))
-        return simulate(topics, [self._scale.service] * BROKERS)[0]
+        seen = simulate(topics, [self._scale.service] * BROKERS)[0]
+        return seen.after(_WARMUP_PART * self._seconds)
 
 
 def effort_for(scenario: Scenario, quick: bool) -> Effort:
-    if scenario.group_size > 1:
-        return QUICK_GROUPED if quick else FULL_GROUPED
-    return QUICK if quick else FULL
+    """Of a scenario's repetitions."""
+    found = _QUICK if quick else _FULL
+    times = _IN_GROUPS if scenario.group_size > 1 else _IN_BATCHES if scenario.batch > 1 else 1
+    return Effort(found.repetitions, times * found.messages)
 
 
 def estimate(scenario: Scenario) -> float:
