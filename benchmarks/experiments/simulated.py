@@ -1,6 +1,6 @@
 """A scenario in virtual time, at any scale; each design on the fewest brokers that it holds on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 import numpy as np
@@ -27,10 +27,11 @@ class Effort:
 
 
 _FULL, _QUICK = Effort(10, 100_000), Effort(2, 25_000)
-_IN_BATCHES, _IN_GROUPS = 2, 6
+_IN_BATCHES, _IN_GROUPS = 2, 4
 """times as many messages, where few bursts of many come"""
-_PROFILE = 4.0
-"""A contract's trace over a repetition, in length"""
+_PROFILE_EVENTS = 400_000
+"""Of the trace that a contract of Poisson publishers is fitted to. Periodic ones keep their phases,
+so theirs is what they send."""
 
 
 class Simulated:
@@ -43,9 +44,9 @@ class Simulated:
         self._seconds = scale.seconds(min(effort.messages / scenario.offered, _MOST_SECONDS))
         self._publishers = scenario.everybody(scale)
         self._brokers = scenario.brokers(scale, estimate(scenario))
-        profile = scenario.traffic(scale, _PROFILE * self._seconds, _PROFILE_SEED)
-        self.contract = scenario.contract(scale, profile, spare)
+        self._spare = spare
         self._sent: dict[int, Traffic] = {}
+        self.contract = scenario.contract(scale, self._profile(0), spare)
 
     def point(self, design: str, count: int | None = None) -> Point:
         """count: of brokers; None: the fewest with which the mean meets the target, and where none
@@ -95,15 +96,39 @@ class Simulated:
             tuple(float(each) for each in np.quantile(seen.latencies, CURVE)),
         )
 
-    def _seen(self, placement: Placement, seed: int) -> Seen:
+    def _send(self, seed: int) -> Traffic:
         if seed not in self._sent:
             self._sent[seed] = self._scenario.traffic(self._scale, self._seconds, seed)
+        return self._sent[seed]
+
+    def _profile(self, seed: int) -> Traffic:
+        """What a repetition's contract is fitted to."""
+        if self._scenario.arrivals == "periodic":
+            return self._send(seed)
+        events = self._scenario.offered / self._scenario.batch
+        seconds = self._scale.seconds(_PROFILE_EVENTS / events)
+        return self._scenario.traffic(self._scale, seconds, _PROFILE_SEED)
+
+    def _burst(self, seed: int) -> float:
+        """A placement's shares are in proportion to it."""
+        if self._scenario.arrivals == "poisson":
+            return self.contract.burst
+        return self._scenario.contract(self._scale, self._profile(seed), self._spare).burst
+
+    def _seen(self, placement: Placement, seed: int) -> Seen:
+        sent = self._send(seed)
         names = [each.name for each in self._brokers]
-        topics = [placed(placement, self._publishers, names, self._sent[seed])]
+        topic = placed(placement, self._publishers, names, sent)
+        part = self._burst(seed) / self.contract.burst
+        topics = [
+            replace(
+                topic, shares={n: (r, max(1.0, b * part)) for n, (r, b) in topic.shares.items()}
+            )
+        ]
         for number, broker in enumerate(self._brokers):
             if broker.allocated and number in topics[0].shares:
-                sent = initial_traffic(broker.allocated, self._seconds, seed * BROKERS + number)
-                topics.append(Topic(sent, np.array([number]), {}))
+                other = initial_traffic(broker.allocated, self._seconds, seed * BROKERS + number)
+                topics.append(Topic(other, np.array([number]), {}))
         seen = simulate(topics, [self._scale.service] * BROKERS)[0]
         return seen.after(_WARMUP_PART * self._seconds)
 

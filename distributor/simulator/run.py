@@ -30,8 +30,8 @@ class Topic:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seen:
-    """Of one topic, message by message, of shape (n,): when it came, at which broker, its token
-    wait and its latency from arrival to the end of its service. Seconds."""
+    """Of one topic, message by message in the traffic's order, of shape (n,): when it came, at
+    which broker, its token wait and its latency from arrival to the end of its service. Seconds."""
 
     arrivals: Floats
     brokers: Integers
@@ -133,8 +133,9 @@ class _Topic:
         return work
 
     def seen(self) -> Seen:
-        """In order of arrival, of those that have a broker."""
-        order = np.argsort(self._times, kind="stable")
+        """In order of the traffic, of those that have a broker."""
+        numbers = self._order[:, np.newaxis] * self._batch + np.arange(self._batch)
+        order = np.argsort(numbers.ravel(), kind="stable")
         order = order[self._owner[order] >= 0]
         times = self._times[order]
         return Seen(times, self._owner[order], self.out[order] - times, self.done[order] - times)

@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import brentq
 
 from srtm.queueing import unfinished_work_exceeds
 from srtm.slo import SLO
 
-_STEPS = 40
-"""of a bisection: to 1e-12 of where it began"""
 _FULL = 1 - 1e-6
 """load of the server at which its queue counts as without end"""
 
@@ -51,8 +50,9 @@ class Service:
         left = (target - self.base - own) / work
         return float(np.mean(unfinished_work_exceeds(load, left)))
 
-    def holds(self, slo: SLO, batch: int, rate: float) -> bool:
-        return self.late_share(rate, batch, slo.target_seconds) <= slo.allowed_late_share
+    def _excess(self, slo: SLO, batch: int, rate: float) -> float:
+        """Share of late messages over the one that is allowed; not above 0 where it holds."""
+        return self.late_share(rate, batch, slo.target_seconds) - slo.allowed_late_share
 
     def latency(self, rate: float, batch: int, percentile: float) -> float:
         """Seconds at `percentile` of `rate` messages/s in Poisson batches; infinite in overload."""
@@ -61,12 +61,12 @@ class Service:
         high = self.base + self.batch(batch)
         while self.late_share(rate, batch, high) > 1 - percentile:
             high *= 2
-        return _least(lambda x: self.late_share(rate, batch, x) <= 1 - percentile, high)
+        return _least(lambda x: self.late_share(rate, batch, x) - (1 - percentile), high)
 
     def capacity(self, slo: SLO, batch: int = 1) -> float:
         """The most messages/s in Poisson batches that it holds within `slo`; 0: none."""
         most = batch / self.batch(batch)
-        return most - _least(lambda less: self.holds(slo, batch, most - less), most)
+        return most - _least(lambda less: self._excess(slo, batch, most - less), most)
 
 
 def fit(capacities: Mapping[int, float], slo: SLO, base: float = 0.0) -> Service:
@@ -88,30 +88,25 @@ def fit(capacities: Mapping[int, float], slo: SLO, base: float = 0.0) -> Service
 
     def with_part(event: float) -> Service:
         """With this part of a single message's work in `event`, and the capacity of `small`."""
-        most = small / held  # as if events were free
 
         def of(work: float) -> Service:
             return Service(base, event * work, (1 - event) * work)
 
-        slower = most * small  # as if messages were free
-        less = _least(lambda x: of(slower - x).holds(slo, small, held), slower * (1 - 1e-9))
-        return of(slower - less)
+        most = small / of(1.0).batch(small) * small / held  # all of the time, and more
+        less = _least(lambda x: of(most - x)._excess(slo, small, held), most * (1 - 1e-9))
+        return of(most - less)
 
     if not more:
         return with_part(0.0)
     [(large, second)] = more
-    return with_part(_least(lambda part: with_part(part).holds(slo, large, second), 1.0))
+    return with_part(_least(lambda part: with_part(part)._excess(slo, large, second), 1.0))
 
 
-def _least(enough: Callable[[float], bool], high: float) -> float:
-    """The smallest x of [0, high] that is enough; `high` where none below it is."""
-    low = 0.0
-    if enough(low):
-        return low
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        if enough(middle):
-            high = middle
-        else:
-            low = middle
-    return high
+def _least(excess: Callable[[float], float], high: float) -> float:
+    """The smallest x of [0, high] at which it is not above 0; `high` where none below it is. It
+    falls as x grows."""
+    if excess(0.0) <= 0:
+        return 0.0
+    if excess(high) > 0:
+        return high
+    return float(brentq(excess, 0.0, high, xtol=1e-12 * high, rtol=1e-12))
