@@ -82,6 +82,11 @@ BENCHMARKS = {
     "correlation-groups": Entry(
         "correlation.run", "are planted groups found, and how fast as traces grow (Spark)"
     ),
+    "faults": Entry(
+        "faults.run",
+        "each fault by itself over several hosts: what is lost, late or let in",
+        lasts=True,
+    ),
     "soak": Entry(
         "soak.run", "faults at random: what is lost, let in too much, or grows", lasts=True
     ),

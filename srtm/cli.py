@@ -15,6 +15,16 @@ _COMMANDS = {
         "put a gateway before an nsqd that runs",
     ),
     "up": ("srtm.deploy.command", "up", "deploy brokers and topics of a TOML file on this host"),
+    "doctor": (
+        "srtm.doctor.command",
+        "doctor",
+        "is this host fit for brokers? what is missing, and the remedy",
+    ),
+    "testbed": (
+        "srtm.testbed.command",
+        "testbed",
+        "the same over several hosts: local, network namespaces, ssh; and faults",
+    ),
     "topic": (
         "srtm.deploy.command",
         "topic",

@@ -115,7 +115,7 @@ def lookupd_command(plan: Plan, lookupd: LookupdTable, programs: Programs) -> li
 
 def distributor_command(distributor: DistributorTable, programs: Programs) -> list[str]:
     """Every setting as its flag, so that no variable of the environment has a say."""
-    settings = distributor.model_dump(mode="json", by_alias=True).items()
+    settings = distributor.model_dump(mode="json", by_alias=True, exclude={"host"}).items()
     flags = [
         f"--{key}" if value is True else f"--{key}={value}"
         for key, value in settings
@@ -147,8 +147,10 @@ def node_id(plan: Plan, broker: BrokerTable) -> int:
 
     nsqd's own default is a hash of the host name, which the brokers of a host would share.
     """
-    first = zlib.crc32(f"{plan.deployment.broadcast_address}|{plan.layout.data_path}".encode())
-    return (first + plan.broker_names.index(broker.name)) % _NODE_IDS
+    shared = plan.elsewhere is not None
+    where = "" if shared else f"{plan.deployment.broadcast_address}|{plan.layout.data_path}"
+    first = zlib.crc32((where or plan.deployment.name).encode())
+    return (first + plan.all_broker_names.index(broker.name)) % _NODE_IDS
 
 
 def gateway_command(
@@ -170,18 +172,16 @@ def gateway_command(
         command.append(f"--admission-log={broker.admission_log}")
     if broker.trace_dir:
         command.append(f"--trace-dir={broker.trace_dir}")
-    if plan.lookupd:
-        command.append(f"--lookupd-tcp-address={plan.lookupd.tcp_address.reachable}")
-    if plan.distributor:
-        command += [
-            f"--distributor-address={plan.distributor.http_address.reachable}",
-            f"--broker-name={broker.name}",
-        ]
+    if plan.lookupd_at:
+        command.append(f"--lookupd-tcp-address={plan.lookupd_at[0]}")
+    if plan.distributor_at:
+        address, token_file = plan.distributor_at
+        command += [f"--distributor-address={address}", f"--broker-name={broker.name}"]
         if broker.capacity:
             command.append(f"--broker-capacity={broker.capacity}")
-        if plan.distributor.token_file:
-            command.append(f"--distributor-token-file={plan.distributor.token_file}")
-    shares = (topic_flag(contract, len(plan.brokers)) for contract in topics)
+        if token_file:
+            command.append(f"--distributor-token-file={token_file}")
+    shares = (topic_flag(contract, plan.broker_count) for contract in topics)
     return command + [f"--topic={share}" for share in shares]
 
 
@@ -206,8 +206,8 @@ def bridge_command(bridge: BridgeTable, programs: Programs) -> list[str]:
 
 def nsqadmin_command(plan: Plan, nsqadmin: NsqadminTable, programs: Programs) -> list[str]:
     """nsqadmin takes nsqlookupds or nsqds, not both; the gateways stand for the nsqds."""
-    if plan.lookupd:
-        sources = [f"--lookupd-http-address={plan.lookupd.http_address.reachable}"]
+    if plan.lookupd_at:
+        sources = [f"--lookupd-http-address={plan.lookupd_at[1]}"]
     else:
         sources = [f"--nsqd-http-address={each.http_address.reachable}" for each in plan.brokers]
     return [programs.nsqadmin, f"--http-address={nsqadmin.http_address}", *sources]

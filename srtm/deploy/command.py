@@ -50,6 +50,8 @@ def up(file: Path, check: bool, no_topics: bool) -> None:
     dying is tried once a minute, and the others go on.
     """
     plan = read_plan(file)
+    if plan.hosts:
+        raise UsageError(f"{file} has [[host]] tables: srtm testbed up {file} brings up all hosts")
     if check:
         read_placed(plan.topics, {each.topic: each for each in plan.topics})
         warning = version_warning(find_programs(plan).nsqd)

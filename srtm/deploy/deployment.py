@@ -60,6 +60,8 @@ class Deployment(_Document):
     distributor: Distributor | None = None
     lookupd: Lookupd | None = None
     nsqadmin: Nsqadmin | None = None
+    all_brokers: tuple[str, ...] = ()
+    """names, with those of the deployment's other hosts; none where it has one host"""
 
     @property
     def layout(self) -> Layout:
@@ -69,7 +71,7 @@ class Deployment(_Document):
     def of(cls, plan: Plan) -> Self:
         """What `plan` becomes once this process has started it."""
         layout = plan.layout
-        distributor, lookupd, nsqadmin = plan.distributor, plan.lookupd, plan.nsqadmin
+        distributor, lookupd, nsqadmin = plan.distributor_at, plan.lookupd_at, plan.nsqadmin
         return cls(
             name=plan.deployment.name,
             pid=os.getpid(),
@@ -85,18 +87,11 @@ class Deployment(_Document):
                 )
                 for broker in plan.brokers
             ),
-            distributor=Distributor(
-                http_address=distributor.http_address.reachable,
-                token_file=distributor.token_file,
-            )
+            distributor=Distributor(http_address=distributor[0], token_file=distributor[1])
             if distributor
             else None,
-            lookupd=Lookupd(
-                tcp_address=lookupd.tcp_address.reachable,
-                http_address=lookupd.http_address.reachable,
-            )
-            if lookupd
-            else None,
+            lookupd=Lookupd(tcp_address=lookupd[0], http_address=lookupd[1]) if lookupd else None,
+            all_brokers=plan.elsewhere.brokers if plan.elsewhere else (),
             nsqadmin=Nsqadmin(http_address=nsqadmin.http_address.reachable) if nsqadmin else None,
         )
 

@@ -4,10 +4,17 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from srtm.address import Address
 from srtm.bridge.file import read_bridge_file
+from srtm.deploy.host_tables import (
+    ElsewhereTable,
+    HostTable,
+    LoadTable,
+    SubscriberTable,
+    check_hosts,
+)
 from srtm.deploy.layout import Layout
 from srtm.deploy.tables import (
     BridgeTable,
@@ -37,39 +44,53 @@ class Plan(Table):
     bridge: BridgeTable | None = None
     brokers: tuple[BrokerTable, ...] = Field(alias="broker", default=(), max_length=MAX_BROKERS)
     topics: tuple[TopicTable, ...] = Field(alias="topic", default=())
+    hosts: tuple[HostTable, ...] = Field(alias="host", default=(), max_length=MAX_BROKERS)
+    loads: tuple[LoadTable, ...] = Field(alias="load", default=())
+    subscribers: tuple[SubscriberTable, ...] = Field(alias="subscriber", default=())
+    elsewhere: ElsewhereTable | None = None
 
-    @field_validator("brokers", mode="before")
+    @field_validator("brokers", "loads", "subscribers", mode="before")
     @classmethod
-    def _default_names(cls, tables: object) -> object:
+    def _default_names(cls, tables: object, info: ValidationInfo) -> object:
         if not isinstance(tables, list):
             return tables
+        kind = (info.field_name or "").removesuffix("s")
         return [
-            {"name": f"broker-{number}", **table} if isinstance(table, dict) else table
+            {"name": f"{kind}-{number}", **table} if isinstance(table, dict) else table
             for number, table in enumerate(tables, 1)
         ]
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if not self.brokers:
+        if not self.brokers and not self.elsewhere:
             raise ValueError("there is no [[broker]]; one table [[broker]] is enough")
         _refuse_twice("broker name", (each.name for each in self.brokers))
         _refuse_twice("topic name", (each.topic for each in self.topics))
-        used: list[tuple[str, Address]] = []
-        for key, address in self.addresses():
-            for other_key, other in used:
-                if address.clashes_with(other):
-                    raise ValueError(f"{key} {address} is taken by {other_key}")
-            used.append((key, address))
-        if self.distributor is None:
+        _refuse_twice("host name", (each.name for each in self.hosts))
+        _refuse_twice("load name", (each.name for each in self.loads))
+        _refuse_twice("subscriber name", (each.name for each in self.subscribers))
+        check_hosts((each.name for each in self.hosts), self.placed())
+        self._refuse_shared_addresses()
+        if not self.has_distributor:
             self._refuse_what_only_a_distributor_does()
         for contract in self.topics:
             if contract.publishers:
                 continue  # placed on as few brokers as will do
             try:
-                contract.limit().share(len(self.brokers))
+                contract.limit().share(self.broker_count)
             except UsageError as error:
                 raise ValueError(f"topic {contract.topic}: {error}") from None
         return self
+
+    def _refuse_shared_addresses(self) -> None:
+        """Each host has its own ports."""
+        used: dict[str, list[tuple[str, Address]]] = {}
+        for host, key, address in self.hosted_addresses():
+            for other_key, other in used.setdefault(host, []):
+                if address.clashes_with(other):
+                    on = f" on host {host}" if host else ""
+                    raise ValueError(f"{key} {address} is taken by {other_key}{on}")
+            used[host].append((key, address))
 
     def _refuse_what_only_a_distributor_does(self) -> None:
         remedy = "is for the distributor; leave out distributor = false"
@@ -88,18 +109,74 @@ class Plan(Table):
     def broker_names(self) -> list[str]:
         return [broker.name for broker in self.brokers]
 
+    @property
+    def all_broker_names(self) -> list[str]:
+        """Those of this host and of the others."""
+        return list(self.elsewhere.brokers) if self.elsewhere else self.broker_names
+
+    @property
+    def broker_count(self) -> int:
+        """A topic without publishers is split evenly over so many, wherever they are."""
+        return len(self.all_broker_names)
+
+    @property
+    def has_distributor(self) -> bool:
+        return self.distributor_at is not None
+
+    @property
+    def distributor_at(self) -> tuple[Address, str] | None:
+        """Where the Load Distributor is reached, here or elsewhere, and the file of its token."""
+        if self.distributor:
+            return self.distributor.http_address.reachable, self.distributor.token_file
+        if self.elsewhere and self.elsewhere.distributor_address:
+            return self.elsewhere.distributor_address, self.elsewhere.distributor_token_file
+        return None
+
+    @property
+    def lookupd_at(self) -> tuple[Address, Address] | None:
+        """The same of nsqlookupd: TCP and HTTP."""
+        if self.lookupd:
+            return self.lookupd.tcp_address.reachable, self.lookupd.http_address.reachable
+        if self.elsewhere and self.elsewhere.lookupd_tcp_address:
+            tcp, http = self.elsewhere.lookupd_tcp_address, self.elsewhere.lookupd_http_address
+            return (tcp, http) if http else None
+        return None
+
+    def placed(self) -> dict[str, str]:
+        """Words for each table that runs somewhere -> the host that it names, "" for none."""
+        single = {
+            "distributor": self.distributor,
+            "lookupd": self.lookupd,
+            "nsqadmin": self.nsqadmin,
+            "bridge": self.bridge,
+        }
+        return {
+            **{what: table.host for what, table in single.items() if table},
+            **{f"broker {each.name}": each.host for each in self.brokers},
+            **{f"load {each.name}": each.host for each in self.loads},
+            **{f"subscriber {each.name}": each.host for each in self.subscribers},
+        }
+
     def addresses(self) -> Iterator[tuple[str, Address]]:
         """Every TCP address that is listened on, with the words that find it in the file."""
+        return ((key, address) for _, key, address in self.hosted_addresses())
+
+    def hosted_addresses(self) -> Iterator[tuple[str, str, Address]]:
+        """The same, with the name of the host before it; "" where there are no hosts."""
+        first = self.hosts[0].name if self.hosts else ""
         for broker in self.brokers:
-            yield f"tcp-address of broker {broker.name}", broker.tcp_address
-            yield f"http-address of broker {broker.name}", broker.http_address
+            yield broker.host, f"tcp-address of broker {broker.name}", broker.tcp_address
+            yield broker.host, f"http-address of broker {broker.name}", broker.http_address
         if self.distributor:
-            yield "http-address of distributor", self.distributor.http_address
+            host, address = self.distributor.host or first, self.distributor.http_address
+            yield host, "http-address of distributor", address
         if self.lookupd:
-            yield "tcp-address of lookupd", self.lookupd.tcp_address
-            yield "http-address of lookupd", self.lookupd.http_address
+            host = self.lookupd.host or first
+            yield host, "tcp-address of lookupd", self.lookupd.tcp_address
+            yield host, "http-address of lookupd", self.lookupd.http_address
         if self.nsqadmin:
-            yield "http-address of nsqadmin", self.nsqadmin.http_address
+            host = self.nsqadmin.host or first
+            yield host, "http-address of nsqadmin", self.nsqadmin.http_address
 
 
 def _refuse_twice(what: str, names: Iterable[str]) -> None:
@@ -115,14 +192,15 @@ def read_plan(file: Path) -> Plan:
     return plan_of(read_toml(file), str(file), file.parent)
 
 
-def plan_of(values: dict[str, Any], where: str, base: Path) -> Plan:
-    """Check a file's mapping; `where` names it in errors. Raises UsageError."""
+def plan_of(values: dict[str, Any], where: str, base: Path, *, check_files: bool = True) -> Plan:
+    """Check a file's mapping; `where` names it in errors. check_files: those that it names are
+    there. Raises UsageError."""
     try:
         plan = Plan.model_validate(values)
     except ValidationError as error:
         raise one_line(error, where) from None
     plan = _with_absolute_paths(plan, base)
-    if plan.bridge:
+    if plan.bridge and check_files:
         _check_bridge(plan, plan.bridge.file, where)
     try:
         plan.layout.check_sockets(plan.broker_names)
@@ -164,7 +242,7 @@ def _with_absolute_paths(plan: Plan, base: Path) -> Plan:
         ),
     }
     if plan.bridge:
-        changes["bridge"] = BridgeTable(file=absolute(plan.bridge.file))
+        changes["bridge"] = BridgeTable(file=absolute(plan.bridge.file), host=plan.bridge.host)
     if plan.distributor:
         store, token_file = plan.distributor.store, plan.distributor.token_file
         if not store:
@@ -174,5 +252,10 @@ def _with_absolute_paths(plan: Plan, base: Path) -> Plan:
         token_file = str(absolute(token_file)) if token_file else ""
         changes["distributor"] = plan.distributor.model_copy(
             update={"store": store, "token_file": token_file}
+        )
+    if plan.elsewhere and plan.elsewhere.distributor_token_file:
+        token_file = str(absolute(plan.elsewhere.distributor_token_file))
+        changes["elsewhere"] = plan.elsewhere.model_copy(
+            update={"distributor_token_file": token_file}
         )
     return plan.model_copy(update=changes)

@@ -8,8 +8,8 @@ from srtm.errors import UsageError
 
 MAX_SOCKET_PATH_BYTES = 107
 """sun_path of unix(7) holds 108 bytes with the final zero; nsqd and Python both refuse more"""
-RESERVED_NAMES = frozenset({"logs"})
-"""no broker may be called so: it is the name of another folder"""
+RESERVED_NAMES = frozenset({"logs", "testbed"})
+"""no broker may be called so: these are names of other folders"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,8 @@ def find_program(name: str) -> str:
     return path
 
 
-def version_warning(nsqd: str) -> str | None:
-    """One line when `nsqd --version` is not the tested one. Raises UnavailableError."""
+def said_version(nsqd: str) -> str:
+    """What `nsqd --version` says. Raises UnavailableError."""
     try:
         done = subprocess.run(
             [nsqd, "--version"], capture_output=True, timeout=_VERSION_TIMEOUT_SECONDS, check=False
@@ -57,8 +57,17 @@ def version_warning(nsqd: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired) as error:
         what = "did not answer" if isinstance(error, subprocess.TimeoutExpired) else error.strerror
         raise UnavailableError(f"{nsqd} --version: {what}; {_REMEDY}") from None
-    said = done.stdout.decode(errors="replace").strip()
-    if re.match(rf"nsqd v{re.escape(TESTED_NSQ)}\.\d", said):
+    return done.stdout.decode(errors="replace").strip()
+
+
+def is_tested(said: str) -> bool:
+    return re.match(rf"nsqd v{re.escape(TESTED_NSQ)}\.\d", said) is not None
+
+
+def version_warning(nsqd: str) -> str | None:
+    """One line when `nsqd --version` is not the tested one. Raises UnavailableError."""
+    said = said_version(nsqd)
+    if is_tested(said):
         return None
     return (
         f"warning: {nsqd} says {said[:80] or 'nothing'!r}, and SRTM is tested with "

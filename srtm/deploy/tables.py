@@ -56,11 +56,11 @@ class Table(BaseModel):
         return _known(values, (field.alias or name for name, field in cls.model_fields.items()))
 
 
-def _plain_name(name: str) -> str:
+def plain_name(name: str) -> str:
     if not _NAME.fullmatch(name) or name in RESERVED_NAMES:
         raise ValueError(
             f"{name!r} is not a name: 1 to 32 of [a-zA-Z0-9_-], the first a letter or a digit"
-            + (", and not 'logs'" if name in RESERVED_NAMES else "")
+            + (f", and not {' or '.join(sorted(RESERVED_NAMES))}" if name in RESERVED_NAMES else "")
         )
     return name
 
@@ -81,10 +81,16 @@ class DeploymentTable(Table):
         description="the host's address that clients are told",
     )
 
-    _check_name = field_validator("name")(_plain_name)
+    _check_name = field_validator("name")(plain_name)
 
 
-class LookupdTable(Table):
+class Placed(Table):
+    """A table whose program runs on one of the hosts, where the file has `[[host]]` tables."""
+
+    host: str = Field(default="", description="name of its host; without it the first `[[host]]`")
+
+
+class LookupdTable(Placed):
     """`[lookupd]`: the nsqlookupd to start."""
 
     tcp_address: ListenAddress = Field(
@@ -95,7 +101,7 @@ class LookupdTable(Table):
     )
 
 
-class NsqadminTable(Table):
+class NsqadminTable(Placed):
     """`[nsqadmin]`: the nsqadmin to start."""
 
     http_address: ListenAddress = Field(
@@ -103,13 +109,13 @@ class NsqadminTable(Table):
     )
 
 
-class BridgeTable(Table):
+class BridgeTable(Placed):
     """`[bridge]`: the Kafka bridge to start, by the file of its routes."""
 
     file: Path = Field(description="as of `srtm bridge run`, relative to this file")
 
 
-class DistributorTable(Table, DistributorOptions):
+class DistributorTable(Placed, DistributorOptions):
     """`[distributor]`: the Load Distributor to start; its flags are the keys. `store` is a file of
     the data path where it is not given."""
 
@@ -122,6 +128,7 @@ class BrokerTable(Table):
     """`[[broker]]`: an nsqd and the gateway in front of it, which has the addresses."""
 
     name: str = Field(description="no two have the same; broker-1, broker-2, ... without it")
+    host: str = Field(default="", description="name of its host, where there are `[[host]]` tables")
     tcp_address: ListenAddress = Field(
         default=Address("127.0.0.1", 4150), alias="tcp-address", description="of the gateway"
     )
@@ -148,7 +155,7 @@ class BrokerTable(Table):
         description="folder of the gateway's --trace-dir; brokers may share one",
     )
 
-    _check_name = field_validator("name")(_plain_name)
+    _check_name = field_validator("name")(plain_name)
 
     @field_validator("nsqd_flags")
     @classmethod

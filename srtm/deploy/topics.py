@@ -23,6 +23,7 @@ class TopicStatus:
     placed: what the distributor says of it, where it is the distributor's and answers
     silent: names of those that do not answer, brokers and distributor
     kept:   its limit over all brokers, as it was set at run time
+    others: how many brokers other hosts of the deployment have
     """
 
     topic: str
@@ -30,6 +31,7 @@ class TopicStatus:
     placed: PlacedTopic | None = None
     silent: frozenset[str] = frozenset()
     kept: Limit | None = None
+    others: int = 0
 
     @property
     def owner(self) -> str:
@@ -77,7 +79,7 @@ class TopicStatus:
     def _split(self, key: str) -> float | None:
         """Of one that is split evenly: a broker that is silent has as much as each of the others.
         None for the distributor's, of which nobody has told the whole."""
-        away = len(self.silent - {DISTRIBUTOR})
+        away = len(self.silent - {DISTRIBUTOR}) + self.others
         values = [row[key] for row in self.brokers.values() if key in row]
         if self.owner == "distributor" or not values or len(values) < len(self.brokers):
             return None
@@ -124,6 +126,8 @@ class Topics:
         self._brokers = deployment.brokers
         self._distributor = placed_topics(deployment)
         self._kept = KeptTopics(deployment.layout)
+        self._has_other_hosts = bool(deployment.all_brokers)
+        self._other_brokers = len(set(deployment.all_brokers) - {b.name for b in self._brokers})
 
     def report(self) -> Report:
         """Every topic on every broker that answers, and those that only the distributor knows."""
@@ -150,6 +154,7 @@ class Topics:
                     placed.get(topic),
                     frozenset(silent),
                     kept.get(topic),
+                    self._other_brokers,
                 )
                 for topic in sorted(rows.keys() | placed.keys() | kept.keys())
             ),
@@ -181,8 +186,10 @@ class Topics:
             if self._distributor and (placed := self.placed(topic)):
                 contract = _changed(topic, [placed.contract.limit()], changes)
                 self._distributor.change(contract, placed.keys)
-                self._kept.keep(topic, contract.limit())
+                if not self._has_other_hosts:  # there the file says it at the next start
+                    self._kept.keep(topic, contract.limit())
                 return contract
+            self._refuse_other_hosts(topic)
             current = self._current(topic)
             contract = _changed(topic, current.values(), changes)
             limit = contract.limit()
@@ -225,8 +232,10 @@ class Topics:
         with self._kept.changing():
             if self._distributor and self.placed(topic):
                 self._distributor.delete(topic)
-                self._kept.keep(topic, None)
+                if not self._has_other_hosts:
+                    self._kept.keep(topic, None)
                 return
+            self._refuse_other_hosts(topic)
             limited = any(self._current(topic).values())
             if not limited and self._kept.read().get(topic) is None:
                 raise UsageError(f"topic {topic} has no limit; srtm topic list shows those that do")
@@ -237,6 +246,15 @@ class Topics:
                 except SrtmError as error:
                     progress = f"after {done} of {len(self._brokers)} deletions"
                     raise self._halted(error, topic, broker, progress) from None
+
+    def _refuse_other_hosts(self, topic: str) -> None:
+        """Their brokers have shares too, and nobody here reaches their admin doors."""
+        if self._has_other_hosts:
+            raise UsageError(
+                f"topic {topic} is split evenly over brokers of several hosts: change it in the "
+                "file between srtm testbed down and up; the contract of a topic with publishers "
+                "can be changed while they run"
+            )
 
     def _current(self, topic: str) -> dict[str, Limit | None]:
         """Each broker's limit. Raises UnavailableError: nothing is changed half-blind."""

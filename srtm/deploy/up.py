@@ -26,6 +26,8 @@ from srtm.errors import UnavailableError, UsageError
 
 _REPORT_SECONDS = 15.0
 """a gateway reports before its doors open; where that failed, it tries again within 3 s"""
+_OTHERS_REPORT_SECONDS = 60.0
+"""other hosts are started at the same time, and may be slower"""
 _POLL_SECONDS = 0.05
 
 
@@ -98,6 +100,7 @@ class Up:
         try:
             if self._stop_asked:
                 return
+            self._await_distributor()
             supervisor.start()
             self._forget_old_topics(deployment)
             if self._distributor:
@@ -113,11 +116,34 @@ class Up:
             finally:
                 supervisor.stop()
 
+    def _await_distributor(self) -> None:
+        """One on another host, which may be starting too, says whose a topic is. Brokers do
+        without it when it does not come. Raises StopRequested."""
+        if self._distributor is None or self._plan.distributor is not None:
+            return
+        deadline_ns = monotonic_ns() + int(_OTHERS_REPORT_SECONDS * NS)
+        while True:
+            try:
+                self._elsewhere = set(self._distributor.all())
+                return
+            except UnavailableError as error:
+                if self._stop_asked:
+                    raise StopRequested from None
+                if monotonic_ns() > deadline_ns:
+                    self._say(f"starting without the distributor: {error}")
+                    return
+            time.sleep(_POLL_SECONDS)
+
     def _forget_old_topics(self, deployment: Deployment) -> None:
         """A gateway's state file may still know limits that the file had in an earlier run."""
         wanted = {contract.topic for contract in self._split_topics()}
         for broker in deployment.brokers:
-            leased = self._distributor.held_by(broker.name) if self._distributor else set()
+            try:
+                leased = self._distributor.held_by(broker.name) if self._distributor else set()
+            except UnavailableError:
+                if self._plan.distributor is None:
+                    return  # it is elsewhere, and away: they count until the next start
+                raise
             for topic, row in topics_of(broker).items():
                 if topic not in wanted | leased and limit_of(row):
                     delete_topic(broker, topic)
@@ -137,8 +163,9 @@ class Up:
 
     def _await_reports(self, distributor: PlacedTopics) -> None:
         """Whoever reports too late gets no publishers now."""
-        deadline_ns = monotonic_ns() + int(_REPORT_SECONDS * NS)
-        while missing := set(self._plan.broker_names) - _up(distributor):
+        seconds = _OTHERS_REPORT_SECONDS if self._plan.elsewhere else _REPORT_SECONDS
+        deadline_ns = monotonic_ns() + int(seconds * NS)
+        while missing := set(self._plan.all_broker_names) - _up(distributor):
             if self._stop_asked:
                 raise StopRequested
             if monotonic_ns() > deadline_ns:
@@ -166,7 +193,7 @@ class Up:
             if contract.topic in self._to_place:
                 continue
             try:
-                contract.limit().share(len(self._plan.brokers))
+                contract.limit().share(self._plan.broker_count)
             except UsageError as error:
                 raise UsageError(
                     f"{self._plan.layout.topics}: topic {contract.topic}: {error}"

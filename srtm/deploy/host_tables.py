@@ -1,0 +1,135 @@
+"""The tables of a file that names hosts: `srtm testbed up` brings up the part of each."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from srtm.address import ListenAddress
+from srtm.deploy.tables import Table, plain_name
+
+_RATE = re.compile(r"[1-9][0-9]{0,5}(kbit|mbit|gbit)")
+_SIZE = re.compile(r"[1-9][0-9]{0,5}[kmg]")
+_LOGIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:%-]{0,254}")
+"""what ssh takes; it never begins with a dash, so it is never read as an option"""
+
+
+class HostTable(Table):
+    """`[[host]]`: a host, and how it is reached."""
+
+    name: str = Field(description="no two have the same")
+    kind: Literal["local", "netns", "ssh"] = Field(
+        default="local",
+        description="local: processes of this machine; netns: a network namespace of this machine; "
+        "ssh: another machine",
+    )
+    address: str = Field(
+        default="",
+        description="where the others reach it; local: 127.0.0.1, 127.0.0.2, ...; netns: one of "
+        "198.18.0.0/15; ssh: needed",
+    )
+    login: str = Field(
+        default="",
+        description="ssh: an alias of ~/.ssh/config, HOST or USER@HOST; else the address",
+    )
+    cores: int = Field(
+        default=0,
+        ge=0,
+        le=4096,
+        description="cores that it needs; local and netns hosts are pinned to so many of their own "
+        "where this machine has enough; 0: any",
+    )
+    data_path: str = Field(
+        default="",
+        alias="data-path",
+        description="where it keeps its files; without it a folder of the deployment's data-path "
+        "with its name (ssh: srtm-testbed/DEPLOYMENT of the user's home, of /var/lib for root)",
+    )
+    python: str = Field(
+        default="",
+        description="ssh: path of an interpreter there that has srtm of this version; without it a "
+        "wheel is installed",
+    )
+    bandwidth: str = Field(
+        default="", description="netns: of what it sends, such as 10mbit (kbit, mbit or gbit)"
+    )
+
+    disk: str = Field(
+        default="",
+        description="netns: its data path is a file system in memory, so big, such as 64m; it goes "
+        "with the host",
+    )
+
+    _check_name = field_validator("name")(plain_name)
+
+    @model_validator(mode="after")
+    def _of_its_kind(self) -> "HostTable":
+        if self.kind == "ssh" and not self.address:
+            raise ValueError(f"host {self.name}: address is missing: where do the others reach it?")
+        if self.login and self.kind != "ssh":
+            raise ValueError(f"host {self.name}: login is for kind = 'ssh'")
+        if self.login and not _LOGIN.fullmatch(self.login):
+            raise ValueError(f"host {self.name}: login {self.login!r} is no HOST or USER@HOST")
+        if self.python and (self.kind != "ssh" or not self.python.startswith("/")):
+            raise ValueError(f"host {self.name}: python is an absolute path, for kind = 'ssh'")
+        if self.bandwidth and self.kind != "netns":
+            raise ValueError(f"host {self.name}: bandwidth is for kind = 'netns'")
+        if self.bandwidth and not _RATE.fullmatch(self.bandwidth):
+            raise ValueError(f"host {self.name}: bandwidth {self.bandwidth!r}: write 10mbit")
+        if self.disk and self.kind != "netns":
+            raise ValueError(f"host {self.name}: disk is for kind = 'netns'")
+        if self.disk and not _SIZE.fullmatch(self.disk):
+            raise ValueError(f"host {self.name}: disk {self.disk!r}: write 64m")
+        return self
+
+
+class LoadTable(Table):
+    """`[[load]]`: a load generator: benchmarks send from its host."""
+
+    name: str = Field(description="no two have the same; load-1, load-2, ... without it")
+    host: str = Field(description="name of its host")
+
+    _check_name = field_validator("name")(plain_name)
+
+
+class SubscriberTable(Table):
+    """`[[subscriber]]`: benchmarks receive on its host."""
+
+    name: str = Field(description="no two have the same; subscriber-1, ... without it")
+    host: str = Field(description="name of its host")
+
+    _check_name = field_validator("name")(plain_name)
+
+
+class ElsewhereTable(Table):
+    """`[elsewhere]`: what other hosts of the same deployment run. `srtm testbed` writes it."""
+
+    brokers: tuple[str, ...] = Field(description="names of all brokers of all hosts, in one order")
+    lookupd_tcp_address: ListenAddress | None = Field(
+        default=None, alias="lookupd-tcp-address", description="of the nsqlookupd, for nsqds"
+    )
+    lookupd_http_address: ListenAddress | None = Field(
+        default=None, alias="lookupd-http-address", description="the same, for nsqadmin"
+    )
+    distributor_address: ListenAddress | None = Field(
+        default=None, alias="distributor-address", description="of the Load Distributor"
+    )
+    distributor_token_file: str = Field(
+        default="",
+        alias="distributor-token-file",
+        description="file of mode 0600 with its token",
+    )
+
+
+def check_hosts(hosts: Iterable[str], placed: Mapping[str, str]) -> None:
+    """placed: words for a table -> the host that it names, "" for the first one. Raises
+    ValueError."""
+    known = list(hosts)
+    for what, host in placed.items():
+        if host and not known:
+            raise ValueError(f"{what}: host = {host!r}, and there is no [[host]]")
+        if host and host not in known:
+            raise ValueError(f"{what}: no [[host]] is called {host!r}; known: {', '.join(known)}")
+        if known and not host and what.startswith("broker "):
+            raise ValueError(f"{what}: host is missing: one of {', '.join(known)}")

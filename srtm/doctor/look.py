@@ -1,0 +1,120 @@
+"""Looks at this host, changes nothing."""
+
+import os
+import resource
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from kernel.cgroup import own_cgroup
+from kernel.errors import SourceUnavailable
+from kernel.sources import choose_source
+from srtm.address import Address, require_free
+from srtm.clock import NS, WallClock, wall_clock_error_ns
+from srtm.deploy.file import Plan
+from srtm.deploy.programs import find_program, said_version
+from srtm.doctor import findings
+from srtm.doctor.findings import Finding
+from srtm.errors import SrtmError
+
+_TIMEOUT_SECONDS = 10.0
+
+
+def examine(plan: Plan | None, data_path: Path, *, java: bool) -> Iterator[Finding]:
+    """plan: what is to be started; without it an nsqd and its gateway."""
+    for program in _programs(plan):
+        yield _program(program)
+    if plan is not None:
+        for key, address in _ports(plan):
+            yield _port(key, address)
+    yield findings.open_files(*resource.getrlimit(resource.RLIMIT_NOFILE))
+    source = choose_source(WallClock())
+    yield findings.timestamps(source.name, source.reason)
+    source.close()
+    yield _cgroup2()
+    yield _disk(data_path)
+    yield findings.clock(wall_clock_error_ns() / NS)
+    if java:
+        yield findings.java(_java())
+
+
+def _programs(plan: Plan | None) -> Iterable[str]:
+    yield "nsqd"
+    if plan and plan.lookupd:
+        yield "nsqlookupd"
+    if plan and plan.nsqadmin:
+        yield "nsqadmin"
+    kinds = {each.kind for each in plan.hosts} if plan else set()
+    if "netns" in kinds:
+        yield from ("ip", "tc", "nft", "nsenter")
+    if "ssh" in kinds:
+        yield "ssh"
+
+
+_PACKAGES = {
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "nft": "nftables",
+    "nsenter": "util-linux",
+    "ssh": "openssh-client",
+}
+
+
+def _program(name: str) -> Finding:
+    if name in _PACKAGES:
+        if name != "ssh" and os.geteuid() != 0:
+            return findings.missing(name, "netns hosts need root: use sudo, or kind = 'local'")
+        path = shutil.which(name)
+        if path:
+            return Finding(name, findings.Verdict.OK, path)
+        return findings.missing(name, f"not on PATH: install {_PACKAGES[name]}")
+    try:
+        return findings.nsq(name, said_version(find_program(name)))
+    except SrtmError as error:
+        return findings.missing(name, str(error))
+
+
+def _ports(plan: Plan) -> Iterable[tuple[str, Address]]:
+    """A network namespace has its own ports, and so has another machine."""
+    away = {each.name for each in plan.hosts if each.kind != "local"}
+    local = [each.name for each in plan.hosts if each.kind == "local"]
+    for host, key, address in plan.hosted_addresses():
+        if host in away:
+            continue
+        if host and address.host == "127.0.0.1":
+            own = next(each.address for each in plan.hosts if each.name == host)
+            address = Address(own or f"127.0.0.{local.index(host) + 1}", address.port)
+        yield key, address
+
+
+def _port(key: str, address: Address) -> Finding:
+    try:
+        require_free(address, key)
+    except SrtmError as error:
+        return findings.port(key, str(address), str(error))
+    return findings.port(key, str(address), "")
+
+
+def _cgroup2() -> Finding:
+    try:
+        return findings.cgroup2(own_cgroup(), "")
+    except SourceUnavailable as error:
+        return findings.cgroup2("", str(error))
+
+
+def _disk(path: Path) -> Finding:
+    there = next(each for each in (path, *path.parents) if each.exists())
+    return findings.disk(str(there), shutil.disk_usage(there).free)
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    program = f"{home}/bin/java" if home else "java"
+    try:
+        done = subprocess.run(
+            [program, "-version"], capture_output=True, timeout=_TIMEOUT_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stderr.decode(errors="replace")

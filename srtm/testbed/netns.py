@@ -1,0 +1,55 @@
+"""A network namespace of this machine as a host."""
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from srtm.deploy.host_tables import HostTable
+from srtm.errors import SrtmError
+from srtm.testbed.local import LocalHost
+from srtm.testbed.network import Names, inside, namespaces, require_network_tools, run_tool, tc
+
+LATENCY, BURST = "200ms", "64kb"
+"""of a limited link: what waits for longer is dropped; a burst holds one segment of 64 kB"""
+
+
+class NetnsHost(LocalHost):
+    """As a local host, in a network of its own. `make_network` makes that, for all hosts at
+    once."""
+
+    def __init__(self, table: HostTable, names: Names, cores: Sequence[int] = ()) -> None:
+        self.namespace = names.host(table.name)
+        super().__init__(table, cores, inside(self.namespace))
+
+    @property
+    def exists(self) -> bool:
+        return self.namespace in namespaces()
+
+    def open(self) -> None:
+        require_network_tools()
+
+    def prepare(self) -> None:
+        """Of a network that has just been made."""
+        if self.table.bandwidth:
+            limit(self.namespace, self.table.bandwidth)
+        path = Path(self.table.data_path)
+        if self.table.disk and not path.is_mount():
+            path.mkdir(parents=True, exist_ok=True)
+            run_tool(["mount", "-t", "tmpfs", "-o", f"size={self.table.disk}", "srtm", str(path)])
+
+    def release(self) -> None:
+        path = Path(self.table.data_path)
+        if self.table.disk and path.is_mount():
+            run_tool(["umount", str(path)])
+
+
+def limit(namespace: str, bandwidth: str) -> None:
+    """Of all that the host sends."""
+    unlimit(namespace)
+    words = ("qdisc", "add", "dev", "eth0", "root", "handle", "1:", "tbf", "rate", bandwidth)
+    tc(namespace, *words, "burst", BURST, "latency", LATENCY)
+
+
+def unlimit(namespace: str, interface: str = "eth0") -> None:
+    with contextlib.suppress(SrtmError):  # it is not limited
+        tc(namespace, "qdisc", "delete", "dev", interface, "root")

@@ -1,0 +1,39 @@
+"""Subscribers that ask for messages and read none: nsqd and gateway fill their buffers for them."""
+
+import argparse
+import contextlib
+import signal
+import socket
+import threading
+
+from srtm.address import Address
+from srtm.nsq.commands import MAGIC_V2, identify, rdy, sub
+
+_MANY = 2500
+"""nsqd's --max-rdy-count"""
+_SECONDS = 10.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="subscribe and do not read")
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--channel", required=True)
+    parser.add_argument("address", nargs="+")
+    given = parser.parse_args()
+    over = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: over.set())
+    with contextlib.ExitStack() as stack:
+        for each in given.address:
+            link = stack.enter_context(socket.create_connection(Address.of(each), _SECONDS))
+            link.sendall(
+                MAGIC_V2
+                + identify(b'{"client_id": "slow-reader", "heartbeat_interval": 60000}')
+                + sub(given.topic.encode(), given.channel.encode())
+                + rdy(_MANY)
+            )
+        print("subscribed", flush=True)
+        over.wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""What this machine remembers of a testbed: whose it is, and what was put on which host."""
+
+import fcntl
+import hashlib
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from srtm.deploy.atomic import read_json, write_json
+from srtm.deploy.host_tables import HostTable
+from srtm.errors import UnavailableError, one_line
+from srtm.testbed.inventory import Inventory
+
+
+class State(BaseModel):
+    """id: of file, name and this machine; digest: of the file and of those that it names; hosts: as
+    they were brought up, so that they are found again after an edit."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    file: str
+    digest: str
+    subnet: int
+    hosts: tuple[HostTable, ...]
+
+
+class Owner(BaseModel):
+    """On each host: whose data these are."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    file: str
+    machine: str
+
+
+def identity(inventory: Inventory) -> str:
+    """Of a testbed: the same file on the same machine, with the same name."""
+    text = f"{socket.gethostname()}|{inventory.file}|{inventory.name}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def digest(inventory: Inventory) -> str:
+    """Changes with every byte that a host gets."""
+    found = hashlib.sha256(inventory.file.read_bytes())
+    for part in inventory.parts():
+        for name, file in sorted(part.files.items()):
+            found.update(name.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
+    return found.hexdigest()
+
+
+def load(folder: Path) -> State | None:
+    """Raises UsageError for a file that was tampered with."""
+    document = read_json(folder / "state.json")
+    try:
+        return None if document is None else State.model_validate(document)
+    except ValidationError as error:
+        raise one_line(error, str(folder / "state.json")) from None
+
+
+def save(folder: Path, state: State) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "state.json", state.model_dump(mode="json", by_alias=True))
+
+
+def forget(folder: Path) -> None:
+    (folder / "state.json").unlink(missing_ok=True)
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """One command at a time changes a testbed. Raises UnavailableError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
+            raise UnavailableError(
+                f"another srtm testbed command (pid {pid or 'unknown'}) changes the testbed in "
+                f"{folder.parent}; wait for it to end"
+            ) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,6 @@
+"""Detached processes with a name, for `srtm testbed`. It imports little: an ssh host without
+systemd runs it for each question."""
+
+from srtm.units.units import Running, Unit, Units, seen
+
+__all__ = ["Running", "Unit", "Units", "seen"]

@@ -1,0 +1,87 @@
+"""Each finding has a verdict that follows from what was seen, and a remedy where it is not ok."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from srtm.deploy.file import plan_of
+from srtm.doctor import findings
+from srtm.doctor.command import doctor
+from srtm.doctor.findings import Finding
+from srtm.doctor.look import examine
+from srtm.errors import Exit
+from tests.support.deployments import need_nsq
+
+CASES = [
+    pytest.param(findings.nsq("nsqd", "nsqd v1.3.0 (built w/go1.21)"), "ok", "", id="nsqd"),
+    pytest.param(findings.nsq("nsqlookupd", "nsqlookupd v1.3.0 (built"), "ok", "", id="lookupd"),
+    pytest.param(findings.nsq("nsqd", "nsqd v1.2.1"), "warning", "install NSQ 1.3", id="old-nsqd"),
+    pytest.param(findings.open_files(1024, 524288), "ok", "", id="many-files"),
+    pytest.param(findings.open_files(1024, 1024), "warning", "LimitNOFILE", id="few-files"),
+    pytest.param(findings.timestamps("ebpf", ""), "ok", "", id="ebpf"),
+    pytest.param(
+        findings.timestamps("sockopt", "ebpf: loading segments.bpf.o: CAP_BPF missing"),
+        "warning",
+        "CAP_BPF CAP_NET_ADMIN",
+        id="no-capability",
+    ),
+    pytest.param(
+        findings.timestamps("sockopt", "ebpf: no cgroup2: the kernel has none"),
+        "warning",
+        "mount -t cgroup2",
+        id="no-cgroup-for-stamps",
+    ),
+    pytest.param(findings.cgroup2("/sys/fs/cgroup", ""), "ok", "", id="cgroup"),
+    pytest.param(findings.cgroup2("", "no cgroup2: x"), "warning", "mount -t", id="no-cgroup"),
+    pytest.param(findings.disk("/d", 5 << 30), "ok", "", id="disk"),
+    pytest.param(findings.disk("/d", 500 << 20), "warning", "make room", id="little-disk"),
+    pytest.param(findings.disk("/d", 5 << 20), "failed", "make room", id="no-disk"),
+    pytest.param(findings.clock(0.002), "ok", "", id="clock"),
+    pytest.param(findings.clock(16.0), "warning", "chrony", id="no-ntp"),
+    pytest.param(findings.java('openjdk version "17.0.9"'), "ok", "", id="java"),
+    pytest.param(findings.java('openjdk version "11.0.9"'), "warning", "17 or 21", id="old-java"),
+    pytest.param(findings.java(""), "failed", "17 or 21", id="no-java"),
+    pytest.param(findings.port("k", "a:1", ""), "ok", "", id="port"),
+    pytest.param(findings.port("k", "a:1", "k is in use; stop it"), "failed", "stop it", id="busy"),
+]
+
+
+@pytest.mark.parametrize(("finding", "verdict", "remedy"), CASES)
+def test_a_verdict_and_its_remedy(finding: Finding, verdict: str, remedy: str) -> None:
+    assert finding.verdict == verdict
+    assert remedy in finding.remedy
+    assert bool(finding.remedy) == (verdict != "ok")
+
+
+def test_a_port_that_is_taken_is_found_before_anything_is_started(tmp_path: Path) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        taken = f"127.0.0.1:{listener.getsockname()[1]}"
+        plan = plan_of({"broker": [{"tcp-address": taken}]}, "file", tmp_path)
+        found = {each.says: each for each in examine(plan, tmp_path / "none", java=False)}
+    failed = [each for each in found.values() if each.check == "port" and each.verdict == "failed"]
+    assert len(failed) == 1
+    assert taken in failed[0].says
+
+
+def test_a_host_of_its_own_network_has_its_own_ports(tmp_path: Path) -> None:
+    hosts = [{"name": "h1", "kind": "netns"}, {"name": "h2", "kind": "netns"}]
+    brokers = [{"host": "h1"}, {"host": "h2"}]
+    plan = plan_of({"host": hosts, "broker": brokers}, "file", tmp_path)
+    assert all(each.check != "port" for each in examine(plan, tmp_path, java=False))
+
+
+def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    need_nsq(monkeypatch)
+    done = CliRunner().invoke(doctor, ["--json"])
+    checks = {row["check"]: row for row in json.loads(done.stdout)}
+    assert {"nsqd", "open files", "timestamps", "cgroup2", "disk", "clock"} <= checks.keys()
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    done = CliRunner().invoke(doctor, [])
+    assert done.exit_code == Exit.UNAVAILABLE
+    assert "make setup" in done.stdout

@@ -1,0 +1,166 @@
+"""The file of a testbed: every slip is one clear line, and each host gets its part."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srtm.deploy.file import plan_of, read_plan
+from srtm.errors import UsageError
+from srtm.testbed.inventory import Inventory, Part, read_inventory
+
+LAB = """
+[deployment]
+name = "lab"
+[[host]]
+name = "h1"
+kind = "netns"
+[[host]]
+name = "h2"
+kind = "netns"
+cores = 1
+[[host]]
+name = "h3"
+kind = "netns"
+[lookupd]
+[distributor]
+host = "h2"
+[[broker]]
+name = "b1"
+host = "h1"
+admission-log = "log"
+[[broker]]
+name = "b2"
+host = "h2"
+tcp-address = "127.0.0.1:4250"
+http-address = "0.0.0.0:4251"
+capacity = 500
+[[load]]
+host = "h3"
+[[subscriber]]
+host = "h3"
+[[topic]]
+name = "even"
+rate = 100
+burst = 10
+[[topic]]
+name = "placed"
+rate = 100
+burst = 10
+publishers = "rooms.csv"
+"""
+
+
+def read(folder: Path, text: str = LAB) -> Inventory:
+    (folder / "rooms.csv").write_text("id,key,rate\np1,,10\n")
+    file = folder / "lab.toml"
+    file.write_text(text)
+    return read_inventory(file)
+
+
+def part(inventory: Inventory, host: str) -> tuple[Part, dict[str, Any]]:
+    found = inventory.part(inventory.host(host))
+    return found, tomllib.loads(found.text)
+
+
+def test_each_host_gets_its_part(tmp_path: Path) -> None:
+    inventory = read(tmp_path)
+    assert [each.address for each in inventory.hosts] == [f"198.18.0.1{n}" for n in (1, 2, 3)]
+    assert [each.name for each in inventory.load_hosts] == ["h3"]
+    assert [each.name for each in inventory.subscriber_hosts] == ["h3"]
+    assert str(inventory.broker_http_address(inventory.plan.brokers[1])) == "198.18.0.12:4251"
+
+    first, tables = part(inventory, "h1")
+    root = tmp_path / "srtm-data" / "h1"
+    assert first.runs == ("lookupd", "b1")
+    assert tables["deployment"] == {
+        "name": "lab",
+        "data-path": str(root),
+        "broadcast-address": "198.18.0.11",
+    }
+    assert tables["distributor"] is False
+    assert tables["elsewhere"] == {
+        "brokers": ["b1", "b2"],
+        "distributor-address": "198.18.0.12:4180",
+        "distributor-token-file": f"{root}/testbed/token",
+    }
+    assert tables["lookupd"]["tcp-address"] == "198.18.0.11:4160"
+    assert tables["broker"][0]["tcp-address"] == "198.18.0.11:4150"
+    assert tables["broker"][0]["admission-log"] == f"{root}/log"
+    assert [each["name"] for each in tables["topic"]] == ["even"]
+
+    second, tables = part(inventory, "h2")
+    assert second.runs == ("distributor", "b2")
+    assert second.files == {"publishers-placed.csv": tmp_path / "rooms.csv"}
+    assert tables["distributor"]["http-address"] == "198.18.0.12:4180"
+    assert tables["elsewhere"]["lookupd-tcp-address"] == "198.18.0.11:4160"
+    assert tables["broker"][0]["tcp-address"] == "198.18.0.12:4250"
+    assert tables["broker"][0]["http-address"] == "0.0.0.0:4251"
+    assert [each["name"] for each in tables["topic"]] == ["even", "placed"]
+
+    third, _ = part(inventory, "h3")
+    assert third.runs == ()
+
+
+def test_a_part_is_a_file_for_srtm_up(tmp_path: Path) -> None:
+    inventory = read(tmp_path)
+    tables = part(inventory, "h1")[1]
+    plan = plan_of(tables, "h1", tmp_path, check_files=False)
+    assert plan.broker_count == 2
+    assert plan.distributor_at == (
+        inventory.distributor_address,
+        tables["elsewhere"]["distributor-token-file"],
+    )
+    assert plan.layout.data_path == tmp_path / "srtm-data" / "h1"
+
+
+def test_local_hosts_have_loopback_addresses_and_need_no_token(tmp_path: Path) -> None:
+    inventory = read(tmp_path, LAB.replace("netns", "local"))
+    assert [each.address for each in inventory.hosts] == ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
+    assert inventory.token_file is None
+
+
+def test_a_file_with_hosts_is_not_for_srtm_up(tmp_path: Path) -> None:
+    file = tmp_path / "one.toml"
+    file.write_text("[[broker]]\n")
+    with pytest.raises(UsageError, match=r"no \[\[host\]\]: srtm up"):
+        read_inventory(file)
+    assert not read_plan(file).hosts
+
+
+SLIPS = [
+    pytest.param('host = "h3"\n[[sub', 'host = "h9"\n[[sub', "load load-1: no .* 'h9'", id="host"),
+    pytest.param('name = "h3"', 'name = "h1"', "host name h1 is given twice", id="two-of-a-name"),
+    pytest.param(
+        'name = "b1"\nhost = "h1"', 'name = "b1"', "broker b1: host is missing", id="none"
+    ),
+    pytest.param(
+        'tcp-address = "127.0.0.1:4250"',
+        'tcp-address = "127.0.0.1:4251"',
+        "http-address of broker b2 .*4251 is taken by tcp-address of broker b2 on host h2",
+        id="two-on-one-port",
+    ),
+    pytest.param('"netns"\ncores', '"local"\ncores', "make all hosts kind = 'netns'", id="mixed"),
+    pytest.param('"netns"\ncores', '"ssh"\ncores', "host h2: address is missing", id="no-address"),
+    pytest.param("cores = 1", 'login = "x"', "host h2: login is for kind = 'ssh'", id="login"),
+    pytest.param(
+        'kind = "netns"\ncores = 1',
+        'kind = "ssh"\naddress = "10.0.0.1"\nlogin = "-oProxyCommand=x"',
+        "is no HOST or USER@HOST",
+        id="a-login-that-is-an-option",
+    ),
+    pytest.param("cores = 1", 'address = "10.0.0.1"', "gets its address by itself", id="given"),
+    pytest.param("cores = 1", "core = 1", "did you mean cores", id="a-slip-of-the-keyboard"),
+    pytest.param("cores = 1", 'bandwidth = "fast"', "write 10mbit", id="bandwidth"),
+    pytest.param('"rooms.csv"', '"none.csv"', "none.csv", id="no-publishers"),
+    pytest.param("burst = 10\n[[", "burst = 1\n[[", "topic even", id="a-burst-too-small-to-split"),
+]
+
+
+@pytest.mark.parametrize(("text", "instead", "says"), SLIPS)
+def test_a_slip_is_one_clear_line(tmp_path: Path, text: str, instead: str, says: str) -> None:
+    assert text in LAB
+    with pytest.raises(UsageError, match=says) as caught:
+        read(tmp_path, LAB.replace(text, instead, 1))
+    assert "\n" not in str(caught.value)

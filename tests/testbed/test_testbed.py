@@ -1,0 +1,227 @@
+"""A testbed with the real nsqd, nsqlookupd, gateway and distributor, on local hosts and in network
+namespaces."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import srtm.testbed as testbeds
+from srtm.deploy import find
+from srtm.deploy.topics import Topics
+from srtm.errors import Exit, SrtmError, UnavailableError, UsageError
+from srtm.http_client import get_json, request
+from srtm.testbed import open_testbed
+from srtm.testbed.network import namespaces_of
+from srtm.testbed.testbed import UP, Failed
+from tests.support.deployments import need_nsq, wait_for
+from tests.support.netns import need_namespaces
+from tests.support.testbeds import lab, quiet, short_folder, up
+
+
+@pytest.fixture(autouse=True)
+def _real_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    need_nsq(monkeypatch)
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    with short_folder() as folder:
+        yield folder
+
+
+def srtm(*words: object) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "srtm", "testbed", *map(str, words)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("kind", ["local", "netns"])
+def test_up_is_one_deployment_over_all_hosts(tmp_path: Path, kind: str) -> None:
+    if kind == "netns":
+        need_namespaces()
+    file = lab(tmp_path, kind)
+    said: list[str] = []
+    with up(file) as found:
+        inventory = found.inventory
+        assert [each.state for each in found.status()] == ["up", "up", "up"]
+        lookupd = inventory.lookupd_addresses
+        assert lookupd
+        nodes = get_json(str(lookupd[1]), "/nodes")["producers"]
+        told = {(each["broadcast_address"], each["tcp_port"]) for each in nodes}
+        brokers = [inventory.broker_address(each) for each in inventory.plan.brokers]
+        assert told == {(each.host, each.port) for each in brokers}
+        for broker in inventory.plan.brokers:
+            address = str(inventory.broker_http_address(broker))
+            assert request(address, "POST", "/pub?topic=even").status in (200, 400)
+
+        # The even topic is split over both hosts, the placed one by the distributor.
+        topics = {each.topic: each for each in Topics(find(tmp_path / "d" / "h1")).report().topics}
+        assert topics["even"].brokers["b1"]["rate"] == 50
+        assert topics["even"].contract["rate"] == 100
+        assert topics["placed"].owner == "distributor"
+        assert topics["placed"].placed
+        assert topics["placed"].placed.placed == 2
+        with pytest.raises(UsageError, match="several hosts"):
+            Topics(find(tmp_path / "d" / "h1")).set("even", {"rate": 50.0})
+
+        # Again: nothing happens.
+        before = {name: host.status(UP) for name, host in found.hosts.items()}
+        open_testbed(file).up(lambda host, line: said.append(f"{host}: {line}"))
+        assert {"h1: runs already", "h2: runs already"} <= set(said)
+        assert before == {name: host.status(UP) for name, host in found.hosts.items()}
+
+        # An edit is refused before anything is put, and does not keep it from being taken down.
+        file.write_text(file.read_text().replace("rate = 100", "rate = 101"))
+        with pytest.raises(UsageError, match="was edited"):
+            open_testbed(file).up(quiet)
+        if kind == "netns":
+            assert len(namespaces_of(found.names)) == 4
+    assert not (tmp_path / "d").exists()
+    if kind == "netns":
+        assert not namespaces_of(found.names)
+
+
+def test_down_twice_keeps_the_data_and_a_second_file_cannot_have_them(tmp_path: Path) -> None:
+    file = lab(tmp_path)
+    with up(file):
+        code, out, _ = srtm("status", file, "--json")
+        assert (code, [row["state"] for row in json.loads(out)]) == (0, ["up"] * 3)
+        code, out, _ = srtm("logs", file, "h1", "--program", "b1-gateway", "--lines", 3)
+        assert (code, bool(out)) == (0, True)
+        other = tmp_path / "other.toml"
+        shutil.copy(file, other)
+        for change in (open_testbed(other).up, open_testbed(other).down):
+            with pytest.raises(UsageError, match=r"lab\.toml"):
+                change(quiet)
+
+        code, _, errors = srtm("down", file)
+        assert (code, "h1: down; its data are kept" in errors) == (0, True)
+        code, _, errors = srtm("down", file)
+        assert (code, "h1: nothing ran" in errors) == (0, True)
+        assert list((tmp_path / "d" / "h1" / "testbed").iterdir()) == [
+            tmp_path / "d" / "h1" / "testbed" / "owner.json"
+        ]
+        assert srtm("status", file)[0] == Exit.FAILED
+
+        # The data stay the first file's, whoever has the same name.
+        with pytest.raises(Failed, match=r"has the data of the testbed of .*lab\.toml"):
+            open_testbed(other).up(quiet)
+        open_testbed(other).down(quiet, purge=True)
+        assert (tmp_path / "d" / "h1" / "b1").exists()
+
+
+def test_a_folder_with_somebodys_files_is_not_taken(tmp_path: Path) -> None:
+    file = lab(tmp_path)
+    (tmp_path / "d" / "h1").mkdir(parents=True)
+    (tmp_path / "d" / "h1" / "thesis.tex").touch()
+    with pytest.raises(Failed, match=r"h1: .*is not empty, and no testbed's"):
+        open_testbed(file).up(quiet)
+    open_testbed(file).down(quiet, purge=True)
+    assert (tmp_path / "d" / "h1" / "thesis.tex").exists()
+    assert not (tmp_path / "d" / "h2").exists()  # nothing was put before all hosts were looked at
+
+
+def test_too_few_cores_is_said_before_anything_is_put(tmp_path: Path) -> None:
+    file = lab(tmp_path, more="cores = 4000\n")
+    code, _, errors = srtm("up", file)
+    assert code == Exit.USAGE
+    assert "h3: needs 4000 cores and has" in errors
+    assert not (tmp_path / "d" / "h1").exists()
+
+
+def test_up_that_was_interrupted_goes_on(tmp_path: Path) -> None:
+    file = lab(tmp_path)
+    with up_process(file) as process:
+        wait_for(lambda: (tmp_path / "d" / "h1" / "testbed" / "units" / "up.pid").exists())
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == Exit.UNAVAILABLE
+        assert "interrupted; the same command goes on" in process.communicate()[1]
+    with up(file) as found:
+        assert [each.state for each in found.status()] == ["up", "up", "up"]
+
+
+def up_process(file: Path) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "srtm", "testbed", "up", str(file)],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_host_whose_part_ends_is_named_and_brought_up_again(tmp_path: Path) -> None:
+    file = lab(tmp_path)
+    with up(file) as found:
+        unit = found.hosts["h1"].status(UP)
+        assert unit
+        os.kill(unit.pid, signal.SIGKILL)
+        wait_for(lambda: found.status()[0].state == "ended")
+        assert [each.state for each in found.status()[1:]] == ["up", "up"]
+        wait_for(lambda: not _listens(found))
+        open_testbed(file).up(quiet)
+        assert [each.state for each in found.status()] == ["up", "up", "up"]
+
+
+def _listens(found: testbeds.Testbed) -> bool:
+    inventory = found.inventory
+    try:
+        request(str(inventory.broker_http_address(inventory.plan.brokers[0])), "GET", "/ping")
+    except UnavailableError:
+        return False
+    return True
+
+
+def test_two_commands_at_once(tmp_path: Path) -> None:
+    file = lab(tmp_path)
+    began, over = threading.Event(), threading.Event()
+
+    def say(host: str, line: str) -> None:
+        began.set()
+        over.wait(60)
+
+    first = open_testbed(file)
+    worker = threading.Thread(target=first.up, args=(say,))
+    worker.start()
+    try:
+        assert began.wait(60)
+        with pytest.raises(UnavailableError, match="another srtm testbed command"):
+            open_testbed(file).up(quiet)
+    finally:
+        over.set()
+        worker.join()
+        open_testbed(file).down(quiet, purge=True)
+
+
+def test_namespaces_that_a_crash_left_are_no_hindrance(tmp_path: Path) -> None:
+    need_namespaces()
+    file = lab(tmp_path, "netns")
+    found = open_testbed(file)
+    for name in (found.names.switch, found.names.host("h1"), found.names.host("h9")):
+        subprocess.run(["ip", "netns", "add", name], check=True)
+    with up(file) as again:
+        assert [each.state for each in again.status()] == ["up", "up", "up"]
+        # And once more, with the state lost while all of it runs.
+        (tmp_path / "d" / "testbed" / "state.json").unlink()
+        open_testbed(file).up(quiet)
+        assert [each.state for each in open_testbed(file).status()] == ["up", "up", "up"]
+    assert not namespaces_of(found.names)
+
+
+def test_namespaces_need_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = lab(tmp_path, "netns")
+    if shutil.which("ip") is None:
+        pytest.skip("no ip")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(SrtmError, match=r"netns hosts need root.*sudo, or make the hosts kind"):
+        open_testbed(file).up(quiet)
