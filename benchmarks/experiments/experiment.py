@@ -51,7 +51,7 @@ class Experiment:
 def run(session: Session, what: Experiment) -> Report:
     scale = paper_scale()
     points = _simulated(session, what, scale)
-    pairs = live.measured(session, what.measured)
+    pairs = live.measured(session, _everything(what) if session.live else what.measured)
     return Report(
         settings={
             "scale": 1.0,
@@ -94,6 +94,19 @@ def run(session: Session, what: Experiment) -> Report:
             figure, [(p.label, p.title, p.x, p.designs) for p in what.panels], points
         ),
     )
+
+
+def _everything(what: Experiment) -> list[live.Case]:
+    """Every point of every panel; what is judged elsewhere stays so."""
+    judged = {case.scenario.name: case for case in what.measured}
+    return [
+        judged.get(
+            scenario.name,
+            live.Case(scenario, [each for each in panel.designs if each != AT_SAME]),
+        )
+        for panel in what.panels
+        for scenario in panel.scenarios.values()
+    ]
 
 
 def _simulated(session: Session, what: Experiment, scale: Scale) -> Points:

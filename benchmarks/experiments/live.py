@@ -1,6 +1,7 @@
 """Some of an experiment on real brokers, at the scale that they hold, beside its simulation."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,12 +12,13 @@ from benchmarks.experiments.point import CURVE, Point
 from benchmarks.experiments.scale import HEADROOM, Scale
 from benchmarks.experiments.scenario import BROKERS, Scenario
 from benchmarks.experiments.simulated import estimate
-from benchmarks.experiments.world import Measured, World, local_world
+from benchmarks.experiments.world import Measured, World, local_world, world_of
 from benchmarks.harness.bars import Bar, judge
 from benchmarks.harness.session import Session
 from srtm.errors import SrtmError
 
 _SECONDS, _REPETITIONS = 15.0, 10
+_FULL_SECONDS = 60.0  # of SRTM's rounds
 _QUICK_SECONDS, _QUICK_REPETITIONS = 4.0, 2
 _MOST_PUBLISHERS = 300
 """connections of one load; independent publishers are merged, each with the rate of several"""
@@ -64,7 +66,7 @@ def measured(session: Session, cases: Sequence[Case]) -> Pairs:
         why = "the simulation took all of the time"
         return Pairs(notes=[f"nothing was measured: {why}"], bars=_undecided(cases, why))
     session.step("real brokers start")
-    with local_world(session.folder / "brokers", BROKERS) as world:
+    with _world(session) as world:
         try:
             offered = max(each.offered for each in cases)
             found = calibrated(session, world.doors[0], offered)
@@ -85,8 +87,8 @@ def measured(session: Session, cases: Sequence[Case]) -> Pairs:
 def measure(session: Session, world: World, case: Case, scale: Scale) -> list[tuple[Point, Point]]:
     """One case, each of its designs."""
     quick = session.quick
-    seconds = _QUICK_SECONDS if quick else _SECONDS
-    scenario = few(case.scenario)
+    seconds = _QUICK_SECONDS if quick else _FULL_SECONDS if session.live else _SECONDS
+    scenario = case.scenario if session.live else few(case.scenario)
     capacity = estimate(case.scenario) * scale.rate
     if case.count is not None:
         # By their number alone: as many as hold the topic, and hardly more.
@@ -104,6 +106,12 @@ def measure(session: Session, world: World, case: Case, scale: Scale) -> list[tu
         for design, each in seen.items()
         if each
     ]
+
+
+def _world(session: Session) -> AbstractContextManager[World]:
+    if session.hosts is not None:
+        return nullcontext(world_of(session.hosts))
+    return local_world(session.folder / "brokers", BROKERS)
 
 
 def few(scenario: Scenario) -> Scenario:

@@ -18,12 +18,15 @@ from distributor.remote import Remote
 from distributor.simulator.run import Seen, placed, simulate
 from distributor.simulator.traffic import Traffic
 from srtm.address import Address, free_addresses
+from srtm.bearer import read_token
 from srtm.contract import Contract
 from srtm.deploy import running
+from srtm.errors import UsageError
 from srtm.http_client import Endpoint
 from srtm.load import LoadResult, LoadSettings, run_load
 from srtm.load.placement import read_placement, settings_of
 from srtm.load.schedule import build_schedule
+from srtm.testbed import open_testbed
 
 _START_SECONDS = 1.0
 """Of the generator of initial loads, before the topic's own begins"""
@@ -56,9 +59,9 @@ class Measured:
 class World:
     """Brokers that nobody else uses, as their Load Distributor knows them."""
 
-    def __init__(self, distributor: Address) -> None:
-        self._address = distributor
-        self._remote = Remote(distributor, "")
+    def __init__(self, distributor: Address, token: str = "") -> None:
+        self._endpoint = Endpoint(str(distributor.reachable), token)
+        self._remote = Remote(distributor, token)
         self.doors = [
             Door(each["name"], each["tcp_address"], each["http_address"])
             for each in self._remote.call("GET", "brokers")["brokers"]
@@ -94,7 +97,7 @@ class World:
 
     def loaded(self, topic: str, **how: Any) -> LoadSettings:
         """The load of a placed topic, once every broker has its share."""
-        found = read_placement(Endpoint(str(self._address.reachable)), topic)
+        found = read_placement(self._endpoint, topic)
         assigned = settings_of(found)
         return LoadSettings(
             topic=topic, consume_addresses=assigned["publish_addresses"], **assigned, **how
@@ -186,6 +189,15 @@ class World:
         names = [each.name for each in self.doors]
         topic = placed(placement, publishers, names, sent)
         return simulate([topic], [scale.service] * len(names))[0]
+
+
+def world_of(inventory: Path) -> World:
+    """The brokers of a testbed that is up. Raises UsageError, UnavailableError."""
+    found = open_testbed(inventory).inventory
+    address, token_file = found.distributor_address, found.token_file
+    if address is None:
+        raise UsageError(f"{inventory} has no distributor, which places the topics")
+    return World(address, read_token(str(token_file or ""), "token"))
 
 
 @contextmanager
