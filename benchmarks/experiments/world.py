@@ -83,7 +83,9 @@ class World:
     ) -> Placement:
         """The topic, placed; its shares stay as they are placed."""
         topic = ("topics", contract.topic)
-        body = {"rate": contract.rate, "burst": contract.burst, "slo": str(contract.slo)}
+        body: dict[str, Any] = {"rate": contract.rate, "burst": contract.burst}
+        if contract.slo is not None:
+            body["slo"] = str(contract.slo)
         self._remote.call("PUT", *topic, body=body)
         self._remote.call("PUT", *topic, "adaptation", body={"policy": "off"})
         rows = [{"id": each.id, "key": each.key, "rate": each.rate} for each in publishers]
@@ -113,6 +115,8 @@ class World:
             return
         names = []
         for door, load in zip(self.doors, loads, strict=True):
+            if not load:
+                continue
             self.holds([1e9 if each is door else 0.0 for each in self.doors])
             contract = Contract(topic=f"initial-{door.name}", rate=2 * load, burst=10.0)
             self.register(contract, [Publisher(door.name, None, load)], "single")
