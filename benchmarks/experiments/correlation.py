@@ -7,12 +7,13 @@ from benchmarks.experiments.scenario import Scenario
 from benchmarks.harness.bars import Bar, judge
 from benchmarks.harness.report import Report
 from benchmarks.harness.session import Session
+from srtm.load.settings import Arrivals
 
 SIZES = (5, 10, 15, 20, 25, 30)
 PUBLISHERS, BATCH = 1_000, 10
 _LARGER = 10
 """From this size of groups on one broker no longer holds the topic, and who is where matters."""
-_KINDS = (("9a", "poisson"), ("9b", "periodic"))
+_KINDS: tuple[tuple[str, Arrivals], ...] = (("9a", "poisson"), ("9b", "periodic"))
 
 
 def run(session: Session) -> Report:

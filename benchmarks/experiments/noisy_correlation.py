@@ -7,10 +7,11 @@ from benchmarks.experiments.scenario import Scenario
 from benchmarks.harness.bars import Bar, judge
 from benchmarks.harness.report import Report
 from benchmarks.harness.session import Session
+from srtm.load.settings import Arrivals
 
 JITTERS = (0, 1, 2, 4, 8, 16)  # ms
 GROUP = 25
-_KINDS = (("11a", "poisson"), ("11b", "periodic"))
+_KINDS: tuple[tuple[str, Arrivals], ...] = (("11a", "poisson"), ("11b", "periodic"))
 
 
 def run(session: Session) -> Report:

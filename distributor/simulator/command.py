@@ -10,8 +10,9 @@ from distributor.placement import POLICIES
 from distributor.placement.words import counted, some
 from distributor.remote import print_json
 from distributor.simulator.offline import Simulated, simulated
-from distributor.simulator.traffic import Arrivals, Sending
+from distributor.simulator.traffic import Sending
 from srtm.duration import parse_duration
+from srtm.load.settings import Arrivals
 from srtm.options import parsed
 from srtm.terminal import Column, Table, show
 
