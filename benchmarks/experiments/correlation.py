@@ -28,7 +28,10 @@ def bars(points: Points, quick: bool) -> list[Bar]:
         larger = [x for x in sizes if x >= _LARGER]
         gains = [points[label, x, AT_SAME].mean / points[label, x, "srtm"].mean for x in larger]
         fewer = [
-            points[label, x, "max-min"].brokers - points[label, x, "srtm"].brokers for x in larger
+            x
+            for x in larger
+            if points[label, x, "max-min"].met
+            and points[label, x, "max-min"].brokers < points[label, x, "srtm"].brokers
         ]
         doubt = f"{len(sizes)} of {len(SIZES)} sizes" if len(sizes) < len(SIZES) else ""
         doubt = doubt or ("few short repetitions" if quick else "")
@@ -48,9 +51,9 @@ def bars(points: Points, quick: bool) -> list[Bar]:
                 doubt=doubt,
             ),
             judge(
-                f"{kind}: brokers that Max-Min takes more, groups of {_LARGER} and more, fewest",
-                [float(min(fewer))] if fewer else [],
-                at_least=0.0,
+                f"{kind}: sizes of {_LARGER} and more that Max-Min holds on fewer brokers",
+                [float(len(fewer))] if larger else [],
+                at_most=0.0,
                 doubt=doubt,
             ),
         ]
