@@ -34,9 +34,15 @@ def list_them() -> None:
 @click.option(
     "--full",
     is_flag=True,
-    help="What is modelled is run live too (adaptor: a minute; convergence: half an hour).",
+    help="What is modelled is run live too (adaptor: a minute; convergence: half an hour; "
+    "concentration, max-min, correlation: all of it at SRTM's scale, for hours).",
 )
 @click.option("--minutes", type=click.FloatRange(1, 10_000), help="How long soak lasts.")
+@click.option(
+    "--hosts",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Inventory of srtm testbed, up already: brokers of SRTM's experiments run there.",
+)
 @click.option("--strict", is_flag=True, help="Exit with 1 when a bar is missed.")
 @click.option(
     "--out",
@@ -45,7 +51,15 @@ def list_them() -> None:
     show_default=True,
     help="Folder for NAME.json and NAME.png.",
 )
-def run(name: str, quick: bool, full: bool, minutes: float | None, strict: bool, out: Path) -> None:
+def run(
+    name: str,
+    quick: bool,
+    full: bool,
+    minutes: float | None,
+    hosts: Path | None,
+    strict: bool,
+    out: Path,
+) -> None:
     """Run one benchmark: a table here, NAME.json and a plot under --out."""
     console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
     entry = BENCHMARKS[name]
@@ -61,7 +75,9 @@ def run(name: str, quick: bool, full: bool, minutes: float | None, strict: bool,
             if quick
             else f"--minutes: {name} ends by itself; leave it out"
         )
-    with session(quick, full, minutes) as running:
+    if hosts is not None and not entry.spans:
+        raise UsageError(f"--hosts: {name} runs on this host alone; leave it out")
+    with session(quick, full, minutes, hosts) as running:
         report = entry.load()(running)
         document = running.document(name, report)
     console.print(render(report))

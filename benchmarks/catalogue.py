@@ -11,12 +11,13 @@ from benchmarks.harness.session import Session
 @dataclass(frozen=True, slots=True)
 class Entry:
     """`module` of this package has `run(session) -> Report`. models: it can be run live too;
-    lasts: for as many minutes as one likes."""
+    lasts: for as many minutes as one likes; spans: over the hosts of an inventory."""
 
     module: str
     shows: str
     models: bool = False
     lasts: bool = False
+    spans: bool = False
 
     def load(self) -> Callable[[Session], Report]:
         run: Callable[[Session], Report] = importlib.import_module(f"benchmarks.{self.module}").run
@@ -26,7 +27,7 @@ class Entry:
 BENCHMARKS = {
     "gateway": Entry("gateway.cost", "what the gateway costs and gains, against nsqd alone"),
     "drl-penalty": Entry(
-        "gateway.drl_penalty", "what splitting a token bucket costs (SRTM Fig. 6a)"
+        "gateway.drl_penalty", "what splitting a token bucket costs (SRTM Fig. 6)"
     ),
     "limiter": Entry(
         "gateway.limiter", "does a bursty topic keep to its contract, and at what CPU cost"
@@ -34,6 +35,30 @@ BENCHMARKS = {
     "admission-log": Entry("gateway.admission_log", "what logging admissions costs in CPU"),
     "trace": Entry("gateway.trace", "what tracing arrivals costs in CPU"),
     "placement": Entry("placement.speed", "how fast and how near the best publishers are placed"),
+    "concentration": Entry(
+        "experiments.concentration",
+        "a topic on the fewest brokers, or on all (SRTM Fig. 7)",
+        models=True,
+        spans=True,
+    ),
+    "max-min": Entry(
+        "experiments.max_min",
+        "its smallest share as large as can be, or not (SRTM Fig. 8)",
+        models=True,
+        spans=True,
+    ),
+    "correlation": Entry(
+        "experiments.correlation",
+        "keeping those apart who send together (SRTM Fig. 9, 10)",
+        models=True,
+        spans=True,
+    ),
+    "noisy-correlation": Entry(
+        "experiments.noisy_correlation", "the same where they send about together (SRTM Fig. 11)"
+    ),
+    "simulator": Entry(
+        "experiments.growth", "what simulating a placement costs, up to 1,000 brokers"
+    ),
     "convergence": Entry(
         "placement.convergence", "how long online fitting takes (SRTM Table 1)", models=True
     ),

@@ -36,9 +36,9 @@ _COMMANDS = {
         "run the Load Distributor: brokers, topics, publishers, placements",
     ),
     "placement": (
-        "distributor.cli.placement",
+        "distributor.simulator.command",
         "placement",
-        "decide which publisher sends to which broker",
+        "decide which publisher sends to which broker; simulate it",
     ),
     "broker": (
         "distributor.capacity.command",

@@ -20,7 +20,8 @@ QUICK_SECONDS = 45.0
 
 class Session:
     """quick: the short form; live: real servers too, where a benchmark models them; folder: a
-    temporary one, gone with the run; minutes: how long it is to last, where one says so."""
+    temporary one, gone with the run; minutes: how long it is to last, where one says so; hosts:
+    an inventory whose brokers run, None: brokers of its own on this host."""
 
     def __init__(
         self,
@@ -29,8 +30,10 @@ class Session:
         progress: Progress | None = None,
         live: bool = False,
         minutes: float | None = None,
+        hosts: Path | None = None,
     ) -> None:
         self.minutes = minutes
+        self.hosts = hosts
         self.quick = quick
         self.live = live
         self.folder = folder
@@ -77,13 +80,18 @@ class Session:
 
 
 @contextmanager
-def session(quick: bool, live: bool = False, minutes: float | None = None) -> Iterator[Session]:
+def session(
+    quick: bool,
+    live: bool = False,
+    minutes: float | None = None,
+    hosts: Path | None = None,
+) -> Iterator[Session]:
     """With a progress bar on a terminal; it is drawn on each step only, by no thread."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with tempfile.TemporaryDirectory(prefix="srtm-bench-") as folder:
         if not console.is_terminal:
-            yield Session(quick, Path(folder), live=live, minutes=minutes)
+            yield Session(quick, Path(folder), live=live, minutes=minutes, hosts=hosts)
             return
         with Progress(*columns, console=console, auto_refresh=False, transient=True) as progress:
-            yield Session(quick, Path(folder), progress, live, minutes)
+            yield Session(quick, Path(folder), progress, live, minutes, hosts)

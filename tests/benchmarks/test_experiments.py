@@ -1,0 +1,226 @@
+"""SRTM's experiments: scales, designs, verdicts; and one small run on real brokers."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+
+from benchmarks.experiments import concentration, correlation, live, max_min, noisy_correlation
+from benchmarks.experiments.designs import DESIGNS, place
+from benchmarks.experiments.drl import fig_6_bars, fig_6_table
+from benchmarks.experiments.experiment import AT_SAME, Experiment, Points
+from benchmarks.experiments.figures import draw, panel_table, shown
+from benchmarks.experiments.growth import world
+from benchmarks.experiments.point import CURVE, Point
+from benchmarks.experiments.scale import PAPER_CAPACITIES, paper_scale, scale_of
+from benchmarks.experiments.scenario import Scenario
+from benchmarks.experiments.simulated import Effort, Simulated
+from benchmarks.experiments.world import local_world
+from benchmarks.harness.bars import Bar
+from benchmarks.harness.session import Session
+from distributor.simulator.service import Service
+from tests.support.servers import program
+
+SMALL = Effort(2, 3_000)
+EXPERIMENTS = [
+    concentration.EXPERIMENT,
+    max_min.EXPERIMENT,
+    correlation.EXPERIMENT,
+    noisy_correlation.EXPERIMENT,
+]
+
+
+def point(design: str, ratio: float, brokers: int = 1, lag: float = 0.0) -> Point:
+    p99 = (ratio * 0.001,) * 2
+    scenario = Scenario("s", 1_000)
+    return Point(scenario, design, 0.001, brokers, 10.0, p99, p99, 0.0, (0.001,) * len(CURVE), lag)
+
+
+def points(what: Experiment, of: Callable[[float, str], Point]) -> Points:
+    return {
+        (panel.label, x, design): of(x, design)
+        for panel in what.panels
+        for x in panel.scenarios
+        for design in panel.designs
+    }
+
+
+def verdicts(bars: list[Bar]) -> set[bool | None]:
+    return {bar.met for bar in bars}
+
+
+# --- scale ------------------------------------------------------------------------------------
+
+
+def test_the_paper_s_broker_holds_what_its_text_says() -> None:
+    scale = paper_scale()
+    for batch, rate in PAPER_CAPACITIES.items():
+        assert scale.service.capacity(scale.slo, batch) == pytest.approx(rate, rel=1e-6)
+    assert scale.service.latency(60_000, 1, 0.99) > scale.slo.target_seconds
+
+
+@pytest.mark.parametrize("rate", [0.01, 4.0])
+def test_another_scale_is_the_same_experiment_in_slow_motion(rate: float) -> None:
+    scenario = Scenario("slow", 200, "poisson", 10, 10)
+    there, here = (
+        Simulated(scenario, scale, SMALL).point("srtm", 2)
+        for scale in (paper_scale(), scale_of(rate))
+    )
+    assert here.ratio == pytest.approx(there.ratio, rel=1e-3)
+    assert here.burst == there.burst
+
+
+def test_few_connections_send_what_many_would() -> None:
+    many = Scenario("many", 8_000)
+    assert live.few(many).offered == many.offered
+    assert live.few(many).publishers < many.publishers
+    for kept in (replace(many, arrivals="periodic"), replace(many, group_size=5)):
+        assert live.few(kept) is kept, "other publishers would be another experiment"
+
+
+# --- designs ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_design_takes_as_many_brokers_as_it_is_told(design: str, count: int) -> None:
+    scenario, scale = Scenario("d", 300, batch=10, group_size=5), paper_scale()
+    everybody = scenario.everybody(scale)
+    contract = scenario.contract(scale, scenario.traffic(scale, 20.0, 1))
+    brokers = scenario.brokers(scale, 85_000)
+    found = place(design, contract, brokers, everybody, count)
+    assert len(found.brokers) == (6 if design == "lb" else count)
+    assert not found.unplaced
+    assert sum(each.publishers for each in found.brokers) == 300
+
+
+def test_conc_levels_all_load_and_max_min_the_topic_s() -> None:
+    scenario = Scenario("levels", 600, initial=(1_000.0, 4_000.0, 5_000.0, 9_999, 9_999, 9_999))
+    scale = paper_scale()
+    everybody = scenario.everybody(scale)
+    contract = scenario.contract(scale, scenario.traffic(scale, 5.0, 1))
+    brokers = scenario.brokers(scale, 6_000)
+    rates = {
+        design: {
+            each.name: each.rate for each in place(design, contract, brokers, everybody, 3).brokers
+        }
+        for design in ("conc", "max-min")
+    }
+    assert rates["max-min"]["b3"] > rates["conc"]["b3"]
+    assert rates["conc"]["b1"] > rates["max-min"]["b1"]
+
+
+# --- simulated --------------------------------------------------------------------------------
+
+
+def test_a_split_costs_waits_and_groups_apart_save_them() -> None:
+    scale = paper_scale()
+    topic = Simulated(Scenario("c", 1_000), scale, Effort(2, 20_000))
+    assert topic.point("conc").met
+    assert not topic.point("lb").met
+    groups = Simulated(Scenario("g", 1_000, "periodic", 10, 25), scale, Effort(1, 30_000))
+    apart = groups.point("srtm")
+    assert apart.met
+    assert groups.point("max-min", apart.brokers).mean > apart.mean
+
+
+def test_where_no_number_of_brokers_is_enough_the_best_is_shown() -> None:
+    slow = replace(paper_scale(), service=Service(0.002, 0.0, 1e-5))
+    found = Simulated(Scenario("slow", 500), slow, SMALL).point("conc")
+    assert not found.met
+    assert len(found.p99) == SMALL.repetitions
+
+
+def test_cost_is_told_of_every_world() -> None:
+    small = world(12, 24_000, "srtm", 0.02)
+    assert (small.topics, small.publishers, small.brokers) == (2, 24_000, 12)
+    assert small.messages > 0
+    assert small.used == 3
+
+
+# --- verdicts ---------------------------------------------------------------------------------
+
+
+def as_the_paper(x: float, design: str) -> Point:
+    brokers = 6 if design == "max-min" else 4
+    ratios = {"lb": 3.0, "conc": 0.9, "max-min": 0.8, "srtm": 0.5, AT_SAME: 2.0}
+    if x == 16:  # ms of noise: nothing to gain
+        return point(design, 0.5, 1)
+    return point(design, ratios[design], brokers)
+
+
+@pytest.mark.parametrize("what", EXPERIMENTS, ids=lambda each: each.name)
+def test_what_the_paper_shows_meets_every_bar(what: Experiment) -> None:
+    assert verdicts(what.bars(points(what, as_the_paper), False)) == {True}
+
+
+@pytest.mark.parametrize("what", EXPERIMENTS, ids=lambda each: each.name)
+def test_the_opposite_misses(what: Experiment) -> None:
+    def opposite(x: float, design: str) -> Point:
+        ratios = {"lb": 0.9, "conc": 1.1, "max-min": 1.2, "srtm": 1.3, AT_SAME: 0.4}
+        if x == 16:
+            return point(design, 9.0 if design == AT_SAME else 1.3, 6)
+        if what.name == "correlation" and design == "max-min":
+            return point(design, 0.9, 2)
+        return point(design, ratios[design], 3)
+
+    assert verdicts(what.bars(points(what, opposite), False)) == {False}
+
+
+@pytest.mark.parametrize("what", EXPERIMENTS, ids=lambda each: each.name)
+def test_what_was_not_simulated_is_undecided(what: Experiment) -> None:
+    assert verdicts(what.bars({}, True)) == {None}
+
+
+def test_a_late_generator_decides_nothing() -> None:
+    case = live.Case(Scenario("s", 1_000), ("conc", "lb"), ("conc",), ("lb",))
+
+    def bars(lag: float, why: str = "") -> list[Bar]:
+        pairs = [(point(d, r, lag=lag), point(d, r)) for d, r in (("conc", 0.5), ("lb", 4.0))]
+        return live._bars([case], pairs, False, why)
+
+    assert [bar.met for bar in bars(0.0)] == [True, True]
+    assert [bar.met for bar in bars(0.0005)] == [None, None]
+    assert [bar.met for bar in bars(0.0, "too busy")] == [None, None]
+
+
+def test_fig_6_asks_for_its_shape() -> None:
+    growing = [(0.0, 0.0, 0.001 * k) for k in range(1, 7)]
+    best_at_two = [(0.0, 0.0, each) for each in (0.1, 0.001, 0.002, 0.003, 0.004, 0.005)]
+    assert verdicts(fig_6_bars(growing, best_at_two)) == {True}
+    assert verdicts(fig_6_bars(growing[::-1], growing)) == {False}
+    assert fig_6_table(growing, best_at_two).row_count == 6
+
+
+def test_figures_are_drawn_and_tabled() -> None:
+    panel = correlation.EXPERIMENT.panels[0]
+    found = points(correlation.EXPERIMENT, as_the_paper)
+    made = panel_table(panel.label, panel.title, panel.x, panel.designs, found, panel.says)
+    assert made.row_count == len(correlation.SIZES)
+    assert shown(point("lb", 3.0, 6)) == "3 +- 0 (6) late"
+    figure = Figure()
+    draw(figure, [(panel.label, panel.title, panel.x, panel.designs)], found)
+    assert len(figure.axes) == 2
+    assert point("lb", 3.0).document()["p99_mean_ms"] == pytest.approx(3.0)
+
+
+# --- measured ---------------------------------------------------------------------------------
+
+
+def test_a_case_is_measured_on_real_brokers(tmp_path: Path) -> None:
+    """Two brokers, one with other load: all designs send every message, and what is measured is
+    never faster than the buckets allow."""
+    program("nsqd")
+    scale = scale_of(0.02, Service(0.0, 0.0, 1e-6))
+    scenario = Scenario("8a", 20, rate=1_000, initial=(5_000.0, 0.0))
+    with local_world(tmp_path / "brokers", 2) as world_:
+        for design in ("lb", "max-min"):
+            found = world_.measure(scenario, scale, design, 1_000.0, 1.0, 1)
+            assert len(found.placement.brokers) == (2 if design == "lb" else 1)
+            assert found.placement.policy == design
+            assert found.seen.latencies.size > 100
+            assert found.worst >= found.seen.token_wait(0.99)
+            assert found.overall > 0
+    assert isinstance(Session(True, tmp_path).seconds_left, float)
