@@ -63,7 +63,7 @@ def run(name: str, quick: bool, full: bool, minutes: float | None, strict: bool,
         )
     with session(quick, full, minutes) as running:
         report = entry.load()(running)
-        document = running.document(name, report)
+        document = running.document(name, report, entry.shows, entry.method)
     console.print(render(report))
     for path in write(name, report, document, out):
         console.print(f"wrote {path}")

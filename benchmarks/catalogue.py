@@ -1,6 +1,7 @@
 """The benchmarks by name. One is imported only when it is run."""
 
 import importlib
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,6 +18,11 @@ class Entry:
     shows: str
     models: bool = False
     lasts: bool = False
+
+    @property
+    def method(self) -> str:
+        """How it measures: what its module says of itself."""
+        return inspect.getdoc(importlib.import_module(f"benchmarks.{self.module}")) or ""
 
     def load(self) -> Callable[[Session], Report]:
         run: Callable[[Session], Report] = importlib.import_module(f"benchmarks.{self.module}").run

@@ -1,0 +1,36 @@
+"""Tables."""
+
+from collections.abc import Sequence
+
+from srtm.page.html import Child, Html, tag
+
+
+def table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Child]],
+    text: int = 1,
+    caption: str = "",
+    classes: Sequence[str | None] = (),
+) -> Html:
+    """text: so many of the first columns are words, to the left; the others are figures.
+    classes: of each row. A wide table scrolls by itself, the page never does."""
+
+    def cell(kind: str, place: int, value: Child) -> Html:
+        return tag(kind, value, class_=None if place < text else "right")
+
+    head = tag("tr", *(cell("th", place, each) for place, each in enumerate(columns)))
+    body = [
+        tag(
+            "tr",
+            *(cell("td", place, each) for place, each in enumerate(row)),
+            class_=classes[number] if number < len(classes) else None,
+        )
+        for number, row in enumerate(rows)
+    ]
+    made = tag(
+        "table",
+        tag("caption", caption) if caption else None,
+        tag("thead", head),
+        tag("tbody", *body),
+    )
+    return tag("div", made, class_="scroll")
