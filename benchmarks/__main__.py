@@ -34,7 +34,8 @@ def list_them() -> None:
 @click.option(
     "--full",
     is_flag=True,
-    help="What is modelled is run live too (adaptor: a minute; convergence: half an hour).",
+    help="What is modelled is run live too (adaptor: a minute; convergence: half an hour); "
+    "correlation-groups: 10^8 arrivals too (an hour).",
 )
 @click.option("--minutes", type=click.FloatRange(1, 10_000), help="How long soak lasts.")
 @click.option("--strict", is_flag=True, help="Exit with 1 when a bar is missed.")

@@ -11,7 +11,7 @@ from benchmarks.harness.session import Session
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`module` of this package has `run(session) -> Report`. models: it can be run live too;
+    """`module` of this package has `run(session) -> Report`. models: --full runs more of it;
     lasts: for as many minutes as one likes."""
 
     module: str
@@ -71,7 +71,12 @@ BENCHMARKS = {
     ),
     "bridge": Entry("bridge.run", "the Kafka bridge beside a plain loop and each side alone"),
     "correlation-groups": Entry(
-        "correlation.run", "are planted groups found, and how fast as traces grow (Spark)"
+        "correlation.run",
+        "are planted groups found, and how fast as traces grow (Spark)",
+        models=True,
+    ),
+    "inferred-groups": Entry(
+        "correlation.inferred", "token wait with groups that Spark found, users named, and none"
     ),
     "soak": Entry(
         "soak.run", "faults at random: what is lost, let in too much, or grows", lasts=True

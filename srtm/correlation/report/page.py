@@ -33,8 +33,8 @@ def page(shown: Shown, figures: dict[str, Figures], missing: str = "") -> str:
     publishers = sum(topic.publishers for topic in shown.topics)
     inside = publishers - sum(topic.ungrouped for topic in shown.topics)
     lead = (
-        f"{groups:,} groups with {inside:,} of {publishers:,} publishers, whose arrivals coincide "
-        "beyond chance."
+        f"{groups:,} group{'' if groups == 1 else 's'} with {inside:,} of {publishers:,} "
+        "publishers: their arrivals coincide beyond chance."
     )
     parts: list[Html] = [tag("h1", "Who bursts together"), tag("p", lead, class_="lead")]
     if missing:

@@ -1,0 +1,130 @@
+"""Token wait on real brokers with the groups that Spark found, those that users named, and none.
+
+For each seed, on four brokers of its own: the demo's rooms send without keys, placed by `conc`, and
+are traced by the gateways; Spark groups them; they are placed with what it found, and with their
+rooms' names as keys, and send again at the same times. Judged is how much of what named groups gain
+at p99 of the token wait, as the gateways measured it, the found ones keep.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.harness.bars import judge
+from benchmarks.harness.machine import load_average
+from benchmarks.harness.report import Report, number, table
+from benchmarks.harness.session import Session
+from distributor.remote import Remote
+from srtm.contract import Contract
+from srtm.correlation.session import require_spark, spark_session
+from srtm.demo.command import TRACE, spec
+from srtm.demo.infer import kept_share, p99_wait, three_ways
+from srtm.demo.load import GROUP, PUBLISHERS, RATE, TOPIC, fit_contract
+from srtm.demo.measure import Outcome
+from srtm.deploy import running
+from srtm.slo import SLO
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SEEDS = 5
+_SECONDS = 17.0
+_SLO = SLO(0.99, 0.05)
+"""asked of no one here: waits are compared"""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """outcomes: without groups, with found ones, with named ones; load: average before."""
+
+    seed: int
+    outcomes: tuple[Outcome, Outcome, Outcome]
+    load: float
+
+    @property
+    def waits_ms(self) -> list[float]:
+        return [p99_wait(each) * 1e3 for each in self.outcomes]
+
+    @property
+    def kept(self) -> float | None:
+        return kept_share(*self.waits_ms)
+
+
+def run(session: Session) -> Report:
+    require_spark()
+    trials: list[Trial] = []
+    seeds = 0 if session.quick else SEEDS
+    session.plan(seeds + 1)
+    if seeds:
+        with spark_session():
+            for seed in range(1, seeds + 1):
+                session.step(f"seed {seed}: three placements")
+                trials.append(_trial(session.folder / f"{seed}", seed))
+    return report(trials)
+
+
+def _trial(folder: Path, seed: int) -> Trial:
+    folder.mkdir()
+    load = load_average()[0]
+    fit = fit_contract(_SECONDS, seed)
+    contract = Contract(topic=f"{TOPIC}-{seed}", rate=fit.rate, burst=float(fit.burst), slo=_SLO)
+    with running(spec(str(folder), traced=True), say=_quiet) as up:
+        assert up.deployment.distributor is not None
+        remote = Remote(up.deployment.distributor.http_address, "")
+        blind, found, named = three_ways(
+            up.deployment, remote, contract, _SECONDS, folder / TRACE, _quiet, seed
+        )
+    return Trial(seed, (blind, found, named), load)
+
+
+def _quiet(_: str) -> None:
+    """What the demo says on a terminal."""
+
+
+def report(trials: list[Trial]) -> Report:
+    kept = [each.kept for each in trials if each.kept is not None]
+    doubt = "" if trials else "tracing takes longer than --quick has"
+    if trials and not kept:
+        doubt = "named groups gained nothing"
+    made = table(
+        f"token wait at p99, ms; {PUBLISHERS} publishers x {RATE:g} msg/s in rooms of {GROUP}",
+        *("seed", "no groups", "found", "named", "of the gain kept", "load average before"),
+    )
+    for each in trials:
+        share = each.kept
+        made.add_row(
+            str(each.seed),
+            *(number(wait) for wait in each.waits_ms),
+            "-" if share is None else f"{share:.1%}",
+            f"{each.load:g}",
+        )
+    return Report(
+        settings={"seeds": len(trials), "seconds": _SECONDS, "publishers": PUBLISHERS},
+        figures={"trials": [_figures(each) for each in trials]},
+        bars=[
+            judge("share of the named groups' gain that found ones keep", kept, at_least=0.9,
+                  doubt=doubt, repeats=min(len(trials), 3) or 1)
+        ],
+        tables=[made],
+        draw=(lambda figure: _draw(figure, trials)) if trials else None,
+    )  # fmt: skip
+
+
+def _figures(trial: Trial) -> dict[str, Any]:
+    return {
+        "seed": trial.seed,
+        "p99_wait_ms": dict(zip(("none", "found", "named"), trial.waits_ms, strict=True)),
+        "late_share": [each.late_share for each in trial.outcomes],
+        "brokers": [each.brokers for each in trial.outcomes],
+        "load_average": trial.load,
+    }
+
+
+def _draw(figure: "Figure", trials: list[Trial]) -> None:
+    axes = figure.subplots()
+    for place, name in enumerate(("no groups", "found", "named")):
+        waits = [each.waits_ms[place] for each in trials]
+        axes.bar([at + (place - 1) * 0.27 for at in range(len(trials))], waits, 0.25, label=name)
+    axes.set_xticks(range(len(trials)), [f"seed {each.seed}" for each in trials])
+    axes.set_ylabel("token wait at p99, ms")
+    axes.legend()
