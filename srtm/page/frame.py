@@ -10,8 +10,8 @@ WIDE, NARROW = 960.0, 360.0
 HALF = 470.0
 LINE = 15.0
 """px of a line of text"""
-_LETTER = 6.7
-"""px of a letter, on average"""
+_LETTER = 7.2
+"""px of a bold letter, on average"""
 
 
 def figure(

@@ -47,6 +47,8 @@ def raster(
             )
             parts.append(tag("path", d=ticks or "M0 0", class_=f"s{lane.colour % 8}",
                              stroke_width=1.6))  # fmt: skip
+            if not any(lane.rows):
+                parts.append(text(left, y + height / 2 + 4, "not in this stretch"))
             y += height + _GAP
         axis = x_axis(x, 0, y, x_label, 4 if narrow else 8)
         return y + 40, join(axis, *parts)

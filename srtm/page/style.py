@@ -35,7 +35,9 @@ code { font: 0.88em ui-monospace, "DejaVu Sans Mono", monospace; }
 section { background: var(--card); border: 1px solid var(--rule); border-radius: 12px;
     padding: 22px 24px;
   margin: 22px 0; }
-h1, h2, h3, p, td, th, li { overflow-wrap: anywhere; }
+h1, h2, h3, p, li { overflow-wrap: anywhere; }
+td, th { overflow-wrap: break-word; max-width: 26rem; }
+.words { min-width: 6.5rem; }
 .facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(132px, 1fr)); gap: 10px;
     margin: 16px 0 4px;
   padding: 0; }
@@ -44,7 +46,9 @@ h1, h2, h3, p, td, th, li { overflow-wrap: anywhere; }
 .facts dt { color: var(--soft); font-size: 0.78rem; }
 .facts dd { margin: 0; font-size: 1.25rem; font-weight: 600; font-variant-numeric: tabular-nums;
   overflow-wrap: anywhere; line-height: 1.3; }
-.facts dd.plain { font-size: 0.95rem; font-weight: 500; }
+.facts dd.plain { font-size: 0.92rem; font-weight: 500; }
+.facts.plain { gap: 6px 18px; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); }
+.facts.plain div { border: 0; padding: 2px 0; }
 .scroll { overflow-x: auto; margin: 10px 0; }
 table { border-collapse: collapse; font-size: 0.88rem; width: 100%; }
 caption { text-align: left; color: var(--soft); padding: 0 0 6px; }
@@ -66,8 +70,8 @@ tr.missed-row td:first-child { box-shadow: inset 4px 0 0 var(--bad); padding-lef
     padding: 8px 14px;
   margin: 14px 0; }
 .note.bad { border-color: var(--bad); background: var(--bad-wash); }
-figure { margin: 14px 0 6px; }
-figcaption { font-weight: 600; font-size: 0.95rem; margin-bottom: 4px; }
+figure { margin: 26px 0 6px; }
+figcaption { font-weight: 600; font-size: 0.95rem; margin-bottom: 12px; }
 figcaption span { display: block; font-weight: 400; color: var(--soft); font-size: 0.86rem;
     max-width: 80ch; }
 figure img { max-width: 100%; height: auto; background: #fff; border-radius: 8px;

@@ -15,8 +15,13 @@ def table(
     """text: so many of the first columns are words, to the left; the others are figures.
     classes: of each row. A wide table scrolls by itself, the page never does."""
 
+    def _class(place: int) -> str | None:
+        if place >= text:
+            return "right"
+        return "words" if text > 1 and place == text - 1 else None
+
     def cell(kind: str, place: int, value: Child) -> Html:
-        return tag(kind, value, class_=None if place < text else "right")
+        return tag(kind, value, class_=_class(place))
 
     head = tag("tr", *(cell("th", place, each) for place, each in enumerate(columns)))
     body = [

@@ -131,5 +131,5 @@ def _facts(result: Result) -> Html:
             for name, value in found.items()
             if value
         ),
-        class_="facts",
+        class_="facts plain",
     )

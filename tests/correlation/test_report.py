@@ -94,21 +94,21 @@ def test_a_damaged_result_is_one_line(tmp_path: Path) -> None:
 
 
 def row(window: int, name: str, before: str | None, after: str | None, size: int = 3) -> Row:
-    return Row(BEGAN + window * SECOND, name, size, before, after)
+    return Row(BEGAN + window * SECOND, name, size, before, after, f"{name}'s")
 
 
 @pytest.mark.parametrize(
     ("rows", "lives"),
     [
         pytest.param([row(0, "g1", None, "g1"), row(1, "g1", "g1", None)],
-                     [Life("g1", 3, 0, 1, False, False)], id="there-all-the-time"),
+                     [Life("g1\'s", 3, 0, 1, False, False)], id="there-all-the-time"),
         pytest.param([row(0, "g1", None, "g2"), row(1, "g2", "g1", None, 9),
                       row(2, "g7", None, None)],
-                     [Life("g1", 9, 0, 1, False, True), Life("g7", 3, 2, 2, True, False)],
+                     [Life("g1\'s", 9, 0, 1, False, True), Life("g7\'s", 3, 2, 2, True, False)],
                      id="one-ends-another-appears"),
         pytest.param([row(0, "g1", None, None), row(1, "g2", None, None), row(4, "g1", None, None)],
-                     [Life("g1", 3, 0, 0, False, True), Life("g2", 3, 1, 1, True, True),
-                      Life("g1", 3, 4, 4, True, False)], id="windows-without-groups-count"),
+                     [Life("g1\'s", 3, 0, 0, False, True), Life("g2\'s", 3, 1, 1, True, True),
+                      Life("g1\'s", 3, 4, 4, True, False)], id="windows-without-groups-count"),
     ],
 )  # fmt: skip
 def test_lives_of_groups(rows: list[Row], lives: list[Life]) -> None:

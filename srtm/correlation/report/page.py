@@ -182,16 +182,15 @@ def _timeline(topic: Topic) -> Html:
     assert found is not None
     rows = [
         SpanRow(
-            f"{life.name} ({life.size:,})",
+            f"{life.head} +{life.size - 1:,}",
             [Span(life.first, life.last + 1, life.appeared, life.ended)],
-            at,
         )
-        for at, life in enumerate(found.lives)
+        for life in found.lives
     ]
     about = (
         f"{found.appeared:,} appeared and {found.ended:,} ended while traffic was traced. A dot is "
-        "where a group appeared or ended; a line without one goes on beyond the trace. Names are "
-        "those of a group's first window."
+        "where a group appeared or ended; a line without one goes on beyond the trace. A group is "
+        "named by its first publisher, and how many more there are."
     )
     day = len({_when(each)[:10] for each in found.begins}) > 1
     windows = [_when(each)[5:16] if day else _when(each)[11:19] for each in found.begins]

@@ -16,10 +16,11 @@ MOST_WINDOWS = 240
 
 @dataclass(frozen=True)
 class Life:
-    """One group. first, last: numbers of its windows, from 0; size: publishers, at its largest;
-    appeared, ended: False where it was there at the edge of the trace already, or still."""
+    """One group. head: its first publisher; size: publishers, at its largest; first, last: numbers
+    of its windows, from 0; appeared, ended: False where it was there at the edge of the trace
+    already, or still."""
 
-    name: str
+    head: str
     size: int
     first: int
     last: int
@@ -40,11 +41,14 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Row:
+    """head: its first publisher."""
+
     begins: int
     name: str
     size: int
     before: str | None
     after: str | None
+    head: str = ""
 
 
 def timelines(path: Path) -> dict[str, Timeline]:
@@ -55,10 +59,13 @@ def timelines(path: Path) -> dict[str, Timeline]:
     found: dict[str, list[Row]] = defaultdict(list)
     for batch in pq.ParquetDataset(path).fragments:
         table: pa.Table = batch.to_table(columns=columns)
-        sizes = pc.list_value_length(table.column("publishers")).to_pylist()
-        for row, size in zip(table.drop_columns("publishers").to_pylist(), sizes, strict=True):
+        members = table.column("publishers")
+        sizes = pc.list_value_length(members).to_pylist()
+        heads = pc.list_element(members, 0).to_pylist()
+        rows = table.drop_columns("publishers").to_pylist()
+        for row, size, head in zip(rows, sizes, heads, strict=True):
             found[row["topic"]].append(
-                Row(row["begins"], row["name"], size, row["before"], row["after"])
+                Row(row["begins"], row["name"], size, row["before"], row["after"], head)
             )
     return {topic: timeline(rows) for topic, rows in found.items()}
 
@@ -95,9 +102,9 @@ def _windows(known: list[int]) -> tuple[int, ...]:
 
 
 def _life(by_place: dict[tuple[int, str], Row], first: int, row: Row, windows: int) -> Life:
-    last, size, name = first, row.size, row.name
+    last, size, head = first, row.size, row.head
     while row.after is not None and (last + 1, row.after) in by_place:
         last += 1
         row = by_place[last, row.after]
         size = max(size, row.size)
-    return Life(name, size, first, last, first > 0, last < windows - 1)
+    return Life(head, size, first, last, first > 0, last < windows - 1)
