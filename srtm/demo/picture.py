@@ -62,7 +62,8 @@ def headline(outcomes: Sequence[Outcome]) -> str:
 
 
 def _p99(outcome: Outcome) -> str:
-    return f"{outcome.latency.percentile_ms(99):.2g}"
+    value = outcome.latency.percentile_ms(99)
+    return f"{value:.0f}" if value >= 100 else f"{value:.2g}"
 
 
 def _latency(axes: "Axes", outcomes: Sequence[Outcome], slo: SLO) -> None:
