@@ -9,7 +9,6 @@ from srtm.page.scales import scale
 from srtm.report.result import Bar
 
 _ROW = 24.0
-_COLOURS = {True: "met", False: "missed", None: "undecided"}
 _FARTHEST = 1e3
 """times the limit: what is farther off stands at the edge"""
 
@@ -37,7 +36,8 @@ def limits_chart(bars: Sequence[Bar]) -> Html:
             low, high = (_over(bar, each) or ratio for each in (bar.low, bar.high))
             parts += [
                 text(0 if narrow else left - 14, y - 9 if narrow else y + 4,
-                     clipped(name, width if narrow else left - 14), "start" if narrow else "end"),
+                     clipped(name, width if narrow else left - 14), "start" if narrow else "end",
+                     "halo"),
                 tag("line", x1=x(low), y1=y, x2=x(high), y2=y, stroke=colour, stroke_width=3.0,
                     opacity=0.45, stroke_linecap="round"),
                 _mark(bar.met, x(ratio), y, colour),

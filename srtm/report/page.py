@@ -47,17 +47,15 @@ def _verdicts(results: Sequence[Result]) -> Html:
 def _index(results: Sequence[Result]) -> Html:
     rows = [
         [
-            tag("a", each.benchmark, href=f"#r{at}"),
-            each.shows,
-            each.started_at[:10],
+            join(tag("a", each.benchmark, href=f"#r{at}"), tag("div", each.shows, class_="soft")),
             _verdicts([each]) if each.bars else "no bars",
+            each.started_at[:10],
         ]
         for at, each in enumerate(results)
     ]
     missed = ["missed-row" if each.count(False) else None for each in results]
-    return tag("section", tag("h2", "All results"),
-               table(["benchmark", "what it shows", "when", "bars"], rows, text=4,
-                     classes=missed))  # fmt: skip
+    columns = ["benchmark", "bars", "when"]
+    return tag("section", tag("h2", "All results"), table(columns, rows, text=2, classes=missed))
 
 
 def _section(result: Result, at: int) -> Html:
@@ -94,18 +92,18 @@ def _bars(result: Result) -> Html:
     rows = [
         [
             each.name,
-            tag("span", each.verdict, class_=f"chip {each.verdict}"),
-            each.why,
+            join(
+                tag("span", each.verdict, class_=f"chip {each.verdict}"),
+                tag("div", each.why, class_="soft") if each.why else None,
+            ),
             number(each.value),
-            each.range,
             each.limit,
+            each.range,
         ]
         for each in result.bars
     ]
     classes = ["missed-row" if each.met is False else None for each in result.bars]
-    columns = ["bar", "verdict", "why" if any(each.why for each in result.bars) else "",
-               "figure", "range", "limit"]  # fmt: skip
-    return table(columns, rows, text=3, classes=classes)
+    return table(["bar", "verdict", "figure", "limit", "range"], rows, text=2, classes=classes)
 
 
 def _facts(result: Result) -> Html:
