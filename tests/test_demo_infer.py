@@ -21,9 +21,11 @@ from srtm.load.latency import Latencies
 from srtm.load.placement import PlacedPublisher
 
 
-def outcome(name: str, wait_ms: float) -> Outcome:
+def outcome(name: str, wait_ms: float, lag_ms: float = 0.0) -> Outcome:
     waits = np.full(100, wait_ms / 1e3)
-    return Outcome(name, 2, Latencies(np.array([1_000_000] * 100)), 0.0, waits, waits / 2, 0.0)
+    return Outcome(
+        name, 2, Latencies(np.array([1_000_000] * 100)), 0.0, waits, waits / 2, lag_ms / 1e3
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,8 +46,8 @@ def test_what_is_said_of_a_run(waits: tuple[float, ...], kept: float | None, sai
 
 
 def test_the_benchmark_judges_the_gain_that_is_kept() -> None:
-    def trial(seed: int, *waits: float) -> Trial:
-        blind, found, named = (outcome(str(each), each) for each in waits)
+    def trial(seed: int, *waits: float, lag_ms: float = 0.0) -> Trial:
+        blind, found, named = (outcome(str(each), each, lag_ms) for each in waits)
         return Trial(seed, (blind, found, named), 0.5)
 
     good = report([trial(each, 20, 4.5, 4) for each in (1, 2, 3)])
@@ -53,7 +55,10 @@ def test_the_benchmark_judges_the_gain_that_is_kept() -> None:
     bad = report([trial(1, 20, 4, 4), trial(2, 20, 12, 4), trial(3, 20, 12, 4)])
     assert [bar.met for bar in bad.bars] == [False, False]
     assert [bar.met for bar in report([]).bars] == [None, None]
-    assert report([trial(1, 4, 4, 4)]).bars[0].why == "named groups gained nothing"
+    late = report([trial(each, 20, 4, 4, lag_ms=90) for each in (1, 2, 3)])
+    assert [bar.met for bar in late.bars] == [None, True]
+    assert late.bars[0].why.startswith("the load itself was 90 ms late")
+    assert report([trial(1, 4, 4, 4, lag_ms=-1)]).bars[0].why == "named groups gained nothing"
 
 
 def test_rooms_send_together_whatever_keys_are_registered() -> None:

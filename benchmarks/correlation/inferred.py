@@ -46,6 +46,14 @@ class Trial:
     def waits_ms(self, on_paper: bool = False) -> list[float]:
         return [p99_wait(each, on_paper) * 1e3 for each in self.outcomes]
 
+    @property
+    def late_ms(self) -> float:
+        """By how much the load was late at p99, where that is more than named groups gain on
+        paper: what was measured then is the machine's doing."""
+        lag = max(each.send_lag_seconds for each in self.outcomes) * 1e3
+        blind, _, named = self.waits_ms(on_paper=True)
+        return lag if lag > blind - named else 0.0
+
     def kept(self, on_paper: bool = False) -> float | None:
         return kept_share(*self.waits_ms(on_paper))
 
@@ -111,6 +119,9 @@ def _bar(name: str, trials: list[Trial], on_paper: bool) -> Bar:
     doubt = "" if trials else "tracing takes longer than --quick has"
     if trials and not shares:
         doubt = "named groups gained nothing"
+    late = max((each.late_ms for each in trials), default=0.0)
+    if not on_paper and late > 0:
+        doubt = f"the load itself was {late:.3g} ms late at p99, more than there is to gain"
     return judge(name, shares, at_least=0.9, doubt=doubt, repeats=min(len(trials), 3) or 1)
 
 

@@ -37,13 +37,12 @@ appender.file.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 
 @contextmanager
 def spark_session(
-    settings: Mapping[str, str] | None = None, kafka: bool = False, small: bool = False
+    settings: Mapping[str, str] | None = None, kafka: bool = False
 ) -> "Iterator[SparkSession]":
     """The active session if there is one, or that of spark-submit, which is left as it is; else a
     local one on all cores, ended with the block, its temporary folder removed.
 
-    settings: Spark's own, above the ones of here; kafka: with the connector's jars; small: a local
-    one is for so little data that compiling for it would take longest.
+    settings: Spark's own, above the ones of here; kafka: with the connector's jars.
     Raises UnavailableError where PySpark, Java or the jars are missing.
     """
     require_pyspark()
@@ -59,8 +58,7 @@ def spark_session(
     require_java()
     folder = Path(tempfile.mkdtemp(prefix="srtm-spark-"))
     try:
-        own = (_SMALL if small else {}) | dict(settings or {})
-        with _started(folder, own, kafka) as session:
+        with _started(folder, dict(settings or {}), kafka) as session:
             yield session
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -71,15 +69,6 @@ _EVERYWHERE = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
-}
-
-
-SMALL_ROWS = 1_000_000
-"""of a trace, below which a session is `small`"""
-_SMALL = {
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
 }
 
 

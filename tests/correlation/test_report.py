@@ -11,7 +11,8 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from srtm.correlation.command import correlate
-from srtm.correlation.report.figures import Figures, Wait, figures
+from srtm.correlation.report.computed import computed
+from srtm.correlation.report.figures import Figures, Wait
 from srtm.correlation.report.page import page
 from srtm.correlation.report.shown import MOST_GROUPS, MOST_MEMBERS, MOST_TOPICS, shown
 from srtm.correlation.report.timeline import Life, Row, timeline
@@ -53,7 +54,9 @@ def result(folder: Path, *groups: dict[str, Any], **publishers: int) -> Path:
         for topic, count in publishers.items()
     ]
     (folder / "groups.json").write_text(json.dumps({"topics": topics}))
-    (folder / "run.json").write_text(json.dumps({"trace": str(folder / "gone"), "rows": 99}))
+    settings = {"rate": 0.01, "floor": 0.3}
+    run = {"trace": str(folder / "gone"), "rows": 99, "left_out": [], "settings": settings}
+    (folder / "run.json").write_text(json.dumps(run))
     part = folder / "groups.parquet"
     part.mkdir()
     schema = pa.schema(
@@ -85,9 +88,10 @@ def test_a_page_stays_of_one_size(tmp_path: Path) -> None:
     assert all(len(each.publishers) <= MOST_MEMBERS for each in first.groups)
 
 
-def test_a_damaged_result_is_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("file", ["groups.parquet/part-0.parquet", "run.json"])
+def test_a_damaged_result_is_one_line(tmp_path: Path, file: str) -> None:
     folder = result(tmp_path / "r", group("t", "g1", "a", "b"), t=2)
-    (folder / "groups.parquet" / "part-0.parquet").write_bytes(b"PAR1")
+    (folder / file).write_bytes(b"PAR1")
     with pytest.raises(UsageError, match="damaged result") as found:
         shown(folder)
     assert "\n" not in str(found.value)
@@ -139,7 +143,7 @@ def test_figures_of_a_small_trace(spark: SparkSession, tmp_path: Path) -> None:
     folder = result(
         tmp_path / "r", group("t", "g1", *rooms["a"]), group("t", "g2", *rooms["b"]), t=5, idle=1
     )
-    found = figures(frame(spark, rows), shown(folder))
+    found = computed(frame(spark, rows), shown(folder))
     assert set(found) == {"t"}
     of = found["t"]
     assert of.statistics["messages"] == 60 * 13

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from srtm.errors import UsageError
+from srtm.errors import UnavailableError, UsageError
 
 
 @click.command("report")
@@ -34,11 +34,15 @@ def report(folder: Path, trace: Path | None, topic: str | None, out: Path) -> No
     in token wait are computed from the trace by Spark. Where the trace is gone the page does
     without, and says so.
     """
-    from srtm.correlation.report.shown import shown  # pyarrow
+    try:
+        from srtm.correlation.report.shown import shown
+    except ImportError:
+        raise UnavailableError("PyArrow is not installed: pip install 'srtm[spark]'") from None
+    from srtm.correlation.report.page import page
     from srtm.correlation.session import spark_session
 
     found = shown(folder, topic)
-    place = trace or Path(str(found.run.get("trace", "")))
+    place = trace or found.run.trace
     missing, figures = "", {}
     if trace is None and not place.is_dir():
         missing = (
@@ -48,12 +52,11 @@ def report(folder: Path, trace: Path | None, topic: str | None, out: Path) -> No
         click.echo(missing, err=True)
     else:
         with spark_session() as spark:
-            from srtm.correlation.report.figures import figures as computed
+            from srtm.correlation.report.computed import computed
             from srtm.correlation.trace import open_trace
 
-            figures = computed(open_trace(place, skip=trace is None).frame(spark), found)
-    from srtm.correlation.report.page import page
-
+            there = open_trace(place, skip=bool(found.run.left_out))
+            figures = computed(there.frame(spark), found)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(page(found, figures, missing), encoding="utf-8")

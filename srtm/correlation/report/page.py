@@ -285,12 +285,12 @@ def _statistics(figures: Figures) -> Html:
 
 
 def _method(shown: Shown) -> Html:
-    settings = shown.run.get("settings") or {}
+    run = shown.run
     said = [
-        f"Trace {shown.run.get('trace', '?')}: {shown.run.get('rows', 0):,} rows.",
-        f"Pairs of publishers are judged by their exact times, at a rate of false discoveries of "
-        f"{settings.get('rate', 0.01):.0%}; at least {settings.get('floor', 0.3):.0%} of the "
-        "bursts of either one have to coincide beyond chance.",
+        f"Trace {run.trace}: {run.rows:,} rows.",
+        "Pairs of publishers are judged by their exact times, at a rate of false discoveries of "
+        f"{run.settings.rate:g}; at least {run.settings.floor:.0%} of the bursts of either one "
+        "have to coincide beyond chance.",
     ]
     return tag("section", tag("h2", "Method"), *(tag("p", each) for each in said))
 

@@ -1,14 +1,12 @@
 """What of a result is shown: a page stays of one size however many publishers there are."""
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict
 
 from srtm.correlation.report.timeline import Timeline, timelines
 from srtm.correlation.result import read_result
@@ -24,6 +22,26 @@ MOST_MEMBERS = 8
 
 _PLAIN = ("name", "lift", "q", "coincidences", "share", "periodic")
 _COLUMNS = ("topic", "publishers", "instants", *_PLAIN)
+
+
+class Judged(BaseModel):
+    """rate: of false discoveries; floor: share of the bursts that have to coincide."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    rate: float
+    floor: float
+
+
+class Run(BaseModel):
+    """run.json."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    trace: Path
+    rows: int
+    left_out: tuple[str, ...] = ()
+    settings: Judged
 
 
 @dataclass(frozen=True)
@@ -65,14 +83,14 @@ class Shown:
     folder: Path
     topics: tuple[Topic, ...]
     left_out: int
-    run: Mapping[str, Any] = field(default_factory=dict)
+    run: Run
 
 
 def shown(folder: Path, topic: str | None = None) -> Shown:
     """Of what `srtm correlate run` left. Raises UsageError where it is none, or damaged."""
     result = read_result(folder).only(topic)
     try:
-        run = json.loads((folder / "run.json").read_text())
+        run = Run.model_validate_json((folder / "run.json").read_bytes())
         table = pq.read_table(folder / "groups.parquet", columns=list(_COLUMNS))
         lines = timelines(folder / "windows.parquet")
     except (OSError, ValueError, pa.ArrowException) as error:
