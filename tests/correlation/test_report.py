@@ -131,6 +131,7 @@ def test_of_many_groups_the_largest_lives_are_drawn_and_all_are_counted() -> Non
 # --- what Spark adds --------------------------------------------------------------------------
 
 
+@pytest.mark.timeout(300)
 def test_figures_of_a_small_trace(spark: SparkSession, tmp_path: Path) -> None:
     """Two rooms of two, each at one broker: bursts of two; spread, one at each."""
     rooms = {"a": ("a1", "a2"), "b": ("b1", "b2")}
