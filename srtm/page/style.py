@@ -51,7 +51,6 @@ td, th { overflow-wrap: break-word; max-width: 26rem; }
 .facts.plain div { border: 0; padding: 2px 0; }
 .scroll { overflow-x: auto; margin: 10px 0; }
 table { border-collapse: collapse; font-size: 0.88rem; width: 100%; }
-caption { text-align: left; color: var(--soft); padding: 0 0 6px; }
 th { text-align: left; font-weight: 600; color: var(--soft);
     border-bottom: 2px solid var(--rule); padding: 6px 14px 6px 0;
   vertical-align: bottom; }
@@ -71,8 +70,7 @@ tr.missed-row td:first-child { box-shadow: inset 4px 0 0 var(--bad); padding-lef
   margin: 14px 0; }
 .note.bad { border-color: var(--bad); background: var(--bad-wash); }
 figure { margin: 26px 0 6px; }
-figcaption { font-weight: 600; font-size: 0.95rem; margin-bottom: 12px; }
-figcaption span { display: block; font-weight: 400; color: var(--soft); font-size: 0.86rem;
+figfigcaption span { display: block; font-weight: 400; color: var(--soft); font-size: 0.86rem;
     max-width: 80ch; }
 figure img { max-width: 100%; height: auto; background: #fff; border-radius: 8px;
     border: 1px solid var(--rule); }

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from srtm.page.html import Child, Html, tag
+from srtm.page.html import Child, Html, join, tag
 
 
 def table(
@@ -32,10 +32,6 @@ def table(
         )
         for number, row in enumerate(rows)
     ]
-    made = tag(
-        "table",
-        tag("caption", caption) if caption else None,
-        tag("thead", head),
-        tag("tbody", *body),
-    )
-    return tag("div", made, class_="scroll")
+    made = tag("table", tag("thead", head), tag("tbody", *body))
+    said = tag("p", caption, class_="soft") if caption else None
+    return join(said, tag("div", made, class_="scroll"))

@@ -28,8 +28,8 @@ _LONE = 6
 _TICKS = 14
 """of a publisher, about, in the stretch that is drawn"""
 _MOST_TICKS = 20_000
-_BEFORE_NS, _AFTER_NS = 20_000_000, 80_000_000
-"""around one burst"""
+_BURST_NS = 80_000_000
+"""after the first of a burst, in which it is drawn"""
 
 
 def computed(trace: DataFrame, shown: Shown) -> dict[str, Figures]:
@@ -145,7 +145,7 @@ def _ticks(rows: DataFrame, members: DataFrame, shown: Shown, found: dict[str, F
         each = found[topic.name]
         each.begins, each.ends = _stretch(topic, each.statistics)
         asked += [
-            (topic.name, publisher, each.begins, each.ends, *_around(group))
+            (topic.name, publisher, each.begins, each.ends, *_burst(group))
             for group in topic.drawn
             for publisher in group.publishers
         ]
@@ -199,6 +199,6 @@ def _stretch(topic: Topic, statistics: dict[str, Any]) -> tuple[int, int]:
     return begins, begins + length
 
 
-def _around(group: Group) -> tuple[int, int]:
+def _burst(group: Group) -> tuple[int, int]:
     at = group.instants[len(group.instants) // 2] if group.instants else 0
-    return at - _BEFORE_NS, at + _AFTER_NS
+    return at, at + _BURST_NS

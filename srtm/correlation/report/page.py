@@ -24,7 +24,8 @@ from srtm.page import (
 Times = Callable[[str], list[float]]
 _NS = 1e9
 _GREY = 7
-_BEFORE_MS, _AFTER_MS = -20.0, 80.0
+_LEAST_MS = 10.0
+"""that one burst is drawn over"""
 
 
 def page(shown: Shown, figures: dict[str, Figures], missing: str = "") -> str:
@@ -154,14 +155,18 @@ def _bursts(topic: Topic, figures: Figures) -> Html:
 
     def times(publisher: str) -> list[float]:
         since = at.get(publisher, 0)
-        return [(each - since) / 1e6 for each in figures.bursts.get(publisher, [])]
+        found = [(each - since) / 1e6 for each in figures.bursts.get(publisher, [])]
+        return [each for each in found if each >= 0]
 
+    lanes = _lanes(topic, times)
+    seen = [each for lane in lanes for row in lane.rows for each in row]
+    last = max([_LEAST_MS, *seen]) * 1.05
     return raster(
         "One burst of each group, close by",
         "How far its members are apart.",
-        _lanes(topic, times),
-        _BEFORE_MS,
-        _AFTER_MS,
+        lanes,
+        -0.05 * last,
+        last,
         "ms since the first of the burst",
     )
 
