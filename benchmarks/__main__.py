@@ -35,7 +35,8 @@ def list_them() -> None:
     "--full",
     is_flag=True,
     help="What is modelled is run live too (adaptor: a minute; convergence: half an hour; "
-    "concentration, max-min, correlation: all of it at SRTM's scale, for hours).",
+    "concentration, max-min, correlation: all of it at SRTM's scale, for hours); "
+    "correlation-groups: 10^8 arrivals too (an hour).",
 )
 @click.option("--minutes", type=click.FloatRange(1, 10_000), help="How long soak lasts.")
 @click.option(
@@ -79,7 +80,7 @@ def run(
         raise UsageError(f"--hosts: {name} runs on this host alone; leave it out")
     with session(quick, full, minutes, hosts) as running:
         report = entry.load()(running)
-        document = running.document(name, report)
+        document = running.document(name, report, entry.shows, entry.method)
     console.print(render(report))
     for path in write(name, report, document, out):
         console.print(f"wrote {path}")

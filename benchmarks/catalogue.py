@@ -1,6 +1,7 @@
 """The benchmarks by name. One is imported only when it is run."""
 
 import importlib
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from benchmarks.harness.session import Session
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`module` of this package has `run(session) -> Report`. models: it can be run live too;
+    """`module` of this package has `run(session) -> Report`. models: --full runs more of it;
     lasts: for as many minutes as one likes; spans: over the hosts of an inventory."""
 
     module: str
@@ -18,6 +19,11 @@ class Entry:
     models: bool = False
     lasts: bool = False
     spans: bool = False
+
+    @property
+    def method(self) -> str:
+        """How it measures: what its module says of itself."""
+        return inspect.getdoc(importlib.import_module(f"benchmarks.{self.module}")) or ""
 
     def load(self) -> Callable[[Session], Report]:
         run: Callable[[Session], Report] = importlib.import_module(f"benchmarks.{self.module}").run
@@ -91,7 +97,12 @@ BENCHMARKS = {
     ),
     "bridge": Entry("bridge.run", "the Kafka bridge beside a plain loop and each side alone"),
     "correlation-groups": Entry(
-        "correlation.run", "are planted groups found, and how fast as traces grow (Spark)"
+        "correlation.run",
+        "are planted groups found, and how fast as traces grow (Spark)",
+        models=True,
+    ),
+    "inferred-groups": Entry(
+        "correlation.inferred", "token wait with groups that Spark found, users named, and none"
     ),
     "faults": Entry(
         "faults.run",

@@ -75,6 +75,7 @@ _COMMANDS = {
         "correlate",
         "which publishers burst together, by Spark from the gateways' traces",
     ),
+    "report": ("srtm.report", "report", "make a page of the results of benchmarks"),
     "stat": ("srtm.stat.command", "stat", "watch topics: contract, tokens, throttling, latency"),
     "load": ("srtm.load.command", "load", "publish an open-loop load and measure its latency"),
     "demo": ("srtm.demo", "demo", "the whole thing on this machine: one topic placed in two ways"),

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import psutil
 
+from benchmarks.harness.machine import cpu_seconds
 from srtm.contract import Contract
 from srtm.deploy import free_addresses
 from srtm.deploy.process import ChildSpec, Stage
@@ -51,7 +52,7 @@ class Node:
 
     def cpu_seconds(self) -> dict[str, float]:
         """User and system time so far, by program, with the processes that it has started."""
-        return {name: _cpu_seconds(psutil.Process(pid)) for name, pid in self.pids.items()}
+        return {name: cpu_seconds(psutil.Process(pid)) for name, pid in self.pids.items()}
 
     def depth(self, topic: str) -> Depth:
         """Without nsqd's list of clients and without its memory figures: those stop its world."""
@@ -89,11 +90,6 @@ class Node:
         answer = request(self.nsqd_http, "POST", path)
         if answer.status != 200:
             raise UnavailableError(f"{self.nsqd_http}: {path}: {answer.error}")
-
-
-def _cpu_seconds(process: psutil.Process) -> float:
-    times = [each.cpu_times() for each in (process, *process.children())]
-    return float(sum(each.user + each.system for each in times))
 
 
 @contextmanager

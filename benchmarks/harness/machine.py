@@ -4,6 +4,7 @@ import importlib
 import os
 import platform
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,19 @@ def commit() -> dict[str, Any]:
 def load_average() -> list[float]:
     """Of the last 1, 5 and 15 minutes."""
     return [round(value, 2) for value in os.getloadavg()]
+
+
+def cpu_seconds(process: psutil.Process, all_below: bool = False) -> float:
+    """User and system time so far, with the processes that it has started. all_below: with those
+    that these started, and the ones that have ended."""
+    total = 0.0
+    for each in (process, *process.children(recursive=all_below)):
+        with suppress(psutil.NoSuchProcess):
+            times = each.cpu_times()
+            total += times.user + times.system
+            if all_below:
+                total += times.children_user + times.children_system
+    return total
 
 
 def _cpu_model() -> str:

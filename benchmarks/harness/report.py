@@ -12,6 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmarks.harness.bars import Bar
+from srtm.report.result import number
+
+__all__ = ["Report", "number", "plain", "render", "table", "write"]
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,8 +38,8 @@ class Report:
 def table(title: str, *columns: str) -> Table:
     """A table of ours: the first column to the left, figures to the right."""
     made = Table(title=title, box=SIMPLE, padding=(0, 1), title_justify="left")
-    for number, name in enumerate(columns):
-        made.add_column(name, justify="right" if number else "left")
+    for place, name in enumerate(columns):
+        made.add_column(name, justify="right" if place else "left")
     return made
 
 
@@ -72,13 +75,6 @@ def _bars(bars: list[Bar]) -> Table:
             bar.why,
         )
     return made
-
-
-def number(value: float | None, digits: int = 3) -> str:
-    """A figure in a cell."""
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.{digits}g}"
 
 
 def write(name: str, report: Report, document: dict[str, Any], folder: Path) -> list[Path]:

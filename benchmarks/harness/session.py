@@ -61,10 +61,14 @@ class Session:
             self._progress.update(self._task, description=doing, advance=1)
             self._progress.refresh()
 
-    def document(self, name: str, report: Report) -> dict[str, Any]:
-        """NAME.json."""
+    def document(
+        self, name: str, report: Report, shows: str = "", method: str = ""
+    ) -> dict[str, Any]:
+        """NAME.json, which `srtm report` reads."""
         return {
             "benchmark": name,
+            "shows": shows,
+            "method": method,
             "started_at": self._started_at.isoformat(timespec="seconds"),
             "seconds": round(time.monotonic() - self._began, 1),
             "quick": self.quick,

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from srtm.correlation.need_commands import envelope, statistics, what_if
+from srtm.correlation.report.command import report
 from srtm.correlation.result import Result, Topic, read_result
 from srtm.correlation.session import spark_session
 from srtm.errors import UsageError
@@ -23,6 +24,7 @@ def correlate() -> None:
     \b
       srtm correlate run --trace DIR --out DIR
       srtm correlate show DIR
+      srtm correlate report DIR
       srtm correlate envelope --trace DIR
       srtm correlate statistics --trace DIR
       srtm correlate what-if --trace DIR --placement FILE
@@ -96,7 +98,7 @@ def run_command(
 _SHORTEST_SECONDS = 10.0
 
 
-for command in (envelope, statistics, what_if):
+for command in (envelope, statistics, what_if, report):
     correlate.add_command(command)
 
 

@@ -45,10 +45,9 @@ def spark_session(
     settings: Spark's own, above the ones of here; kafka: with the connector's jars.
     Raises UnavailableError where PySpark, Java or the jars are missing.
     """
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError:
-        raise UnavailableError("Spark is not installed: pip install 'srtm[spark]'") from None
+    require_pyspark()
+    from pyspark.sql import SparkSession
+
     active = SparkSession.getActiveSession()
     if active is not None:
         yield active
@@ -56,7 +55,7 @@ def spark_session(
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has made the JVM
         yield _configured(SparkSession.builder, _EVERYWHERE | dict(settings or {})).getOrCreate()
         return
-    _require_java()
+    require_java()
     folder = Path(tempfile.mkdtemp(prefix="srtm-spark-"))
     try:
         with _started(folder, dict(settings or {}), kafka) as session:
@@ -167,7 +166,20 @@ def _why(log: Path) -> str:
     return ""
 
 
-def _require_java() -> None:
+def require_spark() -> None:
+    """What a session of one's own needs. Raises UnavailableError."""
+    require_pyspark()
+    require_java()
+
+
+def require_pyspark() -> None:
+    try:
+        import pyspark.sql  # noqa: F401
+    except ImportError:
+        raise UnavailableError("Spark is not installed: pip install 'srtm[spark]'") from None
+
+
+def require_java() -> None:
     home = os.environ.get("JAVA_HOME")
     if home:
         if not os.access(Path(home) / "bin" / "java", os.X_OK):

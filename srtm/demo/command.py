@@ -8,10 +8,9 @@ import click
 import numpy as np
 from rich.console import Console
 
-from distributor.cli.topic_file import TopicFile
-from distributor.cli.upload import upload
 from distributor.remote import Remote
 from srtm.contract import Contract
+from srtm.correlation.session import require_spark
 from srtm.demo.kafka import Carried, carry, left_out, open_channels
 from srtm.demo.load import (
     GROUP,
@@ -24,14 +23,16 @@ from srtm.demo.load import (
     publishers,
     unsplit_waits,
 )
-from srtm.demo.measure import measure, noise
+from srtm.demo.measure import Outcome, measure, noise, register
 from srtm.demo.picture import draw
 from srtm.demo.shown import PERCENTILE, as_table, meaning
-from srtm.deploy import free_addresses, running
+from srtm.deploy import Deployment, free_addresses, running
 from srtm.errors import PLOTS, Exit
 from srtm.slo import SLO
 from srtm.terminal import show
 
+TRACE = "trace"
+"""folder of the gateways' trace, in the deployment's"""
 BROKERS = 4
 CAPACITY = int(0.6 * PUBLISHERS * RATE)
 """messages/s of each broker, so that two of them hold the load"""
@@ -51,20 +52,26 @@ that break"""
     default=Path("out/demo.png"),
     help="the plot [default: out/demo.png]",
 )
-def demo(seconds: float, out: Path) -> None:
+@click.option("--infer", is_flag=True, help="Nobody names the rooms: Spark finds them (spark).")
+def demo(seconds: float, out: Path, infer: bool) -> None:
     """Deploy four real brokers, place one topic's publishers by lb and by srtm, and compare. Then
     the bridge brings all messages to a real Kafka.
 
     The load, its send times and the contract (r, b) are the same. lb takes all brokers and is blind
     to who sends together; srtm takes as few as hold the load, and spreads each room over them.
+
+    With --infer all take as few brokers: without groups, with the groups that Spark finds in the
+    gateways' trace of that, and with the rooms as their users name them. It needs Java.
     """
     console = Console()
+    if infer:
+        three_ways, gain_kept = _inference()
     with tempfile.TemporaryDirectory(prefix="srtm-demo-") as folder:
         console.print(
             f"starting {BROKERS} brokers of {CAPACITY} msg/s (nsqd and a gateway each) and the "
             "distributor"
         )
-        with running(_spec(folder), say=console.print) as up:
+        with running(spec(folder, infer), say=console.print) as up:
             fit = fit_contract(seconds)
             own = noise(up.brokers)
             slo = SLO(PERCENTILE, _round_up(own * _NOISE_FACTOR))
@@ -76,27 +83,20 @@ def demo(seconds: float, out: Path) -> None:
             )
             assert up.deployment.distributor is not None
             remote = Remote(up.deployment.distributor.http_address, "")
-            upload(remote, TopicFile(contract, None, publishers()))
-            # Placements are compared: no share leaves what they gave.
-            stays = {"policy": "off", "window": "10s", "every": "10s"}
-            remote.call("PUT", "topics", contract.topic, "adaptation", body=stays)
             no_kafka = left_out()
             if not no_kafka:
                 open_channels(up.brokers)
-            outcomes = {}
-            for policy in ("lb", "srtm"):
-                console.print(
-                    f"{PUBLISHERS} publishers in rooms of {GROUP} placed by {policy}: "
-                    f"{seconds:g} s of load"
-                )
-                outcomes[policy] = measure(up.deployment, remote, policy, seconds, slo)
-            shown = list(outcomes.values())
+            if infer:
+                trace = Path(folder) / TRACE
+                shown = three_ways(up.deployment, remote, contract, seconds, trace, console.print)
+            else:
+                shown = _two_ways(up.deployment, remote, contract, seconds, console)
             carried: Carried | None = None
             if not no_kafka:
                 console.print("the bridge brings all of these messages to a Kafka that starts now")
                 carried = carry(up.brokers, sum(len(each.measured) for each in shown))
     show(as_table(shown, unsplit_waits(contract, seconds), slo))
-    console.print(meaning(outcomes["lb"], outcomes["srtm"], slo, own))
+    console.print(gain_kept(*shown) if infer else meaning(shown[0], shown[1], slo, own))
     console.print(f"no Kafka in this run: {no_kafka}" if carried is None else f"{carried}.")
     if draw(shown, contract, out):
         console.print(f"plot: {out}")
@@ -107,13 +107,36 @@ def demo(seconds: float, out: Path) -> None:
         raise click.exceptions.Exit(Exit.FAILED)
 
 
-def _spec(folder: str) -> dict[str, Any]:
+def _inference() -> tuple[Any, Any]:
+    """Raises UnavailableError without Spark, before any broker is started."""
+    require_spark()
+    from srtm.demo.infer import gain_kept, three_ways
+
+    return three_ways, gain_kept
+
+
+def _two_ways(
+    deployment: Deployment, remote: Remote, contract: Contract, seconds: float, console: Console
+) -> list[Outcome]:
+    register(remote, contract, publishers())
+    assert contract.slo is not None
+    outcomes = []
+    for policy in ("lb", "srtm"):
+        console.print(
+            f"{PUBLISHERS} publishers in rooms of {GROUP} placed by {policy}: {seconds:g} s of load"
+        )
+        outcomes.append(measure(deployment, remote, policy, seconds, contract.slo))
+    return outcomes
+
+
+def spec(folder: str, traced: bool) -> dict[str, Any]:
+    trace = {"trace-dir": str(Path(folder) / TRACE)} if traced else {}
     ports = [str(each) for each in free_addresses(2 * BROKERS + 1)]
     return {
         "deployment": {"name": "demo", "data-path": folder},
         "distributor": {"http-address": ports.pop(), "lease-duration": _LEASE},
         "broker": [
-            {"tcp-address": tcp, "http-address": http, "capacity": CAPACITY}
+            {"tcp-address": tcp, "http-address": http, "capacity": CAPACITY, **trace}
             for tcp, http in zip(ports[::2], ports[1::2], strict=True)
         ],
     }

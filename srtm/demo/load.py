@@ -1,6 +1,7 @@
 """The demo's publishers, the contract that fits them, and their token waits on paper."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,8 +39,14 @@ def in_turn(addresses: Sequence[str]) -> list[PlacedPublisher]:
     ]
 
 
+def in_rooms(placed: Sequence[PlacedPublisher]) -> list[PlacedPublisher]:
+    """Where they are, with the rooms that they send in."""
+    rooms = {each.id: each.key for each in publishers()}
+    return [replace(each, key=rooms[each.id]) for each in placed]
+
+
 def settings_for(
-    placed: Sequence[PlacedPublisher], seconds: float, topic: str = TOPIC
+    placed: Sequence[PlacedPublisher], seconds: float, topic: str = TOPIC, seed: int = 1
 ) -> LoadSettings:
     """The same send times whoever is placed where."""
     values: dict[str, Any] = settings_of(placed)
@@ -49,13 +56,14 @@ def settings_for(
         channel="demo#ephemeral",
         duration_seconds=seconds,
         warmup_seconds=1.0,
+        seed=seed,
         **values,
     )
 
 
-def fit_contract(seconds: float) -> BurstFit:
+def fit_contract(seconds: float, seed: int = 1) -> BurstFit:
     """(r, b) from the load itself, as SRTM section 6 does, above the SLO's own percentile."""
-    send_times = _send_times(settings_for(in_turn(["h:1"]), seconds))
+    send_times = _send_times(settings_for(in_turn(["h:1"]), seconds, seed=seed))
     return smallest_burst(send_times, HEADROOM, PASS_AT_ONCE)
 
 

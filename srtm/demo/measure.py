@@ -7,9 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from distributor.api import PublisherAsked
+from distributor.cli.topic_file import TopicFile
+from distributor.cli.upload import upload
 from distributor.remote import Remote
 from srtm.clock import NS, monotonic_ns
-from srtm.demo.load import TOPIC, in_turn, predicted_waits, settings_for
+from srtm.contract import Contract
+from srtm.demo.load import TOPIC, in_rooms, in_turn, predicted_waits, settings_for
 from srtm.deploy import DeployedBroker, Deployment
 from srtm.deploy.admin import topics_of
 from srtm.errors import UnavailableError
@@ -28,9 +32,9 @@ _NOISE_SECONDS = 4.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """The topic as `policy` placed it. Waits in seconds, one for each message: `measured` by the
-    gateways, `predicted` from the same send times through buckets on paper. send_lag_seconds: how
-    late the load itself was at p99, as this machine was busy."""
+    """The topic as it was placed by `policy`, or by what it is named. Waits in seconds, one for
+    each message: `measured` by the gateways, `predicted` from the same send times through buckets
+    on paper. send_lag_seconds: how late the load itself was at p99, as this machine was busy."""
 
     policy: str
     brokers: int
@@ -55,25 +59,41 @@ def noise(brokers: Sequence[DeployedBroker]) -> float:
     return result.total.end_to_end.percentile_ms(99) / 1e3
 
 
+def register(remote: Remote, contract: Contract, everybody: Sequence[PublisherAsked]) -> None:
+    """A topic whose placements are compared: no share leaves what they gave."""
+    upload(remote, TopicFile(contract, None, list(everybody)))
+    stays = {"policy": "off", "window": "10s", "every": "10s"}
+    remote.call("PUT", "topics", contract.topic, "adaptation", body=stays)
+
+
 def measure(
-    deployment: Deployment, remote: Remote, policy: str, seconds: float, slo: SLO
+    deployment: Deployment,
+    remote: Remote,
+    policy: str,
+    seconds: float,
+    slo: SLO,
+    topic: str = TOPIC,
+    name: str = "",
+    seed: int = 1,
 ) -> Outcome:
-    """Place the registered topic by `policy`, and let its publishers send. Raises SrtmError."""
+    """Place the registered topic by `policy`, and let its publishers send, each room at once
+    whatever keys they are registered with. name: of the outcome [default: the policy].
+    Raises SrtmError."""
     body = {"policy": policy}
-    plan = remote.call("POST", "topics", TOPIC, "placements", body=body)
+    plan = remote.call("POST", "topics", topic, "placements", body=body)
     shares = {each["name"]: (each["r"], each["b"]) for each in plan["brokers"]}
-    _await_shares(deployment.brokers, shares)
+    _await_shares(deployment.brokers, shares, topic)
     assert deployment.distributor is not None
     endpoint = Endpoint(str(deployment.distributor.http_address))
-    settings = settings_for(read_placement(endpoint, TOPIC), seconds)
+    settings = settings_for(in_rooms(read_placement(endpoint, topic)), seconds, topic, seed)
     used = [broker for broker in deployment.brokers if broker.name in shares]
     for broker in used:
-        _take_record(broker)  # the first call switches it on
+        _take_record(broker, topic)  # the first call switches it on
     result = run_load(settings)
-    measured = np.concatenate([_waits(_take_record(broker)) for broker in used])
+    measured = np.concatenate([_waits(_take_record(broker, topic)) for broker in used])
     by_address = {str(broker.tcp_address): shares[broker.name] for broker in used}
     return Outcome(
-        policy,
+        name or policy,
         len(used),
         result.total.end_to_end,
         result.late_share(slo),
@@ -84,28 +104,28 @@ def measure(
 
 
 def _await_shares(
-    brokers: Sequence[DeployedBroker], shares: dict[str, tuple[float, float]]
+    brokers: Sequence[DeployedBroker], shares: dict[str, tuple[float, float]], topic: str
 ) -> None:
     """Until every gateway has what the placement gives it, and no other has any: shares shrink
     before others grow, and those who leave keep a little until their lease ends."""
     deadline_ns = monotonic_ns() + int(_SETTLE_SECONDS * NS)
-    while not all(_has(broker, shares.get(broker.name)) for broker in brokers):
+    while not all(_has(broker, shares.get(broker.name), topic) for broker in brokers):
         if monotonic_ns() > deadline_ns:
             raise UnavailableError(
-                f"topic {TOPIC}: the gateways do not have their shares after {_SETTLE_SECONDS:g} s"
+                f"topic {topic}: the gateways do not have their shares after {_SETTLE_SECONDS:g} s"
             )
         time.sleep(_POLL_SECONDS)
 
 
-def _has(broker: DeployedBroker, share: tuple[float, float] | None) -> bool:
-    row = topics_of(broker).get(TOPIC, {})
+def _has(broker: DeployedBroker, share: tuple[float, float] | None, topic: str) -> bool:
+    row = topics_of(broker).get(topic, {})
     if share is None:
         return "rate" not in row
     return bool(np.allclose((row.get("rate", 0), row.get("burst", 0)), share, rtol=_SLACK))
 
 
-def _take_record(broker: DeployedBroker) -> dict[str, Any]:
-    record: dict[str, Any] = get_json(broker.admin_socket, f"/topics/{TOPIC}/record")
+def _take_record(broker: DeployedBroker, topic: str) -> dict[str, Any]:
+    record: dict[str, Any] = get_json(broker.admin_socket, f"/topics/{topic}/record")
     return record
 
 

@@ -14,7 +14,14 @@ from srtm.slo import SLO
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_COLOURS = {"lb": "tab:red", "srtm": "tab:blue"}
+_COLOURS = {
+    "lb": "#d55e00",
+    "srtm": "#0072b2",
+    "no-groups": "#d55e00",
+    "inferred": "#0072b2",
+    "given": "#009e73",
+}
+"""those of Okabe and Ito (2008), which people of any colour vision tell apart"""
 _NINES = np.linspace(0, 3.3, 200)
 """The y axis: 1 is 90 %, 2 is 99 %."""
 _PERCENTILES = 100 * (1 - 10.0**-_NINES)
@@ -45,6 +52,9 @@ def draw(outcomes: Sequence[Outcome], contract: Contract, file: Path) -> bool:
 def headline(outcomes: Sequence[Outcome]) -> str:
     """Such as "4 brokers to 2, p99 52 ms to 1.9 ms"."""
     first, last = outcomes[0], outcomes[-1]
+    if len(outcomes) > 2:
+        each = ", ".join(f"{one.policy} {_p99(one)} ms" for one in outcomes)
+        return f"p99 by groups: {each}"
     return (
         f"{first.policy} to {last.policy}: {first.brokers} brokers to {last.brokers}, "
         f"p99 {_p99(first)} to {_p99(last)} ms"
@@ -52,7 +62,8 @@ def headline(outcomes: Sequence[Outcome]) -> str:
 
 
 def _p99(outcome: Outcome) -> str:
-    return f"{outcome.latency.percentile_ms(99):.2g}"
+    value = outcome.latency.percentile_ms(99)
+    return f"{value:.0f}" if value >= 100 else f"{value:.2g}"
 
 
 def _latency(axes: "Axes", outcomes: Sequence[Outcome], slo: SLO) -> None:

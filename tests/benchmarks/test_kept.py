@@ -22,19 +22,21 @@ def test_a_result_is_kept_and_shown_with_its_bars(tmp_path: Path) -> None:
     shown.add_row("", "")
     bars = [judge("p99", [1.0, 2.0, 4.0], at_most=1.5), judge("rate", [], at_least=1)]
     report = Report({"seeds": 3}, {"all": [1, 2]}, bars, [shown], ["a note"])
-    document = Session(True, tmp_path).document("adaptor", report)
+    document = Session(True, tmp_path).document("adaptor", report, "how shares follow", "by <i>")
     run = tmp_path / "run.json"
     run.write_text(json.dumps(document))
     kept = keep(run, tmp_path / "results")
     assert kept.name == "adaptor.json"
     assert "figures" not in json.loads(kept.read_text())
     text = page(tmp_path / "results")
-    assert "## adaptor: how well shares follow" in text
+    assert "## adaptor: how shares follow" in text
+    assert "by &lt;i>" in text
     assert "--quick" in text
     assert "| policy | p99 \\| ms |\n|---|---|\n| srtm | 1.5 |\n" in text
     assert "| p99 | 2 | 1 .. 4 | <= 1.5 | **missed** |" in text
     assert "undecided: not measured" in text
     assert text.endswith("- a note\n")
+    assert keep(kept, tmp_path / "again").read_text() == kept.read_text()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"benchmark": "adaptor"}'])

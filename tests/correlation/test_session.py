@@ -28,7 +28,7 @@ def test_only_the_jobs_import_spark() -> None:
 
 def test_the_core_knows_nothing_of_the_jobs() -> None:
     for name, others in IMPORTS.items():
-        if not name.startswith(("srtm.correlation", "benchmarks")):
+        if not name.startswith(("srtm.correlation", "srtm.demo", "benchmarks")):
             assert not any(other.startswith("srtm.correlation") for other in others), name
 
 
@@ -38,7 +38,7 @@ def test_without_java_one_line_says_the_remedy(
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UnavailableError, match=r"Java is not installed.*JRE") as refused:
-        module._require_java()
+        module.require_java()
     assert refused.value.exit_code == Exit.UNAVAILABLE
     assert "\n" not in str(refused.value)
 
@@ -46,7 +46,7 @@ def test_without_java_one_line_says_the_remedy(
 def test_a_wrong_java_home_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(UnavailableError, match=f"JAVA_HOME={tmp_path}: no bin/java"):
-        module._require_java()
+        module.require_java()
 
 
 def test_without_pyspark_one_line_says_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ make no coincidences; instants outside the time of the other count for nothing.
 """
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +40,9 @@ class Pairs:
     spread_us:    standard deviation of the lags about their line
     steady:       share of the steps from one coincidence to the next that are about equal
     uneven:       the quarter of the common time that has too few coincidences, in standard errors
+
+    From lag_us on they cost as much as all before; they are 0 for pairs that no one asks about: p
+    above the rate of false discoveries, or fewer coincidences than the least.
     """
 
     left: Integers
@@ -92,23 +96,36 @@ def _compared(
     best, pairs = p.argmin(axis=0), np.arange(left.size)
     # Narrow windows may be surest while wide ones hold all of the bursts.
     wide = np.where(np.arange(windows.size)[:, None] >= best, share, -np.inf).max(axis=0)
-    lag, lag_error, travel, travel_error, spread = one.lags()
+    p_best = np.clip(p[best, pairs] * windows.size, _LEAST_P, 1.0)
+    counted = count[best, pairs].astype(np.int64)
+    sure = (p_best <= settings.rate) & (counted >= settings.least)
+    lines = _lines(one.of(sure), other.of(sure))
+    figures = {name: np.zeros(left.size) for name in lines}
+    for name, values in lines.items():
+        figures[name][sure] = values
     return Pairs(
         left=left,
         right=right,
-        p=np.clip(p[best, pairs] * windows.size, _LEAST_P, 1.0),
+        p=p_best,
         window_us=windows[best],
-        coincidences=count[best, pairs].astype(np.int64),
+        coincidences=counted,
         expected=expected[best, pairs],
         share=wide,
-        lag_us=lag,
-        lag_error_us=lag_error,
-        travel_us=travel,
-        travel_error_us=travel_error,
-        spread_us=spread,
-        steady=one.steady(),
-        uneven=np.minimum(one.uneven(), other.uneven()),
+        **figures,
     )
+
+
+def _lines(one: "_Meetings", other: "_Meetings") -> dict[str, Floats]:
+    lag, lag_error, travel, travel_error, spread = one.lags()
+    return {
+        "lag_us": lag,
+        "lag_error_us": lag_error,
+        "travel_us": travel,
+        "travel_error_us": travel_error,
+        "spread_us": spread,
+        "steady": one.steady(),
+        "uneven": np.minimum(one.uneven(), other.uneven()),
+    }
 
 
 def _tail(met: Floats, chance: Floats) -> Floats:
@@ -173,6 +190,19 @@ class _Meetings:
         self._pairs = a.size
         self.instants = self._sum(np.ones(self._pair.size))
         self._near = self._distance <= widest_us
+
+    def of(self, kept: Flags) -> "_Meetings":
+        """Of some pairs alone, numbered anew."""
+        if kept.all():
+            return self
+        rows = kept[self._pair]
+        made = copy(self)
+        made._pair = (np.cumsum(kept) - 1)[self._pair[rows]]
+        for name in ("_time", "_distance", "_lag", "_rate", "_near"):
+            setattr(made, name, getattr(self, name)[rows])
+        made._pairs = int(kept.sum())
+        made.instants = self.instants[kept]
+        return made
 
     def _sum(self, values: Floats) -> Floats:
         return np.asarray(np.bincount(self._pair, values, self._pairs), np.float64)

@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from srtm.clock import NS, monotonic_ns
 from srtm.correlation.groups.candidates import candidates
 from srtm.correlation.groups.chance_sizes import not_by_chance
 from srtm.correlation.groups.components import components
@@ -35,6 +36,7 @@ TOPICS = StructType(
 _ROWS_OF_A_TASK = 400_000
 """Arrivals that a Python worker holds at once: 100 MB with their hashes."""
 _MOST_PLANS_LOGGED = 5
+_LONG_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
@@ -48,19 +50,19 @@ class Found:
 
 def find_groups(came: DataFrame, settings: Settings) -> Found:
     """Of ARRIVALS."""
-    who = _kept(publishers(came, settings))
-    all_units = _kept(units(who))
+    who = _kept("publishers", publishers(came, settings))
+    all_units = _kept("units", units(who))
     total = all_units.agg(f.coalesce(f.sum("arrivals"), f.lit(0))).first()
     parts = max(1, -(-(total[0] if total else 0) // _ROWS_OF_A_TASK))
-    planned = _kept(plan(all_units, settings))
+    planned = _kept("plan", plan(all_units, settings))
     _report(planned)
-    rows = _kept(series(came, who, settings, parts))
-    likely = _kept(candidates(rows, planned, settings, parts))
-    pairs = _kept(judged_pairs(likely, components(likely), rows, settings, parts))
-    sure = _kept(edges(discoveries(pairs, planned), settings))
-    grouped = _kept(members(sure, components(sure.where("edge")), settings, parts))
-    real = _kept(not_by_chance(grouped, sure, planned))
-    found = _kept(groups(real, who, rows, settings, parts))
+    rows = _kept("series", series(came, who, settings, parts))
+    likely = _kept("candidates", candidates(rows, planned, settings, parts))
+    pairs = _kept("pairs", judged_pairs(likely, components(likely), rows, settings, parts))
+    sure = _kept("edges", edges(discoveries(pairs, planned), settings))
+    grouped = _kept("members", members(sure, components(sure.where("edge")), settings, parts))
+    real = _kept("sizes by chance", not_by_chance(grouped, sure, planned))
+    found = _kept("groups", groups(real, who, rows, settings, parts))
     in_groups = found.groupBy("topic", "window").agg(f.sum(f.size("publishers")).alias("n"))
     topics = all_units.join(in_groups, ["topic", "window"], "left").select(
         "topic",
@@ -71,10 +73,17 @@ def find_groups(came: DataFrame, settings: Settings) -> Found:
     return Found(found, topics, planned)
 
 
-def _kept(frame: DataFrame) -> DataFrame:
+def _kept(step: str, frame: DataFrame) -> DataFrame:
     """Its rows on disk, without how they came: steps use each other's frames several times, and
-    Spark would plan anew all that leads to each of them (a minute of CPU, however few the rows)."""
-    return frame.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
+    Spark would plan anew all that leads to each of them (a minute of CPU, however few the rows).
+    A step that takes long says so."""
+    began_ns = monotonic_ns()
+    kept = frame.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
+    seconds = (monotonic_ns() - began_ns) / NS
+    _log.log(
+        logging.INFO if seconds >= _LONG_SECONDS else logging.DEBUG, "%s: %.0f s", step, seconds
+    )
+    return kept
 
 
 def _report(planned: DataFrame) -> None:

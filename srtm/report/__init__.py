@@ -1,0 +1,5 @@
+"""`srtm report`: results of benchmarks as a page and as Markdown."""
+
+from srtm.report.command import report
+
+__all__ = ["report"]
