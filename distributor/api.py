@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from distributor.grouping import Use
 from srtm.contract import MAX_BURST, MAX_RATE, MIN_RATE, Mode
 
 MAX_PUBLISHERS = 20_000
@@ -422,6 +423,12 @@ class PlacementAsked(Asked):
     keep: bool = Field(
         False,
         description="nobody moves who has a broker that is up; the others get one (policy srtm)",
+    )
+
+    groups: Use | None = Field(
+        None,
+        description="whose groups count: keys of users, inferred ones, or both, keys first; null: "
+        "both. With dry_run and a value, those that are only proposed count too",
     )
 
 

@@ -134,8 +134,14 @@ def output() -> Console:
     return console if console.is_terminal else Console(width=_UNBOUNDED)
 
 
+def printable(text: str) -> str:
+    """Of what strangers chose, such as the id of a publisher: a terminal is given no commands."""
+    return "".join(each if each.isprintable() else "?" for each in text)
+
+
 def show(*parts: RenderableType) -> None:
-    """One below the other. A line of text is left to the terminal to break."""
+    """One below the other. A line of text is left to the terminal to break, and is no markup."""
     console = output()
     for part in parts:
-        console.print(part, soft_wrap=isinstance(part, str | Text))
+        shown = Text(part) if isinstance(part, str) else part
+        console.print(shown, soft_wrap=isinstance(shown, Text))

@@ -11,8 +11,10 @@ from rich.console import Console, Group
 from rich.text import Text
 
 from distributor.api import FittingMode, Meanwhile
+from distributor.cli.groups import groups
 from distributor.cli.offline import read_offline
 from distributor.cli.topics import moves
+from distributor.grouping import Use
 from distributor.placement import POLICIES
 from distributor.placement.words import counted, number, rate, some
 from distributor.remote import Remote, print_json, remote_options
@@ -36,6 +38,14 @@ _keep = click.option(
 )
 
 
+_groups = click.option(
+    "--groups",
+    type=click.Choice(get_args(Use)),
+    help="Whose count: keys of users, accepted groups of traces, or both, keys first (so by "
+    "default). A plan that names inferred or both goes by groups that are only proposed, too.",
+)
+
+
 @click.group()
 def placement() -> None:
     """Decide which publisher of a topic sends to which broker."""
@@ -52,9 +62,16 @@ def placement() -> None:
 )
 @_policy
 @_keep
+@_groups
 @remote_options
 def plan(
-    topic: str | None, file: Path | None, policy: str, keep: bool, remote: Remote, as_json: bool
+    topic: str | None,
+    file: Path | None,
+    policy: str,
+    keep: bool,
+    groups: str | None,
+    remote: Remote,
+    as_json: bool,
 ) -> None:
     """Show a placement of TOPIC and its reasons; nothing is carried out.
 
@@ -72,10 +89,12 @@ def plan(
     if file is not None:
         if keep:
             raise UsageError("--keep: FILE does not say where publishers are; leave it out")
+        if groups:
+            raise UsageError("--groups: FILE has the keys alone; leave it out")
         _show(POLICIES[policy](*read_offline(file).values()).document(), as_json)
     else:
         assert topic is not None
-        body = {"policy": policy, "keep": keep, "dry_run": True}
+        body = {"policy": policy, "keep": keep, "groups": groups, "dry_run": True}
         found = remote.call("POST", "topics", topic, "placements", body=body)
         try:
             before = remote.call("GET", "topics", topic, "placements", "current")
@@ -95,11 +114,17 @@ def plan(
 @click.argument("topic")
 @_policy
 @_keep
+@_groups
 @remote_options
-def apply(topic: str, policy: str, keep: bool, remote: Remote, as_json: bool) -> None:
+def apply(
+    topic: str, policy: str, keep: bool, groups: str | None, remote: Remote, as_json: bool
+) -> None:
     """Place the publishers of TOPIC. They move once their new brokers have their shares."""
-    body = {"policy": policy, "keep": keep, "dry_run": False}
+    body = {"policy": policy, "keep": keep, "groups": groups, "dry_run": False}
     _show(remote.call("POST", "topics", topic, "placements", body=body), as_json)
+
+
+placement.add_command(groups)
 
 
 @placement.command()
@@ -217,11 +242,22 @@ def explain(topic: str, publisher: str | None, remote: Remote, as_json: bool) ->
     if as_json:
         print_json({**place, "placement": by})
         return
-    group = f"group {place['key']}" if place["key"] else "a group of its own"
+    group = _group(remote, topic, publisher, place["key"])
     where = place["broker"] or "no broker"
     click.echo(f"{publisher}: {where}, {rate(place['rate'])}, {group}")
     if by:
         _explain(by)
+
+
+def _group(remote: Remote, topic: str, publisher: str, key: str | None) -> str:
+    """By a user's key or by an inferred group."""
+    if key:
+        return f"group {key}"
+    accepted = remote.call("GET", "topics", topic, "groups")["accepted"]
+    for each in accepted["groups"] if accepted else ():
+        if publisher in each["publishers"]:
+            return f"inferred group {each['name']} (proposal {accepted['number']})"
+    return "a group of its own"
 
 
 def _explain(entry: dict[str, Any]) -> None:

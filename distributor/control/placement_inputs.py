@@ -15,8 +15,15 @@ Asked = tuple[Contract, list[Broker], list[Publisher], dict[str, str]]
 """contract, brokers that take publishers, all publishers, and who has one of these brokers"""
 
 
-def asked_of(state: State, name: str, now: float, lease_seconds: float) -> Asked:
-    """Copies, so that a placement can be made beside the event loop."""
+def asked_of(
+    state: State,
+    name: str,
+    now: float,
+    lease_seconds: float,
+    keys: Mapping[str, str | None] | None = None,
+) -> Asked:
+    """Copies, so that a placement can be made beside the event loop. keys: by which publishers are
+    placed, if not by those of users and accepted groups."""
     topic = state.topics[name]
     brokers = [
         Broker(each.row.name, each.row.capacity, state.allocated(each.row.name, without=name))
@@ -24,7 +31,8 @@ def asked_of(state: State, name: str, now: float, lease_seconds: float) -> Asked
         if each.state(now, lease_seconds) == "up"
     ]
     takes = {each.name for each in brokers}
-    publishers = [Publisher(each, key, rate) for each, (key, rate) in topic.publishers.items()]
+    by = topic.keys_of("both") if keys is None else keys
+    publishers = [Publisher(each, by[each], rate) for each, (_, rate) in topic.publishers.items()]
     placed = {each: broker for each, broker in topic.places.items() if broker in takes}
     return topic.contract, brokers, publishers, placed
 

@@ -1,9 +1,10 @@
 """Placements of the service: dry run, apply, history."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from distributor.api import PlacementAsked, PlacementPlan, PlacementShown
+from distributor.control.groupings import groups_for
 from distributor.control.placement_inputs import (
     asked_of,
     decide,
@@ -35,7 +36,9 @@ async def place(service: Distributor, name: str, asked: PlacementAsked) -> Place
         topic = service.topic(name)
         if not topic.publishers:
             raise Conflict(f"topic {name} has no publishers: register at least one")
-        placement = await asyncio.to_thread(_decided, service, name, asked)
+        keys, why = await asyncio.to_thread(groups_for, name, topic, asked)
+        placement = await asyncio.to_thread(_decided, service, name, asked, keys)
+        placement = placement.because(why if asked.policy == "srtm" else ())
         if asked.dry_run:
             return await asyncio.to_thread(plan_of, placement)
         leases = service.state.leases[name]
@@ -96,6 +99,8 @@ def history(service: Distributor, name: str) -> list[PlacementShown]:
     ]
 
 
-def _decided(service: Distributor, name: str, asked: PlacementAsked) -> Placement:
-    values = asked_of(service.state, name, service.now(), service.lease_seconds)
+def _decided(
+    service: Distributor, name: str, asked: PlacementAsked, keys: Mapping[str, str | None]
+) -> Placement:
+    values = asked_of(service.state, name, service.now(), service.lease_seconds, keys)
     return decide(asked.policy, values, asked.keep)

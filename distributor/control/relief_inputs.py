@@ -25,10 +25,10 @@ def inputs(service: Distributor, broker: str, now: float) -> Inputs:
         if name not in topics:
             continue
         topic = service.state.topics[name]
+        keys = topic.keys_of("both")
         for id_, rate in rates.items():
             if topic.places.get(id_) == broker:
-                key = topic.publishers[id_][0]
-                senders.append(Sender(name, id_, key, rate * carried.get(name, 1.0)))
+                senders.append(Sender(name, id_, keys[id_], rate * carried.get(name, 1.0)))
             else:
                 who = _printable(id_) or "nameless ones"
                 unknown[who] = unknown.get(who, 0.0) + rate * carried.get(name, 1.0)
@@ -49,10 +49,11 @@ def _printable(name: str) -> str:
 def _seen(topic: RegisteredTopic, broker: str, who: Iterable[str]) -> TopicSeen:
     """who: may move; the groups of these are counted"""
     assert topic.in_force is not None
-    keys = {topic.publishers[each][0] for each in who if topic.places.get(each) == broker}
-    groups: dict[str, dict[str, float]] = {key: {} for key in keys if key}
+    keys = topic.keys_of("both")
+    of_who = {keys[each] for each in who if topic.places.get(each) == broker}
+    groups: dict[str, dict[str, float]] = {key: {} for key in of_who if key}
     for publisher, at in topic.places.items() if groups else ():
-        key, rate = topic.publishers[publisher]
+        key, rate = keys[publisher], topic.publishers[publisher][1]
         if key in groups:
             groups[key][at] = groups[key].get(at, 0.0) + rate
     return TopicSeen(

@@ -22,6 +22,7 @@ from distributor.control.leases import NOTHING, Holder, Share, TopicLeases
 from distributor.control.lineage import Lineage
 from distributor.errors import NotFound
 from distributor.fitting import CapacityModel
+from distributor.grouping import Kept, Use, merged
 from distributor.store import (
     BrokerRow,
     GrantRow,
@@ -137,6 +138,7 @@ class RegisteredTopic:
     fitting:    the last online fitting, which may go on
     adaptation: how shares follow the traffic
     migration:  what becomes of publishers at a broker in trouble
+    grouping:   groups of publishers that were inferred from a trace
     emptied:    epoch at which its buckets were to be emptied last; 0: never
     """
 
@@ -152,7 +154,9 @@ class RegisteredTopic:
     emptied: int = 0
     adaptation: AdaptationAsked = field(default_factory=lambda: AdaptationAsked.model_validate({}))
     migration: MigrationAsked = field(default_factory=lambda: MigrationAsked.model_validate({}))
+    grouping: Kept = field(default_factory=Kept)
     _loads: dict[str, float] | None = None
+    _keys: dict[str, str | None] | None = None
 
     @property
     def is_fitted(self) -> bool:
@@ -170,7 +174,7 @@ class RegisteredTopic:
     def register(self, rows: Iterable[PublisherRow]) -> None:
         for row in rows:
             self.publishers[row.id] = (row.key, row.rate)
-        self._loads = None
+        self._loads = self._keys = None
 
     def forget(self, publisher: str) -> None:
         del self.publishers[publisher]
@@ -178,7 +182,24 @@ class RegisteredTopic:
         self.shown.pop(publisher, None)
         if place is not None:
             self.waiting.get(place, set()).discard(publisher)
-        self._loads = None
+        self._loads = self._keys = None
+
+    @property
+    def user_keys(self) -> dict[str, str | None]:
+        return {each: key for each, (key, _) in self.publishers.items()}
+
+    def keys_of(self, use: Use) -> dict[str, str | None]:
+        """By what publishers are placed: publisher id -> key. To be read only."""
+        accepted = self.grouping.accepted
+        groups = accepted.members if accepted else {}
+        if use != "both":
+            return merged(self.user_keys, groups, use)
+        if self._keys is None:
+            self._keys = merged(self.user_keys, groups, use)
+        return self._keys
+
+    def group_by(self, grouping: Kept) -> None:
+        self.grouping, self._keys = grouping, None
 
     def place(self, moved: dict[str, str | None], epoch: int) -> list[str]:
         """Publishers by their new brokers; the ids whose shown place changes at once."""
@@ -280,6 +301,8 @@ class State:
                 topic.adaptation = AdaptationAsked.model_validate_json(row.adaptation)
             if row.migration:
                 topic.migration = MigrationAsked.model_validate_json(row.migration)
+            if row.grouping:
+                topic.grouping = Kept.model_validate_json(row.grouping)
         for placement in kept.placements:
             state.topics[placement.topic].history.append(InForce.of(placement))
         for grant in kept.grants:

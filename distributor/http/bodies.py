@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from distributor import api
 from distributor.errors import TooLong, TooMany
+from distributor.grouping import Proposal
 from srtm.errors import UsageError, one_line
 
 _KIB, _MIB = 1024, 1024 * 1024
@@ -21,6 +22,7 @@ MOST_BYTES: dict[type[BaseModel] | None, int] = {
     api.PublishersAsked: 16 * _MIB,
     api.TopicAsked: 16 * _MIB,  # with 100,000 keys
     api.WatchAsked: 16 * _MIB,
+    Proposal: 16 * _MIB,  # with 100,000 publishers
 }
 """of one body; of any other 64 KiB"""
 MOST_VALUES = 250_000

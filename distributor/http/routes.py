@@ -7,9 +7,17 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from distributor import api
-from distributor.control import fittings, migrations, newcomers, placements, places
+from distributor import api, groups_api
+from distributor.control import (
+    fittings,
+    groupings,
+    migrations,
+    newcomers,
+    placements,
+    places,
+)
 from distributor.control.service import Distributor
+from distributor.grouping import Floor, Proposal
 
 PREFIX = "/v1"
 
@@ -147,6 +155,22 @@ async def _set_migration(service: Distributor, call: Call) -> BaseModel:
     return await migrations.put(service, call.name, call.body)
 
 
+async def _groups(service: Distributor, call: Call) -> BaseModel:
+    return await groupings.show(service, *call.names)
+
+
+async def _propose(service: Distributor, call: Call) -> BaseModel:
+    return await groupings.propose(service, call.name, call.body)
+
+
+async def _decide(service: Distributor, call: Call) -> BaseModel:
+    return await groupings.decide(service, call.name, call.body)
+
+
+async def _set_floor(service: Distributor, call: Call) -> BaseModel:
+    return await groupings.put_floor(service, call.name, call.body)
+
+
 async def _fit(service: Distributor, call: Call) -> BaseModel:
     return await fittings.start(service, call.name, call.body)
 
@@ -219,6 +243,19 @@ ROUTES = (
     Route("PUT", "/topics/{topic}/migration",
           "Say whether publishers leave a broker in trouble.",
           api.MigrationAsked, api.MigrationsShown, (400, 404), _set_migration),
+    Route("GET", "/topics/{topic}/groups",
+          "Groups of publishers that were inferred from a trace: proposed, accepted, and where the "
+          "keys of users say something else.",
+          None, groups_api.GroupsShown, (404,), _groups),
+    Route("PUT", "/topics/{topic}/groups",
+          "Propose groups with their evidence; nobody moves. The same again is no fault.",
+          Proposal, groups_api.GroupsTaken, (400, 404, 409), _propose),
+    Route("POST", "/topics/{topic}/groups",
+          "Accept or reject what is proposed, or forget what was accepted.",
+          groups_api.DecisionAsked, groups_api.GroupsTaken, (400, 404, 409), _decide),
+    Route("PUT", "/topics/{topic}/grouping",
+          "Say what evidence a group needs to be accepted by itself.",
+          Floor, groups_api.GroupsTaken, (400, 404), _set_floor),
     Route("POST", "/topics/{topic}/fitting",
           "Fit the topic by measurement: fewest brokers that keep its SLO. Goes on by itself.",
           api.FittingAsked, api.FittingShown, (400, 404, 409), _fit),

@@ -19,14 +19,16 @@ class BrokerRow:
 @dataclass(frozen=True, slots=True)
 class TopicRow:
     """contract: JSON of `srtm.contract.Contract`; keys: JSON list of correlation keys, or None;
-    adaptation, migration: JSON of `distributor.api.AdaptationAsked` and `MigrationAsked`, empty for
-    their defaults, each written by a statement of its own."""
+    adaptation, migration, grouping: JSON of `distributor.api.AdaptationAsked`, `MigrationAsked` and
+    `distributor.grouping.Kept`, empty for their defaults, each written by a statement of its own.
+    """
 
     topic: str
     contract: str
     keys: str | None
     adaptation: str = ""
     migration: str = ""
+    grouping: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,10 @@ def put_migration(topic: str, document: str) -> Statement:
     return Statement("UPDATE topics SET migration = ? WHERE topic = ?", [(document, topic)])
 
 
+def put_grouping(topic: str, document: str) -> Statement:
+    return Statement("UPDATE topics SET grouping = ? WHERE topic = ?", [(document, topic)])
+
+
 def delete_topic(topic: str) -> list[Statement]:
     """Its grants stay: brokers hold them until they have been told, or for a lease."""
     return [

@@ -68,7 +68,8 @@ class Store(ABC):
             ),
             topics=self._rows(
                 TopicRow,
-                "SELECT topic, contract, keys, adaptation, migration FROM topics ORDER BY topic",
+                "SELECT topic, contract, keys, adaptation, migration, grouping FROM topics "
+                "ORDER BY topic",
             ),
             publishers=self._rows(
                 PublisherRow,

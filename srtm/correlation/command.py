@@ -8,13 +8,14 @@ from pathlib import Path
 
 import click
 
+from srtm.correlation.group_options import group_options, read_window
 from srtm.correlation.need_commands import envelope, statistics, what_if
+from srtm.correlation.propose import propose
 from srtm.correlation.report.command import report
 from srtm.correlation.result import Result, Topic, read_result
 from srtm.correlation.session import spark_session
-from srtm.errors import UsageError
-from srtm.options import duration_option
-from srtm.terminal import Column, Table, show
+from srtm.correlation.stream.command import stream
+from srtm.terminal import Column, Table, printable, show
 
 
 @click.group("correlate")
@@ -23,8 +24,10 @@ def correlate() -> None:
 
     \b
       srtm correlate run --trace DIR --out DIR
+      srtm correlate stream --trace DIR --out DIR
       srtm correlate show DIR
       srtm correlate report DIR
+      srtm correlate propose DIR
       srtm correlate envelope --trace DIR
       srtm correlate statistics --trace DIR
       srtm correlate what-if --trace DIR --placement FILE
@@ -39,29 +42,7 @@ def correlate() -> None:
     metavar="DIR",
     help="Where gateways write their arrivals (srtm gateway --trace-dir), folders below too.",
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="DIR",
-    help="For groups.json and Parquet; a result that is there is replaced once this one is whole.",
-)
-@click.option("--topic", help="This topic alone.")
-@duration_option("--window", "0", "Also by stretches of this length; windows.parquet.")
-@click.option(
-    "--floor",
-    type=click.FloatRange(0, 1, min_open=True),
-    default=0.3,
-    show_default=True,
-    help="Share of a publisher's arrivals that have to coincide, beyond chance.",
-)
-@click.option(
-    "--rate",
-    type=click.FloatRange(0, 0.5, min_open=True),
-    default=0.01,
-    show_default=True,
-    help="Of false discoveries among pairs.",
-)
+@group_options
 @click.option("--skip-damaged", is_flag=True, help="Leave files out that cannot be read.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def run_command(
@@ -78,8 +59,7 @@ def run_command(
 
     Under spark-submit it runs where that says; by itself on all cores of this machine.
     """
-    if 0 < window < _SHORTEST_SECONDS:
-        raise UsageError(f"--window: at least {_SHORTEST_SECONDS:g} s: a group needs some bursts")
+    read_window(window)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends Spark, as Ctrl-C does
     with spark_session() as spark:
         from srtm.correlation.groups.settings import Settings
@@ -95,10 +75,7 @@ def run_command(
     print_result(result, as_json)
 
 
-_SHORTEST_SECONDS = 10.0
-
-
-for command in (envelope, statistics, what_if, report):
+for command in (stream, report, propose, envelope, statistics, what_if):
     correlate.add_command(command)
 
 
@@ -151,4 +128,4 @@ _SHOWN = 5
 
 def _some(publishers: tuple[str, ...]) -> str:
     more = f" and {len(publishers) - _SHOWN:,} more" if len(publishers) > _SHOWN else ""
-    return ", ".join(publishers[:_SHOWN]) + more
+    return printable(", ".join(publishers[:_SHOWN])) + more

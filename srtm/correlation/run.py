@@ -1,6 +1,7 @@
 """`srtm correlate run`: from a trace to a folder of results, whole or not at all."""
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -21,12 +22,14 @@ from srtm.correlation.groups.settings import Settings
 from srtm.correlation.result import NAMES, Result, read_result, write_json
 from srtm.correlation.trace import open_trace
 from srtm.correlation.whole import whole_folder
-from srtm.errors import SrtmError, UsageError
+from srtm.errors import SrtmError, UnavailableError, UsageError
 
 
 @dataclass(frozen=True)
 class Request:
-    """window_seconds: 0: the whole trace at once, and nothing else."""
+    """window_seconds: 0: the whole trace at once, and nothing else; history_seconds: back from the
+    newest arrival, what is looked at; 0: all; left_out: more lines for the result, of what never
+    came into the trace."""
 
     trace: Path
     out: Path
@@ -34,6 +37,12 @@ class Request:
     window_seconds: float = 0.0
     skip_damaged: bool = False
     settings: Settings = Settings()  # noqa: RUF009
+    history_seconds: float = 0.0
+    left_out: tuple[str, ...] = ()
+
+
+class NoArrivals(UsageError):
+    """Of the topic that is asked for."""
 
 
 def run(spark: SparkSession, request: Request) -> tuple[Result, tuple[str, ...]]:
@@ -44,12 +53,18 @@ def run(spark: SparkSession, request: Request) -> tuple[Result, tuple[str, ...]]
         if request.topic is not None:
             frame = frame.where(f.col("topic") == request.topic)
             if frame.isEmpty():
-                raise UsageError(f"--topic {request.topic}: no arrivals in {request.trace}")
+                raise NoArrivals(f"--topic {request.topic}: no arrivals in {request.trace}")
+        if request.history_seconds:
+            frame = _newest(frame, request.history_seconds)
+        span = frame.agg(f.min("time"), f.max("time")).first()
+        first, last = span if span is not None else (None, None)
         came = corrected(arrivals(frame)) if trace.rows else arrivals(frame)
         document: dict[str, Any] = {
             "trace": str(request.trace),
             "rows": trace.rows,
-            "left_out": list(trace.faults),
+            "first": first,
+            "last": last,
+            "left_out": [*trace.faults, *request.left_out],
             "unfinished": trace.unfinished,
             "topic": request.topic,
             "window_seconds": request.window_seconds or None,
@@ -60,6 +75,21 @@ def run(spark: SparkSession, request: Request) -> tuple[Result, tuple[str, ...]]
             _by_window(frame, request, folder)
         (folder / "run.json").write_text(json.dumps(document, indent=2) + "\n")
     return read_result(request.out), trace.faults
+
+
+def _newest(frame: DataFrame, seconds: float) -> DataFrame:
+    """The arrivals of so long back. One from the future has a wrong time, and would make all others
+    old."""
+    now = f.lit(time.time_ns() + _CLOCKS_NS)
+    past = frame.where(f.col("time") <= now)
+    newest = past.agg(f.max("time")).first()
+    if newest is None or newest[0] is None:
+        return past
+    return past.where(f.col("time") >= newest[0] - round(seconds * 1e9))
+
+
+_CLOCKS_NS = 3_600 * 1_000_000_000
+"""by which a host's clock may be ahead"""
 
 
 def _nothing(spark: SparkSession, folder: Path) -> list[dict[str, Any]]:
@@ -107,8 +137,12 @@ def _one_line(request: Request) -> Iterator[None]:
     """What Spark says in a hundred lines, as one."""
     try:
         yield
+    except ConnectionError:
+        raise UnavailableError(SPARK_ENDED) from None
     except (PySparkException, Py4JError) as error:
         said = str(error)
+        if any(sign in said for sign in _ENDED):
+            raise UnavailableError(SPARK_ENDED) from None
         for sign, line in _SIGNS.items():
             if sign in said:
                 raise SrtmError(line.format(trace=request.trace, out=request.out)) from None
@@ -124,7 +158,7 @@ _SIGNS = {
     "FileNotFoundException": "--trace {trace}: a file went away while it was read, as gateways "
     "remove old ones; run it again",
     "Java heap space": "Spark ran out of memory: choose a --topic, or a shorter trace",
-    "Connection refused": "Spark's JVM has ended; was it killed?",
-    "Answer from Java side is empty": "Spark's JVM has ended; was it killed?",
 }
 """in an error -> what to say"""
+SPARK_ENDED = "Spark's JVM has ended; was it killed?"
+_ENDED = ("Connection refused", "Answer from Java side is empty")

@@ -28,7 +28,7 @@ from srtm.correlation.groups.settings import Settings
 from srtm.correlation.result import Result, read_result
 from srtm.correlation.run import Request, _one_line, run
 from srtm.correlation.version import VERSION_KEY
-from srtm.errors import SrtmError, UsageError
+from srtm.errors import SrtmError, UnavailableError, UsageError
 from tests.support.planted import Planted, planted, recovered
 
 # --- a whole run: each topic is a case --------------------------------------------------------
@@ -181,6 +181,17 @@ def test_what_spark_says_is_one_line(tmp_path: Path, said: str, line: str) -> No
     ):
         raise PySparkException(said)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionRefusedError(), PySparkException("Answer from Java side is empty")]
+)
+def test_a_spark_that_has_ended_is_not_tried_again(tmp_path: Path, error: Exception) -> None:
+    with (
+        pytest.raises(UnavailableError, match="JVM has ended"),
+        _one_line(Request(tmp_path, tmp_path / "out")),
+    ):
+        raise error
 
 
 # --- steps ------------------------------------------------------------------------------------

@@ -49,8 +49,14 @@ def test_what_was_acknowledged_survives_kill_9(start: Starter, store: str) -> No
     first.place()
     settle(*brokers)
     first.ok("POST", "/brokers/b2/drain", {"drain": True})
+    group = {"name": "g1", "publishers": ["p0", "p5"], "lift": 9.0, "q": 0.0, "coincidences": 30}
+    proposal = {"first": 0, "last": 1, "publishers": 12, "groups": [group | {"share": 0.5}]}
+    first.ok("PUT", "/topics/t/groups", proposal)
+    first.ok("POST", "/topics/t/groups", {"decision": "accept"})
+    first.ok("PUT", "/topics/t/groups", proposal | {"last": 2, "groups": []})
     paths = [
         "/topics",
+        "/topics/t/groups",
         "/topics/t/placements",
         "/topics/t/placements/current",
         *(f"/topics/t/publishers/p{n}" for n in range(12)),

@@ -39,6 +39,7 @@ from distributor.store.statements import (
     put_epoch,
     put_fitting,
     put_grants,
+    put_grouping,
     put_leader,
     put_lineage,
     put_lost,
@@ -80,7 +81,7 @@ def opener(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
 
 
 BROKER = BrokerRow("b1", "h:1", "h:2", 1234.5, False)
-TOPIC = TopicRow("t", '{"rate": 1}', '["k"]')
+TOPIC = TopicRow("t", '{"rate": 1}', '["k"]', grouping='{"number": 1}')
 PUBLISHERS = [PublisherRow("t", "p1", "k", 0.1, None), PublisherRow("t", "ß/🙂", None, 2.5, None)]
 PLACEMENT = PlacementRow("t", 7, 1.5, "srtm", "{}")
 GRANT = GrantRow("t", "b1", 7, 0.1, 3.0)
@@ -94,6 +95,7 @@ def fill(store: Store) -> None:
             put_epoch(7),
             put_broker(BROKER),
             put_topic(TOPIC),
+            put_grouping("t", TOPIC.grouping),
             put_publishers(PUBLISHERS),
             *put_placement(PLACEMENT, {"p1": "b1"}),
             *put_grants("b1", [GRANT]),
@@ -145,7 +147,7 @@ def test_what_is_put_again_is_replaced(opener: Opener) -> None:
     )
     found = store.snapshot()
     assert found.brokers == (moved,)
-    assert found.topics == (TopicRow("t", "{}", None),)
+    assert found.topics == (TopicRow("t", "{}", None, grouping=TOPIC.grouping),)
     assert found.publishers[0] == PublisherRow("t", "p1", None, 9.0, "b1")  # it keeps its broker
     assert found.grants == (GrantRow("t", "b1", 8, 0.0, 0.0),)
     assert found.fittings == (FittingRow("t", "{}"),)

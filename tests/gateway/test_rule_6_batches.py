@@ -2,9 +2,7 @@
 
 import heapq
 import itertools
-import os
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,6 +20,7 @@ from srtm.http_client import request
 from srtm.nsq.commands import dpub, message, mpub, pub
 from tests.support.fake_nsqd import fake_nsqd
 from tests.support.servers import GatewayProcess, Servers, http, wait_for
+from tests.support.small_disk import small_disk
 from tests.support.v2 import V2
 
 EMPTY = {"rate": 0.001, "burst": 1}
@@ -403,15 +402,8 @@ def test_all_are_told_of_a_storage_failure(servers: Servers) -> None:
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 128 kB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(folder)]
-    if os.getuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("mounting a small disk needs root")
-    try:
+    with small_disk(tmp_path / "disk") as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def test_all_are_told_of_a_disk_that_took_a_part_of_them(servers: Servers, full_disk: Path) -> None:

@@ -1,0 +1,1 @@
+"""Groups that are kept current, from a trace that grows or from a Kafka topic of arrivals."""

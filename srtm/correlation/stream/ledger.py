@@ -1,0 +1,74 @@
+"""What became of a stream's records, on disk beside its checkpoint: up to which batch, how many are
+arrivals, and why the others are none."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from srtm.deploy.atomic import write_json
+from srtm.errors import UsageError, one_line
+
+
+class BadRecords(BaseModel):
+    """partition, offset, shown: of the newest of them"""
+
+    model_config = ConfigDict(frozen=True)
+
+    count: int
+    partition: int
+    offset: int
+    shown: str
+
+
+class Ledger(BaseModel):
+    """query: id that Spark gave to the checkpoint; topic: of Kafka; batch: the last one that is
+    whole, -1: none; rows: arrivals in files; bad: by reason."""
+
+    model_config = ConfigDict(frozen=True)
+
+    query: str
+    topic: str
+    batch: int = -1
+    rows: int = 0
+    bad: dict[str, BadRecords] = {}
+
+    @property
+    def left_out(self) -> int:
+        return sum(each.count for each in self.bad.values())
+
+    def after(self, batch: int, rows: int, bad: dict[str, BadRecords]) -> "Ledger":
+        """With one batch more."""
+        counts = {why: each.count for why, each in self.bad.items()}
+        merged = {
+            why: each.model_copy(update={"count": each.count + counts.get(why, 0)})
+            for why, each in bad.items()
+        }
+        changes = {"batch": batch, "rows": self.rows + rows, "bad": self.bad | merged}
+        return self.model_copy(update=changes)
+
+
+def lines(bad: Mapping[str, BadRecords]) -> list[str]:
+    """One for each reason."""
+    return [
+        f"{each.count:,} records of Kafka are no arrivals: {why}; the newest at partition "
+        f"{each.partition}, offset {each.offset}: {each.shown!r}"
+        for why, each in sorted(bad.items())
+    ]
+
+
+def read_ledger(path: Path) -> Ledger | None:
+    """None: there is none yet. Raises UsageError."""
+    try:
+        return Ledger.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except ValidationError as error:
+        raise one_line(error, str(path)) from None
+
+
+def write_ledger(path: Path, ledger: Ledger) -> None:
+    """Raises OSError."""
+    write_json(path, ledger.model_dump())

@@ -1,0 +1,88 @@
+"""Jobs as people start them: by spark-submit, killed half way, on a full disk."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from srtm.correlation.result import NAMES, Topic, read_result, write_json
+from srtm.correlation.run import Request, run
+from srtm.correlation.version import VERSION_KEY
+from srtm.errors import SrtmError
+from tests.support.planted import planted, recovered
+from tests.support.servers import Process, wait_for
+from tests.support.small_disk import fill, small_disk
+
+ROOT = Path(__file__).parents[2]
+TRACE = planted(21, sizes=(5, 6), alone=3)
+QUICK = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    folder = tmp_path / "trace"
+    folder.mkdir()
+    table: pa.Table = TRACE.table().replace_schema_metadata({VERSION_KEY: "1"})
+    pq.write_table(table, folder / "b0-0000000001.parquet")
+    return folder
+
+
+def is_whole(out: Path) -> bool:
+    (topic,) = read_result(out).topics
+    names = {each.name for each in out.iterdir()}
+    return names <= set(NAMES) and recovered(
+        TRACE, [group.publishers for group in topic.groups]
+    ) == (1.0, 1.0)
+
+
+@pytest.mark.timeout(900)
+def test_a_job_that_is_killed_half_way_runs_again_under_spark_submit(
+    trace: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    half = Process(
+        [sys.executable, "-m", "srtm", "correlate", "run", f"--trace={trace}", f"--out={out}"],
+        tmp_path / "half.log",
+        {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path), **QUICK},
+    )
+    half.start()
+    try:
+        wait_for(lambda: list(tmp_path.glob(".out.new")), "it writes", 400)
+    finally:
+        half.kill()
+    assert not out.exists()
+    submit = [str(Path(sys.executable).parent / "spark-submit"), "--master=local[2]"]
+    quick = ["--conf=spark.sql.shuffle.partitions=1", "--conf=spark.ui.enabled=false"]
+    program = str(ROOT / "srtm" / "correlation" / "submit.py")
+    done = subprocess.run(
+        [*submit, *quick, program, "correlate", "run", f"--trace={trace}", f"--out={out}"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, **QUICK},
+        timeout=800,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "t: 14 publishers, 2 groups, 3 in none" in done.stdout
+    assert is_whole(out)
+    assert not list(tmp_path.glob(".out.*"))
+
+
+def test_a_full_disk_leaves_the_result_before_it(
+    spark: SparkSession, trace: Path, tmp_path: Path
+) -> None:
+    with small_disk(tmp_path / "disk", "256k") as disk:
+        before = Topic(topic="t", publishers=1, groups=(), ungrouped=1)
+        (disk / "out").mkdir()
+        write_json(disk / "out", [before.model_dump()], iter([]))
+        fill(disk)
+        with pytest.raises(SrtmError, match=r"the disk is full.*nothing was written") as said:
+            run(spark, Request(trace, disk / "out"))
+        assert "\n" not in str(said.value)
+        assert {each.name for each in disk.iterdir()} == {"filler", "out"}
+        assert read_result(disk / "out").topics == (before,)
