@@ -34,8 +34,9 @@ from srtm.autoscaler.live.states import State
 from srtm.autoscaler.observation import Observation, PartitionSeen
 from srtm.clock import NS, boottime_ns
 from srtm.consumer.file import GroupFile
-from srtm.consumer.log import GroupLog, make_topic
+from srtm.consumer.log import GroupLog
 from srtm.consumer.process import here
+from srtm.consumer.topic import make_topic
 
 PARTITIONS = 6
 CONSUMERS = 3

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import (
     Consumer,
@@ -29,6 +29,29 @@ _QUEUED_KBYTES = 16_384
 _FETCH_MS = 20
 """How long the broker waits for records. A partition that was taken up is fetched only when the
 fetch under way has ended, so this is in every hand-over to a consumer without work."""
+
+
+class Records(Protocol):
+    """The data side of a consumer, whoever says which partitions it has."""
+
+    fault: str
+    positions: dict[int, int]
+
+    def tokens(self) -> dict[int, int]:
+        """partition -> a number that grows with each change of its owner; 0: there is none"""
+        ...
+
+    def gather(self, interrupted: Callable[[], bool]) -> list[Record]: ...
+
+    def rewind(self) -> None: ...
+
+    def done(self, records: Iterable[Record]) -> None: ...
+
+    def commit(self) -> bool: ...
+
+    def pause(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Reader:
@@ -68,6 +91,9 @@ class Reader:
                 **(protocol or {}),
             }
         )
+
+    def tokens(self) -> dict[int, int]:
+        return dict.fromkeys(self.positions, 0)
 
     def start(self, partitions: Iterable[int]) -> None:
         """Raises KafkaException; nothing is started then."""

@@ -11,7 +11,7 @@ from tests.support.groups import Group, group, under_load
 from tests.support.kafka import Kafka, kafka_in
 from tests.support.servers import Servers, wait_for
 
-BACK_ENDS = ["direct", "kip-848"]
+BACK_ENDS = ["direct", "assignor", "kip-848"]
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,10 @@ after a restart stands in the group's partition and in what its members report.
 """
 
 import logging
-import signal
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from srtm.autoscaler.decision import Action, Decision, Policy
 from srtm.autoscaler.live.bounds import Unsound, adopted, bounded
@@ -21,8 +20,10 @@ from srtm.autoscaler.live.learnt import Learnt
 from srtm.autoscaler.live.local import Local
 from srtm.autoscaler.live.monitor import Reading
 from srtm.autoscaler.live.observe import Phases, observation
+from srtm.autoscaler.live.planned import Planned
 from srtm.autoscaler.live.rolling import RollingBudget
 from srtm.autoscaler.live.roster import Roster
+from srtm.autoscaler.live.slow import SlowLeavers
 from srtm.autoscaler.live.states import Event, State, step
 from srtm.autoscaler.observation import Observation
 from srtm.clock import NS
@@ -30,10 +31,15 @@ from srtm.consumer.file import GroupTable
 from srtm.consumer.lease import take_over_seconds
 from srtm.consumer.ledger import Ledger
 from srtm.consumer.process import Process
-from srtm.consumer.wire import Command, Leader, Note, Report, Word
+from srtm.consumer.wire import Command, Leader, Note, Word, Written
 
 log = logging.getLogger("srtm.autoscale")
 
+BACK_ENDS: Final[dict[str, type[Direct]]] = {
+    "direct": Direct,
+    "assignor": Planned,
+    "kip-848": Brokered,
+}
 _LEFT_ALONE = 3
 """intervals that a policy may leave a partition without a consumer"""
 
@@ -41,7 +47,7 @@ _LEFT_ALONE = 3
 class Effects(Protocol):
     """Where words go."""
 
-    def write(self, word: Leader | Command | Report | Note) -> None: ...
+    def write(self, word: Written) -> None: ...
 
     def end(self, member: str) -> None: ...
 
@@ -80,7 +86,7 @@ class Controller:
         self._alone = 0
         self._looked_ns = 0
         self._policy_fault = ""
-        self._leaving_ns: dict[str, int] = {}
+        self._slow = SlowLeavers(self.grace_seconds)
 
     # --- words ------------------------------------------------------------------------------------
 
@@ -131,8 +137,9 @@ class Controller:
         self.state = step(self.state, Event.CLAIMED)
         free_at = now_ns + round(take_over_seconds(self.group.lease) * NS)
         epoch = self.ledger.epoch + 1
-        kind = Brokered if self.group.brokered else Direct
-        self.direct = kind(self.name, self.group.lease, epoch, free_at, self.ledger)
+        self.direct = BACK_ENDS[self.group.handover](
+            self.name, self.group.lease, epoch, free_at, self.ledger
+        )
         self._say(now_ns)
 
     def _say(self, now_ns: int, gone: bool = False) -> None:
@@ -171,19 +178,10 @@ class Controller:
         if not self.direct.synced(now_ns):
             return
         self.roster = Roster()
-        self.roster.begin(self.direct.live(), self._told())
+        self.roster.begin(self.direct.live(), self.direct.told())
         self.state = step(self.state, Event.SYNCHRONIZED)
         self.fault = ""
         log.info("%s leads with epoch %d", self.name, self.direct.epoch)
-
-    def _told(self) -> dict[str, frozenset[int]]:
-        """Member -> what it was told last, or has."""
-        assert self.direct is not None
-        commands = self.ledger.commands
-        return {
-            name: frozenset(commands[name].start if name in commands else report.holds)
-            for name, report in self.direct.live().items()
-        }
 
     # --- what is under way ------------------------------------------------------------------------
 
@@ -204,14 +202,14 @@ class Controller:
         if not direct.assigns:
             self.roster.reflect(live)
         direct.wanted = {
-            name: frozenset(part) for name, part in self.roster.wanted(self._told()).items()
+            name: frozenset(part) for name, part in self.roster.wanted(direct.told()).items()
         }
         leavers = self.roster.leavers()
         direct.leaving = {name for name in leavers if not direct.wanted.get(name)}
-        self._end_slow_leavers(now_ns)
-        commands, ended = direct.step(now_ns, self.dead)
-        for command in commands:
-            if command.fence:
+        self._slow.look(direct.leaving, self.ledger, now_ns)
+        words, ended = direct.step(now_ns, self.dead)
+        for command in words:
+            if isinstance(command, Command) and command.fence:
                 log.warning("%s is silent: it is fenced", command.name)
             self.effects.write(command)
         for member in ended:
@@ -219,18 +217,6 @@ class Controller:
             self.effects.end(member)
         if self.state is State.MANAGE and not self.roster.launched and direct.settled():
             self._done(now_ns)
-
-    def _end_slow_leavers(self, now_ns: int) -> None:
-        """What they hold in hand comes again."""
-        assert self.direct is not None
-        leaving = self.direct.leaving
-        self._leaving_ns = {name: self._leaving_ns.get(name, now_ns) for name in leaving}
-        for name, since in self._leaving_ns.items():
-            report = self.ledger.members.get(name)
-            if report is not None and now_ns - since > self.grace_seconds * NS:
-                process = Process(report.place, report.pid, report.begun)
-                if process.kill(signal.SIGKILL):
-                    log.warning("%s did not leave within the grace: it is killed", name)
 
     def _done(self, now_ns: int) -> None:
         assert self.direct is not None
@@ -252,6 +238,8 @@ class Controller:
             return
         if isinstance(self.direct, Brokered):
             self.direct.partitions = frozenset(each.id for each in reading.partitions)
+        if isinstance(self.direct, Planned):
+            self.direct.loads = {each.id: each.rate for each in reading.partitions}
         consumers = self.roster.consumers(self.direct.live(), learnt)
         if self._looked_ns:
             self.replica_seconds += len(consumers) * (now_ns - self._looked_ns) / NS

@@ -8,7 +8,8 @@ import click
 
 from srtm.consumer.file import GroupFile
 from srtm.consumer.ledger import Ledger
-from srtm.consumer.log import GroupLog, topic_is_there
+from srtm.consumer.log import GroupLog
+from srtm.consumer.topic import topic_is_there
 from srtm.errors import UnavailableError
 from srtm.terminal import Column, Table, show
 

@@ -16,7 +16,8 @@ from srtm.autoscaler.live.shown import consumer_table, document, partition_table
 from srtm.autoscaler.observation import Observation
 from srtm.consumer.file import GroupFile
 from srtm.consumer.ledger import Ledger
-from srtm.consumer.log import GroupLog, topic_is_there
+from srtm.consumer.log import GroupLog
+from srtm.consumer.topic import topic_is_there
 from srtm.errors import UnavailableError
 from srtm.terminal import show
 
