@@ -204,6 +204,7 @@ class _Mover:
             make=lambda mu: self,
             dead=lambda process: process.is_dead,
             wall=lambda: "",
+            seconds=time.time,
         )
 
     def decide(self, seen: Observation) -> Decision:

@@ -136,7 +136,8 @@ class Membership:
             with self._lock:
                 if self._log.begun_anew:
                     self._log.begun_anew = False
-                    self._member.ledger = Ledger()
+                    known = self._member.ledger
+                    self._member.ledger = Ledger(epoch=known.epoch, version=known.version)
                     self._member.end("the group's topic was made anew")
                 for word in words:
                     self._member.see(word)

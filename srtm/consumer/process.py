@@ -23,7 +23,7 @@ class Process:
 
     @property
     def is_dead(self) -> bool:
-        """Surely. Of a process elsewhere, or of another user's that /proc hides, nothing is known."""
+        """Surely. Of one elsewhere, or of another user's that /proc hides, nothing is known."""
         if self.begun <= 0 or self.place != _place():
             return False
         return _is_missing(self.pid) or _begun(self.pid) not in (self.begun, _HIDDEN)

@@ -1,5 +1,6 @@
 """The data side of a consumer: partitions that it was given, records, positions, commits."""
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -92,6 +93,12 @@ class Reader:
             }
         )
 
+    def warm(self) -> None:
+        """Learn who leads the topic's partitions: librdkafka would look for it once a second only,
+        when the first partition has been taken up. Kafka may be away."""
+        with contextlib.suppress(KafkaException):
+            self._consumer.list_topics(self._topic, timeout=_ASK_SECONDS)
+
     def tokens(self) -> dict[int, int]:
         return dict.fromkeys(self.positions, 0)
 
@@ -100,6 +107,8 @@ class Reader:
         asked = [TopicPartition(self._topic, each) for each in partitions]
         if not asked:
             return
+        if not self.positions:
+            self.warm()
         found = self._consumer.committed(asked, timeout=_ASK_SECONDS)
         for each in found:
             if each.error is not None:

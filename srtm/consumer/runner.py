@@ -78,7 +78,9 @@ class Runner:
             return Joined(self._file, self._table, self._membership)
         if self._file.group.brokered:
             return Subscribed(self._file, self._table, name)
-        return Reader(self._file, self._table, name)
+        reader = Reader(self._file, self._table, name)
+        reader.warm()
+        return reader
 
     def run(self) -> int:
         """Until SIGTERM, or until the controller wants it to leave. Raises UnavailableError."""

@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from srtm.autoscaler.decision import Action, Decision, Policy
-from srtm.autoscaler.live.bounds import Unsound, adopted, bounded
+from srtm.autoscaler.live.adviser import Adviser
+from srtm.autoscaler.live.bounds import Unsound, adopted, bounded, is_there_already, limits
 from srtm.autoscaler.live.brokered import Brokered
 from srtm.autoscaler.live.diary import Diary
 from srtm.autoscaler.live.direct import Direct
 from srtm.autoscaler.live.learnt import Learnt
 from srtm.autoscaler.live.local import Local
+from srtm.autoscaler.live.memory import Keeper
 from srtm.autoscaler.live.monitor import Reading
 from srtm.autoscaler.live.observe import Phases, observation
 from srtm.autoscaler.live.planned import Planned
@@ -54,7 +56,8 @@ class Effects(Protocol):
 
 @dataclass
 class Controller:
-    """dead: is the process surely dead? make: a policy, once mu is known; wall: for people only"""
+    """dead: is the process surely dead? make: a policy, once mu is known; wall: for people only
+    seconds: since 1970, for how old a memory is"""
 
     group: GroupTable
     process: Process
@@ -64,6 +67,7 @@ class Controller:
     make: Callable[[float], Policy]
     dead: Callable[[Process], bool]
     wall: Callable[[], str]
+    seconds: Callable[[], float]
     grace_seconds: float = 10.0
     state: State = State.STANDBY
     ledger: Ledger = field(default_factory=Ledger)
@@ -77,15 +81,16 @@ class Controller:
     def __post_init__(self) -> None:
         self.name = f"{self.name}-{uuid.uuid4().hex[:8]}"
         self.budget = RollingBudget(self.group.slo)
-        self._policy: Policy | None = None
+        self._adviser = Adviser(self.group.policy, self.make)
+        self._keeper = Keeper(self.effects.write, self.seconds)
         self._beat = 0
         self._beat_ns = 0
         self._heard_leader_ns = 0
         self._last_leader: Leader | None = None
         self._diary = Diary(self.effects.write)
         self._alone = 0
+        self._to_recall = False
         self._looked_ns = 0
-        self._policy_fault = ""
         self._slow = SlowLeavers(self.grace_seconds)
 
     # --- words ------------------------------------------------------------------------------------
@@ -105,7 +110,8 @@ class Controller:
     def begin_anew(self) -> None:
         """The group's topic was made anew: nothing that is known stands."""
         self._stand_by("the group's topic was made anew")
-        self.ledger = Ledger()
+        # Numbers go on: tokens and epochs only ever grow.
+        self.ledger = Ledger(epoch=self.ledger.epoch, version=self.ledger.version)
 
     def tick(self, now_ns: int) -> None:
         """Often. Leads, beats, carries out; the policy is asked by `decide`."""
@@ -180,6 +186,7 @@ class Controller:
         self.roster = Roster()
         self.roster.begin(self.direct.live(), self.direct.told())
         self.state = step(self.state, Event.SYNCHRONIZED)
+        self._to_recall = True
         self.fault = ""
         log.info("%s leads with epoch %d", self.name, self.direct.epoch)
 
@@ -240,7 +247,9 @@ class Controller:
             self.direct.partitions = frozenset(each.id for each in reading.partitions)
         if isinstance(self.direct, Planned):
             self.direct.loads = {each.id: each.rate for each in reading.partitions}
-        consumers = self.roster.consumers(self.direct.live(), learnt)
+        if self._to_recall:
+            self._recall(reading.at)
+        consumers = self.roster.consumers(learnt)
         if self._looked_ns:
             self.replica_seconds += len(consumers) * (now_ns - self._looked_ns) / NS
         self._looked_ns = now_ns
@@ -259,26 +268,27 @@ class Controller:
             decision = Decision(Action.NONE, reason=self.fault)
         else:
             self.fault = self.executor.backing_off(now_ns / NS)
-            decision = self._asked(seen)
+            decision = self._adviser.ask(seen)
+            self.fault = self._adviser.fault or self.fault
+            self._keeper.keep(seen)
+            self._keeper.keep_budget(reading.at, self.budget)
         self._reassign(seen, decision, now_ns)
 
-    def _asked(self, seen: Observation) -> Decision:
-        """A policy that fails decides nothing; the group stays as it is."""
-        try:
-            if self._policy is None:
-                self._policy = self.make(seen.new_mu)
-            return self._policy.decide(seen)
-        except Exception as error:
-            if self._policy_fault != str(error):
-                log.exception("policy %s has failed", self.group.policy)
-            self._policy_fault = self.fault = f"policy {self.group.policy}: {error}"
-            return Decision(Action.NONE, reason=self.fault)
+    def _recall(self, at: float) -> None:
+        """What the controller before this one kept."""
+        self._to_recall = False
+        memories = self.ledger.memories.values()
+        recalled = self._keeper.recall(memories, self.group.slo, at, self.group.interval)
+        self._adviser.recall(recalled.past)
+        if recalled.budget is not None and recalled.budget.served > self.budget.served:
+            self.budget = recalled.budget
 
     def _reassign(self, seen: Observation, decision: Decision, now_ns: int) -> None:
         assert self.direct is not None
         if self.direct.assigns:
             decision = self._for_the_left_alone(seen, decision)
-        least, most = self._limits(seen, now_ns / NS)
+        can_launch = not self.executor.backing_off(now_ns / NS)
+        least, most = limits(seen, self.group.min, self.group.max, can_launch)
         try:
             decision = bounded(seen, decision, least, most)
         except Unsound as error:
@@ -288,7 +298,7 @@ class Controller:
         if not self.direct.assigns and len(decision.members) == len(seen.consumers):
             decision = Decision(Action.NONE, reason="the broker assigns partitions itself")
         self.counts[decision.action] = self.counts.get(decision.action, 0) + 1
-        if decision.action is Action.NONE or self._is_there_already(seen, decision):
+        if decision.action is Action.NONE or is_there_already(seen, decision):
             return
         self.state = step(self.state, Event.TRIGGERED)
         launched = dict(self.roster.launched)
@@ -324,20 +334,6 @@ class Controller:
         if self._alone >= _LEFT_ALONE and seen.consumers:
             return adopted(seen, f"partitions {orphans} have no consumer, and the policy waits")
         return decision
-
-    def _limits(self, seen: Observation, at: float) -> tuple[int, int]:
-        """While launches fail, what is there is the most that there can be."""
-        least, most = self.group.min, self.group.max
-        most = max(least, min(most, max(len(seen.partitions), least)))
-        if self.executor.backing_off(at):
-            there = len(seen.consumers)
-            return min(least, there), max(min(most, there), 0)
-        return least, most
-
-    @staticmethod
-    def _is_there_already(seen: Observation, decision: Decision) -> bool:
-        now = {(each.id, frozenset(each.partitions)) for each in seen.consumers}
-        return now == {(each.consumer, frozenset(each.partitions)) for each in decision.members}
 
     def _names(self) -> Iterator[str]:
         while True:

@@ -60,6 +60,7 @@ class Service:
             make=lambda mu: make_policy(group.policy, group, mu),
             dead=lambda process: process.is_dead,
             wall=lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            seconds=time.time,
             grace_seconds=self._file.executor.grace,
         )
         if group.handover == "assignor":
@@ -120,7 +121,11 @@ class Service:
         if self._sampler.fault:
             self.controller.fault = self._sampler.fault
             return
-        learnt = {id_: self._sampler.mu(id_) for id_ in self.controller.roster.parts}
+        roster, members = self.controller.roster, self.controller.ledger.members
+        learnt = {}
+        for id_ in roster.parts:
+            report = members.get(roster.members.get(id_, ""))
+            learnt[id_] = self._sampler.mu(id_, report.mu if report else 0.0)
         self.controller.decide(self._sampler.read(), learnt, now_ns)
         self._sampler.follow(dict(self.controller.roster.parts))
 

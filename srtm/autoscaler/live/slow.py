@@ -1,4 +1,4 @@
-"""Consumers that were told to leave and do not: they are ended. What they have in hand comes again."""
+"""Consumers that were told to leave and do not: they are ended, and their batches come again."""
 
 import logging
 import signal

@@ -88,7 +88,7 @@ class Watch:
         members = self._members()
         self._sampler.follow({id_: partitions for id_, (partitions, _) in members.items()})
         consumers = tuple(
-            LiveConsumer(id_, partitions, self._sampler.mu(id_) or mu or None)
+            LiveConsumer(id_, partitions, self._sampler.mu(id_, mu))
             for id_, (partitions, mu) in members.items()
         )
         reading = self._sampler.read()
