@@ -188,13 +188,16 @@ class Reader:
         for each in records:
             self.positions[each.partition] = each.offset + 1
 
-    def commit(self) -> bool:
-        """False: Kafka did not take it; the positions stay, and go with the next commit."""
-        moved = [
+    def _not_committed(self) -> list[TopicPartition]:
+        return [
             TopicPartition(self._topic, p, at)
             for p, at in self.positions.items()
             if self._committed.get(p) != at and at >= 0
         ]
+
+    def commit(self) -> bool:
+        """False: Kafka did not take it; the positions stay, and go with the next commit."""
+        moved = self._not_committed()
         if not moved:
             return True
         try:

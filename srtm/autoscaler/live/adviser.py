@@ -34,12 +34,12 @@ class Adviser:
         try:
             if self._policy is None:
                 self._policy = self.make(seen.new_mu)
-            for each in self._past[:_AT_ONCE]:
-                self._policy.decide(each)
-            del self._past[:_AT_ONCE]
+            shown = [*self._past, seen]
+            self._past = shown[_AT_ONCE:]
+            for each in shown[:_AT_ONCE]:
+                decision = self._policy.decide(each)
             if self._past:
                 return Decision(Action.NONE, reason="it recalls what was seen before")
-            decision = self._policy.decide(seen)
         except Exception as error:
             if self.fault != str(error):
                 log.exception("policy %s has failed", self.name)
