@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from kafka import KafkaConsumer
-from kafka.structs import TopicPartition
 
 from srtm.consumer import process
 from srtm.consumer.assignor import PlanAssignor
@@ -179,34 +178,39 @@ def _member(group: Group) -> str:
 
 
 def test_a_consumer_of_ones_own_follows_the_plan(make_group: Make) -> None:
-    """A plain KafkaConsumer with the assignor, beside one that the controller launched."""
-    group = make_group("own", group={"min": 2, "max": 2, "handover": "assignor"})
+    """A plain KafkaConsumer with the assignor; another one takes over when it has gone."""
+    group = make_group("own", group={"min": 1, "max": 1, "handover": "assignor"})
     plan = PlanAssignor(group.file)
     consumer = KafkaConsumer(
         "own",
         bootstrap_servers=group.kafka.address,
         group_id="own-group",
+        auto_offset_reset="earliest",
         enable_auto_commit=False,
         partition_assignment_strategy=[plan],
     )
     try:
-        group.controller()
+        group.produce(40)
+        ids: set[str] = set()
 
-        def shared() -> bool:
+        def has_all() -> bool:
             plan.follow(consumer)
-            consumer.poll(timeout_ms=50)
-            parts = group.stats().get("parts", {}).values()
-            held = [TopicPartition("own", p) for part in parts for p in part]
-            mine = consumer.assignment()
-            return len(parts) == 2 and 0 < len(mine) < 4 and len(held) == 4
+            for records in consumer.poll(timeout_ms=50).values():
+                ids.update(each.value.decode() for each in records)
+            consumer.commit()
+            return len(ids) == 40 and len(consumer.assignment()) == 4
 
-        wait_for(shared, "each has a part", 60)
+        wait_for(has_all, "it has all, where nobody leads yet", 40)
+        assert not plan.joined_with
+        group.controller()
+        wait_for(lambda: has_all() and plan.joined_with, "it has all, by the plan", 40)
+        assert not plan.is_to_leave
         consumer.close()
         plan.close()
-        group.produce(40)
-        group.wait_kept(40)
+        group.kafka.produce("own", [b"40", b"41"])
+        wait_for(lambda: group.ids().keys() == {"40", "41"}, "the next one goes on", 40)
     finally:
-        plan.close()
+        consumer.close()
 
 
 def test_a_static_member_that_never_returns(make_group: Make) -> None:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-_EPISODE_SECONDS = 1.0
-"""Moves that are closer than this are of one change of the group."""
+_AROUND_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +54,17 @@ def moves_of(batches: Sequence[Batch]) -> list[Move]:
     return found
 
 
-def stays_of(batches: Sequence[Batch], moves: Sequence[Move]) -> list[float]:
-    """For each change of the group, and each partition that stays with its consumer: the longest
+def stays_of(batches: Sequence[Batch], moves: Sequence[Move], apart: float) -> list[float]:
+    """apart: moves that are no further apart (seconds) are of one change of the group.
+
+    For each change of the group, and each partition that stays with its consumer: the longest
     time that it stood still then, less its consumer's work on other batches."""
     found = []
-    for begin, end, moved in _episodes(moves):
+    for begin, end, moved in _episodes(moves, apart):
         for partition in {p for batch in batches for p in batch.partitions} - moved:
             mine = [each for each in batches if partition in each.partitions
-                    and each.ended > begin - _EPISODE_SECONDS
-                    and each.begun < end + _EPISODE_SECONDS]  # fmt: skip
+                    and each.ended > begin - _AROUND_SECONDS
+                    and each.begun < end + _AROUND_SECONDS]  # fmt: skip
             gaps = [
                 after.begun - before.ended
                 - _work(batches, after.consumer, before.ended, after.begun)
@@ -75,10 +76,10 @@ def stays_of(batches: Sequence[Batch], moves: Sequence[Move]) -> list[float]:
     return found
 
 
-def _episodes(moves: Sequence[Move]) -> list[tuple[float, float, set[int]]]:
+def _episodes(moves: Sequence[Move], apart: float) -> list[tuple[float, float, set[int]]]:
     found: list[tuple[float, float, set[int]]] = []
     for move in sorted(moves, key=lambda each: each.begun):
-        if found and move.begun < found[-1][1] + _EPISODE_SECONDS:
+        if found and move.begun < found[-1][1] + apart:
             begin, end, moved = found[-1]
             found[-1] = (begin, max(end, move.ended), moved | {move.partition})
         else:
