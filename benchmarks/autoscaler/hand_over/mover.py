@@ -54,39 +54,33 @@ class Mover:
             self._removal.start()
 
     def decide(self, seen: Observation) -> Decision:
-        there = list(seen.consumers)
-        if there and seen.rebalancing:
+        there, count = list(seen.consumers), len(seen.partitions)
+        if there and (seen.rebalancing or len(seen.owners) < count):
             return Decision(Action.NONE)
-        count = len(seen.partitions)
         if len(there) < self._most - 1 or (self._one_by_one and len(there) < self._most):
-            who: list[str | None] = [each.id for each in there]
-            who += [None] * (self._most - len(who))
-            parts = [tuple(range(n, count, len(who))) for n in range(len(who))]
-            return Decision(
-                Action.UP, tuple(Member(id_, p) for id_, p in zip(who, parts, strict=True)), "begin"
-            )
-        self._made += 1 if self._one_by_one else 2
+            ids: list[str | None] = [each.id for each in there]
+            ids += [None] * (self._most - len(ids))
+            parts = [tuple(range(n, count, len(ids))) for n in range(len(ids))]
+            members = tuple(Member(id_, part) for id_, part in zip(ids, parts, strict=True))
+            return Decision(Action.UP, members, "begin")
+        has: dict[str | None, list[int]] = {each.id: sorted(each.partitions) for each in there}
         if self._one_by_one:
+            self._made += 1
             moved = self._made % count
-            owner = seen.owners.get(moved)
-            names = [each.id for each in there]
-            target = names[(names.index(owner) + 1) % len(names)] if owner else names[0]
-            members = tuple(
-                Member(
-                    each.id,
-                    tuple(p for p in each.partitions if p != moved)
-                    + ((moved,) if each.id == target else ()),
-                )
-                for each in there
-            )
-            return Decision(Action.REASSIGN, members, "one moves")
+            names = list(has)
+            owner = names.index(seen.owners[moved])
+            has[names[owner]].remove(moved)
+            has[names[(owner + 1) % len(names)]].append(moved)
+            return _decided(Action.REASSIGN, has, "one moves")
+        self._made += count // self._most
         if len(there) == self._most:
-            kept = [Member(each.id, each.partitions) for each in there[:-1]]
-            rest = tuple(there[-1].partitions)
-            kept[0] = Member(kept[0].consumer, kept[0].partitions + rest)
-            return Decision(Action.DOWN, tuple(kept), "one leaves")
-        whole = [Member(each.id, each.partitions) for each in there]
-        return Decision(Action.UP, (*whole, Member(None, ())), "one comes")
+            for partition in has.pop(there[-1].id):
+                min(has.values(), key=len).append(partition)
+            return _decided(Action.DOWN, has, "one leaves")
+        fresh: list[int] = []
+        while len(fresh) < count // self._most:
+            fresh.append(max(has.values(), key=len).pop())
+        return _decided(Action.UP, {**has, None: fresh}, "one comes")
 
     def run(self) -> None:
         """Raises TimeoutError."""
@@ -122,3 +116,8 @@ class Mover:
         until = time.monotonic() + 30
         while not done() and time.monotonic() < until:
             self._turn()
+
+
+def _decided(action: Action, has: dict[str | None, list[int]], why: str) -> Decision:
+    members = tuple(Member(id_, tuple(sorted(part))) for id_, part in has.items())
+    return Decision(action, members, why)

@@ -105,12 +105,11 @@ def _measure(arm: Arm, folder: Path, moves: int) -> dict[str, Any]:
                 come_and_go(worker, folder, CONSUMERS - 1, moves)
     batches = read_batches(folder)
     moved = moves_of(batches)
+    apart = 0.0 if arm.one_by_one else _ONE_CHANGE_SECONDS
     return {
         "moves": len(moved),
         **_quantiles("", [each.stood for each in moved]),
-        **_quantiles(
-            "stay_", stays_of(batches, moved, 0.0 if arm.one_by_one else _ONE_CHANGE_SECONDS)
-        ),
+        **_quantiles("stay_", stays_of(batches, moved, apart)),
         "load_average": load,
     }
 
