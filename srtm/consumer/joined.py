@@ -166,7 +166,7 @@ class Joined:
                 self._take(each)
 
     def _take(self, found: Any) -> None:
-        if found.partition not in self.positions or found.offset < self.positions[found.partition]:
+        if found.partition not in self.positions:
             return
         if not self._gathered:
             self._due_ns = monotonic_ns() + round(self._table.wait * NS)

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ from kafka import KafkaConsumer
 from srtm.consumer import process
 from srtm.consumer.assignor import PlanAssignor
 from srtm.consumer.process import Process, here
-from tests.support.groups import Group, under_load
+from tests.support.groups import ROOT, Group, under_load
 from tests.support.kafka import kafka_in
 from tests.support.servers import Servers, http, wait_for
 
@@ -167,6 +168,30 @@ def test_records_that_nobody_of_the_group_wrote(make_group: Make) -> None:
     group.check()
     assert group.pids() == pids
     assert "Traceback" not in group.logs()
+    explained = group.command("explain")
+    assert explained.returncode == 0, explained.stderr
+
+
+def test_programs_that_find_no_kafka_say_so(tmp_path: Path) -> None:
+    file = tmp_path / "group.toml"
+    file.write_text(
+        '[kafka]\nbootstrap-servers = "127.0.0.1:1"\n[group]\ntopic = "t"\nid = "g"\n'
+        'slo = "0.99@500ms"\n[consumer]\nprocess = "json:loads"\n'
+    )
+    programs = [
+        subprocess.Popen(
+            [sys.executable, "-m", "srtm", *name.split(), str(file)],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        for name in ("autoscale run", "autoscale explain", "autoscale stop", "consume")
+    ]
+    for each in programs:
+        _, said = each.communicate(timeout=60)
+        assert each.returncode == 3, said
+        assert "127.0.0.1:1" in said.splitlines()[-1]
+        assert "Traceback" not in said
 
 
 def _member(group: Group) -> str:

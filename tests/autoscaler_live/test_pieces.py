@@ -276,7 +276,7 @@ def test_who_leaves_is_not_seen_by_policies_and_not_taken_for_new() -> None:
     roster.begin(live, {"a": (0,), "b": (1,)})
     roster.adopt(1.0, Decision(Action.DOWN, (Member("a", (0, 1)),)), iter(()))
     roster.follow(2.0, live)
-    assert [each.id for each in roster.consumers(live, {})] == ["a"]
+    assert [each.id for each in roster.consumers({})] == ["a"]
     assert roster.leavers() == {"b"}
     roster.follow(3.0, {"a": live["a"]})
     assert roster.leavers() == set()

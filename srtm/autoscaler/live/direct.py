@@ -179,7 +179,8 @@ class Direct:
             return [], []
         members = sorted(self.ledger.members)
         ended = [name for name in members if self._has_ended(name, now_ns, dead)]
-        said = [self._fence(name) for name in sorted(self.live()) if self._is_silent(name)]
+        out = [name for name in sorted(self.live()) if self._is_silent(name)]
+        said = [self._fence(name) for name in (*out, *self._lost_fences(now_ns))]
         plan = self._plan(now_ns) if self.synced(now_ns) else None
         if self.synced(now_ns):
             holders = self._holders()
@@ -197,6 +198,15 @@ class Direct:
         ]
         self._ending_ns.update(dict.fromkeys(new, now_ns))
         return [*said, plan] if plan else list(said), new
+
+    def _lost_fences(self, now_ns: int) -> list[str]:
+        """Members whose fence was written and never read back: Kafka was away."""
+        return [
+            name
+            for name, unread in self._unread.items()
+            if any(each.fence for each in unread)
+            and now_ns - self._written_ns[name] > _SAY_AGAIN_NS
+        ]
 
     def _plan(self, now_ns: int) -> Plan | None:
         """Where members subscribe."""

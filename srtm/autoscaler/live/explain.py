@@ -37,9 +37,10 @@ def read_ledger(file: GroupFile) -> Ledger:
 
 
 def decisions_of(ledger: Ledger) -> list[dict[str, Any]]:
-    """Oldest first."""
+    """Oldest first; what no controller has written so is passed over."""
     found = [dict(note.document) for note in ledger.notes.values()]
-    return sorted(found, key=lambda each: int(str(each.get("number", 0))))
+    numbered = [(each["number"], each) for each in found if isinstance(each.get("number"), int)]
+    return [each for _, each in sorted(numbered, key=lambda pair: pair[0])]
 
 
 def explain_group(file: GroupFile, last: int, as_json: bool) -> None:
@@ -54,6 +55,7 @@ def explain_group(file: GroupFile, last: int, as_json: bool) -> None:
         Column("moved", 2),
         Column("stood still s", 1),
         Column("took s", 3),
+        Column("budget left", 1),
         Column("because", sentence=True),
     )
     for each in decisions:
@@ -64,9 +66,14 @@ def explain_group(file: GroupFile, last: int, as_json: bool) -> None:
             str(each.get("moved", "-")),
             str(each.get("stopped_seconds", "-")),
             str(each.get("took_seconds", "-")),
+            _percent(each.get("budget_left")),
             str(each.get("reason")),
         )
     if not decisions:
         click.echo("no decision has been taken yet")
         return
     show(table)
+
+
+def _percent(share: object) -> str:
+    return f"{share:.0%}" if isinstance(share, int | float) else "-"
