@@ -16,7 +16,7 @@ from srtm.consumer.file import GroupFile
 from srtm.consumer.topic import Look, TopicWatch, make_topic
 from srtm.consumer.wire import Word, Written, decode, encode, tombstones
 from srtm.errors import UnavailableError
-from srtm.kafka.client import client_settings
+from srtm.kafka.client import client_settings, told
 
 log = logging.getLogger("srtm.consumer")
 
@@ -50,22 +50,30 @@ class GroupLog:
             self._topic_watch.look()
         self._group = f"{file.group.id}/{file.group.topic}"
         self._topic = file.group.metadata
-        self._next = 0
+        self._next = self._end_ns = 0
         self._end: int | None = None
-        settings = client_settings(file.kafka, client)
+        self._client = client
+        self._open()
+
+    def _open(self) -> None:
+        """With clients that know nothing of a topic that was there before: librdkafka takes no
+        leader of a partition whose epoch is below one that it has seen, and a new topic begins
+        at 0."""
+        self._next, self._end, self.caught_up = 0, None, False
+        settings = client_settings(self._file.kafka, self._client)
         self._producer = Producer(
             {
                 **settings,
                 "acks": "all",
                 "linger.ms": 0,
                 "max.in.flight.requests.per.connection": 1,
-                "message.timeout.ms": max(round(file.group.lease * 1e3), 1000),
+                "message.timeout.ms": max(round(self._file.group.lease * 1e3), 1000),
             }
         )
         self._consumer = Consumer(
             {
                 **settings,
-                "group.id": file.group.id,
+                "group.id": self._file.group.id,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "fetch.wait.max.ms": 500,
@@ -73,10 +81,6 @@ class GroupLog:
                 "enable.partition.eof": False,
             }
         )
-        self._from_the_beginning()
-
-    def _from_the_beginning(self) -> None:
-        self._next, self._end, self.caught_up = 0, None, False
         self._consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
 
     def write(self, word: Written) -> None:
@@ -94,6 +98,8 @@ class GroupLog:
             self._producer.produce(self._topic, value, key, 0)
         except BufferError:
             log.warning("Kafka takes nothing: a word to the group is dropped")
+        except KafkaException as error:  # the topic is gone: `read` sees to it
+            log.warning("a word to the group is dropped: %s", told(error))
         self._producer.poll(0)
 
     def read(self, seconds: float) -> list[Word]:
@@ -112,6 +118,7 @@ class GroupLog:
                 continue
             if offset < self._next:
                 self.begun_anew = True
+                self._end, self.caught_up = None, False
                 words.clear()
             self._next = offset + 1
             word = decode(self._group, _bytes(message.key()), _bytes(message.value()))
@@ -143,7 +150,8 @@ class GroupLog:
             self.begun_anew = True
             self._heard_ns = boottime_ns()
             self.fault = ""
-            self._from_the_beginning()
+            self._consumer.close()
+            self._open()
         return not self._held
 
     def _make_again(self) -> None:
@@ -158,8 +166,9 @@ class GroupLog:
     def _look_for_the_end(self) -> None:
         partition = TopicPartition(self._topic, 0)
         try:
-            if self._end is None:
+            if self._end is None or boottime_ns() - self._end_ns > _LOOK_NS:  # or it is another's
                 _, self._end = self._consumer.get_watermark_offsets(partition, 1.0)
+                self._end_ns = boottime_ns()
             (position,) = self._consumer.position([partition])
         except KafkaException:
             return

@@ -38,9 +38,12 @@ def read_ledger(file: GroupFile) -> Ledger:
 
 def decisions_of(ledger: Ledger) -> list[dict[str, Any]]:
     """Oldest first; what no controller has written so is passed over."""
-    found = [dict(note.document) for note in ledger.notes.values()]
-    numbered = [(each["number"], each) for each in found if isinstance(each.get("number"), int)]
-    return [each for _, each in sorted(numbered, key=lambda pair: pair[0])]
+    numbered: dict[int, dict[str, Any]] = {}
+    for note in ledger.notes.values():
+        number = note.document.get("number")
+        if isinstance(number, int):
+            numbered[number] = dict(note.document)
+    return [numbered[number] for number in sorted(numbered)]
 
 
 def explain_group(file: GroupFile, last: int, as_json: bool) -> None:
