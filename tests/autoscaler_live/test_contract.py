@@ -9,23 +9,10 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.support.groups import Group, group, under_load
-from tests.support.kafka import Kafka, kafka_in
+from tests.support.kafka import Kafka
 from tests.support.servers import Servers, wait_for
 
 BACK_ENDS = ["direct", "assignor", "kip-848"]
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """Its members of KIP-848 beat every 300 ms, and are missed after 3 s."""
-    settings = {
-        "group_consumer_heartbeat_interval_ms": "300",
-        "group_consumer_min_heartbeat_interval_ms": "300",
-        "group_consumer_session_timeout_ms": "3000",
-        "group_consumer_min_session_timeout_ms": "3000",
-    }
-    with kafka_in(tmp_path_factory.mktemp("kafka"), **settings) as found:
-        yield found
 
 
 @pytest.fixture(params=BACK_ENDS)

@@ -17,8 +17,7 @@ from srtm.consumer import process
 from srtm.consumer.assignor import PlanAssignor
 from srtm.consumer.process import Process, here
 from tests.support.groups import ROOT, Group, under_load
-from tests.support.kafka import kafka_in
-from tests.support.servers import Servers, http, wait_for
+from tests.support.servers import http, wait_for
 
 Make = Callable[..., Group]
 
@@ -115,25 +114,19 @@ def test_only_what_an_executor_began_is_killed() -> None:
         child.wait()
 
 
-def test_programs_end_in_seconds_where_kafka_is_away(tmp_path: Path, servers: Servers) -> None:
-    from tests.support.groups import group
-
-    with kafka_in(tmp_path / "kafka") as kafka:
-        found = group(kafka, servers, "away", group={"min": 1, "max": 1})
-        try:
-            controller = found.controller()
-            found.wait_state(1)
-            consumer = found.consumer()
-            wait_for(lambda: "has joined" in consumer.text(), "it has joined", 30)
-            found.produce(20)
-            found.wait_kept()
-            with kafka.frozen():
-                for each in (controller, consumer):
-                    each.popen.send_signal(signal.SIGTERM)
-                assert consumer.popen.wait(20) == 0, consumer.text()
-                assert controller.popen.wait(20) == 0, controller.text()
-        finally:
-            found.end()
+def test_programs_end_in_seconds_where_kafka_is_away(make_group: Make) -> None:
+    group = make_group("away", group={"min": 1, "max": 1})
+    controller = group.controller()
+    group.wait_state(1)
+    consumer = group.consumer()
+    wait_for(lambda: "has joined" in consumer.text(), "it has joined", 30)
+    group.produce(20)
+    group.wait_kept()
+    with group.kafka.frozen():
+        for each in (controller, consumer):
+            each.popen.send_signal(signal.SIGTERM)
+        assert consumer.popen.wait(20) == 0, consumer.text()
+        assert controller.popen.wait(20) == 0, controller.text()
 
 
 HOSTILE = [
