@@ -236,6 +236,10 @@ def test_a_static_member_that_never_returns(make_group: Make) -> None:
     group = make_group("static", group={"min": 2, "max": 2, "handover": "assignor"})
     group.controller()
     group.wait_state(2)
+    for expected in (1, 2):  # one after the other
+        os.kill(group.pids()[0], signal.SIGKILL)
+        wait_for(lambda: group.logs().count("taken out of") == expected, "it is taken out", 40)  # noqa: B023
+        group.wait_state(2)
     begun = time.monotonic()
     os.kill(group.pids()[0], signal.SIGSTOP)
     group.produce(40)

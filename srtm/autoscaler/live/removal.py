@@ -49,10 +49,12 @@ class Removal:
                 if self._ended():
                     self._look()
                 self._fault = ""
-            except (KafkaError, OSError, ValueError) as error:
+            except (KafkaError, OSError) as error:
                 if str(error) != self._fault:
                     log.warning("members of group %s cannot be read: %s", self._group, error)
                 self._fault = str(error)
+            except Exception:  # or dead members would keep their places from here on
+                log.exception("members of group %s cannot be taken out", self._group)
 
     def _look(self) -> None:
         if self._admin is None:
@@ -68,10 +70,8 @@ class Removal:
         }
         if not gone:
             return
-        for member, error in self._admin.remove_group_members(
-            self._group, list(gone.values())
-        ).items():
-            log.info("%s is taken out of Kafka's group: %s", member.group_instance_id, error)
+        self._admin.remove_group_members(self._group, list(gone.values()))
+        log.info("taken out of Kafka's group: %s", ", ".join(sorted(gone)))
 
 
 def _name(member: dict[str, Any]) -> str:
