@@ -86,7 +86,7 @@ class Roster:
         """What the broker has assigned, as members report it; of two reports of one partition in
         the middle of a rebalance one counts. Who has not joined has nothing, whatever was meant."""
         seen: set[int] = set()
-        self.parts = {id_: () for id_ in self.parts}
+        self.parts = dict.fromkeys(self.parts, ())
         for id_, name in self.members.items():
             if id_ in self.parts:
                 self.parts[id_] = tuple(sorted(live[name].holds.keys() - seen))
