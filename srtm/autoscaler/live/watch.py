@@ -95,7 +95,7 @@ class Watch:
         seen = observation(reading, consumers, self._file.group.mu, Phases())
         notes = reading.notes if seen else (*reading.notes, _NO_MU)
         decisions = self._decide(seen, consumers) if seen else {}
-        return document(reading, consumers, decisions, notes)
+        return document(reading, consumers, decisions, notes, self._file.group.weigh)
 
     def _decide(
         self, seen: Observation, consumers: tuple[LiveConsumer, ...]
