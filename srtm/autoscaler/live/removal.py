@@ -12,7 +12,6 @@ from typing import Any
 
 from kafka import KafkaAdminClient
 from kafka.admin import MemberToRemove
-from kafka.errors import KafkaError
 
 from srtm.consumer.assignor import said_name
 from srtm.consumer.file import GroupFile
@@ -49,12 +48,10 @@ class Removal:
                 if self._ended():
                     self._look()
                 self._fault = ""
-            except (KafkaError, OSError) as error:
+            except Exception as error:  # of any kind: the dead would keep their places from here on
                 if str(error) != self._fault:
-                    log.warning("members of group %s cannot be read: %s", self._group, error)
+                    log.warning("members of group %s cannot be taken out: %s", self._group, error)
                 self._fault = str(error)
-            except Exception:  # or dead members would keep their places from here on
-                log.exception("members of group %s cannot be taken out", self._group)
 
     def _look(self) -> None:
         if self._admin is None:
