@@ -20,9 +20,9 @@ from srtm.kafka.client import client_settings, told
 
 log = logging.getLogger("srtm.consumer")
 
-_QUIET_LEASES = 0.5
+_QUIET_LEASES = 1.0
 """Who writes beats reads them back five times in a lease: without a word for so long it was away,
-or Kafka was, and the topic may be another one."""
+or Kafka was, and the topic may be another one. In less no lease can have ended."""
 _LOOK_NS = NS
 
 

@@ -14,7 +14,9 @@ from srtm.kafka.client import client_settings, told
 log = logging.getLogger("srtm.consumer")
 
 _ASK_SECONDS = 10.0
-_LOOK_SECONDS = 1.0
+_LOOK_SECONDS = 5.0
+"""It is asked only where nothing is heard; what was read waits for the answer, so a Kafka that is
+only slow must be able to give it."""
 UNCOMPACTED_SECONDS = 600.0
 """Readers that are late by less see every record, fences among them."""
 _TOPIC = {
@@ -75,11 +77,11 @@ class TopicWatch:
         self._id = ""
 
     def look(self) -> Look:
-        """It takes a second at most. After ANEW the new one is what is watched."""
+        """It can take seconds. After ANEW the new one is what is watched."""
         asked = TopicCollection([self._name])
         try:
             futures = self._admin.describe_topics(asked, request_timeout=_LOOK_SECONDS)
-            found = str(futures[self._name].result(2 * _LOOK_SECONDS).topic_id)
+            found = str(futures[self._name].result(_LOOK_SECONDS + 1).topic_id)
         except KafkaException as error:
             missing = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
             return Look.GONE if missing else Look.UNKNOWN
