@@ -46,6 +46,7 @@ class Figures:
     name: str = ""
     partitions: Sequence[int] = ()
     _batch_since_ns: int = 0
+    _phase_since_ns: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def member(self, name: str, partitions: Sequence[int]) -> None:
@@ -55,6 +56,8 @@ class Figures:
         with self._lock:
             if phase in _BATCH and self.phase not in _BATCH:
                 self._batch_since_ns = monotonic_ns()
+            if phase is not self.phase:
+                self._phase_since_ns = monotonic_ns()
             self.phase = phase
 
     @property
@@ -64,6 +67,12 @@ class Figures:
             if self.phase not in _BATCH:
                 return 0.0
             return (monotonic_ns() - self._batch_since_ns) / NS
+
+    @property
+    def phase_seconds(self) -> tuple[Phase, float]:
+        """The phase, and how long it has lasted."""
+        with self._lock:
+            return self.phase, (monotonic_ns() - self._phase_since_ns) / NS
 
     def served(self, records: Sequence[Record], seconds: float) -> None:
         self.records += len(records)

@@ -72,7 +72,8 @@ class KafkaTable(kafka_file.KafkaTable):
 class GroupTable(FileTable):
     """`[group]`: what is consumed by whom, how late it may be, and who decides.
 
-    mu:       events/s of one consumer, until it is learnt (None: policies wait for that)
+    weigh:    what rates, lags and mu are counted in: events, or bytes that they take on disk
+    mu:       of one consumer, in these a second, until it is learnt (None: policies wait for it)
     interval: between two decisions
     lease:    how long a consumer may go on without a word from the group's topic
     """
@@ -81,7 +82,8 @@ class GroupTable(FileTable):
     id: str = Field(min_length=1, max_length=200)
     slo: Annotated[SLO, BeforeValidator(_slo)]
     policy: str = "srtm"
-    handover: Literal["direct", "kip-848"] = "direct"
+    handover: Literal["direct", "assignor", "kip-848"] = "direct"
+    weigh: Literal["events", "bytes"] = "events"
     min: int = Field(default=1, ge=1, le=1000)
     max: int = Field(default=8, ge=1, le=1000)
     mu: float | None = Field(default=None, gt=0, le=1e9)
@@ -107,6 +109,11 @@ class GroupTable(FileTable):
     def brokered(self) -> bool:
         """Does the broker say who has which partition?"""
         return self.handover == "kip-848"
+
+    @property
+    def subscribes(self) -> bool:
+        """Do its consumers subscribe, so that Kafka knows them as a group?"""
+        return self.handover != "direct"
 
     @property
     def metadata(self) -> str:

@@ -6,10 +6,17 @@ nothing, for every reader alike, so two controllers never fight. Pure.
 """
 
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from srtm.consumer.wire import Command, Ended, Leader, Note, Report, Word
+from srtm.consumer.wire import Command, Ended, Leader, Memory, Note, Plan, Report, Word
 
 _NOTES = 200
+_MEMORIES = 400
+_FURTHEST = 2**32
+"""A record whose epoch or version is further on than this is nobody's who could lead: it counts for
+nothing, or one record would use up all numbers."""
+
+T = TypeVar("T", Note, Memory)
 
 
 @dataclass(slots=True)
@@ -25,6 +32,8 @@ class Ledger:
     ended: dict[str, None] = field(default_factory=dict)
     stale: set[str] = field(default_factory=set)
     notes: dict[str, Note] = field(default_factory=dict)
+    memories: dict[str, Memory] = field(default_factory=dict)
+    plan: Plan | None = None
 
     def apply(self, word: Word) -> bool:
         """False where it counts for nothing: it comes from who does not lead, or who is out."""
@@ -37,22 +46,28 @@ class Ledger:
                 return self._report(word)
             case Ended():
                 return self._end(word.name)
+            case Plan():
+                return self._plan(word)
             case Note():
-                self.notes.pop(word.name, None)
-                self.notes[word.name] = word
-                while len(self.notes) > _NOTES:
-                    del self.notes[next(iter(self.notes))]
-                return True
+                return _keep(self.notes, word, _NOTES)
+            case Memory():
+                return _keep(self.memories, word, _MEMORIES)
+
+    def _is_led_by(self, name: str, epoch: int) -> bool:
+        """By that one, or by nobody later?"""
+        if epoch - self.epoch > _FURTHEST:
+            return False
+        return epoch > self.epoch or (epoch == self.epoch and name == self.leader)
 
     def _lead(self, word: Leader) -> bool:
-        if word.epoch < self.epoch or (word.epoch == self.epoch and word.name != self.leader):
+        if not self._is_led_by(word.name, word.epoch):
             return False
         self.epoch, self.leader = word.epoch, word.name
         self.leader_beats += 1
         return True
 
     def _command(self, word: Command) -> bool:
-        if word.epoch < self.epoch or (word.epoch == self.epoch and word.leader != self.leader):
+        if word.version - self.version > _FURTHEST or not self._is_led_by(word.leader, word.epoch):
             self.stale.add(word.name)
             return False
         # A claim may be compacted away; its leader's words are not, and nobody commands unclaimed.
@@ -63,7 +78,17 @@ class Ledger:
             self.commands[word.name] = word
         return True
 
+    def _plan(self, word: Plan) -> bool:
+        if word.version - self.version > _FURTHEST or not self._is_led_by(word.name, word.epoch):
+            return False
+        self.epoch, self.leader = word.epoch, word.name
+        self.version = max(self.version, word.version)
+        self.plan = word
+        return True
+
     def _report(self, word: Report) -> bool:
+        if max(word.epoch - self.epoch, word.version - self.version) > _FURTHEST:
+            return False
         if word.epoch > self.epoch:  # the partition was lost, and members remember a later leader
             self.epoch, self.leader = word.epoch, ""
         self.version = max(self.version, word.version)
@@ -102,3 +127,11 @@ class Ledger:
             for partition in self.may_hold(member):
                 found.setdefault(partition, set()).add(member)
         return found
+
+
+def _keep(kept: dict[str, T], word: T, most: int) -> bool:
+    kept.pop(word.name, None)
+    kept[word.name] = word
+    while len(kept) > most:
+        del kept[next(iter(kept))]
+    return True

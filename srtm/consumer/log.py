@@ -5,90 +5,75 @@ import logging
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
-    KafkaError,
     KafkaException,
+    Message,
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
+from srtm.clock import NS, boottime_ns
 from srtm.consumer.file import GroupFile
-from srtm.consumer.wire import Command, Leader, Note, Report, Word, decode, encode, tombstones
+from srtm.consumer.topic import Look, TopicWatch, make_topic
+from srtm.consumer.wire import Word, Written, decode, encode, tombstones
 from srtm.errors import UnavailableError
 from srtm.kafka.client import client_settings, told
 
 log = logging.getLogger("srtm.consumer")
 
-_ASK_SECONDS = 10.0
-UNCOMPACTED_SECONDS = 600.0
-"""Readers that are late by less see every record, fences among them."""
-_TOPIC = {
-    "cleanup.policy": "compact",
-    "min.compaction.lag.ms": str(round(UNCOMPACTED_SECONDS * 1e3)),
-    "segment.bytes": str(16 << 20),
-    "segment.ms": str(600_000),
-    "min.cleanable.dirty.ratio": "0.1",
-}
-
-
-def make_topic(file: GroupFile) -> None:
-    """Once for each group; the first who comes makes it. Raises UnavailableError."""
-    admin = AdminClient(client_settings(file.kafka, f"srtm-{file.group.id}"))
-    name = file.group.metadata
-    where = f"Kafka at {file.kafka.bootstrap_servers}"
-    try:
-        found = admin.list_topics(name, timeout=_ASK_SECONDS).topics.get(name)
-        if found and found.error is None and found.partitions:
-            return
-        new = NewTopic(name, 1, -1, config=_TOPIC)
-        admin.create_topics([new], request_timeout=_ASK_SECONDS)[name].result(_ASK_SECONDS)
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise UnavailableError(f"{where}: topic {name}: {told(error)}") from None
-    except TimeoutError:
-        raise UnavailableError(f"{where} does not make topic {name}") from None
-
-
-def topic_is_there(file: GroupFile) -> bool:
-    """Raises UnavailableError."""
-    admin = AdminClient(client_settings(file.kafka, f"srtm-{file.group.id}"))
-    try:
-        found = admin.list_topics(timeout=_ASK_SECONDS).topics
-    except KafkaException as error:
-        raise UnavailableError(
-            f"Kafka at {file.kafka.bootstrap_servers} does not answer: {told(error)}"
-        ) from None
-    return file.group.metadata in found
+_QUIET_LEASES = 1.0
+"""Who writes beats reads them back five times in a lease: without a word for so long it was away,
+or Kafka was, and the topic may be another one. In less no lease can have ended."""
+_LOOK_NS = NS
 
 
 class GroupLog:
     """Reads from the beginning. Writes are in order, and given up after a lease: what is older than
-    that helps nobody."""
+    that helps nobody.
 
-    def __init__(self, file: GroupFile, client: str) -> None:
+    keeps: it writes beats, so it knows when the topic falls silent, and makes it anew where it is
+           gone
+    fault: what is wrong with the topic; "" while nothing is known to be
+    """
+
+    def __init__(self, file: GroupFile, client: str, keeps: bool = False) -> None:
+        self.fault = ""
         self.caught_up = False
         """Has all been read that was there at the start?"""
         self.begun_anew = False
-        """Set where offsets went back: the topic was made anew. Whoever sees it sets it back."""
+        """Set where the topic was made anew. Whoever sees it sets it back."""
+        self._file = file
+        self._held: list[Message] = []
+        self._quiet_ns = round(_QUIET_LEASES * file.group.lease * NS)
+        self._heard_ns = self._looked_ns = boottime_ns()
+        self._topic_watch = TopicWatch(file, client) if keeps else None
+        if self._topic_watch is not None:
+            self._topic_watch.look()
         self._group = f"{file.group.id}/{file.group.topic}"
         self._topic = file.group.metadata
-        self._next = 0
+        self._next = self._end_ns = 0
         self._end: int | None = None
-        settings = client_settings(file.kafka, client)
+        self._client = client
+        self._open()
+
+    def _open(self) -> None:
+        """With clients that know nothing of a topic that was there before: librdkafka takes no
+        leader of a partition whose epoch is below one that it has seen, and a new topic begins
+        at 0."""
+        self._next, self._end, self.caught_up = 0, None, False
+        settings = client_settings(self._file.kafka, self._client)
         self._producer = Producer(
             {
                 **settings,
                 "acks": "all",
                 "linger.ms": 0,
                 "max.in.flight.requests.per.connection": 1,
-                "message.timeout.ms": max(round(file.group.lease * 1e3), 1000),
+                "message.timeout.ms": max(round(self._file.group.lease * 1e3), 1000),
             }
         )
         self._consumer = Consumer(
             {
                 **settings,
-                "group.id": file.group.id,
+                "group.id": self._file.group.id,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "fetch.wait.max.ms": 500,
@@ -98,7 +83,7 @@ class GroupLog:
         )
         self._consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
 
-    def write(self, word: Leader | Command | Report | Note) -> None:
+    def write(self, word: Written) -> None:
         """Any thread; it comes back by `read`, or never."""
         key, value = encode(self._group, word)
         self._produce(key, value)
@@ -113,20 +98,27 @@ class GroupLog:
             self._producer.produce(self._topic, value, key, 0)
         except BufferError:
             log.warning("Kafka takes nothing: a word to the group is dropped")
+        except KafkaException as error:  # the topic is gone: `read` sees to it
+            log.warning("a word to the group is dropped: %s", told(error))
         self._producer.poll(0)
 
     def read(self, seconds: float) -> list[Word]:
         """What came, at most `seconds` after the call."""
         first = self._consumer.poll(seconds)
-        messages = [] if first is None else [first, *self._consumer.consume(1000, 0)]
+        found = [] if first is None else [first, *self._consumer.consume(1000, 0)]
         self._producer.poll(0)
+        self._held += [each for each in found if not each.error()]
+        if not self._is_the_same_topic():
+            return []
         words: list[Word] = []
+        messages, self._held = self._held, []
         for message in messages:
             offset = message.offset()
-            if message.error() or offset is None:
+            if offset is None:
                 continue
             if offset < self._next:
                 self.begun_anew = True
+                self._end, self.caught_up = None, False
                 words.clear()
             self._next = offset + 1
             word = decode(self._group, _bytes(message.key()), _bytes(message.value()))
@@ -136,11 +128,47 @@ class GroupLog:
             self._look_for_the_end()
         return words
 
+    def _is_the_same_topic(self) -> bool:
+        """False: it is not, or nobody knows, and what was read has to wait."""
+        now = boottime_ns()
+        quiet = now - self._heard_ns > self._quiet_ns
+        if self._topic_watch is None or not quiet:
+            self._heard_ns = now if self._held else self._heard_ns
+            return True
+        if not self._held and now - self._looked_ns < _LOOK_NS:
+            return True
+        self._looked_ns = now
+        look = self._topic_watch.look()
+        if look is Look.SAME:
+            self._heard_ns = boottime_ns() if self._held else self._heard_ns
+            self.fault = ""
+            return True
+        if look is Look.GONE:
+            self._make_again()
+        elif look is Look.ANEW:
+            self._held.clear()
+            self.begun_anew = True
+            self._heard_ns = boottime_ns()
+            self.fault = ""
+            self._consumer.close()
+            self._open()
+        return not self._held
+
+    def _make_again(self) -> None:
+        self.fault = f"topic {self._topic} is gone; it is made anew"
+        log.error("%s", self.fault)
+        self._held.clear()
+        try:
+            make_topic(self._file)
+        except UnavailableError as error:
+            self.fault = f"topic {self._topic} is gone, and cannot be made anew: {error}"
+
     def _look_for_the_end(self) -> None:
         partition = TopicPartition(self._topic, 0)
         try:
-            if self._end is None:
+            if self._end is None or boottime_ns() - self._end_ns > _LOOK_NS:  # or it is another's
                 _, self._end = self._consumer.get_watermark_offsets(partition, 1.0)
+                self._end_ns = boottime_ns()
             (position,) = self._consumer.position([partition])
         except KafkaException:
             return

@@ -13,18 +13,17 @@ from collections.abc import Mapping
 from srtm.clock import NS, boottime_ns
 from srtm.consumer.file import GroupFile
 from srtm.consumer.ledger import Ledger
-from srtm.consumer.log import UNCOMPACTED_SECONDS, GroupLog, make_topic
+from srtm.consumer.log import GroupLog
 from srtm.consumer.member import Member
-from srtm.consumer.process import here
-from srtm.consumer.wire import Command
+from srtm.consumer.process import LAUNCH, here
+from srtm.consumer.topic import UNCOMPACTED_SECONDS, make_topic
+from srtm.consumer.wire import Command, Plan
 
 log = logging.getLogger("srtm.consumer")
 
 BEATS_IN_A_LEASE = 5
 """Four may be lost or late before it ends."""
 _READ_SECONDS = 0.1
-LAUNCH = "SRTM_LAUNCH"
-"""The variable by which an executor tells a consumer which launch it is."""
 
 
 class Membership:
@@ -36,6 +35,8 @@ class Membership:
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._beat_ns = 0
+        self._leader_ns = 0
+        self._leader_beats = 0
         self._figures: tuple[float, int, str] = (0.0, 0, "")
         self._member = self._begin(Ledger())
 
@@ -53,7 +54,7 @@ class Membership:
     def start(self) -> None:
         """Raises UnavailableError."""
         make_topic(self._file)
-        self._log = GroupLog(self._file, f"{self.name}-words")
+        self._log = GroupLog(self._file, f"{self.name}-words", keeps=True)
         self._thread = threading.Thread(target=self._run, name="membership", daemon=True)
         self._thread.start()
 
@@ -69,6 +70,11 @@ class Membership:
         return self._member.out
 
     @property
+    def fault(self) -> str:
+        """What is wrong with the group's topic; "" while nothing is known to be."""
+        return self._log.fault
+
+    @property
     def version(self) -> int:
         """Of the last command that was carried out."""
         return self._member.version
@@ -80,6 +86,16 @@ class Membership:
 
     def wanted(self) -> Command | None:
         return self._member.wanted
+
+    @property
+    def plan(self) -> Plan | None:
+        """The newest that was read."""
+        return self._member.ledger.plan
+
+    @property
+    def leader_is_away(self) -> bool:
+        """Was nobody heard who leads, for two leases?"""
+        return boottime_ns() - self._leader_ns > 2 * self._file.group.lease * NS
 
     def holds(self) -> bool:
         """May the work go on?"""
@@ -120,11 +136,15 @@ class Membership:
             with self._lock:
                 if self._log.begun_anew:
                     self._log.begun_anew = False
-                    self._member.ledger = Ledger()
+                    known = self._member.ledger
+                    self._member.ledger = Ledger(epoch=known.epoch, version=known.version)
                     self._member.end("the group's topic was made anew")
                 for word in words:
                     self._member.see(word)
                 now = boottime_ns()
+                if self._member.ledger.leader_beats != self._leader_beats:
+                    self._leader_beats = self._member.ledger.leader_beats
+                    self._leader_ns = now
                 self._member.look(now)
                 if now - self._beat_ns >= every:
                     self._say()

@@ -7,6 +7,9 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+LAUNCH = "SRTM_LAUNCH"
+"""The variable by which an executor tells a consumer which launch it is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Process:
@@ -20,17 +23,20 @@ class Process:
 
     @property
     def is_dead(self) -> bool:
-        """Surely. Of a process elsewhere nothing is known."""
-        return self.begun > 0 and self.place == _place() and _begun(self.pid) != self.begun
+        """Surely. Of one elsewhere, or of another user's that /proc hides, nothing is known."""
+        if self.begun <= 0 or self.place != _place():
+            return False
+        return _is_missing(self.pid) or _begun(self.pid) not in (self.begun, _HIDDEN)
 
-    def kill(self, number: signal.Signals) -> bool:
-        """False where it is elsewhere, or dead."""
-        if self.place != _place():
+    def kill(self, number: signal.Signals, launch: str) -> bool:
+        """False where it is elsewhere, dead, or not what an executor began as `launch`: what a
+        record says is not enough to end a process."""
+        if self.place != _place() or not launch:
             return False
         with contextlib.suppress(OSError):
             handle = os.pidfd_open(self.pid)
             try:
-                if _begun(self.pid) == self.begun:
+                if _begun(self.pid) == self.begun and _launch(self.pid) == launch:
                     signal.pidfd_send_signal(handle, number)
                     return True
             finally:
@@ -40,7 +46,7 @@ class Process:
 
 def here() -> Process:
     """This process."""
-    return Process(_place(), os.getpid(), _begun(os.getpid()))
+    return Process(_place(), os.getpid(), max(_begun(os.getpid()), 0))
 
 
 def _place() -> str:
@@ -53,11 +59,32 @@ def _place() -> str:
     return f"{socket.gethostname()} {boot} {space}"
 
 
+def _is_missing(pid: int) -> bool:
+    """The kernel knows of no such process; it says so also where /proc is hidden (hidepid)."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _launch(pid: int) -> str:
+    """As which launch an executor began it; "" where that is not known."""
+    try:
+        pairs = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    found = [each.partition(b"=")[2] for each in pairs if each.startswith(f"{LAUNCH}=".encode())]
+    return found[0].decode(errors="replace") if found else ""
+
+
 def _begun(pid: int) -> int:
-    """Field 22 of /proc/PID/stat; 0: there is no such process, or all its threads have ended."""
+    """Field 22 of /proc/PID/stat; 0: all its threads have ended; _HIDDEN: it cannot be read."""
     fields = _stat(Path(f"/proc/{pid}/stat"))
     if not fields:
-        return 0
+        return _HIDDEN
     if fields[0] in _ENDED:  # the first thread has; another may still be in a system call
         try:
             threads = list(Path(f"/proc/{pid}/task").iterdir())
@@ -76,3 +103,4 @@ def _stat(file: Path) -> list[str]:
 
 
 _ENDED = ("Z", "X")
+_HIDDEN = -1

@@ -1,9 +1,10 @@
 """The data side of a consumer: partitions that it was given, records, positions, commits."""
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import (
     Consumer,
@@ -29,6 +30,29 @@ _QUEUED_KBYTES = 16_384
 _FETCH_MS = 20
 """How long the broker waits for records. A partition that was taken up is fetched only when the
 fetch under way has ended, so this is in every hand-over to a consumer without work."""
+
+
+class Records(Protocol):
+    """The data side of a consumer, whoever says which partitions it has."""
+
+    fault: str
+    positions: dict[int, int]
+
+    def tokens(self) -> dict[int, int]:
+        """partition -> a number that grows with each change of its owner; 0: there is none"""
+        ...
+
+    def gather(self, interrupted: Callable[[], bool]) -> list[Record]: ...
+
+    def rewind(self) -> None: ...
+
+    def done(self, records: Iterable[Record]) -> None: ...
+
+    def commit(self) -> bool: ...
+
+    def pause(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Reader:
@@ -69,11 +93,22 @@ class Reader:
             }
         )
 
+    def warm(self) -> None:
+        """Learn who leads the topic's partitions: librdkafka would look for it once a second only,
+        when the first partition has been taken up. Kafka may be away."""
+        with contextlib.suppress(KafkaException):
+            self._consumer.list_topics(self._topic, timeout=_ASK_SECONDS)
+
+    def tokens(self) -> dict[int, int]:
+        return dict.fromkeys(self.positions, 0)
+
     def start(self, partitions: Iterable[int]) -> None:
         """Raises KafkaException; nothing is started then."""
         asked = [TopicPartition(self._topic, each) for each in partitions]
         if not asked:
             return
+        if not self.positions:
+            self.warm()
         found = self._consumer.committed(asked, timeout=_ASK_SECONDS)
         for each in found:
             if each.error is not None:
@@ -153,13 +188,16 @@ class Reader:
         for each in records:
             self.positions[each.partition] = each.offset + 1
 
-    def commit(self) -> bool:
-        """False: Kafka did not take it; the positions stay, and go with the next commit."""
-        moved = [
+    def _not_committed(self) -> list[TopicPartition]:
+        return [
             TopicPartition(self._topic, p, at)
             for p, at in self.positions.items()
             if self._committed.get(p) != at and at >= 0
         ]
+
+    def commit(self) -> bool:
+        """False: Kafka did not take it; the positions stay, and go with the next commit."""
+        moved = self._not_committed()
         if not moved:
             return True
         try:

@@ -8,6 +8,7 @@ longer, or whose sink works on after the lease has ended, ends the process: noth
 
 import logging
 import os
+import select
 import signal
 import threading
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from srtm.consumer.figures import Figures, Phase
 from srtm.consumer.file import ConsumerTable, GroupFile
 from srtm.consumer.function import Caller
 from srtm.consumer.membership import Membership
-from srtm.consumer.reader import Reader
+from srtm.consumer.reader import Reader, Records
 from srtm.consumer.sinks import Sink, rows_of
 from srtm.consumer.subscribed import Subscribed
 from srtm.errors import Exit
@@ -34,6 +35,10 @@ log = logging.getLogger("srtm.consumer")
 
 _MOST_BACKOFF_SECONDS = 30.0
 _WATCH_SECONDS = 0.05
+_COMMIT_SECONDS = 15.0
+"""Of a commit that Kafka does not answer, though it answers otherwise: librdkafka has lost it."""
+_END_SECONDS = 5.0
+"""From SIGTERM, or the end of the batch in hand, to the end of the process."""
 
 
 class Runner:
@@ -54,9 +59,9 @@ class Runner:
         self._call = call
         self._figures = figures
         self._membership = Membership(file)
-        self._brokered = file.group.brokered
-        kind = Subscribed if self._brokered else Reader
-        self._reader = kind(file, table, f"{self._membership.name}-records")
+        self._file = file
+        self._subscribes = file.group.subscribes
+        self._reader = self._make_reader()
         self._measure = SelfMeasure(table.batch)
         self._tokens: dict[int, int] = {}
         self._stopping = threading.Event()
@@ -65,19 +70,34 @@ class Runner:
         self._failures = 0
         self._again_ns = 0
 
+    def _make_reader(self) -> Records:
+        name = f"{self._membership.name}-records"
+        if self._file.group.handover == "assignor":
+            from srtm.consumer.joined import Joined  # kafka-python
+
+            return Joined(self._file, self._table, self._membership)
+        if self._file.group.brokered:
+            return Subscribed(self._file, self._table, name)
+        reader = Reader(self._file, self._table, name)
+        reader.warm()
+        return reader
+
     def run(self) -> int:
         """Until SIGTERM, or until the controller wants it to leave. Raises UnavailableError."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._asked)
+        # The handler waits for the main thread, which may wait for Kafka: the watchdog does not.
+        told, tell = os.pipe()
+        os.set_blocking(tell, False)
+        signal.set_wakeup_fd(tell)
         self._membership.start()
-        threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
+        watch = threading.Thread(target=self._watch, args=(told,), name="watchdog", daemon=True)
+        watch.start()
         log.info("%s has joined", self._membership.name)
         while not self._stopping.is_set() and not self._leaving:
             self._step()
         self._figures.enter(Phase.IDLE)
         self._commit()
-        if not self._brokered:
-            self._reader.stop(list(self._reader.positions))
         self._reader.close()
         self._membership.leave()
         self._ended.set()
@@ -92,18 +112,17 @@ class Runner:
 
     def _step(self) -> None:
         self._figures.member(self._membership.name, sorted(self._reader.positions))
-        if self._brokered:
-            self._say_what_the_broker_gave()
-        elif self._membership.out:
-            self._drop(f"{self._membership.out}: a batch in hand is dropped")
-            self._reader.stop(list(self._reader.positions))
-            self._tokens.clear()
-            self._membership.rejoin()
+        if self._membership.out:
+            self._come_back()
+        if self._subscribes:
+            self._say_what_was_assigned()
         self._obey()
         if self._leaving:
             return
         if not self._failures:
-            self._figures.fault = self._reader.fault
+            self._figures.fault = self._reader.fault or self._membership.fault
+            if not self._may_work():
+                self._figures.fault = self._figures.fault or "no lease: no word is read back"
         self._membership.figures(self._measure.mu, self._figures.records, self._figures.fault)
         if not self._may_work() or monotonic_ns() < self._again_ns:
             self._reader.pause()
@@ -114,19 +133,32 @@ class Runner:
             self._work(tuple(records))
 
     def _interrupted(self) -> bool:
-        changed = self._brokered and self._reader.positions.keys() != self._tokens.keys()
+        changed = self._subscribes and self._reader.tokens() != self._tokens
         asked = self._stopping.is_set() or self._membership.wanted() is not None
         return changed or asked or not self._may_work()
 
     def _may_work(self) -> bool:
         """Of who is put out the broker takes no commits; without one, a lease is needed."""
-        return self._brokered or self._membership.holds()
+        return self._file.group.brokered or self._membership.holds()
 
-    def _say_what_the_broker_gave(self) -> None:
-        if self._membership.out:
+    def _come_back(self) -> None:
+        """As somebody new. What Kafka assigns itself (KIP-848) it has put out itself; otherwise
+        everything is given up."""
+        if not self._file.group.brokered:
+            self._drop(f"{self._membership.out}: a batch in hand is dropped")
+        self._tokens.clear()
+        if isinstance(self._reader, Reader) and not self._subscribes:
+            self._reader.stop(list(self._reader.positions))
             self._membership.rejoin()
-            self._tokens.clear()
-        has = dict.fromkeys(self._reader.positions, 0)
+        elif self._file.group.brokered:
+            self._membership.rejoin()
+        else:  # a static member's name is its own, and is never used again
+            self._reader.close()
+            self._membership.rejoin()
+            self._reader = self._make_reader()
+
+    def _say_what_was_assigned(self) -> None:
+        has = self._reader.tokens()
         if has != self._tokens:
             self._tokens = has
             self._membership.done(self._membership.version, has)
@@ -190,10 +222,11 @@ class Runner:
         command = self._membership.wanted()
         if command is None or self._membership.out:
             return
-        if self._brokered:
+        if self._subscribes:
             self._membership.done(command.version, self._tokens)
             self._leaving = command.leave
             return
+        assert isinstance(self._reader, Reader)
         goes = [p for p in self._reader.positions if p not in command.start]
         comes = [p for p in command.start if p not in self._reader.positions]
         if goes:
@@ -214,9 +247,19 @@ class Runner:
 
     # --- bounds -----------------------------------------------------------------------------------
 
-    def _watch(self) -> None:
-        while not self._ended.wait(_WATCH_SECONDS):
-            phase, seconds = self._figures.phase, self._figures.in_batch_seconds
+    def _watch(self, told: int) -> None:
+        asked_ns = 0
+        while not self._ended.is_set():
+            if not asked_ns and select.select([told], [], [], _WATCH_SECONDS)[0]:
+                asked_ns = monotonic_ns()
+            elif asked_ns:
+                self._ended.wait(_WATCH_SECONDS)
+            (phase, lasts), seconds = self._figures.phase_seconds, self._figures.in_batch_seconds
+            since_asked = (monotonic_ns() - asked_ns) / NS if asked_ns else 0.0
+            if phase is Phase.COMMIT and lasts > _COMMIT_SECONDS and self._membership.holds():
+                self._kill("Kafka answers, but not to a commit: what was not committed comes again")
+            if not seconds and min(since_asked, lasts) > _END_SECONDS:
+                self._kill("Kafka does not answer: what was not committed comes again", Exit.OK)
             if phase is Phase.SINK and not self._may_work():
                 self._kill("the lease has ended while the sink was at work")
             if not self._membership.alive:
@@ -224,7 +267,7 @@ class Runner:
             if seconds > self._table.batch_timeout:
                 self._kill(f"a batch takes longer than batch-timeout ({phase})")
 
-    def _kill(self, why: str) -> None:
+    def _kill(self, why: str, code: Exit = Exit.FAILED) -> None:
         log.critical("%s: the process ends", why)
         logging.shutdown()
-        os._exit(Exit.FAILED)
+        os._exit(code)

@@ -6,7 +6,7 @@ compaction, by a restart, or by a record that came twice.
 """
 
 import json
-from typing import Final
+from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -14,12 +14,15 @@ MAX_BYTES: Final = 900_000
 """of a record: Kafka takes 1 MiB by default"""
 
 _NAME = Field(min_length=1, max_length=400)
+_Pid = Annotated[int, Field(ge=0, le=2**31 - 1)]
+_Partition = Annotated[int, Field(ge=0, le=2**31 - 1)]
+_Token = Annotated[int, Field(ge=0, le=2**53)]
 
 
 class Said(BaseModel):
     """Keys that a newer version has are passed over."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
 class Leader(Said):
@@ -30,8 +33,8 @@ class Leader(Said):
     epoch: int = Field(ge=1, le=2**53)
     beat: int = Field(ge=0, le=2**53)
     place: str = ""
-    pid: int = 0
-    begun: int = 0
+    pid: _Pid = 0
+    begun: _Token = 0
     gone: bool = False
 
 
@@ -46,8 +49,8 @@ class Command(Said):
     leader: str = _NAME
     epoch: int = Field(ge=1, le=2**53)
     version: int = Field(ge=1, le=2**53)
-    start: dict[int, int] = Field(default_factory=dict)
-    stop: tuple[int, ...] = ()
+    start: dict[_Partition, _Token] = Field(default_factory=dict)
+    stop: tuple[_Partition, ...] = ()
     fence: bool = False
     leave: bool = False
 
@@ -66,19 +69,41 @@ class Report(Said):
     beat: int = Field(ge=0, le=2**53)
     epoch: int = Field(default=0, ge=0, le=2**53)
     version: int = Field(default=0, ge=0, le=2**53)
-    holds: dict[int, int] = Field(default_factory=dict)
+    holds: dict[_Partition, _Token] = Field(default_factory=dict)
     launch: str = ""
     place: str = ""
-    pid: int = 0
-    begun: int = 0
+    pid: _Pid = 0
+    begun: _Token = 0
     mu: float = Field(default=0.0, ge=0, le=1e12)
-    served: int = Field(default=0, ge=0)
+    served: int = Field(default=0, ge=0, le=2**63)
     fault: str = Field(default="", max_length=2000)
     gone: bool = False
 
 
+class Plan(Said):
+    """Who is to have which partition where members subscribe and one of them assigns.
+
+    name:  of the leader that made it
+    parts: member -> partitions
+    loads: partition -> events/s, for whoever has to share out partitions of members that are away
+    """
+
+    name: str = _NAME
+    epoch: int = Field(ge=1, le=2**53)
+    version: int = Field(ge=1, le=2**53)
+    parts: dict[str, tuple[_Partition, ...]] = Field(default_factory=dict)
+    loads: dict[_Partition, Annotated[float, Field(ge=0, le=1e15)]] = Field(default_factory=dict)
+
+
 class Note(Said):
     """A decision, for `srtm autoscale explain`."""
+
+    name: str = _NAME
+    document: dict[str, object]
+
+
+class Memory(Said):
+    """What a leader has seen, for the one after it."""
 
     name: str = _NAME
     document: dict[str, object]
@@ -90,24 +115,29 @@ class Ended(Said):
     name: str = _NAME
 
 
-Word = Leader | Command | Report | Note | Ended
+Written = Leader | Command | Report | Plan | Note | Memory
+Word = Written | Ended
 
-_KINDS: dict[str, type[Leader] | type[Command] | type[Report] | type[Note]] = {
+_KINDS: dict[str, type[Written]] = {
     "leader": Leader,
     "command": Command,
     "member": Report,
+    "plan": Plan,
     "decision": Note,
+    "memory": Memory,
 }
+_SINGLE = ("leader", "plan")
+"""There is one of each in a group; the others have a key for each name."""
 
 
 def _kind(word: Word) -> str:
     return next(name for name, kind in _KINDS.items() if isinstance(word, kind))
 
 
-def encode(group: str, word: Leader | Command | Report | Note) -> tuple[bytes, bytes]:
-    """Key and value. There is one leader; the others have a key for each name."""
+def encode(group: str, word: Written) -> tuple[bytes, bytes]:
+    """Key and value."""
     kind = _kind(word)
-    name = "" if kind == "leader" else word.name
+    name = "" if kind in _SINGLE else word.name
     return json.dumps([group, kind, name]).encode(), word.model_dump_json().encode()
 
 
@@ -129,4 +159,4 @@ def decode(group: str, key: bytes | None, value: bytes | None) -> Word | None:
         word = _KINDS[kind].model_validate_json(value)
     except (ValueError, TypeError, RecursionError, ValidationError):
         return None
-    return word if kind == "leader" or word.name == name else None
+    return word if kind in _SINGLE or word.name == name else None

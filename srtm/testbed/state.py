@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from srtm.deploy.atomic import read_json, write_json
+from srtm.atomic import read_json, write_json
 from srtm.deploy.host_tables import HostTable
 from srtm.errors import UnavailableError, one_line
 from srtm.testbed.inventory import Inventory

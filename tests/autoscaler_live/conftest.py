@@ -10,8 +10,15 @@ from tests.support.servers import Servers
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """A Kafka that the tests of a worker share; each has topics of its own."""
-    with kafka_in(tmp_path_factory.mktemp("kafka")) as found:
+    """A Kafka that the tests of a worker share; each has topics of its own. Its members of KIP-848
+    beat every 300 ms, and are missed after 3 s."""
+    settings = {
+        "group_consumer_heartbeat_interval_ms": "300",
+        "group_consumer_min_heartbeat_interval_ms": "300",
+        "group_consumer_session_timeout_ms": "3000",
+        "group_consumer_min_session_timeout_ms": "3000",
+    }
+    with kafka_in(tmp_path_factory.mktemp("kafka"), **settings) as found:
         yield found
 
 

@@ -6,25 +6,13 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from tests.support.groups import Group, group, under_load
-from tests.support.kafka import Kafka, kafka_in
+from tests.support.kafka import Kafka
 from tests.support.servers import Servers, wait_for
 
-BACK_ENDS = ["direct", "kip-848"]
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """Its members of KIP-848 beat every 300 ms, and are missed after 3 s."""
-    settings = {
-        "group_consumer_heartbeat_interval_ms": "300",
-        "group_consumer_min_heartbeat_interval_ms": "300",
-        "group_consumer_session_timeout_ms": "3000",
-        "group_consumer_min_session_timeout_ms": "3000",
-    }
-    with kafka_in(tmp_path_factory.mktemp("kafka"), **settings) as found:
-        yield found
+BACK_ENDS = ["direct", "assignor", "kip-848"]
 
 
 @pytest.fixture(params=BACK_ENDS)
@@ -90,3 +78,19 @@ def test_who_leaves_takes_nothing_along(two: Group) -> None:
     two.wait_kept()
     two.wait_state(2)
     assert set(two.ids().values()) == {1}
+
+
+def test_offsets_that_were_committed_beyond_the_end(two: Group) -> None:
+    """The topic was made anew, say: what is there is consumed, rather than nothing."""
+    settings: dict[str, str | int | float | bool] = {
+        "bootstrap.servers": two.kafka.address,
+        "group.id": f"{two.topic}-group",
+    }
+    consumer = Consumer(settings)
+    beyond = [TopicPartition(two.topic, partition, 1000) for partition in range(4)]
+    consumer.commit(offsets=beyond, asynchronous=False)
+    consumer.close()
+    two.produce(40)
+    two.controller()
+    two.wait_kept(60)
+    two.check_kept()

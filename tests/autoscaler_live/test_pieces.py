@@ -276,10 +276,22 @@ def test_who_leaves_is_not_seen_by_policies_and_not_taken_for_new() -> None:
     roster.begin(live, {"a": (0,), "b": (1,)})
     roster.adopt(1.0, Decision(Action.DOWN, (Member("a", (0, 1)),)), iter(()))
     roster.follow(2.0, live)
-    assert [each.id for each in roster.consumers(live, {})] == ["a"]
+    assert [each.id for each in roster.consumers({})] == ["a"]
     assert roster.leavers() == {"b"}
     roster.follow(3.0, {"a": live["a"]})
     assert roster.leavers() == set()
+
+
+def test_what_the_broker_assigned_comes_before_what_was_meant() -> None:
+    """A launch has nothing before it has joined, and of two reports one counts."""
+    roster = Roster()
+    live = {name: Report(name=name, beat=1) for name in ("a", "b")}
+    roster.begin(live, {"a": (0,), "b": (1,)})
+    members = (Member("a", (0,)), Member("b", (1,)), Member(None, (2, 3)))
+    roster.adopt(1.0, Decision(Action.UP, members), iter(["c"]))
+    held = {"a": {0: 1, 2: 1}, "b": {1: 1, 2: 1, 3: 1}}
+    roster.reflect({name: Report(name=name, beat=2, holds=holds) for name, holds in held.items()})
+    assert roster.parts == {"a": (0, 2), "b": (1, 3), "c": ()}
 
 
 # --- states ---------------------------------------------------------------------------------------

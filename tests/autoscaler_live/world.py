@@ -196,6 +196,7 @@ class Leader(Actor):
             make=lambda mu: Whims(self.world),
             dead=lambda process: process.pid in self.world.deaths,
             wall=lambda: "",
+            seconds=lambda: self.now / NS,
         )
 
     def step(self) -> None:

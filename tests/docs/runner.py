@@ -70,7 +70,8 @@ def script(page: list[Block]) -> str:
     """One bash script for all blocks."""
     parts = ["set -euo pipefail", _READY, "ip link set lo up"]
     if needs_kafka(page):
-        topics = {name for block in page for name in re.findall(r"kafka:([\w.]+)", block.text)}
+        named = r'kafka:([\w.]+)|^topic = "([\w.]+)"'
+        topics = {a or b for block in page for a, b in re.findall(named, block.text, re.M)}
         parts.append(f"python -m tests.support.kafka_given {' '.join(sorted(topics))} &")
         parts.append("until [ -e kafka.ready ]; do sleep 0.1; done")
     files: dict[str, str] = {}

@@ -180,7 +180,7 @@ class Group:
     def ids(self) -> Counter[str]:
         return Counter(each.id for each in self.kept())
 
-    def wait_kept(self, seconds: float = 30) -> None:
+    def wait_kept(self, seconds: float = 60) -> None:
         """Until each id that was sent is in a sink."""
         try:
             wait_for(lambda: len(self.ids()) >= self.sent, f"{self.sent} ids are kept", seconds)
@@ -188,7 +188,7 @@ class Group:
             print(self.logs())
             raise
 
-    def wait_state(self, consumers: int, seconds: float = 30) -> None:
+    def wait_state(self, consumers: int, seconds: float = 60) -> None:
         """Until so many consumers have every partition among them, and nothing is under way."""
 
         def there() -> bool:

@@ -52,6 +52,21 @@ def adopted(seen: Observation, reason: str) -> Decision:
     return Decision(Action.REASSIGN, tuple(_shared(seen, members, orphans)), reason)
 
 
+def limits(seen: Observation, least: int, most: int, can_launch: bool) -> tuple[int, int]:
+    """Of consumers: no more than partitions. While launches fail, what is there is the most that
+    there can be."""
+    most = max(least, min(most, max(len(seen.partitions), least)))
+    if can_launch:
+        return least, most
+    there = len(seen.consumers)
+    return min(least, there), min(most, there)
+
+
+def is_there_already(seen: Observation, decision: Decision) -> bool:
+    now = {(each.id, frozenset(each.partitions)) for each in seen.consumers}
+    return now == {(each.consumer, frozenset(each.partitions)) for each in decision.members}
+
+
 def _check(seen: Observation, members: Sequence[Member]) -> None:
     known = {each.id for each in seen.consumers}
     named = [each.consumer for each in members if each.consumer is not None]

@@ -15,19 +15,19 @@ _FADE = 0.9
 
 @dataclass(slots=True)
 class Capacity:
-    """mu: events/s; None before the first busy window."""
+    """mu: events/s, or bytes/s; None before the first busy window."""
 
     _served: float = 0.0
     _seconds: float = 0.0
-    _begin: tuple[float, int, int] | None = None
+    _begin: tuple[float, float, float] | None = None
     _partitions: tuple[int, ...] = ()
 
     @property
     def mu(self) -> float | None:
         return self._served / self._seconds if self._served and self._seconds else None
 
-    def see(self, at: float, partitions: tuple[int, ...], committed: int, lag: int) -> None:
-        """committed, lag: sums over `partitions`, which are the consumer's now"""
+    def see(self, at: float, partitions: tuple[int, ...], committed: float, lag: float) -> None:
+        """committed, lag: sums over `partitions`, which are the consumer's now; weighed alike"""
         if self._begin is None or partitions != self._partitions or committed < self._begin[1]:
             self._begin, self._partitions = (at, committed, lag), partitions
             return

@@ -1,6 +1,7 @@
 """The policies that can run on a live group, by name."""
 
 import difflib
+from typing import Final
 
 from srtm.autoscaler.decision import Handover, Policy
 from srtm.autoscaler.policies import POLICIES, Settings
@@ -10,6 +11,12 @@ from srtm.errors import UsageError
 
 _KNOWING = ("optimal", "peak")
 """They need the arrivals of the whole run."""
+
+_HANDOVERS: Final = {
+    "direct": Handover.DIRECT,
+    "assignor": Handover.EAGER,
+    "kip-848": Handover.COOPERATIVE,
+}
 
 LIVE = tuple(name for name in POLICIES if name not in _KNOWING)
 
@@ -29,7 +36,7 @@ def check_policy(name: str, where: str) -> None:
 
 def make_policy(name: str, group: GroupTable, mu: float) -> Policy:
     """For the group's kind of hand-over. mu: events/s, as known now."""
-    handover = Handover.COOPERATIVE if group.brokered else Handover.DIRECT
+    handover = _HANDOVERS[group.handover]
     slo = group.slo
     if name == "srtm":
         return Srtm(slo, group.interval, (handover,), group.max)

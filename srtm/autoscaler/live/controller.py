@@ -6,23 +6,26 @@ after a restart stands in the group's partition and in what its members report.
 """
 
 import logging
-import signal
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from srtm.autoscaler.decision import Action, Decision, Policy
-from srtm.autoscaler.live.bounds import Unsound, adopted, bounded
+from srtm.autoscaler.live.adviser import Adviser
+from srtm.autoscaler.live.bounds import Unsound, adopted, bounded, is_there_already, limits
 from srtm.autoscaler.live.brokered import Brokered
 from srtm.autoscaler.live.diary import Diary
 from srtm.autoscaler.live.direct import Direct
 from srtm.autoscaler.live.learnt import Learnt
 from srtm.autoscaler.live.local import Local
+from srtm.autoscaler.live.memory import Keeper
 from srtm.autoscaler.live.monitor import Reading
 from srtm.autoscaler.live.observe import Phases, observation
+from srtm.autoscaler.live.planned import Planned
 from srtm.autoscaler.live.rolling import RollingBudget
 from srtm.autoscaler.live.roster import Roster
+from srtm.autoscaler.live.slow import SlowLeavers
 from srtm.autoscaler.live.states import Event, State, step
 from srtm.autoscaler.observation import Observation
 from srtm.clock import NS
@@ -30,10 +33,15 @@ from srtm.consumer.file import GroupTable
 from srtm.consumer.lease import take_over_seconds
 from srtm.consumer.ledger import Ledger
 from srtm.consumer.process import Process
-from srtm.consumer.wire import Command, Leader, Note, Report, Word
+from srtm.consumer.wire import Command, Leader, Note, Word, Written
 
 log = logging.getLogger("srtm.autoscale")
 
+BACK_ENDS: Final[dict[str, type[Direct]]] = {
+    "direct": Direct,
+    "assignor": Planned,
+    "kip-848": Brokered,
+}
 _LEFT_ALONE = 3
 """intervals that a policy may leave a partition without a consumer"""
 
@@ -41,14 +49,15 @@ _LEFT_ALONE = 3
 class Effects(Protocol):
     """Where words go."""
 
-    def write(self, word: Leader | Command | Report | Note) -> None: ...
+    def write(self, word: Written) -> None: ...
 
     def end(self, member: str) -> None: ...
 
 
 @dataclass
 class Controller:
-    """dead: is the process surely dead? make: a policy, once mu is known; wall: for people only"""
+    """dead: is the process surely dead? make: a policy, once mu is known; wall: for people only
+    seconds: since 1970, for how old a memory is"""
 
     group: GroupTable
     process: Process
@@ -58,6 +67,7 @@ class Controller:
     make: Callable[[float], Policy]
     dead: Callable[[Process], bool]
     wall: Callable[[], str]
+    seconds: Callable[[], float]
     grace_seconds: float = 10.0
     state: State = State.STANDBY
     ledger: Ledger = field(default_factory=Ledger)
@@ -71,16 +81,17 @@ class Controller:
     def __post_init__(self) -> None:
         self.name = f"{self.name}-{uuid.uuid4().hex[:8]}"
         self.budget = RollingBudget(self.group.slo)
-        self._policy: Policy | None = None
+        self._adviser = Adviser(self.group.policy, self.make)
+        self._keeper = Keeper(self.effects.write, self.seconds)
         self._beat = 0
         self._beat_ns = 0
         self._heard_leader_ns = 0
         self._last_leader: Leader | None = None
         self._diary = Diary(self.effects.write)
         self._alone = 0
+        self._to_recall = False
         self._looked_ns = 0
-        self._policy_fault = ""
-        self._leaving_ns: dict[str, int] = {}
+        self._slow = SlowLeavers(self.grace_seconds)
 
     # --- words ------------------------------------------------------------------------------------
 
@@ -99,7 +110,8 @@ class Controller:
     def begin_anew(self) -> None:
         """The group's topic was made anew: nothing that is known stands."""
         self._stand_by("the group's topic was made anew")
-        self.ledger = Ledger()
+        # Numbers go on: tokens and epochs only ever grow.
+        self.ledger = Ledger(epoch=self.ledger.epoch, version=self.ledger.version)
 
     def tick(self, now_ns: int) -> None:
         """Often. Leads, beats, carries out; the policy is asked by `decide`."""
@@ -131,8 +143,9 @@ class Controller:
         self.state = step(self.state, Event.CLAIMED)
         free_at = now_ns + round(take_over_seconds(self.group.lease) * NS)
         epoch = self.ledger.epoch + 1
-        kind = Brokered if self.group.brokered else Direct
-        self.direct = kind(self.name, self.group.lease, epoch, free_at, self.ledger)
+        self.direct = BACK_ENDS[self.group.handover](
+            self.name, self.group.lease, epoch, free_at, self.ledger
+        )
         self._say(now_ns)
 
     def _say(self, now_ns: int, gone: bool = False) -> None:
@@ -171,19 +184,11 @@ class Controller:
         if not self.direct.synced(now_ns):
             return
         self.roster = Roster()
-        self.roster.begin(self.direct.live(), self._told())
+        self.roster.begin(self.direct.live(), self.direct.told())
         self.state = step(self.state, Event.SYNCHRONIZED)
+        self._to_recall = True
         self.fault = ""
         log.info("%s leads with epoch %d", self.name, self.direct.epoch)
-
-    def _told(self) -> dict[str, frozenset[int]]:
-        """Member -> what it was told last, or has."""
-        assert self.direct is not None
-        commands = self.ledger.commands
-        return {
-            name: frozenset(commands[name].start if name in commands else report.holds)
-            for name, report in self.direct.live().items()
-        }
 
     # --- what is under way ------------------------------------------------------------------------
 
@@ -204,14 +209,14 @@ class Controller:
         if not direct.assigns:
             self.roster.reflect(live)
         direct.wanted = {
-            name: frozenset(part) for name, part in self.roster.wanted(self._told()).items()
+            name: frozenset(part) for name, part in self.roster.wanted(direct.told()).items()
         }
         leavers = self.roster.leavers()
         direct.leaving = {name for name in leavers if not direct.wanted.get(name)}
-        self._end_slow_leavers(now_ns)
-        commands, ended = direct.step(now_ns, self.dead)
-        for command in commands:
-            if command.fence:
+        self._slow.look(direct.leaving, self.ledger, now_ns)
+        words, ended = direct.step(now_ns, self.dead)
+        for command in words:
+            if isinstance(command, Command) and command.fence:
                 log.warning("%s is silent: it is fenced", command.name)
             self.effects.write(command)
         for member in ended:
@@ -219,18 +224,6 @@ class Controller:
             self.effects.end(member)
         if self.state is State.MANAGE and not self.roster.launched and direct.settled():
             self._done(now_ns)
-
-    def _end_slow_leavers(self, now_ns: int) -> None:
-        """What they hold in hand comes again."""
-        assert self.direct is not None
-        leaving = self.direct.leaving
-        self._leaving_ns = {name: self._leaving_ns.get(name, now_ns) for name in leaving}
-        for name, since in self._leaving_ns.items():
-            report = self.ledger.members.get(name)
-            if report is not None and now_ns - since > self.grace_seconds * NS:
-                process = Process(report.place, report.pid, report.begun)
-                if process.kill(signal.SIGKILL):
-                    log.warning("%s did not leave within the grace: it is killed", name)
 
     def _done(self, now_ns: int) -> None:
         assert self.direct is not None
@@ -252,7 +245,11 @@ class Controller:
             return
         if isinstance(self.direct, Brokered):
             self.direct.partitions = frozenset(each.id for each in reading.partitions)
-        consumers = self.roster.consumers(self.direct.live(), learnt)
+        if isinstance(self.direct, Planned):
+            self.direct.loads = {each.id: each.rate for each in reading.partitions}
+        if self._to_recall:
+            self._recall(reading.at)
+        consumers = self.roster.consumers(learnt)
         if self._looked_ns:
             self.replica_seconds += len(consumers) * (now_ns - self._looked_ns) / NS
         self._looked_ns = now_ns
@@ -271,26 +268,27 @@ class Controller:
             decision = Decision(Action.NONE, reason=self.fault)
         else:
             self.fault = self.executor.backing_off(now_ns / NS)
-            decision = self._asked(seen)
+            decision = self._adviser.ask(seen)
+            self.fault = self._adviser.fault or self.fault
+            self._keeper.keep(seen)
+            self._keeper.keep_budget(reading.at, self.budget)
         self._reassign(seen, decision, now_ns)
 
-    def _asked(self, seen: Observation) -> Decision:
-        """A policy that fails decides nothing; the group stays as it is."""
-        try:
-            if self._policy is None:
-                self._policy = self.make(seen.new_mu)
-            return self._policy.decide(seen)
-        except Exception as error:
-            if self._policy_fault != str(error):
-                log.exception("policy %s has failed", self.group.policy)
-            self._policy_fault = self.fault = f"policy {self.group.policy}: {error}"
-            return Decision(Action.NONE, reason=self.fault)
+    def _recall(self, at: float) -> None:
+        """What the controller before this one kept."""
+        self._to_recall = False
+        memories = self.ledger.memories.values()
+        recalled = self._keeper.recall(memories, self.group.slo, at, self.group.interval)
+        self._adviser.recall(recalled.past)
+        if recalled.budget is not None and recalled.budget.served > self.budget.served:
+            self.budget = recalled.budget
 
     def _reassign(self, seen: Observation, decision: Decision, now_ns: int) -> None:
         assert self.direct is not None
         if self.direct.assigns:
             decision = self._for_the_left_alone(seen, decision)
-        least, most = self._limits(seen, now_ns / NS)
+        can_launch = not self.executor.backing_off(now_ns / NS)
+        least, most = limits(seen, self.group.min, self.group.max, can_launch)
         try:
             decision = bounded(seen, decision, least, most)
         except Unsound as error:
@@ -300,7 +298,7 @@ class Controller:
         if not self.direct.assigns and len(decision.members) == len(seen.consumers):
             decision = Decision(Action.NONE, reason="the broker assigns partitions itself")
         self.counts[decision.action] = self.counts.get(decision.action, 0) + 1
-        if decision.action is Action.NONE or self._is_there_already(seen, decision):
+        if decision.action is Action.NONE or is_there_already(seen, decision):
             return
         self.state = step(self.state, Event.TRIGGERED)
         launched = dict(self.roster.launched)
@@ -336,20 +334,6 @@ class Controller:
         if self._alone >= _LEFT_ALONE and seen.consumers:
             return adopted(seen, f"partitions {orphans} have no consumer, and the policy waits")
         return decision
-
-    def _limits(self, seen: Observation, at: float) -> tuple[int, int]:
-        """While launches fail, what is there is the most that there can be."""
-        least, most = self.group.min, self.group.max
-        most = max(least, min(most, max(len(seen.partitions), least)))
-        if self.executor.backing_off(at):
-            there = len(seen.consumers)
-            return min(least, there), max(min(most, there), 0)
-        return least, most
-
-    @staticmethod
-    def _is_there_already(seen: Observation, decision: Decision) -> bool:
-        now = {(each.id, frozenset(each.partitions)) for each in seen.consumers}
-        return now == {(each.consumer, frozenset(each.partitions)) for each in decision.members}
 
     def _names(self) -> Iterator[str]:
         while True:

@@ -17,7 +17,7 @@ from srtm.clock import NS
 from srtm.consumer.lease import take_over_seconds
 from srtm.consumer.ledger import Ledger
 from srtm.consumer.process import Process
-from srtm.consumer.wire import Command, Ended, Leader, Report, Word
+from srtm.consumer.wire import Command, Ended, Leader, Plan, Report, Word
 
 SILENT_LEASES = 1.0
 """without a beat, after which a member is fenced: five of its beats. It is safe with any number."""
@@ -135,6 +135,14 @@ class Direct:
         unread = self._unread.get(member, [])
         return self.ledger.fenced(member) or any(each.fence for each in unread)
 
+    def told(self) -> dict[str, frozenset[int]]:
+        """Member -> what it was told last, or has."""
+        commands = self.ledger.commands
+        return {
+            name: frozenset(commands[name].start if name in commands else report.holds)
+            for name, report in self.live().items()
+        }
+
     def may_hold(self, member: str) -> frozenset[int]:
         """With what it can have read that this leader has not read back."""
         found = self.ledger.may_hold(member)
@@ -163,13 +171,17 @@ class Direct:
 
     # --- what is said -----------------------------------------------------------------------------
 
-    def step(self, now_ns: int, dead: Callable[[Process], bool]) -> tuple[list[Command], list[str]]:
-        """Commands to be written now, and members that are no more."""
+    def step(
+        self, now_ns: int, dead: Callable[[Process], bool]
+    ) -> tuple[list[Command | Plan], list[str]]:
+        """Words to be written now, and members that are no more."""
         if not self.leads:
             return [], []
         members = sorted(self.ledger.members)
         ended = [name for name in members if self._has_ended(name, now_ns, dead)]
-        said = [self._fence(name) for name in sorted(self.live()) if self._is_silent(name)]
+        out = [name for name in sorted(self.live()) if self._is_silent(name)]
+        said = [self._fence(name) for name in (*out, *self._lost_fences(now_ns))]
+        plan = self._plan(now_ns) if self.synced(now_ns) else None
         if self.synced(now_ns):
             holders = self._holders()
             for member in sorted(self.live().keys() - ended):
@@ -185,7 +197,20 @@ class Direct:
             if now_ns - self._ending_ns.get(name, -_SAY_AGAIN_NS) >= _SAY_AGAIN_NS
         ]
         self._ending_ns.update(dict.fromkeys(new, now_ns))
-        return said, new
+        return [*said, plan] if plan else list(said), new
+
+    def _lost_fences(self, now_ns: int) -> list[str]:
+        """Members whose fence was written and never read back: Kafka was away."""
+        return [
+            name
+            for name, unread in self._unread.items()
+            if any(each.fence for each in unread)
+            and now_ns - self._written_ns[name] > _SAY_AGAIN_NS
+        ]
+
+    def _plan(self, now_ns: int) -> Plan | None:
+        """Where members subscribe."""
+        return None
 
     def _has_ended(self, member: str, now_ns: int, dead: Callable[[Process], bool]) -> bool:
         report = self.ledger.members[member]

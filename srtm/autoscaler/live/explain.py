@@ -8,7 +8,8 @@ import click
 
 from srtm.consumer.file import GroupFile
 from srtm.consumer.ledger import Ledger
-from srtm.consumer.log import GroupLog, topic_is_there
+from srtm.consumer.log import GroupLog
+from srtm.consumer.topic import topic_is_there
 from srtm.errors import UnavailableError
 from srtm.terminal import Column, Table, show
 
@@ -36,9 +37,13 @@ def read_ledger(file: GroupFile) -> Ledger:
 
 
 def decisions_of(ledger: Ledger) -> list[dict[str, Any]]:
-    """Oldest first."""
-    found = [dict(note.document) for note in ledger.notes.values()]
-    return sorted(found, key=lambda each: int(str(each.get("number", 0))))
+    """Oldest first; what no controller has written so is passed over."""
+    numbered: dict[int, dict[str, Any]] = {}
+    for note in ledger.notes.values():
+        number = note.document.get("number")
+        if isinstance(number, int):
+            numbered[number] = dict(note.document)
+    return [numbered[number] for number in sorted(numbered)]
 
 
 def explain_group(file: GroupFile, last: int, as_json: bool) -> None:
@@ -53,6 +58,7 @@ def explain_group(file: GroupFile, last: int, as_json: bool) -> None:
         Column("moved", 2),
         Column("stood still s", 1),
         Column("took s", 3),
+        Column("budget left", 1),
         Column("because", sentence=True),
     )
     for each in decisions:
@@ -63,9 +69,14 @@ def explain_group(file: GroupFile, last: int, as_json: bool) -> None:
             str(each.get("moved", "-")),
             str(each.get("stopped_seconds", "-")),
             str(each.get("took_seconds", "-")),
+            _percent(each.get("budget_left")),
             str(each.get("reason")),
         )
     if not decisions:
         click.echo("no decision has been taken yet")
         return
     show(table)
+
+
+def _percent(share: object) -> str:
+    return f"{share:.0%}" if isinstance(share, int | float) else "-"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from srtm.backoff import backoff_seconds
 from srtm.consumer.file import ExecutorTable
-from srtm.consumer.membership import LAUNCH
+from srtm.consumer.process import LAUNCH
 
 _MOST_BACKOFF_SECONDS = 60.0
 _DOUBLINGS_AT_FIRST = 3

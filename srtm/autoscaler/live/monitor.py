@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from srtm.autoscaler.live.curve import Curve
+from srtm.autoscaler.live.weights import Weights
 from srtm.autoscaler.observation import PartitionSeen
 
 SLOTS = 10
 """Parts of an interval in which arrivals are counted, as the simulator has it."""
 
 Reset = Literal["earliest", "latest"]
+Weigh = Literal["events", "bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +27,14 @@ class Sample:
 
     ends:      of the next event to come; starts: of the oldest that is still kept
     committed: by the group; a partition that is missing was never committed
+    sizes:     bytes of the partitions' logs, where they were looked at now
     """
 
     at: float
     ends: Mapping[int, int]
     starts: Mapping[int, int]
     committed: Mapping[int, int]
+    sizes: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +58,17 @@ class _Track:
     start: int = 0
     seen_at: float = 0.0
     counted: int | None = None  # end offset at the last reading
+    work: float = 0.0  # of what was served since somebody looks
 
 
 class Monitor:
-    """target_seconds: of the SLO; reset: where a group begins that never committed."""
+    """target_seconds: of the SLO; reset: where a group begins that never committed; weigh: what
+    rates, lags and work are counted in. Events served and late ones are events always."""
 
-    def __init__(self, target_seconds: float, reset: Reset = "earliest") -> None:
+    def __init__(
+        self, target_seconds: float, reset: Reset = "earliest", weigh: Weigh = "events"
+    ) -> None:
+        self._weights = Weights() if weigh == "bytes" else None
         self._target = target_seconds
         self._reset = reset
         self._tracks: dict[int, _Track] = {}
@@ -81,7 +90,17 @@ class Monitor:
             track.start = sample.starts.get(partition, track.start)
             self._advance(partition, track, sample)
             track.seen_at = sample.at
+        if self._weights is not None:
+            self._weights.see(sample.sizes, sample.starts, sample.ends)
         self._at = sample.at
+
+    def weight(self, partition: int) -> float:
+        """Of one event: 1, or its bytes."""
+        return self._weights.weight(partition) if self._weights is not None else 1.0
+
+    def work(self, partition: int) -> float:
+        """Served since somebody looks, weighed."""
+        return self._tracks[partition].work
 
     def _advance(self, partition: int, track: _Track, sample: Sample) -> None:
         committed = sample.committed.get(partition, -1)
@@ -100,6 +119,7 @@ class Monitor:
         track.position = position
         if before is None or committed < 0 or position <= before:
             return
+        track.work += (position - before) * self.weight(partition)
         self._count(track, before, position, (track.seen_at + sample.at) / 2)
 
     def _count(self, track: _Track, before: int, position: int, at: float) -> None:
@@ -152,10 +172,11 @@ class Monitor:
         track.counted = curve.end
         rate = max(curve.end - counted, 0) / seconds if seconds > 0 else 0.0
         slots: tuple[int, ...] = ()
+        weight = self.weight(partition)
         if seconds > 0:
             edges = [
-                round(curve.arrived_by(at - seconds * (SLOTS - n) / SLOTS))
+                round(weight * curve.arrived_by(at - seconds * (SLOTS - n) / SLOTS))
                 for n in range(SLOTS + 1)
             ]
             slots = tuple(b - a for a, b in itertools.pairwise(edges))
-        return PartitionSeen(partition, rate, float(self.lag(partition)), slots)
+        return PartitionSeen(partition, rate * weight, self.lag(partition) * weight, slots)

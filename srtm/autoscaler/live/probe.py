@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -11,6 +12,9 @@ from srtm.autoscaler.live.monitor import Sample
 from srtm.consumer.file import GroupFile
 from srtm.errors import UnavailableError
 from srtm.kafka.client import client_settings, told
+
+if TYPE_CHECKING:
+    from srtm.autoscaler.live.sizes import Sizes
 
 _ASK_SECONDS = 5.0
 _STARTS_EVERY_SECONDS = 5.0
@@ -52,6 +56,7 @@ class Probe:
         self._count = 0
         self._starts: dict[int, int] = {}
         self._starts_at: float | None = None
+        self._sizes = _sizes(file)
 
     def partitions(self) -> int:
         """How many the topic has now."""
@@ -67,12 +72,14 @@ class Probe:
         return len(topic.partitions)
 
     def sample(self, at: float) -> Sample:
+        sizes: dict[int, int] = {}
         if self._starts_at is None or at - self._starts_at >= _STARTS_EVERY_SECONDS:
             self._count = self.partitions()
             self._starts = self._offsets(_EARLIEST)
+            sizes = self._sizes.read() if self._sizes is not None else {}
             self._starts_at = at
         ends = self._offsets(_LATEST)
-        return Sample(at, ends, dict(self._starts), self._committed())
+        return Sample(at, ends, dict(self._starts), self._committed(), sizes)
 
     def members(self) -> tuple[GroupMember, ...]:
         """Who subscribes; nobody where partitions are handed over directly."""
@@ -128,6 +135,15 @@ class Probe:
         except KafkaException as error:
             raise UnavailableError(f"offsets of group {self._group}: {told(error)}") from None
         return {partition: offset for partition, offset in found.items() if offset >= 0}
+
+
+def _sizes(file: GroupFile) -> "Sizes | None":
+    """None where nobody asks for bytes."""
+    if file.group.weigh != "bytes":
+        return None
+    from srtm.autoscaler.live.sizes import Sizes  # kafka-python
+
+    return Sizes(file)
 
 
 def _plain(found: list[TopicPartition]) -> dict[int, int]:

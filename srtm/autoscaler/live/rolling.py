@@ -23,9 +23,16 @@ class RollingBudget:
         assert self.slo.window_seconds is not None
         return self.slo.window_seconds
 
+    @property
+    def cell_seconds(self) -> float:
+        return self._window / _CELLS
+
+    def ages(self, at: float) -> list[tuple[float, int, int]]:
+        """(seconds ago, events, late ones) of each cell, oldest first."""
+        return [(round(at - begun, 3), served, late) for begun, served, late in self._cells]
+
     def add(self, at: float, served: int, late: int) -> None:
-        cell = self._window / _CELLS
-        if self._cells and at - self._cells[-1][0] < cell:
+        if self._cells and at - self._cells[-1][0] < self.cell_seconds:
             begun, before, late_before = self._cells.pop()
             self._cells.append((begun, before + served, late_before + late))
         else:

@@ -84,8 +84,9 @@ class Roster:
 
     def reflect(self, live: Mapping[str, Report]) -> None:
         """What the broker has assigned, as members report it; of two reports of one partition in
-        the middle of a rebalance one counts."""
+        the middle of a rebalance one counts. Who has not joined has nothing, whatever was meant."""
         seen: set[int] = set()
+        self.parts = dict.fromkeys(self.parts, ())
         for id_, name in self.members.items():
             if id_ in self.parts:
                 self.parts[id_] = tuple(sorted(live[name].holds.keys() - seen))
@@ -104,14 +105,11 @@ class Roster:
     def leavers(self) -> set[str]:
         return {self.members[id_] for id_ in self.leaving if id_ in self.members}
 
-    def consumers(
-        self, live: Mapping[str, Report], learnt: Mapping[str, float | None]
-    ) -> tuple[LiveConsumer, ...]:
-        """What policies see; mu as learnt from offsets, or as the consumer says."""
+    def consumers(self, learnt: Mapping[str, float | None]) -> tuple[LiveConsumer, ...]:
+        """What policies see; learnt: consumer -> mu"""
         found = []
         for id_, part in self.parts.items():
-            report = live.get(self.members.get(id_, ""))
-            mu = learnt.get(id_) or (report.mu if report else None) or None
+            mu = learnt.get(id_) or None
             state = ConsumerState.STARTING if id_ in self.launched else ConsumerState.RUNNING
             found.append(LiveConsumer(id_, part, mu, state))
         return tuple(found)

@@ -25,7 +25,7 @@ class Sampler:
         self.fault = ""
         self._probe = probe
         self._seconds = file.group.interval / SLOTS
-        self._monitor = Monitor(target, file.group.reset)
+        self._monitor = Monitor(target, file.group.reset, file.group.weigh)
         self._capacities: dict[str, Capacity] = {}
         self._owned: Mapping[str, tuple[int, ...]] = {}
         self._lock = threading.Lock()
@@ -53,11 +53,17 @@ class Sampler:
         with self._lock:
             return self._monitor.read()
 
-    def mu(self, consumer: str) -> float | None:
-        """Events/s that it served while it had work; None: it never was short of time."""
+    def mu(self, consumer: str, said: float = 0.0) -> float | None:
+        """What it served while it had work, in what partitions are weighed in, each second; or what
+        it says itself (`said`, events/s). None: it never was short of time, and says nothing."""
         with self._lock:
             found = self._capacities.get(consumer)
-            return found.mu if found else None
+            if found is not None and found.mu is not None:
+                return found.mu
+            known = set(self._monitor.partitions)
+            mine = [p for p in self._owned.get(consumer, ()) if p in known] or sorted(known)
+            weights = [self._monitor.weight(p) for p in mine]
+            return said * sum(weights) / len(weights) if said and weights else None
 
     def _run(self) -> None:
         while not self._over.is_set():
@@ -86,6 +92,6 @@ class Sampler:
         known = set(self._monitor.partitions)
         for consumer, partitions in self._owned.items():
             mine = tuple(p for p in partitions if p in known)
-            committed = sum(self._monitor.position(p) for p in mine)
-            lag = sum(self._monitor.lag(p) for p in mine)
-            self._capacities.setdefault(consumer, Capacity()).see(at, mine, committed, lag)
+            work = sum(self._monitor.work(p) for p in mine)
+            lag = sum(self._monitor.lag(p) * self._monitor.weight(p) for p in mine)
+            self._capacities.setdefault(consumer, Capacity()).see(at, mine, work, lag)

@@ -18,8 +18,9 @@ from srtm.autoscaler.live.states import State
 from srtm.clock import NS, boottime_ns
 from srtm.consumer.door import open_door
 from srtm.consumer.file import GroupFile
-from srtm.consumer.log import GroupLog, make_topic
+from srtm.consumer.log import GroupLog
 from srtm.consumer.process import here
+from srtm.consumer.topic import make_topic
 from srtm.errors import Exit, UnavailableError
 
 log = logging.getLogger("srtm.autoscale")
@@ -42,14 +43,14 @@ class Service:
         """Raises UnavailableError."""
         group = self._file.group
         self._probe.partitions()
-        members = () if group.brokered else self._probe.members()
+        members = () if group.subscribes else self._probe.members()
         if members:
             raise UnavailableError(
                 f"group {group.id} has {len(members)} members that subscribe, so Kafka assigns its "
                 "partitions; stop them, or give [group] another id"
             )
         make_topic(self._file)
-        self._log = GroupLog(self._file, f"srtm-controller-{group.id}")
+        self._log = GroupLog(self._file, f"srtm-controller-{group.id}", keeps=True)
         self.controller = Controller(
             group=group,
             process=here(),
@@ -59,8 +60,13 @@ class Service:
             make=lambda mu: make_policy(group.policy, group, mu),
             dead=lambda process: process.is_dead,
             wall=lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            seconds=time.time,
             grace_seconds=self._file.executor.grace,
         )
+        if group.handover == "assignor":
+            from srtm.autoscaler.live.removal import Removal  # kafka-python
+
+            Removal(self._file, self._ended).start()
         if self._file.controller.http_address is not None and not dismiss:
             open_door(self._file.controller.http_address, self, f"{self._path}: [controller]")
         self._sampler.start()
@@ -98,6 +104,11 @@ class Service:
         log.info("the controller has ended; %d consumers work on without it", running)
         return Exit.OK
 
+    def _ended(self) -> list[str]:
+        """Members that are no more, as who leads knows it."""
+        direct = self.controller.direct
+        return list(direct.ledger.ended) if direct is not None and direct.leads else []
+
     def _refuse_beside_another(self) -> None:
         """Raises UnavailableError."""
         if self.controller.state is State.STANDBY and self.controller.fault:
@@ -110,14 +121,18 @@ class Service:
         if self._sampler.fault:
             self.controller.fault = self._sampler.fault
             return
-        learnt = {id_: self._sampler.mu(id_) for id_ in self.controller.roster.parts}
+        roster, members = self.controller.roster, self.controller.ledger.members
+        learnt = {}
+        for id_ in roster.parts:
+            report = members.get(roster.members.get(id_, ""))
+            learnt[id_] = self._sampler.mu(id_, report.mu if report else 0.0)
         self.controller.decide(self._sampler.read(), learnt, now_ns)
         self._sampler.follow(dict(self.controller.roster.parts))
 
     # --- at the door ------------------------------------------------------------------------------
 
     def fault(self) -> str:
-        return self.controller.fault
+        return self._log.fault or self.controller.fault
 
     def stats(self) -> dict[str, Any]:
         return {

@@ -14,10 +14,13 @@ def document(
     consumers: tuple[LiveConsumer, ...],
     decisions: Mapping[str, Decision],
     notes: tuple[str, ...],
+    unit: str,
 ) -> dict[str, Any]:
-    """One look at the group. Rates in events/s, lags in events, times in seconds."""
+    """One look at the group. unit: events or bytes, of rates (each second), lags and mu; times in
+    seconds."""
     owners = {p: each.id for each in consumers for p in each.partitions}
     return {
+        "unit": unit,
         "partitions": [
             {
                 "partition": each.id,
@@ -56,7 +59,7 @@ def document(
 def partition_table(look: dict[str, Any]) -> Table:
     table = Table(
         Column("partition"),
-        Column("events/s"),
+        Column(f"{look['unit']}/s"),
         Column("lag"),
         Column("time lag s", 1),
         Column("consumer", text=True),
@@ -78,7 +81,7 @@ def consumer_table(look: dict[str, Any]) -> Table:
         Column("consumer", text=True),
         Column("state", text=True),
         Column("partitions"),
-        Column("events/s"),
+        Column(f"{look['unit']}/s"),
         Column("mu"),
         Column("load", 1),
     )

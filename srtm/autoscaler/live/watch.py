@@ -16,7 +16,8 @@ from srtm.autoscaler.live.shown import consumer_table, document, partition_table
 from srtm.autoscaler.observation import Observation
 from srtm.consumer.file import GroupFile
 from srtm.consumer.ledger import Ledger
-from srtm.consumer.log import GroupLog, topic_is_there
+from srtm.consumer.log import GroupLog
+from srtm.consumer.topic import topic_is_there
 from srtm.errors import UnavailableError
 from srtm.terminal import show
 
@@ -87,14 +88,14 @@ class Watch:
         members = self._members()
         self._sampler.follow({id_: partitions for id_, (partitions, _) in members.items()})
         consumers = tuple(
-            LiveConsumer(id_, partitions, self._sampler.mu(id_) or mu or None)
+            LiveConsumer(id_, partitions, self._sampler.mu(id_, mu))
             for id_, (partitions, mu) in members.items()
         )
         reading = self._sampler.read()
         seen = observation(reading, consumers, self._file.group.mu, Phases())
         notes = reading.notes if seen else (*reading.notes, _NO_MU)
         decisions = self._decide(seen, consumers) if seen else {}
-        return document(reading, consumers, decisions, notes)
+        return document(reading, consumers, decisions, notes, self._file.group.weigh)
 
     def _decide(
         self, seen: Observation, consumers: tuple[LiveConsumer, ...]

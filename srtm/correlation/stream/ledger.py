@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from srtm.deploy.atomic import write_json
+from srtm.atomic import write_json
 from srtm.errors import UsageError, one_line
 
 

@@ -1,0 +1,1 @@
+"""Autoscaled groups on a real Kafka, beside what the simulator says of them."""

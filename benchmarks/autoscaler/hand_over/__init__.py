@@ -1,0 +1,1 @@
+"""How long partitions stand still as they change hands, on a real Kafka."""

@@ -1,0 +1,50 @@
+"""The policy of a group that runs: asked once an interval, and shown first what the controller
+before this one saw."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from srtm.autoscaler.decision import Action, Decision, Policy
+from srtm.autoscaler.observation import Observation
+
+log = logging.getLogger("srtm.autoscale")
+
+_AT_ONCE = 60
+"""observations that are shown again in one interval, so that beats are not late"""
+
+
+@dataclass(slots=True)
+class Adviser:
+    """make: the policy, once mu is known; fault: what it raised last, "" where it answered"""
+
+    name: str
+    make: Callable[[float], Policy]
+    fault: str = ""
+    _policy: Policy | None = None
+    _past: list[Observation] = field(default_factory=list)
+
+    def recall(self, past: tuple[Observation, ...]) -> None:
+        """Before it is asked first: what was seen until now."""
+        if self._policy is None:
+            self._past = list(past)
+
+    def ask(self, seen: Observation) -> Decision:
+        """A policy that fails decides nothing; the group stays as it is."""
+        try:
+            if self._policy is None:
+                self._policy = self.make(seen.new_mu)
+            shown = [*self._past, seen]
+            self._past = shown[_AT_ONCE:]
+            for each in shown[:_AT_ONCE]:
+                decision = self._policy.decide(each)
+            if self._past:
+                return Decision(Action.NONE, reason="it recalls what was seen before")
+        except Exception as error:
+            if self.fault != str(error):
+                log.exception("policy %s has failed", self.name)
+            self.fault = f"policy {self.name}: {error}"
+            self._past.clear()
+            return Decision(Action.NONE, reason=self.fault)
+        self.fault = ""
+        return decision

@@ -1,0 +1,180 @@
+"""A kafka-python assignor that shares partitions out by the controller's plan.
+
+Kafka asks one member of the group, its leader, who gets what. The plan was read beforehand, by the
+thread that reads the group's topic; inside `assign` it is only looked up, since a slow call there
+stops the client's heartbeats. Members are known by the name that each puts into its subscription,
+so neither their order nor a restart matters. No exception leaves `assign`: it would come out of the
+leader's `poll`, and stop the group.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from kafka.protocol.consumer.metadata import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+
+from srtm.consumer.file import read_group_file
+from srtm.consumer.membership import Membership
+from srtm.consumer.sharing import shared
+from srtm.consumer.wire import Plan
+
+log = logging.getLogger("srtm.consumer")
+
+NAME = "srtm-plan"
+_VERSION = 0
+"""of Kafka's consumer protocol: the whole assignment is given up and made anew in one round, which
+takes less time than the two rounds of a cooperative one."""
+
+
+class Source(Protocol):
+    """What is known without asking anybody."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def plan(self) -> Plan | None: ...
+
+    @property
+    def leader_is_away(self) -> bool: ...
+
+
+class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-python is not typed
+    """assigned: told of each assignment: generation and partitions
+
+    joined_with: version of the plan that this member knew when it joined last
+    """
+
+    name = NAME
+
+    def __init__(
+        self,
+        topic: str,
+        source: Source,
+        assigned: Callable[[int, Sequence[int]], None] = lambda generation, partitions: None,
+    ) -> None:
+        self._topic = topic
+        self._source = source
+        self._assigned = assigned
+        self.joined_with = 0
+
+    @property
+    def is_behind(self) -> bool:
+        """Is there a plan that no rebalance has carried out yet?"""
+        plan = self._source.plan
+        return plan is not None and plan.version > self.joined_with
+
+    def metadata(self, topics: Any) -> ConsumerProtocolSubscription:
+        """The version is in it so that a member that joins again for a new plan is no repetition:
+        the broker would answer that without a rebalance."""
+        plan = self._source.plan
+        self.joined_with = plan.version if plan else 0
+        said = json.dumps({"name": self._source.name, "version": self.joined_with}).encode()
+        return ConsumerProtocolSubscription(_VERSION, sorted(topics), said)
+
+    def assign(self, cluster: Any, members: Any) -> dict[str, ConsumerProtocolAssignment]:
+        """member id -> partitions."""
+        members = list(members)
+        try:
+            parts = self._shares(cluster, members)
+        except Exception:
+            log.exception("the plan cannot be followed; partitions are shared out evenly")
+            parts = _evenly(self._topic, cluster, members)
+        return {
+            member.member_id: ConsumerProtocolAssignment(
+                _VERSION, [(self._topic, list(parts.get(member.member_id, ())))], b""
+            )
+            for member in members
+        }
+
+    def _shares(self, cluster: Any, members: Sequence[Any]) -> Mapping[str, Sequence[int]]:
+        plan = self._source.plan
+        partitions = cluster.partitions_for_topic(self._topic)
+        if partitions is None:  # metadata can be missing at this moment
+            partitions = {p for part in plan.parts.values() for p in part} if plan else set()
+        names = named(members)
+        found = shared(partitions, sorted(names), plan, self._source.leader_is_away)
+        return {names[name]: part for name, part in found.items()}
+
+    def on_assignment(self, assignment: Any, generation: int) -> None:
+        partitions = [each.partition for each in assignment.partitions()]
+        self._assigned(generation, sorted(partitions))
+
+
+def named(members: Sequence[Any]) -> dict[str, str]:
+    """Name -> member id. A second one of a name, or one that says none, goes by its member id."""
+    found: dict[str, str] = {}
+    for member in sorted(members, key=lambda each: str(each.member_id)):
+        name = said_name(member.metadata.user_data) or str(member.group_instance_id or "")
+        known = name if name and name not in found else str(member.member_id)
+        found[known] = member.member_id
+    return found
+
+
+def said_name(data: object) -> str:
+    """What a member calls itself; "" where it says nothing that is understood."""
+    try:
+        found = json.loads(bytes(data or b""))  # type: ignore[call-overload]
+        name = found["name"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return ""
+    return name if isinstance(name, str) else ""
+
+
+def _evenly(topic: str, cluster: Any, members: Sequence[Any]) -> dict[str, list[int]]:
+    """Without a look at anything that could be wrong."""
+    ids = sorted(str(each.member_id) for each in members)
+    found: dict[str, list[int]] = {id_: [] for id_ in ids}
+    try:
+        partitions = sorted(cluster.partitions_for_topic(topic) or ())
+    except Exception:
+        partitions = []
+    for number, partition in enumerate(partitions):
+        found[ids[number % len(ids)]].append(partition)
+    return found
+
+
+class PlanAssignor(Assignor):
+    """For a KafkaConsumer of your own: it speaks with the controller in a thread of its own.
+
+    Give it to `partition_assignment_strategy`, call `follow` with the consumer before each `poll`,
+    and `close` at the end. Raises SrtmError for a file that is wrong, or where Kafka is away.
+    """
+
+    def __init__(self, file: str | Path) -> None:
+        group = read_group_file(Path(file))
+        self._membership = Membership(group)
+        self._membership.start()
+        super().__init__(group.group.topic, self._membership, self._report)
+
+    def follow(self, consumer: Any) -> None:
+        """Join again where a new plan is there. Cheap."""
+        if self._membership.out:
+            self._membership.rejoin()
+            rejoin(consumer)
+        elif self.is_behind:
+            rejoin(consumer)
+
+    def _report(self, generation: int, partitions: Sequence[int]) -> None:
+        has = dict.fromkeys(partitions, max(generation, 0))
+        self._membership.done(self._membership.version, has)
+
+    @property
+    def is_to_leave(self) -> bool:
+        """Does the controller want this consumer to end? It gets no partitions any more."""
+        command = self._membership.wanted()
+        return command is not None and command.leave
+
+    def close(self) -> None:
+        self._membership.leave()
+
+
+def rejoin(consumer: Any) -> None:
+    """At its next poll. kafka-python has no public way to ask for a rebalance."""
+    consumer._coordinator.request_rejoin()

@@ -1,0 +1,51 @@
+"""`[kafka]` for kafka-python, whose settings have other names than librdkafka's."""
+
+import logging
+from typing import Any
+
+from kafka import KafkaAdminClient, KafkaConsumer
+
+from srtm.errors import UsageError
+from srtm.kafka.file import KafkaTable
+
+_NAMES = {
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "sasl.mechanisms": "sasl_mechanism",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+    "fetch.wait.max.ms": "fetch_max_wait_ms",
+    "max.partition.fetch.bytes": "max_partition_fetch_bytes",
+}
+"""those that are not the same but for dots and underscores"""
+
+
+def python_settings(kafka: KafkaTable) -> dict[str, Any]:
+    """For a consumer. Raises UsageError."""
+    found: dict[str, Any] = {
+        "bootstrap_servers": kafka.bootstrap_servers.split(","),
+        "reconnect_backoff_max_ms": 1000,
+        "metrics_enabled": False,
+    }
+    for name, value in kafka.settings.items():
+        own = _NAMES.get(name, name.replace(".", "_"))
+        if own not in KafkaConsumer.DEFAULT_CONFIG:
+            raise UsageError(
+                f"[kafka.settings] {name}: kafka-python, which handover assignor uses, has no "
+                "such setting"
+            )
+        found[own] = value
+    return found
+
+
+def admin_settings(kafka: KafkaTable) -> dict[str, Any]:
+    """Those of them that an admin client knows. Raises UsageError."""
+    found = python_settings(kafka)
+    return {name: each for name, each in found.items() if name in KafkaAdminClient.DEFAULT_CONFIG}
+
+
+def quiet() -> None:
+    """What it would log comes as errors of calls too."""
+    logging.getLogger("kafka").setLevel("CRITICAL")

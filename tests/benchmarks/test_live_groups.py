@@ -1,0 +1,72 @@
+"""What the benchmarks of live groups make of what consumers wrote down. Pure."""
+
+import pytest
+
+from benchmarks.autoscaler.autoscale_live.arms import ARMS, WORKLOADS, Fixed
+from benchmarks.autoscaler.autoscale_live.play import Outcome, predict
+from benchmarks.autoscaler.autoscale_live.run import agrees
+from benchmarks.autoscaler.hand_over.standstill import Batch, moves_of, stays_of
+from srtm.autoscaler.decision import Handover
+from srtm.autoscaler.simulator.run import simulate
+from srtm.autoscaler.simulator.setting import Setting
+
+
+def each_20_ms(consumer: int, partition: int, begin: float, end: float) -> list[Batch]:
+    count = round((end - begin) / 0.02)
+    at = [begin + 0.02 * n for n in range(count)]
+    return [Batch(each, each + 0.001, consumer, (partition,)) for each in at]
+
+
+def test_a_move_is_timed_less_the_work_on_other_batches() -> None:
+    """Partition 0 goes from 1 to 2 with 119 ms in between, of which 2 worked for 50."""
+    batches = [
+        *each_20_ms(1, 0, 0.0, 1.0),
+        Batch(1.01, 1.06, 2, (1,)),
+        *each_20_ms(2, 0, 1.1, 2.0),
+    ]
+    (move,) = moves_of(sorted(batches, key=lambda each: each.begun))
+    assert (move.partition, move.stood) == (0, pytest.approx(0.119 - 0.05))
+
+
+def test_who_stays_is_timed_around_each_change() -> None:
+    """Partition 1 stays with 3, and stands for 199 ms while partition 0 moves; its gap of 399 ms
+    later on is of no change."""
+    batches = [
+        *each_20_ms(1, 0, 0.0, 1.0),
+        *each_20_ms(2, 0, 1.2, 5.0),
+        *each_20_ms(3, 1, 0.0, 1.0),
+        *each_20_ms(3, 1, 1.18, 4.0),
+        *each_20_ms(3, 1, 4.38, 5.0),
+    ]
+    batches.sort(key=lambda each: each.begun)
+    assert stays_of(batches, moves_of(batches), 2.0) == [pytest.approx(0.199)]
+
+
+def test_every_arm_has_its_prediction() -> None:
+    """At the arrivals of a quick run."""
+    live = Outcome(sla=0.99, replica_minutes=1.0, lost=0, startup=2.0, rebalance=0.05)
+    for workload in WORKLOADS:
+        arrivals = workload.arrivals(1, 40)
+        for arm in ARMS:
+            found = predict(arm, workload, arrivals, live)
+            assert 0 <= found.sla <= 1
+            assert found.lost == 0
+            fixed = workload.fixed(arrivals) * arrivals.seconds / 60
+            if not arm.policy:
+                assert found.replica_minutes == pytest.approx(fixed, rel=0.05)
+
+
+def test_a_fixed_group_is_fixed() -> None:
+    workload = WORKLOADS[0]
+    arrivals = workload.arrivals(1, 40)
+    setting = Setting(workload.slo, mu=workload.mu, handover=Handover.COOPERATIVE, initial=3)
+    assert simulate(Fixed(3), arrivals, setting).replicas[-1][1] == 3
+
+
+@pytest.mark.parametrize(
+    ("sla", "minutes", "same"),
+    [(0.97, 1.09, True), (0.95, 1.0, False), (0.99, 1.2, False), (0.99, 0.95, True)],
+)
+def test_what_agrees(sla: float, minutes: float, same: bool) -> None:
+    predicted = Outcome(0.99, 1.0, 0, 2.0, 0.05)
+    assert agrees(Outcome(sla, minutes, 0, 2.0, 0.05), predicted) is same
