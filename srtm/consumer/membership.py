@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from srtm.clock import NS, boottime_ns
 from srtm.consumer.file import GroupFile
+from srtm.consumer.launch import LAUNCH
 from srtm.consumer.ledger import Ledger
 from srtm.consumer.log import UNCOMPACTED_SECONDS, GroupLog, make_topic
 from srtm.consumer.member import Member
@@ -23,8 +24,6 @@ log = logging.getLogger("srtm.consumer")
 BEATS_IN_A_LEASE = 5
 """Four may be lost or late before it ends."""
 _READ_SECONDS = 0.1
-LAUNCH = "SRTM_LAUNCH"
-"""The variable by which an executor tells a consumer which launch it is."""
 
 
 class Membership:

@@ -43,6 +43,12 @@ def here() -> Process:
     return Process(_place(), os.getpid(), _begun(os.getpid()))
 
 
+def of_pid(pid: int) -> Process | None:
+    """Of this machine; None: there is none."""
+    begun = _begun(pid)
+    return Process(_place(), pid, begun) if begun else None
+
+
 def _place() -> str:
     """Two containers of one host name have other pids: the name space is part of it."""
     try:

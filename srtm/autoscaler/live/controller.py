@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from srtm.autoscaler.decision import Action, Decision, Policy
+from srtm.autoscaler.executors.executor import Executor
 from srtm.autoscaler.live.bounds import Unsound, adopted, bounded
 from srtm.autoscaler.live.brokered import Brokered
 from srtm.autoscaler.live.diary import Diary
 from srtm.autoscaler.live.direct import Direct
 from srtm.autoscaler.live.learnt import Learnt
-from srtm.autoscaler.live.local import Local
 from srtm.autoscaler.live.monitor import Reading
 from srtm.autoscaler.live.observe import Phases, observation
 from srtm.autoscaler.live.rolling import RollingBudget
@@ -54,7 +54,7 @@ class Controller:
     process: Process
     name: str
     effects: Effects
-    executor: Local
+    executor: Executor
     make: Callable[[float], Policy]
     dead: Callable[[Process], bool]
     wall: Callable[[], str]

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from srtm import __version__
+from srtm.autoscaler.executors.local import Local
 from srtm.autoscaler.live.choice import make_policy
 from srtm.autoscaler.live.controller import Controller
 from srtm.autoscaler.live.figures import document, metrics
-from srtm.autoscaler.live.local import Local
 from srtm.autoscaler.live.probe import Probe
 from srtm.autoscaler.live.sampler import Sampler
 from srtm.autoscaler.live.states import State
@@ -55,7 +55,7 @@ class Service:
             process=here(),
             name=self._file.controller.name,
             effects=self._log,
-            executor=Local(self._file.executor, self._path),
+            executor=Local(self._file.executor, self._path, f"kafka:{group.id}/{group.topic}"),
             make=lambda mu: make_policy(group.policy, group, mu),
             dead=lambda process: process.is_dead,
             wall=lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

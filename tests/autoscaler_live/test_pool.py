@@ -1,0 +1,180 @@
+"""`srtm autoscale run` and `srtm consume` on a real NSQ: nothing is lost, whoever is killed."""
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.pools import Pool, pool
+from tests.support.servers import Servers, wait_for
+
+Make = Callable[..., Pool]
+
+
+@pytest.fixture
+def make_pool(servers: Servers) -> Iterator[Make]:
+    made: list[Pool] = []
+
+    def make(brokers: int = 1, **tables: dict[str, Any]) -> Pool:
+        made.append(pool(servers, brokers, **tables))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.end()
+
+
+def test_each_message_once_over_two_brokers_and_decisions_explained(make_pool: Make) -> None:
+    found = make_pool(2, group={"min": 2, "max": 2})
+    found.publish(200)
+    found.controller()
+    found.wait_kept()
+    found.wait_consumers(2)
+    found.publish(100)
+    found.wait_kept()
+    assert set(found.ids().values()) == {1}
+    found.wait(lambda: found.backlog() == 0, "all is finished")
+    found.wait(lambda: "took_seconds" in found.command("explain", "--json").stdout, "explained")
+    (decision,) = json.loads(found.command("explain", "--json").stdout)
+    assert (decision["action"], decision["consumers"]) == ("up", 2)
+    assert len(found.stats()["brokers"]) == 2
+    look = json.loads(found.command("watch", "--count", "1", "--json").stdout)
+    assert len(look["consumers"]) == 2
+    assert look["policies"]["li-ku"]
+
+
+def test_a_consumer_that_is_killed_in_a_batch_loses_nothing(make_pool: Make) -> None:
+    found = make_pool(group={"min": 2, "max": 2})
+    found.controller()
+    found.wait_consumers(2)
+    (found.folder / "stall").touch()
+    found.publish_body(b"stall")
+    found.wait(lambda: list(found.folder.glob("stalled-*")), "a consumer has it")
+    (marker,) = found.folder.glob("stalled-*")
+    os.kill(int(marker.name.removeprefix("stalled-")), signal.SIGKILL)
+    (found.folder / "stall").unlink()
+    found.publish(50)
+    found.wait_kept()
+    found.wait(lambda: found.ids()["stall"] == 1, "it comes to another")
+    found.wait_consumers(2)
+
+
+def test_scale_in_drains(make_pool: Make) -> None:
+    """Who leaves works off what it has: nothing waits for msg-timeout, nothing comes twice."""
+    found = make_pool(nsq={"msg_timeout": "60s"}, group={"min": 3, "max": 3})
+    first = found.controller(EACH="0.01")
+    found.wait_consumers(3)
+    first.stop()
+    found.publish(300)
+    found.wait(lambda: len(found.ids()) > 30, "they work")
+    found.write(nsq={"msg_timeout": "60s"}, group={"min": 1, "max": 1})
+    found.controller()
+    found.wait_consumers(1)
+    found.wait_kept()
+    assert set(found.ids().values()) == {1}
+    found.wait(lambda: found.backlog() == 0, "all is finished")
+    assert len(found.pids()) == 1
+
+
+def test_a_controller_is_killed_and_another_stands_by(make_pool: Make) -> None:
+    found = make_pool(group={"min": 2, "max": 2})
+    first = found.controller()
+    found.wait_consumers(2)
+    pids = found.pids()
+    second_file = found.folder / "second.toml"
+    second_file.write_text(found.file.read_text().replace("http-address", "#"))
+    second = found.controller(second_file)
+    first.kill()
+    wait_for(lambda: "this controller leads" in second.text(), "the other leads")
+    third = found.controller()
+    found.publish(50)
+    found.wait_kept()
+    found.wait(lambda: "stands by" in str(found.stats().get("health")), "the third waits")
+    assert found.pids() == pids
+    assert "end it first" in found.command("stop").stderr
+    second.stop()
+    third.stop()
+    assert found.command("stop").returncode == 0
+    assert not found.pids()
+
+
+def test_a_consumer_frozen_past_msg_timeout_drops_its_batch(make_pool: Make) -> None:
+    found = make_pool(nsq={"msg_timeout": "1s"}, group={"min": 2, "max": 2})
+    found.controller()
+    found.wait_consumers(2)
+    (found.folder / "stall").touch()
+    found.publish_body(b"stall")
+    found.wait(lambda: list(found.folder.glob("stalled-*")), "a consumer has it")
+    (marker,) = found.folder.glob("stalled-*")
+    pid = int(marker.name.removeprefix("stalled-"))
+    os.kill(pid, signal.SIGSTOP)
+    (found.folder / "stall").unlink()
+    found.wait(lambda: found.ids()["stall"] == 1, "it comes to another")
+    os.kill(pid, signal.SIGCONT)
+    found.wait(lambda: "nothing of the batch goes to the sink" in found.logs(), "it knows")
+    found.publish(50)
+    found.wait_kept()
+    assert found.ids()["stall"] == 1
+
+
+def test_a_batch_longer_than_msg_timeout_is_touched(make_pool: Make) -> None:
+    found = make_pool(nsq={"msg_timeout": "1s"}, group={"min": 2, "max": 2})
+    found.controller(EACH="0.15")
+    found.wait_consumers(2)
+    found.publish(40)
+    found.wait_kept()
+    assert set(found.ids().values()) == {1}
+
+
+def test_a_message_that_fails_is_soon_alone(make_pool: Make) -> None:
+    found = make_pool()
+    (found.folder / "work.py").write_text(
+        (found.folder / "work.py")
+        .read_text()
+        .replace(
+            "    for record in records:",
+            "    assert b'bad' not in [r.value for r in records]\n    for record in records:",
+            1,
+        )
+    )
+    found.publish_body(b"bad")
+    found.publish(60)
+    found.controller()
+    found.wait_kept()
+    found.wait(lambda: found.backlog() == 1, "the others are finished")
+
+
+def test_a_program_of_the_users_own(make_pool: Make) -> None:
+    """pynsq, by process count alone: it drains on SIGTERM as it likes."""
+    found = make_pool(consumer={}, group={"min": 2, "max": 2})
+    script = found.folder / "own.py"
+    script.write_text(
+        "import json, os, sys, time, nsq, tornado.ioloop\n"
+        "sink = os.open(f'{sys.argv[2]}/sink-{os.getpid()}.jsonl', os.O_CREAT | os.O_WRONLY)\n"
+        "def handle(message):\n"
+        "    row = json.dumps([time.time(), os.getpid(), message.body.decode()])\n"
+        "    os.write(sink, row.encode() + b'\\n')\n"
+        "    return True\n"
+        "nsq.Reader(topic='events', channel='workers', message_handler=handle,\n"
+        "           lookupd_http_addresses=[sys.argv[1]], lookupd_poll_interval=1)\n"
+        "nsq.run()\n"
+    )
+    import sys
+
+    command = [sys.executable, str(script), f"http://{found.lookupd}", str(found.folder)]
+    found.write(executor={"command": command}, group={"min": 2, "max": 2})
+    text = found.file.read_text()
+    start = text.index("[consumer]")
+    found.file.write_text(text[:start] + text[text.index("[executor]") :])
+    found.publish(50)
+    found.controller()
+    found.wait_consumers(2)
+    found.wait_kept()
+    os.kill(found.pids()[0], signal.SIGKILL)
+    found.wait(lambda: len(found.pids()) == 2, "it is replaced")
+    found._controllers[0].stop()
+    assert found.command("stop").returncode == 0
+    assert not found.pids()
