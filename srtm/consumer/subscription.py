@@ -32,11 +32,15 @@ _LEAVE_SECONDS = 2.0
 
 
 class Delivery(Waiting):
-    """A message from its delivery to its FIN or REQ. at: when nsqd's time-out began, at the latest
-    when it was touched last; seconds"""
+    """A message from its delivery to its FIN or REQ.
 
-    __slots__ = ("body",)
+    at:   when nsqd's time-out began: with its delivery, or with the last TOUCH. Seconds
+    lost: it was over once, so somebody else may have it; a TOUCH does not bring it back
+    """
+
+    __slots__ = ("body", "lost")
     body: bytes
+    lost: bool
 
 
 class Subscription:
@@ -116,8 +120,8 @@ class Subscription:
     def holds(self, batch: Sequence[Delivery]) -> bool:
         """Can no other consumer have any of it yet? What a broken connection delivered is still
         ours for the rest of its time-out."""
-        oldest = min(each.at for each in batch)
-        return seconds() < oldest + self._timeout
+        since = seconds() - self._timeout
+        return not any(each.lost or each.at <= since for each in batch)
 
     def finish(self, batch: Sequence[Delivery]) -> None:
         def answer() -> None:
@@ -212,7 +216,7 @@ class Subscription:
     ) -> None:
         # It may have come at any time since the turn before, and lain here while we were frozen.
         one = Delivery(host, link, id, attempts, time_ns, len(body), self._turn, [])
-        one.body = body
+        one.body, one.lost = body, False
         host.waiting[id] = one
         self._bytes += one.size
         self._last_at = self._now
@@ -244,6 +248,7 @@ class Subscription:
         now = self._now
         if lookup:
             hosts.follow(lookup.found)
+        self._mark_lost(hosts)
         links = {host: host.link for host in hosts}
         hosts.tick(now)
         for host, link in links.items():
@@ -258,6 +263,14 @@ class Subscription:
             self.fault = hosts.reason
         else:
             self.fault = (lookup.reason if lookup else "") or f"no nsqd has topic {self._topic} yet"
+
+    def _mark_lost(self, hosts: Hosts) -> None:
+        """Before they are touched: this process was frozen, or nsqd could not be reached."""
+        since = seconds() - self._timeout
+        for host in hosts:
+            for each in host.waiting.values():
+                if each.at <= since and isinstance(each, Delivery):
+                    each.lost = True
 
     def _leave(self, hosts: Hosts, selector: selectors.BaseSelector) -> None:
         while self._answers:

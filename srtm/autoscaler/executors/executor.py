@@ -20,12 +20,15 @@ class Executor(Protocol):
 
     restarts:  it starts again what ends by itself, so consumers are ended by `end` alone
     anonymous: it cannot say which launch a consumer is: who joins takes the oldest launch
+    chooses:   can it end a certain consumer?
     """
 
     @property
     def restarts(self) -> bool: ...
     @property
     def anonymous(self) -> bool: ...
+    @property
+    def chooses(self) -> bool: ...
 
     def names(self, count: int) -> list[str]:
         """Ids of the next launches."""
@@ -41,6 +44,10 @@ class Executor(Protocol):
 
     def called_off(self, ids: Sequence[str]) -> None:
         """Launches that nobody wants any more; who has joined is ended."""
+
+    def want(self, wanted: int, there: int) -> None:
+        """After each decision: how many are wanted in all, and how many there are now; for who
+        only tells others."""
 
     def end(self, at: float, ids: Sequence[str]) -> None:
         """They get SIGTERM, and the time that they are given to leave."""

@@ -20,6 +20,7 @@ class Local:
 
     restarts = False
     anonymous = False
+    chooses = True
 
     def __init__(self, table: ExecutorTable, file: Path, group: str = "") -> None:
         self._command = table.command or (
@@ -40,6 +41,9 @@ class Local:
 
     def staying(self, ids: Sequence[str], count: int) -> list[str]:
         return list(ids[:count])
+
+    def want(self, wanted: int, there: int) -> None:
+        return None
 
     def backing_off(self, at: float) -> str:
         return self._backoff.told(at)

@@ -16,6 +16,7 @@ from srtm.autoscaler.live.rolling import RollingBudget
 from srtm.autoscaler.observation import ConsumerState, Observation
 from srtm.autoscaler.pool.sampler import PoolReading
 from srtm.autoscaler.pool.shares import (
+    Change,
     PoolConsumer,
     change_of,
     pool_observation,
@@ -173,6 +174,10 @@ class PoolController:
             log.error("%s; nothing is done", error)
             return
         change = change_of(decision, self.consumers)
+        ours = sum(each.ours for each in self.consumers)
+        self.executor.want(ours + change.launches - len(change.leavers), ours - len(self.launched))
+        if change.leavers and not self.executor.chooses:
+            change = self._called_off(change.leavers)
         action = Action.UP if change.launches else Action.DOWN if change.leavers else Action.NONE
         self.counts[action] = self.counts.get(action, 0) + 1
         if action is Action.NONE:
@@ -221,6 +226,10 @@ class PoolController:
                 self.launched[id_] = at
         if failed:
             log.warning("%s", self.executor.backing_off(at))
+
+    def _called_off(self, leavers: Sequence[str]) -> Change:
+        """Who runs is ended by others, when they like; what only starts can be left."""
+        return Change(tuple(each for each in leavers if each in self.launched))
 
     def _settle(self, at: float) -> None:
         if self._open and not self.launched:
