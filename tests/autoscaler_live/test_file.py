@@ -13,11 +13,11 @@ from srtm.autoscaler.live.states import State
 from srtm.consumer.figures import Figures
 from srtm.consumer.file import (
     ConsumerTable,
-    ControllerTable,
     ExecutorTable,
     GroupTable,
     read_group_file,
 )
+from srtm.consumer.pool_file import NsqTable, PoolControllerTable, read_scaled_file
 from srtm.errors import UsageError
 from srtm.slo import SLO
 
@@ -104,12 +104,17 @@ def test_the_readme_has_every_key_and_no_other(tmp_path: Path) -> None:
     # A callback and a folder do not go together; the page shows both.
     file.write_text("\n".join(line for line in block.splitlines() if not line.startswith("folder")))
     read_group_file(file)
+    for other in text.split("```toml\n")[2:]:
+        file.write_text(other.partition("```")[0])
+        read_scaled_file(file)
+        block += other.partition("```")[0]
     known = set()
-    for table in (GroupTable, ConsumerTable, ExecutorTable, ControllerTable):
+    tables = (GroupTable, ConsumerTable, ExecutorTable, PoolControllerTable, NsqTable)
+    for table in tables:
         known |= {name.replace("_", "-") for name in table.model_fields}
-    shown = {line.partition(" =")[0] for line in block.splitlines() if " = " in line}
-    assert known <= shown
-    assert shown - known == {"bootstrap-servers"}
+    lines = (line.removeprefix("# ") for line in block.splitlines())
+    shown = {line.partition(" =")[0] for line in lines if " = " in line}
+    assert known == shown - {"bootstrap-servers"}
 
 
 def test_the_readme_has_every_state_and_command() -> None:

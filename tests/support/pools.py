@@ -136,11 +136,11 @@ class Pool:
     def ids(self) -> Counter[str]:
         return Counter(id_ for _, _, id_ in self.kept())
 
-    def wait_kept(self, seconds: float = 30) -> None:
+    def wait_kept(self, seconds: float = 60) -> None:
         """Until each id that was sent is in a sink."""
         self.wait(lambda: {str(n) for n in range(self.sent)} <= self.ids().keys(), "kept", seconds)
 
-    def wait_consumers(self, count: int, seconds: float = 30) -> None:
+    def wait_consumers(self, count: int, seconds: float = 60) -> None:
         """Until so many are there, and nobody starts or leaves."""
 
         def there() -> bool:
@@ -150,7 +150,7 @@ class Pool:
 
         self.wait(there, f"{count} consumers", seconds)
 
-    def wait(self, condition: Any, what: str, seconds: float = 30) -> None:
+    def wait(self, condition: Any, what: str, seconds: float = 60) -> None:
         try:
             wait_for(condition, what, seconds)
         except BaseException:
