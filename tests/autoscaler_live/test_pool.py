@@ -178,3 +178,60 @@ def test_a_program_of_the_users_own(make_pool: Make) -> None:
     found._controllers[0].stop()
     assert found.command("stop").returncode == 0
     assert not found.pids()
+
+
+def test_through_a_gateway_and_an_nsqd_that_begins_anew(make_pool: Make, servers: Servers) -> None:
+    """Consumers and controller know the gateway only; nsqd keeps what waits over SIGTERM."""
+    found = make_pool(group={"min": 2, "max": 2, "interval": "300ms"})
+    gateway = servers.gateway()
+    found.brokers = [gateway.http]
+    found.publish(10)
+    addresses = {"lookupd": [], "nsqd": [gateway.tcp], "nsqd_http": [gateway.http]}
+    found.write(nsq=addresses, group={"min": 2, "max": 2})
+    found.controller()
+    found.wait_consumers(2)
+    found.wait_kept()
+    nsqd = gateway.nsqd.process
+    nsqd.stop()
+    found.wait(lambda: gateway.http in str(found.stats().get("health")), "its nsqd is away")
+    assert len(found.pids()) == 2
+    nsqd.start()
+    gateway.nsqd.wait_ready()
+    gateway.wait_ready()
+    found.publish(50)
+    found.wait_kept()
+    found.wait(lambda: found.stats()["health"] == "OK", "all is well again")
+    assert set(found.ids().values()) == {1}
+
+
+def test_a_broker_that_hangs_holds_up_nobody(make_pool: Make, servers: Servers) -> None:
+    found = make_pool(2, group={"min": 1, "max": 1})
+    found.controller()
+    found.wait_consumers(1)
+    hung = next(each for each in servers._processes if each.log.name.startswith("nsqd"))
+    hung.freeze()
+    found.publish(40, broker=1)
+    found.wait_kept()
+    found.wait(lambda: "no answer within" in str(found.stats().get("health")), "it is said")
+    assert found.stats()["consumers"] == 1
+    hung.thaw()
+    found.publish(20, broker=0)
+    found.wait_kept()
+    found.wait(lambda: found.stats()["health"] == "OK", "all is well again")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        pytest.param({"group": {"policy": "peak"}}, "simulated, not run", id="policy"),
+        pytest.param({"controller": {"state_folder": "/nowhere"}}, "set state-folder", id="state"),
+    ],
+)
+def test_a_start_that_cannot_be_is_one_line(
+    make_pool: Make, change: dict[str, Any], says: str
+) -> None:
+    found = make_pool(**change)
+    controller = found.controller()
+    assert controller.popen.wait(60) == 2
+    assert says in controller.text()
+    assert "Traceback" not in controller.text()

@@ -76,8 +76,7 @@ class PoolController:
         running = self.executor.running()
         present = set(clients if running is None else running)
         self._join(present, seen.client_ids, at)
-        gone = self._known - present
-        for id_ in sorted(gone):
+        for id_ in sorted(self._known - present - self.ended):
             log.warning("%s is gone", id_)
         self._known = present
         self.ended = (self.ended & seen.client_ids) | set(self.executor.leaving())
