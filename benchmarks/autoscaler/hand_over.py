@@ -27,8 +27,8 @@ from benchmarks.harness.kafka import kafka
 from benchmarks.harness.report import Report, number, table
 from benchmarks.harness.session import Session
 from srtm.autoscaler.decision import Action, Decision, Member
-from srtm.autoscaler.live.controller import Controller
 from srtm.autoscaler.executors.local import Local
+from srtm.autoscaler.live.controller import Controller
 from srtm.autoscaler.live.monitor import Reading
 from srtm.autoscaler.live.states import State
 from srtm.autoscaler.observation import Observation, PartitionSeen
