@@ -5,7 +5,7 @@ Time comes as an argument. The pool works on without it, and the next one finds 
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from srtm.autoscaler.decision import Action, Decision, Policy
 from srtm.autoscaler.executors.executor import Executor
@@ -147,6 +147,8 @@ class PoolController:
             decision, self.fault = Decision(Action.NONE, reason=reason), reason
         else:
             decision = self._asked(observed)
+        if not self.consumers:  # policies speak of partitions here
+            decision = replace(decision, reason="the channel has no consumer")
         self.fault = self.fault or "; ".join(seen.faults)
         self._carry_out(observed, decision, at)
 
