@@ -20,6 +20,7 @@ LONGEST = (
     "correlation/test_groups",
     "autoscaler_live/test_run",
     "autoscaler_live/test_contract",
+    "autoscaler_live/test_pool",
     "bridge/test_outages",
     "bridge/test_faults",
     "correlation/test_envelopes",

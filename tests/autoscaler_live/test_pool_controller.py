@@ -142,6 +142,7 @@ def make(tmp_path: Path) -> Make:
             make=lambda mu: make_pool_policy(group.policy, group, mu),
             mu=lambda id_: None,
             mean_mu=lambda count: None,
+            least_mu=lambda: None,
             wall=lambda: "now",
             tells=tells,
         )
@@ -203,6 +204,17 @@ def test_mu_that_nobody_knows_keeps_the_least(make: Make) -> None:
     channel.run(10, 500.0)
     assert channel.counts[-1] == 2
     assert "mu is not known" in channel.controller.fault
+
+
+def test_an_estimate_that_is_too_low_is_no_trap(make: Make) -> None:
+    """It was made while something was wrong; what consumers do in the time with work says more."""
+    channel = make()
+    channel.controller.mean_mu = lambda count: 20.0
+    channel.run(5, 100.0)
+    assert channel.counts[-1] == 6
+    channel.controller.least_mu = lambda: MU
+    channel.run(5, 100.0)
+    assert channel.counts[-1] == 3
 
 
 def test_a_policy_that_fails_decides_nothing(make: Make) -> None:

@@ -1,13 +1,17 @@
 """The pool's pure parts: what /stats says, counters over restarts, shares, who is a consumer."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srtm.autoscaler.pool.busy import Busy
 from srtm.autoscaler.pool.counters import Counters
-from srtm.autoscaler.pool.stats import ChannelSeen, channel_seen
+from srtm.autoscaler.pool.sampler import PoolSampler
+from srtm.autoscaler.pool.stats import ChannelSeen, ClientSeen, channel_seen
+from srtm.consumer.pool_file import PoolFile, read_scaled_file
 
 
 def document(**channel: Any) -> dict[str, Any]:
@@ -68,6 +72,19 @@ def test_a_restart_keeps_what_waits_and_forgets_what_was_lost() -> None:
     assert counters.arrived - counters.finished == 20 - 16
 
 
+def test_what_is_served_over_the_time_with_work() -> None:
+    """Two consumers of 100/s, of which one has work half of the time."""
+    busy = Busy()
+    finished = 0
+    for look in range(40):
+        working = 1 + look % 2
+        busy.see(look * 0.1, finished, working)
+        finished += 10 * (2 - look % 2)  # served until the next look, which sees who worked
+    assert busy.mu == pytest.approx(100.0, rel=0.02)
+    busy.see(4.0, 0, 2)  # they have connected anew
+    assert busy.mu == pytest.approx(100.0, rel=0.02)
+
+
 _SEEN = st.builds(
     ChannelSeen,
     started=st.integers(0, 2),
@@ -87,3 +104,35 @@ def test_counters_never_go_back_and_what_waits_is_never_negative(seen: list[Chan
         assert counters.arrived >= max(counters.finished, before[0])
         assert counters.finished >= before[1]
         before = (counters.arrived, counters.finished)
+
+
+def test_what_a_sampler_makes_of_two_brokers(tmp_path: Path) -> None:
+    """A consumer has a connection to each; two of one name at one broker are two."""
+    file = tmp_path / "pool.toml"
+    file.write_text(
+        '[nsq]\ntopic = "t"\nchannel = "c"\nlookupd = ["127.0.0.1:1"]\n'
+        '[group]\nslo = "0.99@500ms"\n'
+    )
+    parsed = read_scaled_file(file)
+    assert isinstance(parsed, PoolFile)
+    sampler = PoolSampler(parsed)
+    assert sampler.read() is None
+    for step in range(40):
+        at, done = step * 0.25, 25 * step
+        here = tuple(ClientSeen("x@h", "x", done, in_flight=1) for _ in range(2))
+        there = (ClientSeen("x@h", "x", done, in_flight=1), ClientSeen("y@h", "y", 0))
+        sampler._see("a:1", at, ChannelSeen(1, 50 * step + 900, 900, clients=here))
+        sampler._see("b:1", at, ChannelSeen(1, 25 * step, deferred=3, paused=True, clients=there))
+        seen = sampler.read()
+    assert seen is not None
+    assert set(seen.clients or {}) == {"x@h#0", "x@h#1", "y@h#0"}
+    assert (seen.waiting, seen.deferred, seen.paused) == (900, 3, False)
+    assert sum(each.rate for each in seen.reading.partitions) == pytest.approx(300.0)
+    assert sampler.mu("x@h#0") == pytest.approx(200.0)
+    assert sampler.mu("x") is None  # two say so
+    assert sampler.mu("y") is None  # it has done nothing
+    assert sampler.least_mu() == pytest.approx(100.0)
+    sampler._forget("b:1")
+    seen = sampler.read()
+    assert seen is not None
+    assert seen.brokers == ("a:1",)

@@ -31,7 +31,7 @@ log = logging.getLogger("srtm.autoscale")
 @dataclass
 class PoolController:
     """make: a policy, once mu is known; mu: of a consumer by its id, as learnt; mean_mu: of one of
-    so many; wall: for people only
+    so many; least_mu: of one at least; wall: for people only
     tells: do consumers tell nsqd which launch they are (client_id)?
     """
 
@@ -41,6 +41,7 @@ class PoolController:
     make: Callable[[float], Policy]
     mu: Callable[[str], float | None]
     mean_mu: Callable[[int], float | None]
+    least_mu: Callable[[], float | None]
     wall: Callable[[], str]
     tells: bool = True
     fault: str = ""
@@ -115,13 +116,17 @@ class PoolController:
         self.state.startup = self.learnt.startup
 
     def _new_mu(self, clients: int) -> float | None:
-        """Of one consumer: the mean of those that are known, of all together, of the file, or what
-        was learnt by the controller before."""
+        """Of one consumer: the mean of those that are known, of all together, what was learnt
+        before, or what the file says; and what it serves while it has work, where that is more."""
         known = [found for id_ in self._known if (found := self.mu(id_))]
         mean = sum(known) / len(known) if known else self.mean_mu(clients)
+        found = mean or self.state.mu or self.group.mu
+        least = self.least_mu()
+        if found is not None and least is not None:
+            found = max(found, least)
         if mean is not None:
-            self.state.mu = mean
-        return mean or self.group.mu or self.state.mu
+            self.state.mu = found
+        return found
 
     # --- decisions --------------------------------------------------------------------------------
 

@@ -2,14 +2,15 @@
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from srtm.autoscaler.live.capacity import Capacity
 from srtm.autoscaler.live.monitor import SLOTS, Monitor, Reading, Sample
 from srtm.autoscaler.pool.brokers import Brokers
+from srtm.autoscaler.pool.busy import Busy
 from srtm.autoscaler.pool.counters import Counters
-from srtm.autoscaler.pool.stats import ChannelSeen
+from srtm.autoscaler.pool.stats import ChannelSeen, ClientSeen
 from srtm.consumer.pool_file import PoolFile
 
 
@@ -41,6 +42,8 @@ class PoolSampler:
         self._brokers = Brokers(file.nsq, file.group.interval / SLOTS, self._see, self._forget)
         self._capacities: dict[str, Capacity] = {}
         self._pool = Capacity()
+        self._busy: dict[tuple[str, str], Busy] = {}
+        """by broker and consumer; "" is all of them"""
 
     def start(self) -> None:
         self._brokers.start()
@@ -70,15 +73,30 @@ class PoolSampler:
             counters = self._counters.setdefault(address, Counters())
             counters.see(seen)
             self._seen[address] = seen
+            self._see_busy(address, at, seen)
             number = self._numbers[address]
             self._monitor.see(
                 Sample(at, {number: counters.arrived}, {number: 0}, {number: counters.finished})
             )
 
+    def _see_busy(self, address: str, at: float, seen: ChannelSeen) -> None:
+        finished = sum(each.finished for each in seen.clients)
+        busy = sum(each.in_flight > 0 for each in seen.clients)
+        self._busy.setdefault((address, ""), Busy()).see(at, finished, busy)
+        named = dict(_numbered(seen.clients))
+        for gone in [key for key in self._busy if key[0] == address and key[1]]:
+            if gone[1] not in named:
+                del self._busy[gone]
+        for name, each in named.items():
+            one = self._busy.setdefault((address, name), Busy())
+            one.see(at, each.finished, each.in_flight > 0)
+
     def _forget(self, address: str) -> None:
         with self._lock:
             self._seen.pop(address, None)
             self._counters.pop(address, None)
+            for key in [each for each in self._busy if each[0] == address]:
+                del self._busy[key]
             number = self._numbers.pop(address, None)
             if number is not None:
                 self._monitor.forget(number)
@@ -110,8 +128,9 @@ class PoolSampler:
         for name, finished in clients.items():
             capacity = self._capacities.setdefault(name, Capacity())
             capacity.see(at, (), finished, waiting // len(clients))
-        done = sum(each.finished for each in self._counters.values())
-        self._pool.see(at, (len(clients),), done, waiting)
+        # Whoever connects anew begins at 0: a window in which that happens says nothing.
+        started = sum(each.started for each in self._seen.values())
+        self._pool.see(at, (len(clients), started), sum(clients.values()), waiting)
 
     def mu(self, consumer: str) -> float | None:
         """Messages/s that it served while it had work; by its name here, or by its client id."""
@@ -126,6 +145,12 @@ class PoolSampler:
         with self._lock:
             return self._pool.mu / consumers if self._pool.mu and consumers else None
 
+    def least_mu(self) -> float | None:
+        """Of one consumer at least, whatever was learnt."""
+        with self._lock:
+            known = [each.mu for key, each in self._busy.items() if each.mu and not key[1]]
+            return max(known, default=None)
+
 
 def _id_of(name: str) -> str:
     return name.rpartition("#")[0].rpartition("@")[0]
@@ -137,9 +162,15 @@ def _clients(seen: Mapping[str, ChannelSeen]) -> tuple[dict[str, int], set[str]]
     finished: Counter[str] = Counter()
     ids = set()
     for channel in seen.values():
-        places: Counter[str] = Counter()
-        for each in channel.clients:
-            ids.add(each.client_id)
-            finished[f"{each.name}#{places[each.name]}"] += each.finished
-            places[each.name] += 1
+        ids |= {each.client_id for each in channel.clients}
+        for name, each in _numbered(channel.clients):
+            finished[name] += each.finished
     return dict(finished), ids
+
+
+def _numbered(clients: Sequence[ClientSeen]) -> Iterator[tuple[str, ClientSeen]]:
+    """Those of one broker; several may have one name."""
+    places: Counter[str] = Counter()
+    for each in clients:
+        yield f"{each.name}#{places[each.name]}", each
+        places[each.name] += 1

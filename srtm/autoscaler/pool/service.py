@@ -86,6 +86,7 @@ class PoolService:
             make=lambda mu: make_pool_policy(file.group.policy, file.group, mu),
             mu=self._sampler.mu,
             mean_mu=self._sampler.mean_mu,
+            least_mu=self._sampler.least_mu,
             wall=lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             tells=file.consumer is not None,
         )

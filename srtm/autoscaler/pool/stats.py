@@ -10,11 +10,13 @@ _MOST = 2**63
 
 @dataclass(frozen=True, slots=True)
 class ClientSeen:
-    """One connection. name: `client_id` at `hostname`; finished: its FINs, since it connected"""
+    """One connection. name: `client_id` at `hostname`; finished: its FINs, since it connected;
+    in_flight: messages that it has now"""
 
     name: str
     client_id: str
     finished: int
+    in_flight: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,5 +92,6 @@ def _clients(found: object) -> tuple[ClientSeen, ...]:
         if isinstance(each, dict):
             id_ = str(each.get("client_id", ""))[:200]
             name = f"{id_}@{str(each.get('hostname', ''))[:200]}"
-            clients.append(ClientSeen(name, id_, _count(each, "finish_count")))
+            counts = _count(each, "finish_count"), _count(each, "in_flight_count")
+            clients.append(ClientSeen(name, id_, *counts))
     return tuple(clients)
