@@ -60,6 +60,7 @@ BENCHMARKS = {
     "unseen": Entry(
         "autoscaler.unseen.run", "ours on generated workloads that it was not tuned on"
     ),
+    "decision-cost": Entry("autoscaler.decision_cost", "what one decision of ours costs in CPU"),
     "timestamps": Entry(
         "gateway.timestamps", "whom a late gateway delays, by source of arrival times"
     ),

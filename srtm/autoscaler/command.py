@@ -35,11 +35,14 @@ from srtm.terminal import show
 _DEFAULT_PARTITIONS = 5  # CLOSER's and ICCBDC's experiments
 
 
-def _shares(text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise ValueError(f"{text!r} is no list of numbers such as 0.5,0.3,0.2") from None
+def _numbers(example: str) -> Callable[[str], tuple[float, ...]]:
+    def read(text: str) -> tuple[float, ...]:
+        try:
+            return tuple(float(part) for part in text.split(","))
+        except ValueError:
+            raise ValueError(f"{text!r} is no list of numbers such as {example}") from None
+
+    return read
 
 
 @click.group()
@@ -96,10 +99,18 @@ def policies(as_json: bool) -> None:
 @click.option(
     "--shares",
     metavar="0.5,0.3,0.2",
-    callback=parsed(_shares),
+    callback=parsed(_numbers("0.5,0.3,0.2")),
     help="Share of the events of each partition; they sum to 1.",
 )
-@click.option("--mu", default=200.0, show_default=True, help="Events/s that a consumer serves.")
+@click.option(
+    "--mu",
+    "mus",
+    default="200",
+    show_default=True,
+    metavar="200 or 140,200,260",
+    callback=parsed(_numbers("140,200,260")),
+    help="Events/s that a consumer serves; several: of each, in the order of launches.",
+)
 @click.option(
     "--slo",
     default="0.99@500ms",
@@ -202,6 +213,7 @@ def _experiment(
     rebalance: float,
     startup: float,
     heartbeat: float,
+    mus: tuple[float, ...],
     **same: Any,
 ) -> Experiment:
     if shares is not None and partitions not in (None, len(shares)):
@@ -209,6 +221,8 @@ def _experiment(
     try:
         setting = Setting(
             handover=Handover(handover),
+            mu=mus[0],
+            mus=mus if len(mus) > 1 else (),
             rebalance_seconds=rebalance,
             startup_seconds=startup,
             heartbeat_seconds=heartbeat,

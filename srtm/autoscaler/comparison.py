@@ -100,6 +100,8 @@ def _clairvoyant(arrivals: Arrivals, setting: Setting) -> tuple[Policy, list[str
     """Its search, and its lower bound with the gap."""
     from srtm.autoscaler.simulator.clairvoyant import Clairvoyant, plan  # as above
 
+    if setting.mus:
+        raise UsageError("--policy clairvoyant knows consumers of one mu only; give one --mu")
     found = plan(arrivals, setting)
     notes = [found.remedy] if found.remedy else []
     if math.isfinite(found.lower_bound):

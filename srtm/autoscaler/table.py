@@ -12,10 +12,11 @@ from srtm.terminal import Column, Table
 def title(experiment: Experiment, run: Run) -> str:
     """What was simulated: without it the figures mean nothing."""
     setting = experiment.setting
+    mus = ", ".join(f"{mu:g}" for mu in setting.mus or (setting.mu,))
     return (
         f"{len(run.latency):,} events in {format_duration(run.seconds)}, "
         f"{experiment.model} arrivals (seed {setting.seed}), {len(experiment.shares)} partitions, "
-        f"mu {setting.mu:g}/s\nSLO {setting.slo}, {setting.handover} hand-over, rebalance "
+        f"mu {mus}/s\nSLO {setting.slo}, {setting.handover} hand-over, rebalance "
         f"{format_duration(setting.rebalance_seconds)}, start-up "
         f"{format_duration(setting.startup_seconds)}, heartbeat "
         f"{format_duration(setting.heartbeat_seconds)}, lag read "

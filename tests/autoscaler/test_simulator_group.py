@@ -314,3 +314,12 @@ def test_a_decision_that_leaves_something_out_is_refused(members: list[Member], 
     group = group_of(EAGER, [], [])
     with pytest.raises(ValueError, match=line):
         group.change(0.0, members, None)
+
+
+def test_consumers_that_differ_are_launched_in_turn() -> None:
+    setting = Setting(SLO(0.99, 0.5), initial=2, mus=(4.0, 2.0, 9.0))
+    group = Group(setting, [Partition(np.zeros(0)) for _ in range(5)])
+    members = [Member("c0", (0,)), Member("c1", (1,)), *(Member(None, (p,)) for p in (2, 3, 4))]
+    group.change(0.0, members, DIRECT)
+    assert [consumer.mu for consumer in group.consumers] == [4.0, 2.0, 9.0, 4.0, 2.0]
+    assert setting.mu == 5.0, "what a policy is told of one that does not run yet"

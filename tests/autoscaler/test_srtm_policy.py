@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from random import Random
 
@@ -160,6 +160,40 @@ def test_overload_is_answered_with_as_many_as_it_takes() -> None:
     assert len(decision.members) in (3, 4)
     assert sum(member.consumer is None for member in decision.members) == len(decision.members) - 1
     assert sorted(p for member in decision.members for p in member.partitions) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("startup", [0.0, 5.0, 20.0, 60.0, 300.0])
+def test_however_long_a_launch_takes_overload_is_answered(startup: float) -> None:
+    slow = group(ALL, startup=startup)
+    assert first_change(slow.watch([110.0] * 4)).action is Action.UP
+
+
+def test_a_start_up_that_turns_out_longer_is_planned_for() -> None:
+    learning = group(ALL, startup=1.0)
+    learning.watch([20.0] * 4)
+    learning.startup = 30.0
+    change = first_change(learning.watch([110.0] * 4))
+    assert change.action is Action.UP
+    assert "in 62 s" in change.reason, "it looks as far as two launches take"
+
+
+ONE_ALONE = {"a": (0,), "b": (1, 2), "c": (3, 4)}
+
+
+def test_a_partition_that_nobody_can_keep_up_with_is_no_reason_for_a_launch() -> None:
+    hot = group(ONE_ALONE)
+    decisions = [
+        hot.decide([300.0, 50, 50, 50, 50], lags=[100.0 * n, 5, 5, 5, 5], late=300)
+        for n in range(60)
+    ]
+    assert {decision.action for decision in decisions} == {_NONE}
+
+
+def test_its_neighbours_are_taken_from_it() -> None:
+    decision = first_change(group({"a": (0, 1), "b": (2, 3, 4)}).watch([300.0, 50, 50, 50, 50]))
+    alone = next(member for member in decision.members if 0 in member.partitions)
+    assert alone.partitions == (0,)
+    assert all(member.partitions for member in decision.members), "nobody is launched for nothing"
 
 
 def test_consumers_without_work_go() -> None:
@@ -333,7 +367,7 @@ def test_overload_is_seen_without_slots_too(slots: int) -> None:
     assert decision.action is Action.UP
 
 
-@pytest.mark.parametrize("interval", [1.0, 5.0, 30.0])
+@pytest.mark.parametrize("interval", [1.0, 5.0, 30.0, 60.0])
 def test_the_decision_interval_changes_no_verdict(interval: float) -> None:
     calm = group(ALL, interval=interval)
     assert {decision.action for decision in calm.watch([20.0] * 4, 30)} == {_NONE}
@@ -367,6 +401,18 @@ def test_measurements_that_stopped_for_a_while_are_noted() -> None:
     gap.watch([20.0] * 4, 20)
     gap.at += 60
     assert any("no observation for 61 s" in note for note in gap.decide([20.0] * 4).notes)
+
+
+def test_an_observation_that_comes_late_is_no_surge() -> None:
+    """Its slots hold the events of four seconds; its rate is what it was."""
+    late = group(HALVES)
+    late.watch([65.0] * 4)
+    seen = late.observation([65.0] * 4)
+    partitions = [replace(p, slots=tuple(4 * n for n in p.slots)) for p in seen.partitions]
+    decisions = [late.policy.decide(replace(seen, at=seen.at + 3, partitions=tuple(partitions)))]
+    late.at += 3
+    decisions += late.watch([65.0] * 4, 60)
+    assert {decision.action for decision in decisions} == {_NONE}
 
 
 @pytest.mark.parametrize(

@@ -142,42 +142,56 @@ UP, DOWN = (Handover.DIRECT, Action.UP), (Handover.DIRECT, Action.DOWN)
 EAGER_UP, EAGER_DOWN = (Handover.EAGER, Action.UP), (Handover.EAGER, Action.DOWN)
 
 
+NOW = 1000.0
+
+
 def after(*stopped: float, kind: tuple[Handover, Action] = UP) -> Stops:
+    """All of them have just ended."""
     stops = Stops()
-    for at, seconds in enumerate(stopped):
-        stops.begin(kind, 100.0 * at, 0, 0.0)
-        stops.see(100.0 * at + 1, 0, None, changing=True)
-        stops.see(100.0 * at + 2, 0, seconds, changing=False)
+    for seconds in stopped:
+        stops.begin(kind, NOW, 0, 0.0)
+        stops.see(NOW, 0, None, changing=True)
+        stops.see(NOW, 0, seconds, changing=False)
     return stops
 
 
 def test_before_the_first_what_the_protocol_makes_likely() -> None:
     stops = Stops()
-    assert stops.expected(UP, 0.5) == 0.5
-    assert stops.expected(EAGER_UP, 0.5) == 2.0  # half a heartbeat on average
-    assert stops.expected((Handover.COOPERATIVE, Action.UP), 0.5) == 2.0
+    assert stops.expected(UP, 0.5, NOW) == 0.5
+    assert stops.expected(EAGER_UP, 0.5, NOW) == 2.0  # half a heartbeat on average
+    assert stops.expected((Handover.COOPERATIVE, Action.UP), 0.5, NOW) == 2.0
 
 
 def test_each_kind_is_learnt_by_itself() -> None:
     stops = after(1.3)
-    assert stops.expected(UP, 0.5) == 1.3
-    assert stops.expected(DOWN, 0.5) == 0.5
-    assert stops.expected(EAGER_UP, 0.5) == 2.0
+    assert stops.expected(UP, 0.5, NOW) == 1.3
+    assert stops.expected(DOWN, 0.5, NOW) == 0.5
+    assert stops.expected(EAGER_UP, 0.5, NOW) == 2.0
 
 
 def test_an_unknown_kind_is_not_thought_shorter_than_its_protocol_was() -> None:
-    assert after(3.4, kind=EAGER_UP).expected(EAGER_DOWN, 0.5) == 3.4
-    assert after(0.1, kind=EAGER_UP).expected(EAGER_DOWN, 0.5) == 2.0
+    assert after(3.4, kind=EAGER_UP).expected(EAGER_DOWN, 0.5, NOW) == 3.4
+    assert after(0.1, kind=EAGER_UP).expected(EAGER_DOWN, 0.5, NOW) == 2.0
 
 
 def test_a_longer_stop_counts_at_once_and_a_shorter_one_little_by_little() -> None:
-    assert after(1.0, 3.0).expected(UP, 0.5) == 3.0
-    assert after(3.0, 1.0).expected(UP, 0.5) == pytest.approx(0.8 * 3 + 0.2 * 1)
-    assert after(3.0, *[1.0] * 40).expected(UP, 0.5) == pytest.approx(1.0, rel=1e-3)
+    assert after(1.0, 3.0).expected(UP, 0.5, NOW) == 3.0
+    assert after(3.0, 1.0).expected(UP, 0.5, NOW) == pytest.approx(0.8 * 3 + 0.2 * 1)
+    assert after(3.0, *[1.0] * 40).expected(UP, 0.5, NOW) == pytest.approx(1.0, rel=1e-3)
 
 
 def test_never_shorter_than_a_rebalance_takes_now() -> None:
-    assert after(0.6).expected(UP, 2.0) == 2.0
+    assert after(0.6).expected(UP, 2.0, NOW) == 2.0
+
+
+def test_one_long_stop_is_forgotten_though_nothing_is_handed_over() -> None:
+    once = after(30.0)
+    fading = [once.expected(UP, 0.5, NOW + 60 * minute) for minute in range(20)]
+    assert fading == sorted(fading, reverse=True)
+    assert fading[2] == pytest.approx(15.0)  # half of it after two minutes
+    assert fading[-1] == 0.5
+    usual = after(30.0, 2.0, 2.0)
+    assert usual.expected(UP, 0.5, NOW + 3600) == pytest.approx(2.0)  # never under the shortest
 
 
 def test_nothing_is_learnt_while_it_is_under_way_nor_of_what_is_not_ours() -> None:
@@ -185,7 +199,7 @@ def test_nothing_is_learnt_while_it_is_under_way_nor_of_what_is_not_ours() -> No
     stops.see(1.0, 0, 9.0, changing=False)
     stops.begin(UP, 2.0, 0, 0.0)
     stops.see(3.0, 0, 9.0, changing=True)
-    assert stops.expected(UP, 0.5) == 0.5
+    assert stops.expected(UP, 0.5, NOW) == 0.5
 
 
 def corrected(predicted: float, late: int) -> float:

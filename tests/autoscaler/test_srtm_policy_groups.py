@@ -84,6 +84,19 @@ def test_a_partition_is_not_moved_for_next_to_nothing() -> None:
     assert dict(group)["b"] == (3, 4)
 
 
+def test_beside_one_partition_that_fills_a_consumer_the_others_are_balanced_too() -> None:
+    loads = {0: 300.0, 1: 50.0, 2: 50.0, 3: 50.0, 4: 50.0}
+    group = balanced(loads, seen(5, {"a": (0, 1, 2, 3, 4)}), 3)
+    assert sorted(ids for _, ids in group if 0 in ids) == [(0,)]
+    assert sorted(len(ids) for _, ids in group) == [1, 2, 2]
+
+
+def test_one_partition_alone_moves_to_a_faster_consumer() -> None:
+    loads = {0: 60.0, 1: 10.0}
+    group = balanced(loads, seen(2, {"slow": (0,), "fast": (1,)}, {"slow": 50.0, "fast": 200.0}), 2)
+    assert 0 in dict(group)["fast"]
+
+
 problems = st.integers(1, 7).flatmap(
     lambda partitions: st.tuples(
         st.lists(st.integers(1, 30), min_size=partitions, max_size=partitions),

@@ -12,6 +12,7 @@ from rich.console import Console
 from benchmarks.autoscaler.unseen import run, tune
 from benchmarks.autoscaler.unseen.cases import (
     HIGHEST,
+    MIXED_MUS,
     MU,
     PARTITIONS,
     REPORTED_SEEDS,
@@ -20,6 +21,7 @@ from benchmarks.autoscaler.unseen.cases import (
     Case,
     case,
     generated,
+    reported,
 )
 from benchmarks.autoscaler.unseen.judged import Judged, bars, geometric_mean
 from benchmarks.autoscaler.unseen.players import CONSTANT, Result, played, rivals_of
@@ -56,6 +58,17 @@ def test_a_group_of_one_consumer_for_each_partition_can_keep_every_case() -> Non
         assert each.rates.shape == (PARTITIONS, 900)
         assert each.rates.max() <= HIGHEST * served + 1e-9
         assert each.rates.min() >= 0
+
+
+def test_in_a_quarter_of_the_reported_cases_consumers_differ() -> None:
+    mixed = [each for each in reported() if each.setting.mus]
+    assert len(mixed) == len(REPORTED) // 3
+    for each in mixed:
+        assert each.setting.mus == MIXED_MUS
+        assert each.setting.mu == MU, "as many events/s a consumer as in the others"
+        served = MIXED_MUS[0] * (TARGET_SECONDS if each.model is ArrivalModel.BURST else 1.0)
+        assert each.rates.max() <= HIGHEST * served + 1e-9
+        assert "mixed" in each.name
 
 
 def test_the_same_seed_makes_the_same_case() -> None:

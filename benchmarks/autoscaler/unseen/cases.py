@@ -28,7 +28,10 @@ HIGHEST = 0.85
 group keeps says nothing. Of a second's events that come at once, that is MU * TARGET_SECONDS."""
 WARM = 0.8
 """A warm group begins with consumers for its first rate, each used so far."""
+MIXED_MUS = (140.0, 200.0, 260.0)
+"""Of consumers that differ, in the order of their launches; their mean is MU."""
 REPORTED_SEEDS = (1001, 1002, 1003)
+MIXED_SEEDS = (1004,)
 TUNING_SEEDS = (1, 2, 3)
 
 
@@ -55,7 +58,15 @@ class Case:
         return max(1, math.ceil(float(self.rates.sum(axis=0).mean()) / self.setting.mu))
 
 
-def generated(seeds: tuple[int, ...], seconds: int = 900) -> Iterator[Case]:
+def reported(seconds: int = 900) -> Iterator[Case]:
+    """Those of the benchmark: of equal consumers, then of consumers that differ."""
+    yield from generated(REPORTED_SEEDS, seconds)
+    yield from generated(MIXED_SEEDS, seconds, MIXED_MUS)
+
+
+def generated(
+    seeds: tuple[int, ...], seconds: int = 900, mus: tuple[float, ...] = ()
+) -> Iterator[Case]:
     """For each seed every shape with every percentile; shares, arrivals within a second, and cold
     or warm starts change from one to the next."""
     for seed in seeds:
@@ -65,7 +76,8 @@ def generated(seeds: tuple[int, ...], seconds: int = 900) -> Iterator[Case]:
                 number += 1
                 shares = list(SHARES)[number % len(SHARES)]
                 model = (ArrivalModel.POISSON, ArrivalModel.BURST)[(number // 2) % 2]
-                yield case(seed * 100 + place, shape, asked, shares, model, number % 4 > 1, seconds)
+                warm = number % 4 > 1
+                yield case(seed * 100 + place, shape, asked, shares, model, warm, seconds, mus)
 
 
 def case(
@@ -76,15 +88,17 @@ def case(
     model: ArrivalModel,
     warm: bool,
     seconds: int = 900,
+    mus: tuple[float, ...] = (),
 ) -> Case:
-    """The same seed, shape, shares and seconds make the same rates."""
+    """The same seed, shape, shares, seconds and mus make the same rates."""
     random = np.random.default_rng(seed)
     rates = rates_of(shape, random, seconds, random.uniform(*LEVELS))
     split = rates * SHARES[shares](random, PARTITIONS, seconds)
     served = MU * (TARGET_SECONDS if model is ArrivalModel.BURST else 1.0)
-    split *= min(1.0, HIGHEST * served / float(split.max()))
+    slowest = min(mus, default=MU) / MU  # it may be the one that has the fullest partition
+    split *= min(1.0, HIGHEST * served * slowest / float(split.max()))
     setting = Setting(
-        SLO(asked, TARGET_SECONDS), mu=MU, handover=Handover.DIRECT, seed=seed % 1000 + 1
+        SLO(asked, TARGET_SECONDS), mu=MU, handover=Handover.DIRECT, seed=seed % 1000 + 1, mus=mus
     )
     if warm:
         first = float(split[:, :5].sum(axis=0).mean()) * MU / served
@@ -92,4 +106,5 @@ def case(
         setting = replace(setting, initial=min(PARTITIONS, max(1, enough)))
     start = "warm" if warm else "cold"
     name = f"{shape} {seed}, {shares}, {model.value}, {start}, {100 * asked:g} %"
+    name += ", mixed" if mus else ""
     return Case(name, split, model, setting)

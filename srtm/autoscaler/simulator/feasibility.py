@@ -18,8 +18,8 @@ def _late_alone(arrivals: Arrivals, setting: Setting) -> list[int]:
     late = []
     for times in arrivals.times:
         partition = Partition(times)
-        alone = Consumer("alone", setting.mu, 0.0, setting.max_poll, partitions=[partition])
-        alone.serve(arrivals.seconds + len(times) / setting.mu + 1.0)
+        alone = Consumer("alone", setting.fastest_mu, 0.0, setting.max_poll, partitions=[partition])
+        alone.serve(arrivals.seconds + len(times) / setting.fastest_mu + 1.0)
         target = setting.slo.target_seconds + ROUNDING_SECONDS
         late.append(int((partition.ends - times > target).sum()))
     return late
@@ -27,7 +27,7 @@ def _late_alone(arrivals: Arrivals, setting: Setting) -> list[int]:
 
 def _overload(arrivals: Arrivals, setting: Setting) -> list[str]:
     target = setting.slo.target_seconds
-    each = 1.0 / setting.mu
+    each = 1.0 / setting.fastest_mu
     if each > target + ROUNDING_SECONDS:
         return [
             f"one event takes {format_duration(round(each, 6))} and the SLO allows "
@@ -36,13 +36,14 @@ def _overload(arrivals: Arrivals, setting: Setting) -> list[str]:
     warnings = []
     late = _late_alone(arrivals, setting)
     peaks = arrivals.per_second().max(axis=1, initial=0).tolist()
-    over = [(peak, -p) for p, peak in enumerate(peaks) if late[p] and peak > setting.mu]
+    over = [(peak, -p) for p, peak in enumerate(peaks) if late[p] and peak > setting.fastest_mu]
     if over:
         peak, minus = max(over)
         more = f" ({len(over)} partitions get more than that)" if len(over) > 1 else ""
         warnings.append(
             f"partition {-minus} gets {peak} events/s at its peak, one consumer serves "
-            f"{setting.mu:g}/s{more}: split the topic over more partitions or make consumers faster"
+            f"{setting.fastest_mu:g}/s{more}: split the topic over more partitions or make "
+            "consumers faster"
         )
     # Two consumers never read one partition: this share bounds every policy's from above.
     share = 1.0 - sum(late) / max(1, arrivals.events)

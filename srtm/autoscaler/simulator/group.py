@@ -112,7 +112,9 @@ class Group:
 
     def _launch(self, at: float, ready: bool = False) -> Consumer:
         setting = self._setting
-        consumer = Consumer(f"c{next(self._names)}", setting.mu, at, setting.max_poll)
+        number = next(self._names)
+        mu = setting.mus[number % len(setting.mus)] if setting.mus else setting.mu
+        consumer = Consumer(f"c{number}", mu, at, setting.max_poll)
         consumer.heartbeat_phase = self._random.uniform(0, setting.heartbeat_seconds)
         self.consumers.append(consumer)
         if ready:

@@ -155,7 +155,7 @@ def simulate(
                 )
                 for p, partition in enumerate(partitions)
             ),
-            consumers=tuple(_seen(group, consumer, now) for consumer in group.wanted),
+            consumers=tuple(_seen(group, consumer, setting.mu, now) for consumer in group.wanted),
             new_mu=setting.mu,
             rebalancing=group.rebalancing,
             rebalance_seconds=setting.rebalance_seconds,
@@ -194,9 +194,11 @@ def simulate(
     )
 
 
-def _seen(group: Group, consumer: Consumer, now: float) -> ConsumerSeen:
-    state = ConsumerState.RUNNING if consumer.joined_at <= now else ConsumerState.STARTING
-    return ConsumerSeen(consumer.id, consumer.mu, group.wanted[consumer], state)
+def _seen(group: Group, consumer: Consumer, usual_mu: float, now: float) -> ConsumerSeen:
+    partitions = group.wanted[consumer]
+    if consumer.joined_at <= now:
+        return ConsumerSeen(consumer.id, consumer.mu, partitions)
+    return ConsumerSeen(consumer.id, usual_mu, partitions, ConsumerState.STARTING)
 
 
 def _slots(partition: Partition, start: float, end: float) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """What a simulated group is like."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from srtm.autoscaler.decision import Handover
 from srtm.slo import SLO
@@ -11,7 +11,9 @@ from srtm.slo import SLO
 class Setting:
     """One simulated consumer group and its surroundings. Times in seconds.
 
-    mu:                events/s that a consumer serves, one after the other
+    mu:                events/s that a consumer serves, one after the other; the mean of mus
+    mus:               where consumers differ: of each in the order of launches, again and again.
+                       Policies are told the mean until it runs, and then its own
     rebalance_seconds: t_reb, from the moment that all members have rejoined to the new assignment
     startup_seconds:   from a launch, which is billed, to joining the group
     lag_phase:         decisions are taken this long after each full second; under BURST arrivals
@@ -26,6 +28,7 @@ class Setting:
 
     slo: SLO
     mu: float = 200.0
+    mus: tuple[float, ...] = field(default=(), kw_only=True)
     rebalance_seconds: float = 0.5
     handover: Handover = Handover.EAGER
     startup_seconds: float = 5.0
@@ -39,8 +42,10 @@ class Setting:
     seed: int = 1
 
     def __post_init__(self) -> None:
+        if self.mus:
+            object.__setattr__(self, "mu", math.fsum(self.mus) / len(self.mus))
         positive = {
-            "mu": self.mu,
+            "mu": min(self.mus, default=self.mu),
             "decision interval": self.decision_seconds,
             "heartbeat": self.heartbeat_seconds,
             "session timeout": self.session_seconds,
@@ -58,3 +63,8 @@ class Setting:
                 raise ValueError(f"{name} is {value} s; it must be 0 or more")
         if self.initial < 1 or self.max_poll < 1:
             raise ValueError("a group starts with 1 consumer or more, and polls 1 event or more")
+
+    @property
+    def fastest_mu(self) -> float:
+        """Of all consumers that there may be, events/s."""
+        return max(self.mus, default=self.mu)

@@ -39,8 +39,9 @@ def balanced(
         target = min(range(count), key=lambda i: load[i] + loads[partition] / mu[i])
         owned[target].add(partition)
         load[target] += loads[partition] / mu[target]
+    others = set(range(count))  # all but who has one partition, and nobody who could have it better
     for _ in range(2 * len(loads)):  # each move lowers the fullest; ties could go on for ever
-        source = max(range(count), key=load.__getitem__)
+        source = max(others, key=load.__getitem__)
         # Of each speed the emptiest: the emptiest of all may be a slow one.
         targets = {mu[i]: i for _, i in sorted(zip(load, range(count), strict=True), reverse=True)}
         best, to, most = None, source, 1e-9 * load[source]
@@ -51,7 +52,10 @@ def balanced(
             if target != source and gain > most:
                 best, to, most = partition, target, gain
         if best is None:
-            break
+            others.remove(source)
+            if len(owned[source]) != 1 or not others:
+                break
+            continue
         owned[source].remove(best)
         owned[to].add(best)
         load[source] -= loads[best] / mu[source]

@@ -41,6 +41,24 @@ class Outlook:
     surge_weights: Floats = field(default_factory=lambda: np.zeros(0))
     lead: int = 1
     longest_poll_seconds: float = TUNING.longest_poll_seconds
+    hot: frozenset[int] = field(init=False)
+    """Partitions that bring more than the fastest consumer serves, now and as a mean of the last
+    minute. Such a backlog grows whoever has it: it is no reason for a larger group."""
+
+    def __post_init__(self) -> None:
+        usual = self._usual()
+        hot = (p.id for p in self.seen.partitions if min(p.rate, usual[p.id]) > self._fastest)
+        object.__setattr__(self, "hot", frozenset(hot))
+
+    def _usual(self) -> dict[int, float]:
+        """Events/s of each partition, of the last minute's shares."""
+        shares = self.shape.sum(axis=1).mean(axis=0) / len(self.rates)
+        each = (shares * float(self.rates[0])).tolist()
+        return {p.id: rate for p, rate in zip(self.seen.partitions, each, strict=True)}
+
+    @property
+    def _fastest(self) -> float:
+        return max((self.seen.new_mu, *(c.mu for c in self.seen.consumers)))
 
     @property
     def _slots(self) -> int:
@@ -72,6 +90,18 @@ class Outlook:
         new = self.seen.new_mu
         return np.array([new if c is None else known[c] for c, _ in group])
 
+    def serves(self, group: Group) -> float:
+        """Events/s of all that have something to do. Who has a hot partition serves what comes
+        there: others can neither help it nor be helped by it."""
+        usual = self._usual()
+        return math.fsum(
+            max(mu, math.fsum(usual.get(p, 0.0) for p in partitions))
+            if self.hot & set(partitions)
+            else mu
+            for (_, partitions), mu in zip(group, self.mu(group).tolist(), strict=True)
+            if partitions
+        )
+
     def late(self, group: Group, queue: bool = False) -> tuple[Floats, Floats]:
         """Late events in each interval of each future, shape (futures, intervals), and the work
         left at the start of each and at the end of the last one: means over the paths.
@@ -86,6 +116,8 @@ class Outlook:
         """`late` of several groups at once, shapes (futures, groups, intervals) and (futures,
         groups, intervals + 1). What groups have in common is computed once."""
         lags = {p.id: p.lag for p in self.seen.partitions}
+        for p in self.hot:
+            lags[p] = min(lags[p], self._fastest * self.target_seconds)
         columns: dict[tuple[tuple[int, ...], float, bool], int] = {}
         members = np.zeros((len(groups), sum(map(len, groups))))
         for row, (group, queue) in enumerate(zip(groups, queues, strict=True)):
@@ -124,11 +156,13 @@ class Outlook:
                     for p in partitions
                     if kind is Handover.EAGER or consumer is None or owners.get(p) != consumer
                 )
+                givers = polls if kind is not Handover.DIRECT else map(owners.get, moves)
+                poll = max((polls.get(giver, 0.0) for giver in givers), default=0.0)
                 if moves:  # what nothing is moved to goes on as it would
                     whole.append(partitions)
                     moved.append(moves)
                     mu.append(each)
-                    still.append(stop + polls)
+                    still.append(stop + poll)
                     rows.append(row)
         if not rows:
             return [0.0] * len(groups)
@@ -140,14 +174,14 @@ class Outlook:
         sums = np.bincount(rows, weights=extra, minlength=len(groups))
         return [max(0.0, float(each)) for each in sums]
 
-    def _poll_seconds(self, old: Group) -> float:
-        """An owner ends its poll before a partition can move, so what waits is served first."""
+    def _poll_seconds(self, old: Group) -> dict[str | None, float]:
+        """Of each owner: it ends its poll before it gives anything up, so what waits there is
+        served first."""
         lags = {p.id: p.lag for p in self.seen.partitions}
-        waits = [
-            math.fsum(lags.get(p, 0.0) for p in ps) / mu
-            for mu, (_, ps) in zip(self.mu(old), old, strict=True)
-        ]
-        return min(self.longest_poll_seconds, max(waits, default=0.0))
+        return {
+            consumer: min(self.longest_poll_seconds, math.fsum(lags.get(p, 0.0) for p in ps) / mu)
+            for mu, (consumer, ps) in zip(self.mu(old).tolist(), old, strict=True)
+        }
 
     def _arrivals(self, parts: Sequence[tuple[int, ...]]) -> Floats:
         """Events of sets of partitions, shape (futures, paths, slots, sets)."""

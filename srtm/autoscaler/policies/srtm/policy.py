@@ -13,6 +13,7 @@ is allowed, with no setting for a workload. All constants stand in `tuning`.
 """
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -68,6 +69,7 @@ class Srtm:
         tuning = self._tuning
         self._shape = Shape(self._horizon, tuning.paths, self._seconds, tuning.level_seconds)
         self._forecast: Forecast | None = None
+        self._rates: deque[float] = deque(maxlen=self._horizon * tuning.paths)
         self._surges = Surges(self._seconds, tuning)
         self._observations = 0
         self._launched_at: float | None = None
@@ -88,11 +90,12 @@ class Srtm:
             return Decision(Action.NONE, reason="too little has been seen yet", notes=notes)
         tuning = self._tuning
         surges, likely = self._surges.expected(self._forecast.level)
+        horizon = self._look_ahead(seen)
         outlook = Outlook(
             seen=seen,
-            shape=self._shape.paths(),
-            rates=self._forecast.rates(self._horizon),
-            errors=self._forecast.errors(self._horizon),
+            shape=self._shape.paths(horizon),
+            rates=self._forecast.rates(horizon),
+            errors=self._forecast.errors(horizon),
             surges=surges,
             # What is left of the budget makes a surprise less cheap than a usual error.
             surge_weights=likely / self._budget.discount**tuning.surge_undiscounted,
@@ -108,14 +111,13 @@ class Srtm:
         odd = tuple(self._timeline.step(seen.at))
         if odd:
             self._begin_anew()
-        if self._forecast is None:
-            near = beside(self._seconds, self._tuning.level_seconds)
-            self._forecast = Forecast(self._lead(seen) + 1, near, self._tuning)
+        forecast = self._forecast_for(self._lead(seen) + 1)
         self._observations += 1
         if self._observations > 1:  # the first one is of a time that nobody knows
-            self._forecast.see(seen.rate)
-            if self._forecast.surprise is not None:
-                self._surges.see(self._forecast.surprise)
+            forecast.see(seen.rate)
+            self._rates.append(seen.rate)
+            if forecast.surprise is not None:
+                self._surges.see(forecast.surprise)
             self._shape.see(_slots(seen, self._seconds, self._slo.target_seconds))
         self._budget.see(seen, self._seconds)
         changing = seen.rebalancing or any(
@@ -123,6 +125,16 @@ class Srtm:
         )
         self._stops.see(seen.at, self._budget.late, seen.stopped_seconds, changing)
         return (*odd, *cannot_be_met(seen, self._slo.target_seconds))
+
+    def _forecast_for(self, ahead: int) -> Forecast:
+        """The forecast whose errors are measured so many intervals ahead, or nearly: a start-up
+        that turns out longer than was thought needs another, which is taught what has been."""
+        if self._forecast is None or abs(self._forecast.ahead - ahead) > 1:
+            near = beside(self._seconds, self._tuning.level_seconds)
+            self._forecast = Forecast(ahead, near, self._tuning)
+            for rate in self._rates:
+                self._forecast.see(rate)
+        return self._forecast
 
     def _is_short(self, seen: Observation) -> bool:
         """Does more come, or wait, than is served, or served within the target?"""
@@ -137,7 +149,13 @@ class Srtm:
     def _lead(self, seen: Observation) -> int:
         """Intervals from a launch to serving: one where it takes no time, as decisions go."""
         seconds = seen.startup_seconds + seen.rebalance_seconds
+        seconds = min(seconds, self._tuning.longest_launch_seconds)
         return max(1, math.ceil(seconds / self._seconds))
+
+    def _look_ahead(self, seen: Observation) -> int:
+        """Intervals: twice a launch at least. A shorter look would see what launching costs, and
+        nothing of what it brings."""
+        return max(self._horizon, 2 * self._lead(seen))
 
     def _adopt(self, seen: Observation, orphans: int, notes: tuple[str, ...]) -> Decision:
         """Partitions without a consumer are not served at all: that cannot wait."""
@@ -168,14 +186,14 @@ class Srtm:
         stages = Stages(
             weights=outlook.weights,
             sizes=np.array([float(len(group)) for group in groups]),
-            mu=np.array([outlook.mu(group).sum() for group in groups]),
+            mu=np.array([outlook.serves(group) for group in groups]),
             late=late,
             left=left,
             hand=np.zeros(len(groups)),
             rates=outlook.futures,
             target_seconds=self._slo.target_seconds,
         )
-        lead, persist = self._lead(seen), round(tuning.persist_seconds / self._seconds)
+        lead, persist = self._lead(seen), max(1, round(tuning.persist_seconds / self._seconds))
         price = self._budget.price
         best, _ = first_step(stages, price, self._seconds, lead, persist)
         self._smaller = self._smaller + 1 if len(groups[best]) < len(now) else 0
@@ -201,9 +219,10 @@ class Srtm:
             self._launched_at = seen.at
         self._budget.expect(cost)
         self._stops.begin((kind, action), seen.at, self._budget.late, cost)
+        rates = outlook.rates
         reason = (
-            f"{len(now)} -> {len(groups[best])} consumers for {outlook.rates[0]:.0f} events/s, "
-            f"{outlook.rates[-1]:.0f} in {self._horizon * self._seconds:.0f} s: saves {saved:.1f} "
+            f"{len(now)} -> {len(groups[best])} consumers for {rates[0]:.0f} events/s, "
+            f"{rates[-1]:.0f} in {len(rates) * self._seconds:.0f} s: saves {saved:.1f} "
             f"replica-seconds over waiting, a late event being worth {price:.2f}; the hand-over "
             f"makes {cost:.0f} late"
         )
@@ -222,12 +241,12 @@ class Srtm:
     ) -> list[tuple[float, Handover]]:
         """Late events of the hand-over to each group that causes fewest, and its kind. One that
         stops as much as another for as long or longer need not be looked at."""
-        rebalance_seconds = outlook.seen.rebalance_seconds
+        rebalance_seconds, at = outlook.seen.rebalance_seconds, outlook.seen.at
         actions = [_action(old, group) for group in groups]
         best = [(math.inf, self._handovers[-1])] * len(groups)
         looked_at: list[tuple[Handover, list[float]]] = []
         for kind in reversed(self._handovers):
-            stops = [self._stops.expected((kind, a), rebalance_seconds) for a in actions]
+            stops = [self._stops.expected((kind, a), rebalance_seconds, at) for a in actions]
             if any(
                 (other is not Handover.EAGER or kind is Handover.EAGER)
                 and all(a <= b for a, b in zip(known, stops, strict=True))
@@ -257,14 +276,17 @@ def _sizes(now: int, most: int, wider: int) -> list[int]:
 
 
 def _slots(seen: Observation, interval_seconds: float, target_seconds: float) -> Floats:
-    """Events, shape (slots, partitions); where they are not known, the interval is one slot.
+    """Events of one interval, shape (slots, partitions), however long ago the last observation
+    was; where slots are not known, the interval is one.
 
     What comes in a slot is taken to come at once, which says something only of slots that are not
     longer than the target: longer ones are cut, and their events spread evenly."""
     lengths = {len(p.slots) for p in seen.partitions}
     slots = np.array([[p.rate * interval_seconds for p in seen.partitions]])
     if len(lengths) == 1 and lengths != {0}:
-        slots = np.array([p.slots for p in seen.partitions], dtype=np.float64).T
+        seen_slots = np.array([p.slots for p in seen.partitions], dtype=np.float64).T
+        sums = seen_slots.sum(axis=0)
+        slots = np.divide(seen_slots, sums, out=np.zeros_like(seen_slots), where=sums > 0) * slots
     parts = math.ceil(interval_seconds / len(slots) / target_seconds - 1e-9)
     return np.repeat(slots / parts, parts, axis=0)
 

@@ -35,18 +35,22 @@ class Shape:
             self._seen.clear()  # a partition came or went
         self._seen.append(slots)
 
-    def paths(self) -> Floats:
+    def paths(self, horizon: int | None = None) -> Floats:
         """Futures for one event an interval: the last intervals again, shape (paths, horizon *
-        slots, partitions). A short history is repeated."""
+        slots, partitions). A short history is repeated.
+
+        horizon: intervals, where it is not the usual one
+        """
+        horizon = horizon or self._horizon
         seen = np.array(self._seen)
         levels = self._levels(seen.sum(axis=(1, 2)))[:, None, None]
         even = np.full_like(seen, 1 / seen[0].size)
         shapes = list(np.divide(seen, levels, out=even, where=levels > 0))
-        paths = max(1, len(shapes) // self._horizon)
-        while len(shapes) < paths * self._horizon:
+        paths = max(1, len(shapes) // horizon)
+        while len(shapes) < paths * horizon:
             shapes = shapes + shapes
-        block = np.stack(shapes[-paths * self._horizon :])
-        return block.reshape(paths, self._horizon * block.shape[1], block.shape[2])
+        block = np.stack(shapes[-paths * horizon :])
+        return block.reshape(paths, horizon * block.shape[1], block.shape[2])
 
     def _levels(self, counts: Floats) -> Floats:
         """The mean about each interval, as far to either side: a mean of what came before would

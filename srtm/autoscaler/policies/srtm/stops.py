@@ -1,10 +1,21 @@
 """What hand-overs have really been like: how long they stop a partition, and how many late events
 come of one for each that was predicted."""
 
+from dataclasses import dataclass
+
 from srtm.autoscaler.decision import Action, Handover
 from srtm.autoscaler.policies.srtm.tuning import TUNING, Tuning
 
 Kind = tuple[Handover, Action]
+
+
+@dataclass(frozen=True, slots=True)
+class _Learnt:
+    """Stops of one kind of hand-over, seconds, as of `at`."""
+
+    at: float
+    likely: float
+    shortest: float
 
 
 class Stops:
@@ -12,7 +23,7 @@ class Stops:
 
     def __init__(self, tuning: Tuning = TUNING) -> None:
         self._tuning = tuning
-        self._learnt: dict[Kind, float] = {}
+        self._learnt: dict[Kind, _Learnt] = {}
         self._changing: Kind | None = None
         self._watched: tuple[float, int, float] | None = None
         self.correction = 1.0
@@ -26,10 +37,7 @@ class Stops:
     def see(self, at: float, late: int, stopped_seconds: float | None, changing: bool) -> None:
         """stopped_seconds: of the last hand-over that is complete"""
         if self._changing is not None and not changing and stopped_seconds is not None:
-            known = self._learnt.get(self._changing, 0.0)
-            memory = self._tuning.stop_memory
-            kept = memory * known + (1 - memory) * stopped_seconds
-            self._learnt[self._changing] = max(stopped_seconds, kept)
+            self._learn(self._changing, at, stopped_seconds)
             self._changing = None
         settles = self._tuning.hand_over_settles_seconds
         if self._watched is not None and at > self._watched[0] + settles:
@@ -39,12 +47,29 @@ class Stops:
             self.correction = (self.correction + min(3.0, max(0.5, ratio))) / 2
             self._watched = None
 
-    def expected(self, kind: Kind, rebalance_seconds: float) -> float:
+    def _learn(self, kind: Kind, at: float, stopped_seconds: float) -> None:
+        known, memory = self._learnt.get(kind), self._tuning.stop_memory
+        if known is None:
+            self._learnt[kind] = _Learnt(at, stopped_seconds, 0.0)
+            return
+        likely = memory * self._likely(known, at) + (1 - memory) * stopped_seconds
+        shortest = min(stopped_seconds, known.shortest or known.likely)
+        self._learnt[kind] = _Learnt(at, max(stopped_seconds, likely), shortest)
+
+    def _likely(self, known: _Learnt, at: float) -> float:
+        """One slow batch makes one long stop. If that alone kept hand-overs from being made, no
+        shorter one would ever be seen: so what it was over the shortest one fades by itself."""
+        kept: float = 0.5 ** (max(0.0, at - known.at) / self._tuning.stop_fades_seconds)
+        return known.shortest + kept * (known.likely - known.shortest)
+
+    def expected(self, kind: Kind, rebalance_seconds: float, at: float) -> float:
         """Seconds; before the first of its kind, what the protocol makes likely."""
         handover = kind[0]
         if kind in self._learnt:
-            return max(rebalance_seconds, self._learnt[kind])
+            return max(rebalance_seconds, self._likely(self._learnt[kind], at))
         if handover is Handover.DIRECT:
             return rebalance_seconds
-        others = [stop for (known, _), stop in self._learnt.items() if known is handover]
+        others = [
+            self._likely(known, at) for (of, _), known in self._learnt.items() if of is handover
+        ]
         return max(rebalance_seconds + self._tuning.heartbeat_seconds / 2, *others, 0.0)

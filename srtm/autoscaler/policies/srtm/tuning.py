@@ -20,6 +20,9 @@ class Tuning:
     persist_seconds: float = 20.0
     """For how long the end of it is taken to last. Both together are what a change must pay for
     itself in."""
+    longest_launch_seconds: float = 120.0
+    """A launch that takes longer is planned for as if it took so long. It looks twice as far as a
+    launch takes, which costs time, and no forecast is worth much there."""
     paths: int = 3
     """Pieces of the last minute that stand for the next seconds."""
     first_seconds: float = 4.0
@@ -133,6 +136,8 @@ class Tuning:
     """Kafka's default: until a hand-over has been seen, a member may learn of one that late."""
     stop_memory: float = 0.8
     """Of the estimate when a shorter stop is seen; a longer one counts at once."""
+    stop_fades_seconds: float = 120.0
+    """After which half of what a stop was longer than the shortest one no longer counts."""
     hand_over_settles_seconds: float = 15.0
     """After a hand-over began, until its late events are counted: a start-up, and the queue it
     left."""
