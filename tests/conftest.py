@@ -21,6 +21,7 @@ LONGEST = (
     "autoscaler_live/test_run",
     "autoscaler_live/test_contract",
     "autoscaler_live/test_faults",
+    "autoscaler_live/test_pool",
     "bridge/test_outages",
     "bridge/test_faults",
     "correlation/test_envelopes",

@@ -23,7 +23,7 @@ class PartitionSeen:
     id: int
     rate: float
     lag: float
-    slots: tuple[int, ...] = ()
+    slots: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,15 @@
-"""The nsqds of a route from NSQ: who they are, and how many messages each may have under way."""
+"""The nsqds of a channel: who they are, and how many messages each may have under way."""
 
 import selectors
-import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from srtm.bridge.figures import Figures
-from srtm.bridge.file import Route
 from srtm.bridge.nsq_source import Host
 from srtm.bridge.wire import Broken
 from srtm.nsq.frames import MESSAGE
 
-_TIGHT_SLO_SECONDS = 0.1
 _LEAVE_SECONDS = 2.0
 
 
@@ -22,19 +19,21 @@ class Hosts:
 
     def __init__(
         self,
-        route: Route,
+        nsqd: Sequence[str],
         topic: str,
-        bridge: str,
+        channel: str,
+        identity: dict[str, Any],
         figures: Figures,
         selector: selectors.BaseSelector,
     ) -> None:
-        self._route = route
+        """identity: of each connection (IDENTIFY)"""
         self._topic = topic
-        self._bridge = bridge
+        self._channel = channel
+        self._identity = identity
         self._figures = figures
         self._selector = selector
         self._all: dict[str, Host] = {}
-        for address in route.nsqd:
+        for address in nsqd:
             self._add(address)
 
     def __len__(self) -> int:
@@ -42,6 +41,9 @@ class Hosts:
 
     def document(self) -> dict[str, str]:
         return {host.address: host.reason or "subscribed" for host in list(self._all.values())}
+
+    def __iter__(self) -> Iterator[Host]:
+        return iter(list(self._all.values()))
 
     @property
     def subscribed(self) -> bool:
@@ -57,21 +59,11 @@ class Hosts:
         if address in self._all:
             self._all[address].listed = True
             return
-        # What a bridge held that was killed comes again after this time: nsqd waits for it even
-        # when the connection is gone. TOUCH keeps what waits for Kafka.
-        timeout_ms = int(self._route.msg_timeout * 1000)
-        identity: dict[str, Any] = {"hostname": socket.gethostname(), "msg_timeout": timeout_ms}
-        identity["client_id"] = self._bridge
-        if self._route.slo and self._route.slo.target_seconds < _TIGHT_SLO_SECONDS:
-            identity["output_buffer_size"] = -1
-        else:
-            # nsqd's own 250 ms would be most of the latency; 25 ms is the least that it takes.
-            identity |= {"output_buffer_size": 65_536, "output_buffer_timeout": 25}
         self._all[address] = Host(
             address,
             self._topic,
-            self._route.source.channel,
-            identity,
+            self._channel,
+            self._identity,
             self._figures,
             self._selector,
         )

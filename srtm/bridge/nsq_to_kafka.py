@@ -5,6 +5,7 @@ Kafka's report, so what this process holds when it dies is still nsqd's.
 """
 
 import selectors
+import socket
 import time
 from typing import Any
 
@@ -19,6 +20,7 @@ from srtm.bridge.runner import Runner
 from srtm.bridge.wire import Broken
 
 _TICK_SECONDS = 0.2
+_TIGHT_SLO_SECONDS = 0.1
 _IDLE_SECONDS = 0.2
 _REPORT_SECONDS = 0.001
 """A wait for Kafka's reports while messages are out: nsqd's next message waits as long at most."""
@@ -53,7 +55,14 @@ class NsqToKafka(Runner):
             max_msg_size=route.max_msg_size,
         )
         with selectors.DefaultSelector() as selector:
-            hosts = Hosts(route, self.topic, self.bridge, self.figures, selector)
+            hosts = Hosts(
+                route.nsqd,
+                self.topic,
+                route.source.channel,
+                self._identity(),
+                self.figures,
+                selector,
+            )
             deliveries = Deliveries(self, self.topic, self.target, sink)
             self._hosts = hosts
             lookup = Lookup(route.lookupd, self.topic) if route.lookupd else None
@@ -66,6 +75,19 @@ class NsqToKafka(Runner):
                 hosts.close()
         if deliveries.stop is not None:
             raise deliveries.stop
+
+    def _identity(self) -> dict[str, Any]:
+        # What a bridge held that was killed comes again after this time: nsqd waits for it even
+        # when the connection is gone. TOUCH keeps what waits for Kafka.
+        identity: dict[str, Any] = {
+            "hostname": socket.gethostname(),
+            "client_id": self.bridge,
+            "msg_timeout": int(self.route.msg_timeout * 1000),
+        }
+        if self.route.slo and self.route.slo.target_seconds < _TIGHT_SLO_SECONDS:
+            return {**identity, "output_buffer_size": -1}
+        # nsqd's own 250 ms would be most of the latency; 25 ms is the least that it takes.
+        return {**identity, "output_buffer_size": 65_536, "output_buffer_timeout": 25}
 
     def _reach_kafka(self, sink: KafkaSink) -> bool:
         """Before the first message is taken: it would only wait here instead of in nsqd."""

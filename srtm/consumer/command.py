@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from srtm.consumer.batch import Batch, Record
-from srtm.consumer.file import ConsumerTable, GroupFile, read_group_file
+from srtm.consumer.file import ConsumerTable, GroupFile
+from srtm.consumer.pool_file import PoolFile, read_scaled_file
 from srtm.consumer.required import require_client
 from srtm.errors import UsageError
 
@@ -30,12 +31,13 @@ def log_to_stderr(level: str) -> None:
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--log-level", type=click.Choice(list(LOG_LEVELS)), default="info")
 def consume(file: Path, log_level: str) -> None:
-    """Run one consumer of FILE's group, under the controller of `srtm autoscale run`.
+    """Run one consumer of FILE's group or pool, under the controller of `srtm autoscale run`.
 
     It gathers records, gives them to `process` of [consumer], the results to its sink, and commits
-    what the sink has. It does what the controller says, and goes on without it.
+    (Kafka) or finishes (NSQ) what the sink has. It does what the controller says, and goes on
+    without it.
 
-    SIGTERM ends it after the batch in hand. /ping, /stats and /metrics are at http-address of
+    SIGTERM ends it after what it has in hand. /ping, /stats and /metrics are at http-address of
     [consumer].
     """
     log_to_stderr(log_level)
@@ -50,8 +52,9 @@ def consume_file(
     """The same from Python, in the main thread: `process` and `callback` come before those that the
     file names. Returns the exit code. Raises SrtmError."""
     path = Path(path)
-    file = read_group_file(path)
-    require_client()
+    file = read_scaled_file(path)
+    if isinstance(file, GroupFile):
+        require_client()
     table = file.consumer
     if table is None:
         if process is None and callback is None:
@@ -61,7 +64,7 @@ def consume_file(
 
 
 def _run(
-    file: GroupFile,
+    file: GroupFile | PoolFile,
     table: ConsumerTable,
     path: Path,
     process: Callable[[list[Record]], Any] | None,
@@ -70,9 +73,9 @@ def _run(
     from srtm.consumer.door import open_door  # tornado
     from srtm.consumer.figures import Figures
     from srtm.consumer.function import Caller, load
-    from srtm.consumer.runner import Runner  # librdkafka, an extra
     from srtm.consumer.sinks import Callback, NoSink, Parquet, Sink
     from srtm.consumer.status import Status
+    from srtm.consumer.work import Work
 
     folder = path.parent / table.path
     if process is None and table.process and table.process != "given:here":
@@ -88,4 +91,11 @@ def _run(
     figures = Figures()
     if table.http_address is not None:
         open_door(table.http_address, Status(figures), f"{path}: [consumer]")
-    return Runner(file, table, process, sink, call, figures).run()
+    work = Work(process, sink, call, figures)
+    if isinstance(file, PoolFile):
+        from srtm.consumer.pool_runner import PoolRunner
+
+        return PoolRunner(file, table, work, figures).run()
+    from srtm.consumer.runner import Runner  # librdkafka, an extra
+
+    return Runner(file, table, work, figures).run()

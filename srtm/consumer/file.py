@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from srtm.address import ListenAddress
+from srtm.address import Address, ListenAddress
 from srtm.duration import Duration
 from srtm.errors import one_line
 from srtm.kafka import file as kafka_file
@@ -69,26 +69,41 @@ class KafkaTable(kafka_file.KafkaTable):
     own_settings = OWN_SETTINGS
 
 
-class GroupTable(FileTable):
-    """`[group]`: what is consumed by whom, how late it may be, and who decides.
+class ScaledTable(FileTable):
+    """How late what is consumed may be, and who decides how many consumers there are.
 
     weigh:    what rates, lags and mu are counted in: events, or bytes that they take on disk
     mu:       of one consumer, in these a second, until it is learnt (None: policies wait for it)
     interval: between two decisions
-    lease:    how long a consumer may go on without a word from the group's topic
+    """
+
+    slo: Annotated[SLO, BeforeValidator(_slo)]
+    policy: str = "srtm"
+    min: int = Field(default=1, ge=1, le=1000)
+    max: int = Field(default=8, ge=1, le=1000)
+    mu: float | None = Field(default=None, gt=0, le=1e9)
+    interval: Duration = 1.0
+
+    @model_validator(mode="after")
+    def _in_bounds(self) -> Self:
+        if self.max < self.min:
+            raise ValueError(f"max {self.max} is less than min {self.min}")
+        if not 0.2 <= self.interval <= 3600:
+            raise ValueError("interval must be from 200ms to 1h")
+        return self
+
+
+class GroupTable(ScaledTable):
+    """`[group]` of a Kafka group: what is consumed by whom.
+
+    lease: how long a consumer may go on without a word from the group's topic
     """
 
     topic: str = Field(min_length=1)
     id: str = Field(min_length=1, max_length=200)
-    slo: Annotated[SLO, BeforeValidator(_slo)]
-    policy: str = "srtm"
     handover: Literal["direct", "assignor", "kip-848"] = "direct"
     weigh: Literal["events", "bytes"] = "events"
-    min: int = Field(default=1, ge=1, le=1000)
-    max: int = Field(default=8, ge=1, le=1000)
-    mu: float | None = Field(default=None, gt=0, le=1e9)
     reset: Literal["earliest", "latest"] = "earliest"
-    interval: Duration = 1.0
     lease: Duration = 2.0
     metadata_topic: str = ""
 
@@ -96,10 +111,6 @@ class GroupTable(FileTable):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        if self.max < self.min:
-            raise ValueError(f"max {self.max} is less than min {self.min}")
-        if not 0.2 <= self.interval <= 3600:
-            raise ValueError("interval must be from 200ms to 1h")
         if not 0.5 <= self.lease <= 300:
             raise ValueError("lease must be from 500ms to 5m")
         _topic(self.metadata)
@@ -157,16 +168,53 @@ class ConsumerTable(FileTable):
 class ExecutorTable(FileTable):
     """`[executor]`: who starts consumers.
 
-    command: of one consumer; without it, `srtm consume` of this file
     startup: how long a launched consumer may take to join
     grace:   from SIGTERM to SIGKILL
+
+    local:      command of one consumer; without it, `srtm consume` of this file
+    kubernetes: target is deployment/NAME or statefulset/NAME; kubeconfig: where it is not the
+                cluster that this program runs in
+    keda:       grpc-address, and files of PEM for TLS; client-ca: who may ask
     """
 
-    kind: Literal["local"] = "local"
-    command: tuple[str, ...] = ()
+    kind: Literal["local", "kubernetes", "keda"] = "local"
     startup: Duration = 30.0
     grace: Duration = 10.0
+    command: tuple[str, ...] = ()
     log_folder: str = ""
+    target: str = ""
+    namespace: str = Field(default="default", pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
+    kubeconfig: str = ""
+    grpc_address: ListenAddress = Address("127.0.0.1", 4197)
+    tls_cert: str = ""
+    tls_key: str = ""
+    client_ca: str = ""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        for key in self.model_fields_set - {"kind", "startup", "grace"}:
+            if key not in _OF_KIND[self.kind]:
+                raise ValueError(f'{key.replace("_", "-")} says nothing to kind = "{self.kind}"')
+        if self.kind == "kubernetes" and not _TARGET.fullmatch(self.target):
+            raise ValueError(
+                f"target {self.target!r} is none; write deployment/NAME or statefulset/NAME"
+            )
+        if bool(self.tls_cert) != bool(self.tls_key) or (self.client_ca and not self.tls_cert):
+            raise ValueError("TLS needs tls-cert and tls-key; client-ca goes with them")
+        if self.kind == "keda" and not self.tls_cert and not self.grpc_address.is_local:
+            raise ValueError(
+                f"grpc-address {self.grpc_address} is reached from elsewhere: give tls-cert and "
+                "tls-key, and client-ca where not everybody may ask"
+            )
+        return self
+
+
+_TARGET = re.compile(r"(deployment|statefulset)/[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
+_OF_KIND = {
+    "local": {"command", "log_folder"},
+    "kubernetes": {"target", "namespace", "kubeconfig"},
+    "keda": {"grpc_address", "tls_cert", "tls_key", "client_ca"},
+}
 
 
 class ControllerTable(FileTable):

@@ -7,8 +7,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-LAUNCH = "SRTM_LAUNCH"
-"""The variable by which an executor tells a consumer which launch it is."""
+from srtm.consumer.launch import LAUNCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +46,12 @@ class Process:
 def here() -> Process:
     """This process."""
     return Process(_place(), os.getpid(), max(_begun(os.getpid()), 0))
+
+
+def of_pid(pid: int) -> Process | None:
+    """Of this machine; None: there is none."""
+    begun = _begun(pid)
+    return Process(_place(), pid, begun) if begun else None
 
 
 def _place() -> str:

@@ -7,13 +7,10 @@ longer, or whose sink works on after the lease has ended, ends the process: noth
 """
 
 import logging
-import os
 import select
 import signal
 import threading
-from collections.abc import Callable
 from types import FrameType
-from typing import Any
 
 from confluent_kafka import KafkaException
 
@@ -23,11 +20,10 @@ from srtm.consumer.batch import Batch, LeaseLost, Record
 from srtm.consumer.capacity import SelfMeasure
 from srtm.consumer.figures import Figures, Phase
 from srtm.consumer.file import ConsumerTable, GroupFile
-from srtm.consumer.function import Caller
 from srtm.consumer.membership import Membership
 from srtm.consumer.reader import Reader, Records
-from srtm.consumer.sinks import Sink, rows_of
 from srtm.consumer.subscribed import Subscribed
+from srtm.consumer.work import Work, end_process
 from srtm.errors import Exit
 from srtm.kafka.client import told
 
@@ -42,21 +38,9 @@ _END_SECONDS = 5.0
 
 
 class Runner:
-    """process: the user's, or None: the sink gets rows"""
-
-    def __init__(
-        self,
-        file: GroupFile,
-        table: ConsumerTable,
-        process: Callable[[list[Record]], Any] | None,
-        sink: Sink,
-        call: Caller,
-        figures: Figures,
-    ) -> None:
+    def __init__(self, file: GroupFile, table: ConsumerTable, work: Work, figures: Figures) -> None:
         self._table = table
-        self._process = process
-        self._sink = sink
-        self._call = call
+        self._do = work
         self._figures = figures
         self._membership = Membership(file)
         self._file = file
@@ -101,7 +85,7 @@ class Runner:
         self._reader.close()
         self._membership.leave()
         self._ended.set()
-        self._call.close()
+        self._do.close()
         log.info("%s has left", self._membership.name)
         return Exit.OK
 
@@ -167,13 +151,7 @@ class Runner:
         begun = monotonic_ns()
         batch = Batch(records, dict(self._tokens), self._check)
         try:
-            self._figures.enter(Phase.PROCESS)
-            results: Any = rows_of(batch)
-            if self._process is not None:
-                results = self._call(self._process, list(records))
-            self._check()
-            self._figures.enter(Phase.SINK)
-            self._sink.write(results, batch)
+            self._do(batch)
         except LeaseLost as lost:
             self._drop(str(lost))
             return
@@ -257,17 +235,14 @@ class Runner:
             (phase, lasts), seconds = self._figures.phase_seconds, self._figures.in_batch_seconds
             since_asked = (monotonic_ns() - asked_ns) / NS if asked_ns else 0.0
             if phase is Phase.COMMIT and lasts > _COMMIT_SECONDS and self._membership.holds():
-                self._kill("Kafka answers, but not to a commit: what was not committed comes again")
+                end_process(
+                    "Kafka answers, but not to a commit: what was not committed comes again"
+                )
             if not seconds and min(since_asked, lasts) > _END_SECONDS:
-                self._kill("Kafka does not answer: what was not committed comes again", Exit.OK)
+                end_process("Kafka does not answer: what was not committed comes again", Exit.OK)
             if phase is Phase.SINK and not self._may_work():
-                self._kill("the lease has ended while the sink was at work")
+                end_process("the lease has ended while the sink was at work")
             if not self._membership.alive:
-                self._kill("the thread that speaks with the controller has failed")
+                end_process("the thread that speaks with the controller has failed")
             if seconds > self._table.batch_timeout:
-                self._kill(f"a batch takes longer than batch-timeout ({phase})")
-
-    def _kill(self, why: str, code: Exit = Exit.FAILED) -> None:
-        log.critical("%s: the process ends", why)
-        logging.shutdown()
-        os._exit(code)
+                end_process(f"a batch takes longer than batch-timeout ({phase})")

@@ -67,9 +67,10 @@ class Parquet:
 
 def file_name(batch: Batch) -> str:
     """`TOPIC-PARTITION-FIRST-LAST-HASH.parquet`: of its first partition, and of all."""
-    ranges = sorted(batch.ranges.items())
-    partition, (first, last) = ranges[0]
-    digest = hashlib.sha256(repr(ranges).encode()).hexdigest()[:8]
+    # Of every record: messages of NSQ between the same two may be others the next time.
+    there = sorted((each.partition, each.offset) for each in batch.records)
+    partition, (first, last) = min(batch.ranges.items())
+    digest = hashlib.sha256(repr(there).encode()).hexdigest()[:8]
     return f"{batch.records[0].topic}-{partition}-{first}-{last}-{digest}.parquet"
 
 

@@ -13,11 +13,11 @@ from srtm.autoscaler.live.states import State
 from srtm.consumer.figures import Figures
 from srtm.consumer.file import (
     ConsumerTable,
-    ControllerTable,
     ExecutorTable,
     GroupTable,
     read_group_file,
 )
+from srtm.consumer.pool_file import NsqTable, PoolControllerTable, read_scaled_file
 from srtm.errors import UsageError
 from srtm.slo import SLO
 
@@ -70,6 +70,53 @@ def test_a_mistake_is_one_line_that_names_its_place(tmp_path: Path, extra: str, 
     assert "\n" not in str(error.value)
 
 
+POOL = """
+[nsq]
+topic = "events"
+channel = "workers"
+lookupd = ["127.0.0.1:4161"]
+[group]
+slo = "0.99@500ms"
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        pytest.param("lookupd = [", "#", "give lookupd", id="no-address"),
+        pytest.param("127.0.0.1:4161", "http://x:1", "is a URL", id="url"),
+        pytest.param('"workers"', '"w#ephemeral"', "goes with its last consumer", id="ephemeral"),
+        pytest.param('"events"', '"a b"', "no name of NSQ's", id="name"),
+        pytest.param("[group]", 'nsqd = ["h:1"]\n[group]', "give lookupd", id="both"),
+        pytest.param("lookupd = [", "nsqd = [", "0 in nsqd-http", id="no-http"),
+        pytest.param("[group]", "[group]\ntopic = 'x'", "group.topic: Extra", id="topic"),
+        pytest.param("[group]", "[group]\nhandover = 'direct'", "group.handover", id="handover"),
+        pytest.param("[group]", "msg-timeout = '1h'\n[group]", "1s to 15m", id="timeout"),
+        pytest.param(
+            "[group]", "[executor]\nkind = 'kubernetes'\n[group]", "deployment/NAME", id="target"
+        ),
+        pytest.param(
+            "[group]", "[executor]\ntarget = 'deployment/x'\n[group]", "says nothing", id="kind"
+        ),
+        pytest.param(
+            "[group]",
+            "[executor]\nkind = 'keda'\ngrpc-address = '0.0.0.0:1'\n[group]",
+            "give tls-cert",
+            id="open-door",
+        ),
+        pytest.param(
+            "[group]", "[executor]\nkind = 'keda'\ntls-cert = 'x'\n[group]", "tls-key", id="key"
+        ),
+    ],
+)
+def test_a_mistake_in_the_file_of_a_pool(tmp_path: Path, old: str, new: str, says: str) -> None:
+    file = tmp_path / "pool.toml"
+    file.write_text(POOL.replace(old, new, 1))
+    with pytest.raises(UsageError, match=says) as error:
+        read_scaled_file(file)
+    assert "\n" not in str(error.value)
+
+
 def test_policies_are_those_that_need_no_foresight() -> None:
     assert "srtm" in LIVE
     for name, says in (("peak", "simulated, not run"), ("srmt", "did you mean 'srtm'")):
@@ -98,17 +145,19 @@ README = Path(__file__).parents[2] / "srtm" / "autoscaler" / "README.md"
 
 
 def test_the_readme_has_every_key_and_no_other(tmp_path: Path) -> None:
-    block = README.read_text().partition("```toml\n# every-key.toml\n")[2].partition("```")[0]
-    file = tmp_path / "group.toml"
-    file.write_text(block)
-    read_group_file(file)
+    file, block = tmp_path / "group.toml", ""
+    for other in README.read_text().split("```toml\n")[1:]:
+        part = other.partition("```")[0]
+        file.write_text(part)
+        read_scaled_file(file)
+        block += part
     known = set()
-    for table in (GroupTable, ConsumerTable, ExecutorTable, ControllerTable):
+    tables = (GroupTable, ConsumerTable, ExecutorTable, PoolControllerTable, NsqTable)
+    for table in tables:
         known |= {name.replace("_", "-") for name in table.model_fields}
-    lines = [line.removeprefix("# ") for line in block.splitlines()]
+    lines = (line.removeprefix("# ") for line in block.splitlines())
     shown = {line.partition(" =")[0] for line in lines if " = " in line}
-    assert known <= shown
-    assert shown - known == {"bootstrap-servers"}
+    assert known == shown - {"bootstrap-servers"}
 
 
 def test_the_readme_has_every_state_and_command() -> None:

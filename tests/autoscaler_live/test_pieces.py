@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srtm.autoscaler.decision import Action, Decision, Handover, Member
+from srtm.autoscaler.executors.local import Local
 from srtm.autoscaler.live.bounds import Unsound, adopted, bounded
-from srtm.autoscaler.live.local import Local
 from srtm.autoscaler.live.roster import Roster
 from srtm.autoscaler.live.states import STEPS, Event, State, step
 from srtm.autoscaler.observation import ConsumerSeen, Observation, PartitionSeen

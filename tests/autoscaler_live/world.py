@@ -3,6 +3,7 @@ late or lost, clocks run at different speeds, members and leaders freeze and die
 `Member` and `Controller` live in it; Kafka, processes and the policy are played."""
 
 import random
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -149,12 +150,27 @@ class Whims:
 class Launcher:
     """The executor, played: processes begin a little later, or not at all."""
 
+    restarts = anonymous = False
+    chooses = True
+
     def __init__(self, world: "World") -> None:
         self._world = world
         self._begun: dict[str, int] = {}
 
     def backing_off(self, at: float) -> str:
         return ""
+
+    def fault(self) -> str:
+        return ""
+
+    def names(self, count: int) -> list[str]:
+        return [f"c-{uuid.uuid4().hex[:8]}" for _ in range(count)]
+
+    def staying(self, ids: Sequence[str], count: int) -> list[str]:
+        return list(ids[:count])
+
+    def want(self, wanted: int, there: int) -> None:
+        return None
 
     def launch(self, at: float, ids: Sequence[str]) -> list[str]:
         for id_ in ids:

@@ -17,7 +17,6 @@ from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.autoscaler.autoscale_live.arms import MOST, Arm, Fixed, Workload
 from benchmarks.autoscaler.autoscale_live.workers import BATCH, command
-from srtm.kafka.server import kafka
 from srtm.autoscaler.live.choice import make_policy
 from srtm.autoscaler.simulator.arrivals import Arrivals
 from srtm.autoscaler.simulator.run import simulate
@@ -26,6 +25,7 @@ from srtm.consumer.file import GroupTable
 from srtm.deploy import free_addresses
 from srtm.errors import UnavailableError
 from srtm.http_client import get_json
+from srtm.kafka.server import kafka
 
 _HEARTBEAT_MS = 500
 _JOIN_SECONDS = 60.0

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from srtm.autoscaler.decision import Action, Decision, Member
+from srtm.autoscaler.executors.local import Local
 from srtm.autoscaler.live.controller import Controller
-from srtm.autoscaler.live.local import Local
 from srtm.autoscaler.live.monitor import Reading
 from srtm.autoscaler.live.removal import Removal
 from srtm.autoscaler.live.states import State

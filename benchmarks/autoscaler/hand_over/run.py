@@ -22,11 +22,11 @@ from benchmarks.autoscaler.hand_over.mover import Mover
 from benchmarks.autoscaler.hand_over.standstill import moves_of, read_batches, stays_of
 from benchmarks.autoscaler.hand_over.workers import command
 from benchmarks.harness.bars import judge
-from srtm.kafka.server import kafka
 from benchmarks.harness.machine import load_average
 from benchmarks.harness.report import Report, number, table
 from benchmarks.harness.session import Session
 from srtm.consumer.file import GroupFile
+from srtm.kafka.server import kafka
 
 PARTITIONS = 6
 CONSUMERS = 3

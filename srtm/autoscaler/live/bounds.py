@@ -4,7 +4,7 @@ A policy's answer is checked before it is carried out: every partition once, nob
 there, between `least` and `most` consumers. What nobody has and no policy looks after is adopted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from srtm.autoscaler.decision import Action, Decision, Member
@@ -65,6 +65,26 @@ def limits(seen: Observation, least: int, most: int, can_launch: bool) -> tuple[
 def is_there_already(seen: Observation, decision: Decision) -> bool:
     now = {(each.id, frozenset(each.partitions)) for each in seen.consumers}
     return now == {(each.consumer, frozenset(each.partitions)) for each in decision.members}
+
+
+def with_those_that_stay(
+    seen: Observation, decision: Decision, staying: Callable[[Sequence[str], int], list[str]]
+) -> Decision:
+    """Where an executor has no choice of whom it ends, who stays takes the place of who was to.
+    staying: (consumers, how many) -> those of them that stay"""
+    if decision.action is not Action.DOWN:
+        return decision
+    named = [each.consumer for each in decision.members if each.consumer is not None]
+    leavers = [each.id for each in seen.consumers if each.id not in named]
+    kept = staying([*named, *leavers], len(named))
+    spared = iter([each for each in kept if each not in named])
+    members = tuple(
+        replace(each, consumer=next(spared))
+        if each.consumer is not None and each.consumer not in kept
+        else each
+        for each in decision.members
+    )
+    return replace(decision, members=members)
 
 
 def _check(seen: Observation, members: Sequence[Member]) -> None:

@@ -1,12 +1,14 @@
 """The policies that can run on a live group, by name."""
 
 import difflib
+from dataclasses import replace
 from typing import Final
 
 from srtm.autoscaler.decision import Handover, Policy
 from srtm.autoscaler.policies import POLICIES, Settings
 from srtm.autoscaler.policies.srtm import Srtm
-from srtm.consumer.file import GroupTable
+from srtm.autoscaler.policies.srtm.tuning import TUNING
+from srtm.consumer.file import GroupTable, ScaledTable
 from srtm.errors import UsageError
 
 _KNOWING = ("optimal", "peak")
@@ -32,6 +34,15 @@ def check_policy(name: str, where: str) -> None:
     near = difflib.get_close_matches(name, LIVE, n=1)
     hint = f"did you mean {near[0]!r}?" if near else "`srtm autoscale policies` lists them"
     raise UsageError(f"{where}: policy {name!r} is not known; {hint}")
+
+
+def make_pool_policy(name: str, group: ScaledTable, mu: float) -> Policy:
+    """For a pool, in which nothing stands still as it changes, and nobody ends a poll first."""
+    if name == "srtm":
+        tuning = replace(TUNING, longest_poll_seconds=0.0)
+        return Srtm(group.slo, group.interval, (Handover.DIRECT,), group.max, tuning)
+    settings = Settings(group.slo, mu, group.interval, handover=Handover.DIRECT)
+    return POLICIES[name](settings, None)
 
 
 def make_policy(name: str, group: GroupTable, mu: float) -> Policy:

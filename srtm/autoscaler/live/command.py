@@ -7,7 +7,8 @@ import click
 
 from srtm.autoscaler.live.choice import check_policy
 from srtm.consumer.command import LOG_LEVELS, log_to_stderr
-from srtm.consumer.file import read_group_file
+from srtm.consumer.file import GroupFile
+from srtm.consumer.pool_file import PoolFile, read_scaled_file
 from srtm.consumer.required import require_client
 
 _file = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
@@ -23,18 +24,29 @@ _file = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each look.")
 def watch(file: Path, names: tuple[str, ...], count: int | None, as_json: bool) -> None:
-    """Show the group of FILE once an interval, and what each policy would do.
+    """Show the group or pool of FILE once an interval, and what each policy would do.
 
     Rates and lags of each partition, who consumes it, what each consumer can serve. Nothing is
-    changed: it asks for offsets and members only. Any group will do, whatever its consumers are.
+    changed: it asks for offsets, members and /stats only. Any will do, whatever its consumers are.
     """
-    parsed = read_group_file(file)
-    require_client()
-    from srtm.autoscaler.live.watch import watch_group  # librdkafka, an extra
-
+    parsed = read_scaled_file(file)
     log_to_stderr("error")
     if count is None:
         count = 0 if sys.stdout.isatty() else 3
+    _watch(parsed, names, file, count, as_json)
+
+
+def _watch(
+    parsed: GroupFile | PoolFile, names: tuple[str, ...], file: Path, count: int, as_json: bool
+) -> None:
+    if isinstance(parsed, PoolFile):
+        from srtm.autoscaler.pool.watch import watch_pool
+
+        watch_pool(parsed, names, file, count, as_json)
+        return
+    require_client()
+    from srtm.autoscaler.live.watch import watch_group  # librdkafka, an extra
+
     watch_group(parsed, names, file, count, as_json)
 
 
@@ -49,19 +61,25 @@ def run(file: Path, dry_run: bool, log_level: str) -> None:
     consumers work on as they are, and the next controller takes over from there. /ping, /stats and
     /metrics are at http-address of [controller].
     """
-    parsed = read_group_file(file)
+    parsed = read_scaled_file(file)
     check_policy(parsed.group.policy, f"{file}: [group]")
-    require_client()
     if dry_run:
-        from srtm.autoscaler.live.watch import watch_group
-
         log_to_stderr("error")
-        watch_group(parsed, (parsed.group.policy,), file, 0, False)
+        _watch(parsed, (parsed.group.policy,), file, 0, False)
         return
-    from srtm.autoscaler.live.service import run_group
-
     log_to_stderr(log_level)
-    raise click.exceptions.Exit(run_group(parsed, file))
+    raise click.exceptions.Exit(_run(parsed, file))
+
+
+def _run(parsed: GroupFile | PoolFile, file: Path, dismiss: bool = False) -> int:
+    if isinstance(parsed, PoolFile):
+        from srtm.autoscaler.pool.service import run_pool
+
+        return run_pool(parsed, file, dismiss)
+    require_client()
+    from srtm.autoscaler.live.service import run_group  # librdkafka, an extra
+
+    return run_group(parsed, file, dismiss)
 
 
 @click.command()
@@ -71,12 +89,9 @@ def stop(file: Path) -> None:
 
     End its controllers first: one that leads would launch them again.
     """
-    parsed = read_group_file(file)
-    require_client()
-    from srtm.autoscaler.live.service import run_group
-
+    parsed = read_scaled_file(file)
     log_to_stderr("warn")
-    raise click.exceptions.Exit(run_group(parsed, file, dismiss=True))
+    raise click.exceptions.Exit(_run(parsed, file, dismiss=True))
 
 
 @click.command()
@@ -86,9 +101,15 @@ def stop(file: Path) -> None:
 def explain(file: Path, last: int, as_json: bool) -> None:
     """Show the last decisions for the group of FILE: why, what moved, how long it stood still.
 
-    They are read from Kafka, so no controller has to run.
+    They are read from Kafka, or from the file that a pool's controller keeps, so no controller has
+    to run.
     """
-    parsed = read_group_file(file)
+    parsed = read_scaled_file(file)
+    if isinstance(parsed, PoolFile):
+        from srtm.autoscaler.pool.watch import explain_pool
+
+        explain_pool(parsed, file, last, as_json)
+        return
     require_client()
     from srtm.autoscaler.live.explain import explain_group
 

@@ -12,17 +12,25 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from srtm.autoscaler.decision import Action, Decision, Policy
+from srtm.autoscaler.executors.executor import Executor
 from srtm.autoscaler.live.adviser import Adviser
-from srtm.autoscaler.live.bounds import Unsound, adopted, bounded, is_there_already, limits
+from srtm.autoscaler.live.bounds import (
+    Unsound,
+    adopted,
+    bounded,
+    is_there_already,
+    limits,
+    with_those_that_stay,
+)
 from srtm.autoscaler.live.brokered import Brokered
 from srtm.autoscaler.live.diary import Diary
 from srtm.autoscaler.live.direct import Direct
 from srtm.autoscaler.live.learnt import Learnt
-from srtm.autoscaler.live.local import Local
 from srtm.autoscaler.live.memory import Keeper
 from srtm.autoscaler.live.monitor import Reading
 from srtm.autoscaler.live.observe import Phases, observation
 from srtm.autoscaler.live.planned import Planned
+from srtm.autoscaler.live.retire import Retire
 from srtm.autoscaler.live.rolling import RollingBudget
 from srtm.autoscaler.live.roster import Roster
 from srtm.autoscaler.live.slow import SlowLeavers
@@ -63,7 +71,7 @@ class Controller:
     process: Process
     name: str
     effects: Effects
-    executor: Local
+    executor: Executor
     make: Callable[[float], Policy]
     dead: Callable[[Process], bool]
     wall: Callable[[], str]
@@ -92,6 +100,7 @@ class Controller:
         self._to_recall = False
         self._looked_ns = 0
         self._slow = SlowLeavers(self.grace_seconds)
+        self._retire = Retire(self.executor)
 
     # --- words ------------------------------------------------------------------------------------
 
@@ -197,7 +206,7 @@ class Controller:
         assert direct is not None
         at, live = now_ns / NS, direct.live()
         if direct.synced(now_ns):  # or another one may lead, and launch
-            joined, gone = self.roster.follow(at, live)
+            joined, gone = self.roster.follow(at, live, claims=self.executor.anonymous)
             self.executor.joined(joined)
             for id_ in self.executor.failed(at):
                 log.warning("%s", self.executor.backing_off(at))
@@ -213,6 +222,9 @@ class Controller:
         }
         leavers = self.roster.leavers()
         direct.leaving = {name for name in leavers if not direct.wanted.get(name)}
+        if self.executor.restarts:
+            self._retire.step(at, self.roster, live, direct.assigns)
+            direct.leaving = set()
         self._slow.look(direct.leaving, self.ledger, now_ns)
         words, ended = direct.step(now_ns, self.dead)
         for command in words:
@@ -267,7 +279,7 @@ class Controller:
             assert seen is not None
             decision = Decision(Action.NONE, reason=self.fault)
         else:
-            self.fault = self.executor.backing_off(now_ns / NS)
+            self.fault = self.executor.backing_off(now_ns / NS) or self.executor.fault()
             decision = self._adviser.ask(seen)
             self.fault = self._adviser.fault or self.fault
             self._keeper.keep(seen)
@@ -297,6 +309,10 @@ class Controller:
             return
         if not self.direct.assigns and len(decision.members) == len(seen.consumers):
             decision = Decision(Action.NONE, reason="the broker assigns partitions itself")
+        decision = with_those_that_stay(seen, decision, self.executor.staying)
+        self.executor.want(len(decision.members) or len(seen.consumers), self.running())
+        if decision.action is Action.DOWN and not self.executor.chooses:
+            return
         self.counts[decision.action] = self.counts.get(decision.action, 0) + 1
         if decision.action is Action.NONE or is_there_already(seen, decision):
             return
@@ -336,8 +352,7 @@ class Controller:
         return decision
 
     def _names(self) -> Iterator[str]:
-        while True:
-            yield f"c-{uuid.uuid4().hex[:8]}"
+        yield from self.executor.names(self.group.max)
 
     # --- its end ----------------------------------------------------------------------------------
 

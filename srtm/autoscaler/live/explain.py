@@ -1,17 +1,14 @@
 """`srtm autoscale explain`: the last decisions, their reasons, and what came of them."""
 
-import json
 import time
 from typing import Any
 
-import click
-
+from srtm.autoscaler.live.shown import show_decisions
 from srtm.consumer.file import GroupFile
 from srtm.consumer.ledger import Ledger
 from srtm.consumer.log import GroupLog
 from srtm.consumer.topic import topic_is_there
 from srtm.errors import UnavailableError
-from srtm.terminal import Column, Table, show
 
 _READ_SECONDS = 15.0
 
@@ -47,36 +44,4 @@ def decisions_of(ledger: Ledger) -> list[dict[str, Any]]:
 
 
 def explain_group(file: GroupFile, last: int, as_json: bool) -> None:
-    decisions = decisions_of(read_ledger(file))[-last:]
-    if as_json:
-        click.echo(json.dumps(decisions, indent=2))
-        return
-    table = Table(
-        Column("at", text=True),
-        Column("action", text=True),
-        Column("consumers"),
-        Column("moved", 2),
-        Column("stood still s", 1),
-        Column("took s", 3),
-        Column("budget left", 1),
-        Column("because", sentence=True),
-    )
-    for each in decisions:
-        table.add(
-            str(each.get("at")),
-            str(each.get("action")),
-            f"{each.get('consumers_before')} -> {each.get('consumers')}",
-            str(each.get("moved", "-")),
-            str(each.get("stopped_seconds", "-")),
-            str(each.get("took_seconds", "-")),
-            _percent(each.get("budget_left")),
-            str(each.get("reason")),
-        )
-    if not decisions:
-        click.echo("no decision has been taken yet")
-        return
-    show(table)
-
-
-def _percent(share: object) -> str:
-    return f"{share:.0%}" if isinstance(share, int | float) else "-"
+    show_decisions(decisions_of(read_ledger(file))[-last:], as_json)

@@ -59,8 +59,12 @@ def _quantile(values: list[float], share: float) -> float | None:
 
 def metrics(controller: Controller) -> str:
     """Prometheus text."""
-    found, lines = document(controller), []
-    label = '{group="' + controller.group.id.replace("\\", r"\\").replace('"', r"\"") + '"}'
+    return prometheus(document(controller), controller.group.id)
+
+
+def prometheus(found: dict[str, Any], group: str) -> str:
+    lines = []
+    label = '{group="' + group.replace("\\", r"\\").replace('"', r"\"") + '"}'
     kinds = {**dict.fromkeys(GAUGES, "gauge"), **dict.fromkeys(COUNTERS, "counter")}
     for name, text in {**GAUGES, **COUNTERS}.items():
         full = f"srtm_autoscale_{name}" + ("_total" if kinds[name] == "counter" else "")

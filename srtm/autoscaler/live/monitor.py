@@ -137,6 +137,10 @@ class Monitor:
     def _note(self, text: str) -> None:
         self._notes[text] = None
 
+    def forget(self, partition: int) -> None:
+        """It is there no more."""
+        self._tracks.pop(partition, None)
+
     def lag(self, partition: int) -> int:
         track = self._tracks[partition]
         return max(track.curve.end - (track.position or 0), 0) if track.position is not None else 0

@@ -40,8 +40,11 @@ class Roster:
         self.members = identified(live)
         self.parts = {id_: tuple(sorted(told[name])) for id_, name in self.members.items()}
 
-    def follow(self, at: float, live: Mapping[str, Report]) -> tuple[list[str], list[str]]:
-        """(who has joined, who is gone). What the gone had is nobody's."""
+    def follow(
+        self, at: float, live: Mapping[str, Report], claims: bool = False
+    ) -> tuple[list[str], list[str]]:
+        """(who has joined, who is gone). What the gone had is nobody's. claims: who joins takes the
+        place of the oldest launch, as nobody knows which one it is"""
         self.members = identified(live)
         self.leaving &= self.members.keys()
         joined = [
@@ -51,6 +54,10 @@ class Roster:
         ]
         gone = [id_ for id_ in self.parts if id_ not in self.members and id_ not in self.launched]
         for id_ in joined:
+            if claims and id_ not in self.launched and self.launched:
+                oldest = next(iter(self.launched))
+                self.launched[id_] = self.launched.pop(oldest)
+                self.parts[id_] = self.parts.pop(oldest)
             self.parts.setdefault(id_, ())
             begun = self.launched.pop(id_, None)
             if begun is not None:

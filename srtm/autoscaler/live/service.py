@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from srtm import __version__
+from srtm.autoscaler.executors.make import make_executor
 from srtm.autoscaler.live.choice import make_policy
 from srtm.autoscaler.live.controller import Controller
 from srtm.autoscaler.live.figures import document, metrics
-from srtm.autoscaler.live.local import Local
 from srtm.autoscaler.live.probe import Probe
 from srtm.autoscaler.live.sampler import Sampler
 from srtm.autoscaler.live.states import State
@@ -56,7 +56,9 @@ class Service:
             process=here(),
             name=self._file.controller.name,
             effects=self._log,
-            executor=Local(self._file.executor, self._path),
+            executor=make_executor(
+                self._file.executor, self._path, f"kafka:{group.id}/{group.topic}"
+            ),
             make=lambda mu: make_policy(group.policy, group, mu),
             dead=lambda process: process.is_dead,
             wall=lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -99,6 +101,7 @@ class Service:
                 self._decide(now_ns)
         self.controller.leave(boottime_ns())
         self._sampler.close()
+        self.controller.executor.close()
         self._log.close()
         running = self.controller.running()
         log.info("the controller has ended; %d consumers work on without it", running)

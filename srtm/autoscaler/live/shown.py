@@ -1,12 +1,16 @@
 """A live group in tables, and as JSON."""
 
+import json
+import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
+
+import click
 
 from srtm.autoscaler.decision import Decision
 from srtm.autoscaler.live.monitor import Reading
 from srtm.autoscaler.live.observe import LiveConsumer
-from srtm.terminal import Column, Table
+from srtm.terminal import Column, Table, show
 
 
 def document(
@@ -75,6 +79,34 @@ def partition_table(look: dict[str, Any]) -> Table:
     return table
 
 
+def broker_table(look: dict[str, Any]) -> Table:
+    """Of a pool."""
+    table = Table(
+        Column("broker", text=True),
+        Column("messages/s"),
+        Column("backlog"),
+        Column("time lag s", 1),
+        Column("state", text=True),
+    )
+    for each in look["brokers"]:
+        table.add(
+            each["broker"],
+            f"{each['rate']:,.1f}",
+            f"{each['backlog']:,}",
+            f"{each['time_lag_seconds']:.2f}",
+            each["fault"] or "answers",
+        )
+    return table
+
+
+def client_table(look: dict[str, Any]) -> Table:
+    """Of a pool."""
+    table = Table(Column("consumer", text=True), Column("mu"))
+    for each in look["consumers"]:
+        table.add(each["consumer"], f"{each['mu']:,.0f}" if each["mu"] else "not known")
+    return table
+
+
 def consumer_table(look: dict[str, Any]) -> Table:
     rates = {each["partition"]: each["rate"] for each in look["partitions"]}
     table = Table(
@@ -110,3 +142,62 @@ def policy_table(look: dict[str, Any]) -> Table:
         would = "do nothing" if each["action"] == "none" else each["action"]
         table.add(name, would, str(each["consumers"]), each["reason"])
     return table
+
+
+def show_decisions(decisions: list[dict[str, Any]], as_json: bool) -> None:
+    """Oldest first."""
+    if as_json:
+        click.echo(json.dumps(decisions, indent=2))
+        return
+    table = Table(
+        Column("at", text=True),
+        Column("action", text=True),
+        Column("consumers"),
+        Column("moved", 2),
+        Column("stood still s", 1),
+        Column("took s", 3),
+        Column("because", sentence=True),
+    )
+    for each in decisions:
+        table.add(
+            str(each.get("at")),
+            str(each.get("action")),
+            f"{each.get('consumers_before')} -> {each.get('consumers')}",
+            str(each.get("moved", "-")),
+            str(each.get("stopped_seconds", "-")),
+            str(each.get("took_seconds", "-")),
+            str(each.get("reason")),
+        )
+    if not decisions:
+        click.echo("no decision has been taken yet")
+        return
+    show(table)
+
+
+class Looking(Protocol):
+    def look(self) -> dict[str, Any]: ...
+
+    def close(self) -> None: ...
+
+
+def show_looks(watch: Looking, interval_seconds: float, count: int, as_json: bool) -> None:
+    """Print one look an interval; count 0: until it is stopped."""
+    shown = 0
+    try:
+        while count == 0 or shown < count:
+            time.sleep(interval_seconds)
+            look = watch.look()
+            shown += 1
+            if as_json:
+                click.echo(json.dumps(look))
+                continue
+            pool = "brokers" in look
+            show(broker_table(look) if pool else partition_table(look), "")
+            if look["consumers"]:
+                show(client_table(look) if pool else consumer_table(look), "")
+            if look["policies"]:
+                show(policy_table(look), "")
+            for note in look["notes"]:
+                click.echo(f"note: {note}", err=True)
+    finally:
+        watch.close()

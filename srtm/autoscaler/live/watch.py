@@ -1,10 +1,8 @@
 """`srtm autoscale watch`: a group as it is, and what each policy would do; nothing is touched."""
 
-import json
 import time
 from pathlib import Path
-
-import click
+from typing import Any
 
 from srtm.autoscaler.decision import Decision, Policy
 from srtm.autoscaler.live.choice import LIVE, check_policy, make_policy
@@ -12,14 +10,13 @@ from srtm.autoscaler.live.observe import LiveConsumer, Phases, new_mu, observati
 from srtm.autoscaler.live.probe import Probe
 from srtm.autoscaler.live.roster import identified
 from srtm.autoscaler.live.sampler import Sampler
-from srtm.autoscaler.live.shown import consumer_table, document, partition_table, policy_table
+from srtm.autoscaler.live.shown import document, show_looks
 from srtm.autoscaler.observation import Observation
 from srtm.consumer.file import GroupFile
 from srtm.consumer.ledger import Ledger
 from srtm.consumer.log import GroupLog
 from srtm.consumer.topic import topic_is_there
 from srtm.errors import UnavailableError
-from srtm.terminal import show
 
 _FIRST_SECONDS = 10.0
 _READ_SECONDS = 0.05
@@ -81,7 +78,7 @@ class Watch:
             if time.monotonic() > until:
                 raise UnavailableError(f"{self._file.group.metadata} cannot be read to its end")
 
-    def look(self) -> dict[str, object]:
+    def look(self) -> dict[str, Any]:
         """What is seen now. Raises UnavailableError."""
         if self._sampler.fault:
             raise UnavailableError(self._sampler.fault)
@@ -114,21 +111,4 @@ def watch_group(
         check_policy(name, str(where) if name == file.group.policy else "--policy")
     watch = Watch(file, names or LIVE)
     watch.begin()
-    shown = 0
-    try:
-        while count == 0 or shown < count:
-            time.sleep(file.group.interval)
-            look = watch.look()
-            shown += 1
-            if as_json:
-                click.echo(json.dumps(look))
-                continue
-            show(partition_table(look), "")
-            if look["consumers"]:
-                show(consumer_table(look), "")
-            if look["policies"]:
-                show(policy_table(look), "")
-            for note in look["notes"]:  # type: ignore[attr-defined]
-                click.echo(f"note: {note}", err=True)
-    finally:
-        watch.close()
+    show_looks(watch, file.group.interval, count, as_json)

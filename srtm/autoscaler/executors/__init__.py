@@ -1,0 +1,1 @@
+"""Who starts and ends consumers: this machine, Kubernetes, or KEDA."""

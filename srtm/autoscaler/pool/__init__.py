@@ -1,0 +1,1 @@
+"""Pools: consumers of one NSQ channel, as many as its SLO needs."""

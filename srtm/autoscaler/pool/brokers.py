@@ -1,0 +1,186 @@
+"""The brokers of a channel, each asked for its /stats in a thread of its own: one that hangs holds
+up nobody, and what was known of it stays."""
+
+import contextlib
+import json
+import logging
+import threading
+from collections.abc import Callable
+from http.client import HTTPConnection, HTTPException
+from urllib.parse import quote
+
+from srtm.address import Address
+from srtm.autoscaler.pool.stats import ChannelSeen, channel_seen
+from srtm.clock import NS, boottime_ns
+from srtm.consumer.pool_file import NsqTable
+from srtm.errors import SrtmError, UnavailableError
+from srtm.http_client import request
+
+log = logging.getLogger("srtm.autoscale")
+
+_LOOKUP_SECONDS = 2.0
+_ASK_SECONDS = 3.0
+_MOST_BYTES = 16 << 20
+_MOST_BROKERS = 256
+
+See = Callable[[str, float, ChannelSeen], None]
+"""address, when it answered (seconds, of a clock that counts sleep), and what it said"""
+
+
+class Broker:
+    """fault: why the last question failed"""
+
+    def __init__(self, address: str, nsq: NsqTable, seconds: float, see: See) -> None:
+        self.address = address
+        self.fault = ""
+        self.answered = threading.Event()
+        """once at least, well or not"""
+        self._path = (
+            f"/stats?format=json&topic={quote(nsq.topic, safe='')}"
+            f"&channel={quote(nsq.channel, safe='')}&include_clients=true&include_mem=false"
+        )
+        self._nsq = nsq
+        self._seconds = seconds
+        self._see = see
+        self._over = threading.Event()
+        threading.Thread(target=self._run, name=f"broker {address}", daemon=True).start()
+
+    def close(self) -> None:
+        self._over.set()
+
+    def _run(self) -> None:
+        host, port = Address.of(self.address)
+        connection = HTTPConnection(host, port, timeout=_ASK_SECONDS)
+        while not self._over.is_set():
+            begun = boottime_ns()
+            try:
+                seen = self._ask(connection)
+            except (OSError, HTTPException, ValueError, RecursionError) as error:
+                with contextlib.suppress(OSError):
+                    connection.close()
+                fault = f"{self.address}: /stats: {_sentence(error)}"
+                if fault != self.fault:
+                    log.warning("%s; what is known of it stays", fault)
+                self.fault = fault
+                self.answered.set()
+                self._over.wait(max(self._seconds, 0.2))
+                continue
+            if self.fault:
+                log.info("%s answers again", self.address)
+            self.fault = ""
+            now = boottime_ns()
+            if not self._over.is_set():
+                self._see(self.address, now / NS, seen)
+            self.answered.set()
+            self._over.wait(max(self._seconds - (now - begun) / NS, 0.01))
+        connection.close()
+
+    def _ask(self, connection: HTTPConnection) -> ChannelSeen:
+        """Raises OSError, HTTPException, ValueError."""
+        connection.request("GET", self._path, headers={"Accept": "application/json"})
+        response = connection.getresponse()
+        body = response.read(_MOST_BYTES + 1)
+        if len(body) > _MOST_BYTES:
+            raise ValueError(f"more than {_MOST_BYTES} bytes")
+        # A gateway whose nsqd is away says so with 503, and in its body.
+        if response.status not in (200, 503):
+            raise ValueError(f"HTTP {response.status}")
+        return channel_seen(json.loads(body), self._nsq.topic, self._nsq.channel)
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {_ASK_SECONDS:g} s"
+    if isinstance(error, ConnectionRefusedError):
+        return "nothing listens there"
+    said = error.strerror if isinstance(error, OSError) else None
+    return " ".join(str(said or error).split())[:200] or type(error).__name__
+
+
+class Brokers:
+    """gone: called with the address of one that nsqlookupd names no more, and that is away."""
+
+    def __init__(
+        self, nsq: NsqTable, seconds: float, see: See, gone: Callable[[str], None]
+    ) -> None:
+        self.fault = ""
+        """of nsqlookupd"""
+        self._nsq = nsq
+        self._seconds = seconds
+        self._see = see
+        self._gone = gone
+        self._all: dict[str, Broker] = {}
+        self._over = threading.Event()
+        self._looked = threading.Event()
+
+    def start(self) -> None:
+        for address in self._nsq.nsqd_http:
+            self._add(address)
+        if not self._nsq.lookupd:
+            self._looked.set()
+            return
+        threading.Thread(target=self._follow, name="lookup", daemon=True).start()
+
+    def close(self) -> None:
+        self._over.set()
+        for each in list(self._all.values()):
+            each.close()
+
+    def wait_first(self, seconds: float) -> None:
+        """Until each that is known now was asked once."""
+        self._looked.wait(seconds)
+        for each in list(self._all.values()):
+            each.answered.wait(seconds)
+
+    def document(self) -> dict[str, str]:
+        """address -> why it is away; "" where it answers"""
+        return {each.address: each.fault for each in list(self._all.values())}
+
+    @property
+    def faults(self) -> list[str]:
+        found = [self.fault, *(each.fault for each in list(self._all.values()))]
+        return [each for each in found if each]
+
+    def _add(self, address: str) -> None:
+        if address not in self._all and len(self._all) < _MOST_BROKERS:
+            self._all[address] = Broker(address, self._nsq, self._seconds, self._see)
+
+    def _follow(self) -> None:
+        while not self._over.is_set():
+            found, fault = set[str](), ""
+            for lookupd in self._nsq.lookupd:
+                try:
+                    found |= http_addresses(lookupd, self._nsq.topic)
+                except UnavailableError as error:
+                    fault = str(error)
+            if fault and fault != self.fault:
+                log.warning("%s; what is known goes on", fault)
+            self.fault = fault
+            for address in sorted(found):
+                self._add(address)
+            for address, broker in list(self._all.items()):
+                if not fault and address not in found and broker.fault:
+                    broker.close()
+                    del self._all[address]
+                    self._gone(address)
+            self._looked.set()
+            self._over.wait(_LOOKUP_SECONDS)
+
+
+def http_addresses(lookupd: str, topic: str) -> set[str]:
+    """Of the nsqds or gateways that have the topic. Raises UnavailableError."""
+    path = f"/lookup?topic={quote(topic, safe='')}"
+    answer = request(lookupd, "GET", path, timeout_seconds=_ASK_SECONDS, max_bytes=8 << 20)
+    if answer.status == 404:  # nobody has it yet
+        return set()
+    if answer.status != 200:
+        raise UnavailableError(f"nsqlookupd {lookupd}: {answer.error}")
+    found = set()
+    try:
+        for each in answer.json()["producers"][:_MOST_BROKERS]:
+            address = str(Address(each["broadcast_address"], int(each["http_port"])))
+            with contextlib.suppress(SrtmError):  # a name that is none
+                found.add(str(Address.of(address)))
+    except (KeyError, TypeError, ValueError):
+        raise UnavailableError(f"nsqlookupd {lookupd}: {path} is no list of nsqds") from None
+    return found

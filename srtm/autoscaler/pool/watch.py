@@ -1,0 +1,130 @@
+"""`srtm autoscale watch` and `explain` of a pool; nothing is touched."""
+
+from pathlib import Path
+from typing import Any
+
+from srtm.autoscaler.decision import Policy
+from srtm.autoscaler.live.choice import LIVE, check_policy, make_pool_policy
+from srtm.autoscaler.live.shown import show_decisions, show_looks
+from srtm.autoscaler.pool.sampler import PoolReading, PoolSampler
+from srtm.autoscaler.pool.shares import PoolConsumer, pool_observation, share_count
+from srtm.autoscaler.pool.state import read_state, state_path
+from srtm.consumer.pool_file import PoolFile
+from srtm.errors import UnavailableError
+
+_FIRST_SECONDS = 5.0
+_NO_MU = (
+    "what one consumer serves (mu) is not known: none has had more work than it could do since "
+    "this watch began; set mu in [group] to see what policies would do"
+)
+
+
+class PoolWatch:
+    """Consumers are whoever subscribes to the channel."""
+
+    def __init__(self, file: PoolFile, names: tuple[str, ...]) -> None:
+        self._file = file
+        self._names = names
+        self._sampler = PoolSampler(file)
+        self._policies: dict[str, Policy] = {}
+
+    def begin(self) -> None:
+        """Raises UnavailableError."""
+        self._sampler.start()
+        if not self._sampler.wait_first(_FIRST_SECONDS):
+            faults = self._sampler.faults
+            self.close()
+            raise UnavailableError(
+                faults[0] if faults else f"no nsqd has topic {self._file.nsq.topic}"
+            )
+        self._sampler.read()
+
+    def close(self) -> None:
+        self._sampler.close()
+
+    def look(self) -> dict[str, Any]:
+        """What is seen now."""
+        seen = self._sampler.read()
+        assert seen is not None  # once there, what is known stays
+        clients = sorted(seen.clients or {})
+        consumers = tuple(PoolConsumer(name, self._sampler.mu(name)) for name in clients)
+        known = [each.mu for each in consumers if each.mu]
+        mean = sum(known) / len(known) if known else self._sampler.mean_mu(len(consumers))
+        new_mu = mean or self._file.group.mu
+        notes = [*seen.reading.notes, *seen.faults]
+        if seen.paused:
+            notes.append("the channel is paused: no consumer gets anything")
+        if new_mu is None:
+            notes.append(_NO_MU)
+        return {
+            "brokers": self._brokers(seen),
+            "consumers": [
+                {
+                    "consumer": each.id,
+                    "state": str(each.state),
+                    "mu": each.mu and round(each.mu, 3),
+                }
+                for each in consumers
+            ],
+            "waiting": seen.waiting,
+            "deferred": seen.deferred,
+            "served": seen.reading.served,
+            "late": seen.reading.late,
+            "staying_seconds": seen.reading.staying_seconds,
+            "policies": self._decide(seen, consumers, new_mu) if new_mu else {},
+            "notes": notes,
+        }
+
+    def _brokers(self, seen: PoolReading) -> list[dict[str, Any]]:
+        reading, faults = seen.reading, self._sampler.brokers()
+        return [
+            {
+                "broker": address,
+                "rate": round(each.rate, 3),
+                "backlog": int(each.lag),
+                "time_lag_seconds": round(reading.time_lags[each.id], 3),
+                "fault": faults.get(address, ""),
+            }
+            for address, each in zip(seen.brokers, reading.partitions, strict=True)
+        ]
+
+    def _decide(
+        self, seen: PoolReading, consumers: tuple[PoolConsumer, ...], new_mu: float
+    ) -> dict[str, Any]:
+        group = self._file.group
+        if not self._policies:
+            self._policies = {name: make_pool_policy(name, group, new_mu) for name in self._names}
+        shares = share_count(max(group.max, len(consumers)))
+        observed = pool_observation(seen.reading, consumers, new_mu, shares, 0.0)
+        found = {}
+        for name, policy in self._policies.items():
+            decision = policy.decide(observed)
+            count = len(decision.members) or len(consumers)
+            found[name] = {
+                "action": "none" if count == len(consumers) else str(decision.action),
+                "consumers": count,
+                "reason": decision.reason,
+                "notes": list(decision.notes),
+            }
+        return found
+
+
+def watch_pool(
+    file: PoolFile, names: tuple[str, ...], where: Path, count: int, as_json: bool
+) -> None:
+    """Print one look an interval; count 0: until it is stopped."""
+    check_policy(file.group.policy, str(where))
+    for name in names:
+        check_policy(name, "--policy")
+    watch = PoolWatch(file, names or LIVE)
+    watch.begin()
+    show_looks(watch, file.group.interval, count, as_json)
+
+
+def explain_pool(file: PoolFile, where: Path, last: int, as_json: bool) -> None:
+    path = state_path(where, file.controller.state_folder)
+    if not path.exists():
+        raise UnavailableError(f"{path}: not there: no controller has run for this pool yet")
+    found = list(read_state(path).get("decisions", {}).values())
+    found.sort(key=lambda each: int(str(each.get("number", 0))))
+    show_decisions(found[-last:], as_json)

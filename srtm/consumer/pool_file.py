@@ -1,0 +1,105 @@
+"""The TOML file of a pool: consumers of one NSQ channel, and what scales them.
+
+It has `[nsq]` where that of a Kafka group has `[kafka]`; the other tables are the same.
+"""
+
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+
+from srtm.address import Address
+from srtm.consumer.file import (
+    ConsumerTable,
+    ControllerTable,
+    ExecutorTable,
+    GroupFile,
+    ScaledTable,
+    read_group_file,
+)
+from srtm.duration import Duration
+from srtm.errors import one_line
+from srtm.nsq.names import is_ephemeral, is_valid_channel_name, is_valid_topic_name
+from srtm.options import FileTable, read_toml
+
+
+def _addresses(value: object) -> object:
+    if not isinstance(value, list | tuple):
+        return value
+    return tuple(str(Address.parse(each)) for each in value)
+
+
+Addresses = Annotated[tuple[str, ...], BeforeValidator(_addresses), Field(max_length=1000)]
+
+
+class NsqTable(FileTable):
+    """`[nsq]`: a channel and its brokers, by nsqlookupd or by address.
+
+    lookupd:     HTTP addresses of nsqlookupds
+    nsqd:        TCP addresses of nsqds or gateways; nsqd-http: their HTTP addresses, in that order
+    msg-timeout: after which nsqd gives a message of a consumer that died to another
+    """
+
+    topic: str
+    channel: str
+    lookupd: Addresses = ()
+    nsqd: Addresses = ()
+    nsqd_http: Addresses = ()
+    msg_timeout: Duration = 10.0
+
+    @field_validator("topic", "channel")
+    @classmethod
+    def _is_name(cls, value: str) -> str:
+        raw = value.encode(errors="replace")
+        if not is_valid_topic_name(raw) or not is_valid_channel_name(raw):
+            raise ValueError(f"{value!r} is no name of NSQ's: 1 to 64 of [.a-zA-Z0-9_-]")
+        return value
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if bool(self.lookupd) == bool(self.nsqd):
+            raise ValueError('give lookupd = ["HOST:4161"], or nsqd and nsqd-http')
+        if len(self.nsqd) != len(self.nsqd_http):
+            raise ValueError(
+                f"{len(self.nsqd)} addresses in nsqd and {len(self.nsqd_http)} in nsqd-http: give "
+                "both of each broker"
+            )
+        if is_ephemeral(self.channel.encode()):
+            raise ValueError(
+                f"channel {self.channel} goes with its last consumer, and its messages with it; "
+                "scale one that is not ephemeral"
+            )
+        if not 1 <= self.msg_timeout <= 900:
+            raise ValueError("msg-timeout: nsqd takes 1s to 15m")
+        return self
+
+
+class PoolTable(ScaledTable):
+    """`[group]` of a pool. A channel has no partitions, so nothing is handed over."""
+
+
+class PoolControllerTable(ControllerTable):
+    """`[controller]` of a pool. state-folder: of what it keeps over restarts; the file's own."""
+
+    state_folder: str = "."
+
+
+class PoolFile(FileTable):
+    """A whole file, checked."""
+
+    nsq: NsqTable
+    group: PoolTable
+    executor: ExecutorTable = Field(default_factory=ExecutorTable)
+    controller: PoolControllerTable = Field(default_factory=PoolControllerTable)
+    consumer: ConsumerTable | None = None
+
+
+def read_scaled_file(path: Path) -> GroupFile | PoolFile:
+    """Of either kind. Raises UsageError: one line, which names the key."""
+    document = read_toml(path)
+    if "nsq" not in document:
+        return read_group_file(path)
+    try:
+        return PoolFile.model_validate(document)
+    except ValidationError as error:
+        raise one_line(error, str(path)) from None

@@ -1,0 +1,51 @@
+"""What is done with a batch, whatever it was read from: the user's function, then the sink."""
+
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+from srtm.consumer.batch import Batch, Record
+from srtm.consumer.figures import Figures, Phase
+from srtm.consumer.function import Caller
+from srtm.consumer.sinks import Sink, rows_of
+from srtm.errors import Exit
+
+log = logging.getLogger("srtm.consumer")
+
+
+class Work:
+    """process: the user's, or None: the sink gets rows"""
+
+    def __init__(
+        self,
+        process: Callable[[list[Record]], Any] | None,
+        sink: Sink,
+        call: Caller,
+        figures: Figures,
+    ) -> None:
+        self._process = process
+        self._sink = sink
+        self._call = call
+        self._figures = figures
+
+    def __call__(self, batch: Batch) -> None:
+        """Raises LeaseLost where the batch may be somebody else's by now; what the user's code
+        raises is its own."""
+        self._figures.enter(Phase.PROCESS)
+        results: Any = rows_of(batch)
+        if self._process is not None:
+            results = self._call(self._process, list(batch.records))
+        batch.check()
+        self._figures.enter(Phase.SINK)
+        self._sink.write(results, batch)
+
+    def close(self) -> None:
+        self._call.close()
+
+
+def end_process(why: str, code: Exit = Exit.FAILED) -> None:
+    """At once: nothing else stops a function or a sink that hangs."""
+    log.critical("%s: the process ends", why)
+    logging.shutdown()
+    os._exit(code)

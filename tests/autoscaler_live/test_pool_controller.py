@@ -1,0 +1,325 @@
+"""The controller of a pool with a played executor and a played channel; time is passed in."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from srtm.autoscaler.decision import Action, Decision, Member
+from srtm.autoscaler.live.choice import LIVE, make_pool_policy
+from srtm.autoscaler.live.monitor import Monitor, Reading, Sample
+from srtm.autoscaler.observation import ConsumerState, Observation
+from srtm.autoscaler.pool.controller import PoolController
+from srtm.autoscaler.pool.sampler import PoolReading
+from srtm.autoscaler.pool.shares import (
+    PoolConsumer,
+    change_of,
+    pool_observation,
+    share_count,
+)
+from srtm.autoscaler.pool.state import State
+from srtm.consumer.pool_file import PoolTable
+
+SLO = "0.99@500ms"
+MU = 100.0
+
+
+@dataclass
+class Played:
+    """An executor. stuck: launches come to nothing; knows: can it say who runs?"""
+
+    restarts: bool = False
+    anonymous: bool = False
+    chooses: bool = True
+    knows: bool = True
+    stuck: bool = False
+    there: list[str] = field(default_factory=list)
+    begun: list[str] = field(default_factory=list)
+    asked: int | None = None
+    why: str = ""
+    until: float = 0.0
+    made: int = 0
+    launches: int = 0
+
+    def names(self, count: int) -> list[str]:
+        self.made += count
+        return [f"c{self.made - n}" for n in range(count)]
+
+    def launch(self, at: float, ids: Sequence[str]) -> list[str]:
+        self.launches += len(ids)
+        self.begun += ids
+        if not self.stuck and self.chooses:
+            self.there += ids
+        return []
+
+    def joined(self, ids: Sequence[str]) -> None:
+        self.begun = [each for each in self.begun if each not in ids]
+
+    def failed(self, at: float) -> Iterator[str]:
+        if self.stuck and self.begun:
+            self.why, self.until = "exceeded quota", at + 10
+            yield from self.begun
+            self.begun = []
+
+    def called_off(self, ids: Sequence[str]) -> None:
+        self.end(0.0, ids)
+
+    def want(self, wanted: int, there: int) -> None:
+        self.asked = wanted
+
+    def end(self, at: float, ids: Sequence[str]) -> None:
+        self.there = [each for each in self.there if each not in ids]
+
+    def running(self) -> tuple[str, ...] | None:
+        return tuple(self.there) if self.knows else None
+
+    def leaving(self) -> tuple[str, ...]:
+        return ()
+
+    def staying(self, ids: Sequence[str], count: int) -> list[str]:
+        return list(ids[:count])
+
+    def backing_off(self, at: float) -> str:
+        return self.why if at < self.until else ""
+
+    def fault(self) -> str:
+        return ""
+
+    def close(self) -> None:
+        return None
+
+
+@dataclass
+class Channel:
+    """One broker's channel, served as fast as those who are there can."""
+
+    executor: Played
+    controller: PoolController
+    arrived: float = 0.0
+    served: float = 0.0
+    at: float = 0.0
+    paused: bool = False
+    counts: list[int] = field(default_factory=list)
+    monitor: Monitor = field(default_factory=lambda: Monitor(0.5))
+
+    def run(self, seconds: int, rate: float) -> None:
+        for _ in range(seconds):
+            self.controller.tick(self.at)
+            for _ in range(10):
+                self.at += 0.1
+                self.arrived += rate / 10
+                speed = MU * len(self.executor.there) / 10
+                self.served = min(self.arrived, self.served + speed * (not self.paused))
+                self.monitor.see(
+                    Sample(self.at, {0: int(self.arrived)}, {0: 0}, {0: int(self.served)})
+                )
+            ids = list(self.executor.there)
+            clients = {f"{id_}@h#0": 0 for id_ in ids}
+            reading = PoolReading(
+                self.monitor.read(), ("b",), clients, frozenset(ids), 0, 0, self.paused
+            )
+            self.controller.decide(reading, self.at)
+            self.counts.append(len(self.controller.consumers))
+
+
+Make = Callable[..., Channel]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    def made(executor: Played | None = None, tells: bool = True, **keys: Any) -> Channel:
+        group = PoolTable(**{"slo": SLO, "mu": MU, "policy": "linear", "max": 6, **keys})
+        executor = executor or Played()
+        controller = PoolController(
+            group=group,
+            executor=executor,
+            state=State(tmp_path / "x.json"),
+            make=lambda mu: make_pool_policy(group.policy, group, mu),
+            mu=lambda id_: None,
+            mean_mu=lambda count: None,
+            least_mu=lambda: None,
+            wall=lambda: "now",
+            tells=tells,
+        )
+        return Channel(executor, controller)
+
+    return made
+
+
+@pytest.mark.parametrize("policy", LIVE)
+def test_each_policy_comes_to_rest_with_enough(make: Make, policy: str) -> None:
+    channel = make(policy=policy)
+    channel.run(60, 330.0)
+    assert channel.controller.fault == ""
+    if policy == "flas":  # it takes one away as long as nothing is slow, and again
+        return
+    if policy != "keda":  # it lets lag stand up to its threshold
+        assert math.ceil(330 / MU) <= channel.counts[-1] <= 6
+    assert len(set(channel.counts[-15:])) == 1
+
+
+def test_it_follows_up_and_down_and_notes_what_it_did(make: Make) -> None:
+    channel = make()
+    for rate in (50.0, 250.0, 20.0):
+        channel.run(10, rate)
+    assert channel.counts[5] == 2
+    assert channel.counts[15] == 6
+    assert channel.counts[-1] == 1
+    decisions = channel.controller.state.decisions.values()
+    assert [each["action"] for each in decisions] == ["up", "up", "up", "down"]
+    assert all("took_seconds" in each for each in list(decisions)[2:])
+    again = State(channel.controller.state.path)
+    assert len(again.decisions) == 4
+    assert again.startup is not None
+
+
+def test_a_quota_makes_no_flapping(make: Make) -> None:
+    channel = make(Played(stuck=True))
+    channel.run(40, 250.0)
+    assert channel.executor.launches <= 6 * 4
+    assert channel.counts[-1] == 0
+    assert channel.controller.fault == "exceeded quota"
+    channel.executor.stuck = False
+    channel.run(15, 250.0)
+    assert channel.counts[-1] == 6
+    assert channel.controller.fault == ""
+
+
+def test_a_paused_channel_is_left_alone(make: Make) -> None:
+    channel = make()
+    channel.run(5, 50.0)
+    channel.paused = True
+    channel.run(20, 500.0)
+    assert channel.counts[-1] == 2
+    assert "paused" in channel.controller.fault
+
+
+def test_mu_that_nobody_knows_keeps_the_least(make: Make) -> None:
+    channel = make(mu=None, min=2)
+    channel.run(10, 500.0)
+    assert channel.counts[-1] == 2
+    assert "mu is not known" in channel.controller.fault
+
+
+def test_an_estimate_that_is_too_low_is_no_trap(make: Make) -> None:
+    """It was made while something was wrong; what consumers do in the time with work says more."""
+    channel = make()
+    channel.controller.mean_mu = lambda count: 20.0
+    channel.run(5, 100.0)
+    assert channel.counts[-1] == 6
+    channel.controller.least_mu = lambda: MU
+    channel.run(5, 100.0)
+    assert channel.counts[-1] == 3
+
+
+def test_a_policy_that_fails_decides_nothing(make: Make) -> None:
+    channel = make(min=2)
+
+    class Failing:
+        name = "failing"
+
+        def decide(self, seen: Observation) -> Decision:
+            raise RuntimeError("no idea")
+
+    channel.controller.make = lambda mu: Failing()
+    channel.run(5, 500.0)
+    assert channel.counts[-1] == 2
+    assert channel.controller.fault == "policy linear: no idea"
+
+
+def test_a_consumer_that_is_gone_is_replaced(make: Make) -> None:
+    channel = make()
+    channel.run(10, 120.0)
+    before = list(channel.executor.there)
+    channel.executor.there = before[1:]
+    channel.run(3, 120.0)
+    assert len(channel.executor.there) == len(before)
+
+
+def test_consumers_that_nobody_launched_count(make: Make) -> None:
+    """They are clients of the channel that are not ours: no more are launched beside them."""
+    executor = Played()
+    channel = make(executor)
+    clients = {"x@h#0": 0, "y@h#0": 0}
+    reading = PoolReading(_quiet(), ("b",), clients, frozenset({"x", "y"}))
+    channel.controller.decide(reading, 1.0)
+    assert executor.launches == 0
+    assert [each.ours for each in channel.controller.consumers] == [False, False]
+
+
+def _quiet() -> Reading:
+    monitor = Monitor(0.5)
+    monitor.see(Sample(0.0, {0: 0}, {0: 0}, {0: 0}))
+    return monitor.read()
+
+
+def test_keda_is_told_how_many_and_starts_them(make: Make) -> None:
+    """Who is there is known by their clients; nobody can be ended by name."""
+    executor = Played(restarts=True, anonymous=True, chooses=False, knows=False)
+    channel = make(executor)
+    channel.run(3, 150.0)
+    assert executor.asked == 4
+    assert channel.counts[-1] == 4  # all of them still start
+    executor.there = ["a", "b", "c", "d"]
+    channel.run(3, 150.0)
+    assert not channel.controller.launched
+    channel.run(5, 20.0)
+    assert executor.asked == 1
+    assert channel.counts[-1] == 4
+    executor.there = ["c"]
+    channel.run(2, 20.0)
+    assert (executor.asked, channel.counts[-1]) == (1, 1)
+
+
+# --- shares -----------------------------------------------------------------------------------
+
+
+@given(
+    most=st.integers(1, 1000),
+    mu=st.lists(st.one_of(st.none(), st.floats(1, 1000)), max_size=8),
+    rate=st.floats(0, 1e5),
+)
+@settings(max_examples=50)
+def test_shares_are_the_whole_load_each_once(
+    most: int, mu: list[float | None], rate: float
+) -> None:
+    shares = share_count(max(most, len(mu)))
+    assert shares >= most
+    monitor = Monitor(0.5)
+    monitor.see(Sample(0.0, {0: 0, 1: 0}, {}, {}))
+    monitor.read()
+    monitor.see(Sample(1.0, {0: int(rate), 1: 7}, {}, {}))
+    consumers = [PoolConsumer(f"c{n}", each) for n, each in enumerate(mu)]
+    seen = pool_observation(monitor.read(), consumers, 50.0, shares, 1.0)
+    assert seen.rate == pytest.approx(int(rate) + 7)
+    assert seen.lag == pytest.approx(int(rate) + 7)
+    if consumers:
+        assert sorted(seen.owners) == list(range(shares))
+        whole = sum(each or 50.0 for each in mu)
+        for each, given_ in zip(seen.consumers, mu, strict=True):
+            assert abs(len(each.partitions) - shares * (given_ or 50.0) / whole) <= 1
+
+
+def test_who_leaves() -> None:
+    consumers = [
+        PoolConsumer("a"),
+        PoolConsumer("b"),
+        PoolConsumer("foreign", ours=False),
+        PoolConsumer("s", state=ConsumerState.STARTING),
+    ]
+
+    def down(*kept: str) -> tuple[str, ...]:
+        members = tuple(Member(each, ()) for each in kept)
+        return change_of(Decision(Action.DOWN, members), consumers).leavers
+
+    assert down("a", "b", "s") == ("s",)
+    assert down("b", "foreign") == ("s", "a")
+    assert down("a") == ("s", "b", "a")  # a foreign one cannot be ended
+    up = Decision(Action.UP, tuple(Member(each, ()) for each in ("a", "b", "foreign", "s", None)))
+    assert change_of(up, consumers).launches == 1
+    assert change_of(Decision(Action.REASSIGN, up.members[:4]), consumers).launches == 0
