@@ -317,8 +317,9 @@ def build_wheel(folder: Path) -> Path:
             "same wheel on the host, and name its interpreter with python"
         )
     digest = hashlib.sha256()
-    for file in sorted(root.glob("srtm/**/*.py")) + sorted(root.glob("distributor/**/*.py")):
-        digest.update(file.read_bytes())
+    for part in ("srtm", "distributor", "tb_adaptor", "kernel"):
+        for file in sorted((root / part).rglob("*.py")):
+            digest.update(file.read_bytes())
     target = folder / "wheels" / digest.hexdigest()[:12]
     found = list(target.glob("*.whl"))
     if found:
