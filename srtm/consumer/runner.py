@@ -7,6 +7,7 @@ longer, or whose sink works on after the lease has ended, ends the process: noth
 """
 
 import logging
+import os
 import select
 import signal
 import threading

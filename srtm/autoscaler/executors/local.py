@@ -144,9 +144,7 @@ class Local:
                 for each in left:
                     each.kill(signal.SIGKILL, id_)
             elif not any(_leads_session(each.pid) for each in left):
-                self._signal(
-                    left, signal.SIGTERM, id_
-                )  # a shell has gone, and left its child behind
+                self._signal(left, signal.SIGTERM, id_)  # its shell has gone
 
     @staticmethod
     def _signal(processes: Sequence[Process], number: signal.Signals, launch: str) -> None:
