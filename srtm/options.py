@@ -179,7 +179,7 @@ def _help(field: FieldInfo, many: bool) -> str:
         return text
     if isinstance(default, float):
         default = format_duration(default) if _is_duration(field) else f"{default:g}"
-    if isinstance(default, tuple):
+    if type(default) is tuple:  # not an address, which is one too
         default = ",".join(f"{each:g}" for each in default)
     return f"{text} [default: {default}]"
 
