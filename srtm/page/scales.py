@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor, isfinite, log10
 
+_LEAST = 1e-290
+"""Under it logarithms and steps leave what a float can hold."""
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
@@ -32,7 +34,7 @@ def scale(
 ) -> Scale:
     """That holds all finite values with some room. log: values of 0 and less are at its low end;
     zero: it begins at 0."""
-    usable = [each for each in values if isfinite(each) and (each > 0 or not log)]
+    usable = [each for each in values if isfinite(each) and (each > _LEAST or not log)]
     if not usable:
         usable = [1.0]
     low, high = min(usable), max(usable)
@@ -41,7 +43,9 @@ def scale(
         return Scale(low / room, high * room, begin, end, True)
     if zero:
         low, high = min(low, 0.0), max(high, 0.0)
-    span = (high - low) or abs(high) or 1.0
+    span, size = high - low, max(abs(low), abs(high))
+    if span <= max(1e-12 * size, _LEAST):
+        span = size if size > _LEAST else 1.0
     return Scale(
         low if zero and low == 0 else low - 0.04 * span, high + 0.06 * span, begin, end, False
     )

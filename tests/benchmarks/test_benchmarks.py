@@ -146,7 +146,8 @@ def test_the_document_has_every_key(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert run("run", "limiter", "--quick", "--out", str(tmp_path)).exit_code == 0
     document = json.loads((tmp_path / "limiter.json").read_text())
     assert list(document) == [
-        *("benchmark", "started_at", "seconds", "quick", "settings", "machine", "commit"),
+        *("benchmark", "shows", "method"),
+        *("started_at", "seconds", "quick", "settings", "machine", "commit"),
         *("figures", "tables", "bars", "notes"),
     ]
     assert set(document["machine"]) == {
