@@ -26,14 +26,4 @@ class Brokered(Direct):
         return whole and not self.leaving and self.wanted.keys() <= self.ledger.members.keys()
 
     def _command(self, member: str, holders: Mapping[int, set[str]], now_ns: int) -> Command | None:
-        last = self._last(member)
-        leave = member in self.leaving
-        if leave == (last is not None and last.leave) and not self._again(member, now_ns):
-            return None
-        return Command(
-            name=member,
-            leader=self.name,
-            epoch=self.epoch,
-            version=self._next_version(),
-            leave=leave,
-        )
+        return self._only_leave(member, now_ns)

@@ -271,6 +271,20 @@ class Direct:
             leave=leave,
         )
 
+    def _only_leave(self, member: str, now_ns: int) -> Command | None:
+        """To leave or to stay, where partitions are given out in another way."""
+        last = self._last(member)
+        leave = member in self.leaving
+        if leave == (last is not None and last.leave) and not self._again(member, now_ns):
+            return None
+        return Command(
+            name=member,
+            leader=self.name,
+            epoch=self.epoch,
+            version=self._next_version(),
+            leave=leave,
+        )
+
     def _last(self, member: str) -> Command | None:
         """What it was told last, read back or not."""
         unread = self._unread.get(member)

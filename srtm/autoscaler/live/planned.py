@@ -93,15 +93,4 @@ class Planned(Direct):
         return now_ns - self._said_ns <= self._wait_ns
 
     def _command(self, member: str, holders: Mapping[int, set[str]], now_ns: int) -> Command | None:
-        """Only to leave."""
-        last = self._last(member)
-        leave = member in self.leaving
-        if leave == (last is not None and last.leave) and not self._again(member, now_ns):
-            return None
-        return Command(
-            name=member,
-            leader=self.name,
-            epoch=self.epoch,
-            version=self._next_version(),
-            leave=leave,
-        )
+        return self._only_leave(member, now_ns)

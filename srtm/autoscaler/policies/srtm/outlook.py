@@ -41,20 +41,20 @@ class Outlook:
     surge_weights: Floats = field(default_factory=lambda: np.zeros(0))
     lead: int = 1
     longest_poll_seconds: float = TUNING.longest_poll_seconds
+    usual: dict[int, float] = field(init=False)
+    """Events/s of each partition, of the last minute's shares."""
     hot: frozenset[int] = field(init=False)
     """Partitions that bring more than the fastest consumer serves, now and as a mean of the last
     minute. Such a backlog grows whoever has it: it is no reason for a larger group."""
 
     def __post_init__(self) -> None:
-        usual = self._usual()
-        hot = (p.id for p in self.seen.partitions if min(p.rate, usual[p.id]) > self._fastest)
-        object.__setattr__(self, "hot", frozenset(hot))
-
-    def _usual(self) -> dict[int, float]:
-        """Events/s of each partition, of the last minute's shares."""
+        partitions, fastest = self.seen.partitions, self._fastest
         shares = self.shape.sum(axis=1).mean(axis=0) / len(self.rates)
         each = (shares * float(self.rates[0])).tolist()
-        return {p.id: rate for p, rate in zip(self.seen.partitions, each, strict=True)}
+        usual = {p.id: rate for p, rate in zip(partitions, each, strict=True)}
+        hot = (p.id for p in partitions if min(p.rate, usual[p.id]) > fastest)
+        object.__setattr__(self, "usual", usual)
+        object.__setattr__(self, "hot", frozenset(hot))
 
     @property
     def _fastest(self) -> float:
@@ -93,9 +93,8 @@ class Outlook:
     def serves(self, group: Group) -> float:
         """Events/s of all that have something to do. Who has a hot partition serves what comes
         there: others can neither help it nor be helped by it."""
-        usual = self._usual()
         return math.fsum(
-            max(mu, math.fsum(usual.get(p, 0.0) for p in partitions))
+            max(mu, math.fsum(self.usual.get(p, 0.0) for p in partitions))
             if self.hot & set(partitions)
             else mu
             for (_, partitions), mu in zip(group, self.mu(group).tolist(), strict=True)
