@@ -3,10 +3,11 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
@@ -14,6 +15,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from srtm.kafka.server import KafkaServer, missing
 from tests.support.servers import wait_for
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -61,13 +64,13 @@ class Kafka:
         """Its name, once a producer finds it; an underscore in a setting's name is a dot."""
         config = {name.replace("_", "."): value for name, value in settings.items()}
         new = NewTopic(topic, partitions, 1, config=config)
-        self.admin.create_topics([new])[topic].result(10)
+        self.admin.create_topics([new])[topic].result(30)
         wait_for(lambda: self.partitions(topic) == partitions, "the topic is there")
         return topic
 
     def partitions(self, topic: str) -> int:
         """0: there is no such topic."""
-        found = self.admin.list_topics(timeout=10).topics.get(topic)
+        found = _answered(lambda: self.admin.list_topics(timeout=10)).topics.get(topic)
         return len(found.partitions) if found else 0
 
     def delete(self, topic: str) -> None:
@@ -147,9 +150,22 @@ class Kafka:
         consumer = Consumer({**self._settings, "group.id": group})
         try:
             asked = [TopicPartition(topic, each) for each in range(self.partitions(topic))]
-            return sum(max(each.offset, 0) for each in consumer.committed(asked, timeout=10))
+            found = _answered(lambda: consumer.committed(asked, timeout=10))
+            return sum(max(each.offset, 0) for each in found)
         finally:
             consumer.close()
+
+
+def _answered(ask: Callable[[], Answer], seconds: float = 30.0) -> Answer:
+    """A broker that was just killed, frozen or started says for a while that it is not yet one."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return ask()
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
 
 
 def _record(message: Message) -> Record:
