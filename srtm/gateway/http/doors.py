@@ -26,6 +26,8 @@ from srtm.gateway.tcp_door import MAX_HTTP_CONNECTIONS, shown
 
 _IDLE_SECONDS = 60
 _MAX_HEADER_BYTES = 16 * 1024
+_BEING_ANSWERED = 16
+"""Connections over the bound while no other can make room: most are about to be free again."""
 
 
 class _BoundedServer(HTTPServer):
@@ -41,11 +43,12 @@ class _BoundedServer(HTTPServer):
     def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
         if len(self._open) >= MAX_HTTP_CONNECTIONS:
             slow = next(iter(self._unasked), None)
-            if slow is None:
+            if slow is not None:
+                self._forget(slow)
+                slow.close()
+            elif len(self._open) >= MAX_HTTP_CONNECTIONS + _BEING_ANSWERED:
                 stream.close()
                 return
-            self._forget(slow)
-            slow.close()
         self._open.add(stream)
         self._unasked[stream] = None
         super().handle_stream(stream, address)
