@@ -6,12 +6,14 @@ answer to the oldest command of theirs.
 
 import socket
 from collections import deque
+from collections.abc import Callable
 from errno import EAGAIN
 from typing import NamedTuple, Protocol
 
 from kernel.stamps import StampSource
 from srtm.clock import monotonic_ns
 from srtm.gateway.backlog import Backlog
+from srtm.gateway.farewells import Farewells
 from srtm.gateway.heartbeats import Heartbeats
 from srtm.gateway.outbox import Outbox
 from srtm.gateway.reactor import BROKEN, EDGE, ENDED, READABLE, WRITABLE
@@ -54,6 +56,7 @@ class ClientHost(TunnelHost, Protocol):
     server: identify.Server
     connection_bounds: ConnectionBounds
     topics: Topics
+    farewells: Farewells
     heartbeats: Heartbeats
     outbox: Outbox
     clients: "set[Client]"
@@ -523,7 +526,7 @@ class Client:
         if self._ends and not self._pending:
             self._take_from_outbox()
             if not self._out:
-                self.close()
+                self._end(self._gateway.farewells.take)
 
     @property
     def answered(self) -> bool:
@@ -532,13 +535,16 @@ class Client:
 
     def close(self) -> None:
         """End the connection now. What is on its way to nsqd goes on; nobody is answered."""
+        self._end(socket.socket.close)
+
+    def _end(self, part: Callable[[socket.socket], None]) -> None:
         if self.closed:
             return
         self.closed = True
         self._take_from_outbox()
         self._gateway.reactor.forget(self._fd)
         self._reads.close()
-        self._socket.close()
+        part(self._socket)
         self._gateway.clients.discard(self)
         self._leave_topics()
         if self.tunnel is not None:

@@ -17,6 +17,7 @@ from srtm.gateway.backlog import Bounds
 from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.broadcast import broker_name, check_broadcast, identity
 from srtm.gateway.client import Client, ConnectionBounds
+from srtm.gateway.farewells import Farewells
 from srtm.gateway.heartbeats import Heartbeats
 from srtm.gateway.host import Sender
 from srtm.gateway.http.doors import HttpDoors
@@ -64,6 +65,7 @@ class Gateway:
         self.wall: WallClock = WallClock()
         self.nsqd = NsqdAddress(options.nsqd_tcp_address)
         self.nsqd_http = NsqdHttp(options.nsqd_http_address)
+        self.farewells = Farewells(reactor)
         self.heartbeats = Heartbeats(reactor.fault)
         self.outbox = Outbox(reactor.fault)
         self.deliveries = Deliveries(self.wall)
@@ -268,6 +270,7 @@ class Gateway:
     def _close_clients(self) -> None:
         for client in list(self.clients):
             client.close()
+        self.farewells.close()
 
     async def _reload(self) -> None:
         """At SIGHUP: contracts from the options' file again; nsqd is announced again."""

@@ -58,6 +58,19 @@ def test_garbage_is_told_as_nsqd_does_and_closed(gateway: GatewayProcess, sent: 
         assert all(b"\n" not in reply and len(reply) < 300 for reply in replies)
 
 
+def test_who_still_writes_reads_why_it_was_refused(gateway: GatewayProcess) -> None:
+    """A closed socket would answer with a reset: the next write fails, and nobody reads on."""
+    before = connections(gateway)
+    with V2(gateway.tcp) as client:
+        client.send(b"nonsense\n" + b"x" * 100_000)
+        wait_for(lambda: connections(gateway) == before, "the gateway is done with it")
+        for _ in range(20):
+            client.send(b"y" * 10_000)
+            http(gateway.http, "/ping")  # time for a reset to come
+        assert (client.reply() or b"").startswith(b"E_INVALID")
+        assert client.reply() is None
+
+
 def test_half_a_command_and_then_silence_is_closed_after_two_heartbeats(
     gateway: GatewayProcess,
 ) -> None:

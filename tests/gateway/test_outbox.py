@@ -9,6 +9,7 @@ import pytest
 
 from kernel.clock_stamps import ClockStamps
 from srtm.gateway.client import MAX_UNREAD_BYTES, Client, ConnectionBounds
+from srtm.gateway.farewells import Farewells
 from srtm.gateway.heartbeats import Heartbeats
 from srtm.gateway.outbox import Outbox
 from srtm.gateway.reactor import Reactor
@@ -39,6 +40,7 @@ class Publisher:
             connection_bounds=ConnectionBounds(100, 100_000),
             reactor=self.reactor,
             outbox=self.outbox,
+            farewells=Farewells(self.reactor),
             heartbeats=Heartbeats(_no_fault),
             clients=set(),
         )
