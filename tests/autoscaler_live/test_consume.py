@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.support.groups import ROOT, WORK, Group
+from tests.support.autoscaled import ROOT, WORK
+from tests.support.groups import Group
 from tests.support.servers import free_port, http, wait_for
 
 Make = Callable[..., Group]

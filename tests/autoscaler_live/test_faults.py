@@ -16,7 +16,8 @@ from kafka import KafkaConsumer
 from srtm.consumer import process
 from srtm.consumer.assignor import PlanAssignor
 from srtm.consumer.process import Process, here
-from tests.support.groups import ROOT, Group, under_load
+from tests.support.autoscaled import ROOT
+from tests.support.groups import Group, under_load
 from tests.support.servers import http, wait_for
 
 Make = Callable[..., Group]

@@ -38,7 +38,7 @@ def test_each_message_once_over_two_brokers_and_decisions_explained(make_pool: M
     found.wait_kept()
     assert set(found.ids().values()) == {1}
     found.wait(lambda: found.backlog() == 0, "all is finished")
-    kept = found.folder / "pool.state.json"
+    kept = found.file.with_suffix(".state.json")
     found.wait(lambda: "took_seconds" in kept.read_text(), "it is carried out")
     (decision,) = json.loads(found.command("explain", "--json").stdout)
     assert (decision["action"], decision["consumers"]) == ("up", 2)
