@@ -11,23 +11,29 @@ from confluent_kafka.admin import AdminClient
 
 from srtm.address import Address
 from srtm.bearer import read_token
+from srtm.bridge.dead_letter_file import fault_of_file, fault_of_folder
 from srtm.bridge.file import BridgeFile, Route
 from srtm.bridge.lookup import nsqds_of, topics_of
 from srtm.bridge.names import End
+from srtm.bridge.wire import unreached
 from srtm.errors import UnavailableError, UsageError
 from srtm.http_client import request
-from srtm.kafka.client import client_settings, told
+from srtm.kafka.client import LastFault, away, client_settings
 
 _SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A line about a route; fault: it would wait or stop."""
+    """A line about a route, or with "" one that names it itself; fault: it would wait or stop."""
 
     route: str
     text: str
     fault: bool = False
+
+    def __str__(self) -> str:
+        name = f"{self.route}: " if self.route else ""
+        return f"{name}{'WAITS: ' if self.fault else ''}{self.text}"
 
 
 def check_settings(file: BridgeFile, where: str) -> None:
@@ -44,9 +50,10 @@ def check_settings(file: BridgeFile, where: str) -> None:
 
 def check(file: BridgeFile) -> list[Finding]:
     """Of every route."""
-    admin = AdminClient(client_settings(file.kafka, "check"))
+    last = LastFault()
+    admin = AdminClient(client_settings(file.kafka, "check", last))
     topics: dict[str, int] | None = None
-    fault = ""
+    findings = []
     try:
         found = admin.list_topics(timeout=_SECONDS).topics
         topics = {
@@ -55,13 +62,12 @@ def check(file: BridgeFile) -> list[Finding]:
             if each.error is None or each.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART
         }
     except KafkaException as error:
-        fault = f"Kafka at {file.kafka.bootstrap_servers} does not answer: {told(error.args[0])}"
-    findings = []
+        admin.poll(0)
+        findings.append(Finding("[kafka]", away(file.kafka, error, last.text), True))
     for route in file.routes:
-        findings.append(Finding(route.name, f"{route.source} -> {route.target}"))
-        if topics is None:
-            findings.append(Finding(route.name, fault, True))
-        else:
+        name = route.name if route.name != str(route.source) else ""
+        findings.append(Finding(name, f"{route.source} -> {route.target}"))
+        if topics is not None:
             findings += _kafka_side(route, topics)
         findings += _nsq_side(route)
         if route.dead_letter and route.dead_letter.system == "file":
@@ -97,15 +103,19 @@ def _kafka_topic(route: Route, end: End, topics: dict[str, int]) -> list[Finding
 
 def _file(route: Route, path: str) -> Finding:
     """Of the dead letters."""
-    file = Path(path)
-    if not file.exists():
-        if os.access(file.parent, os.W_OK | os.X_OK):
-            return Finding(route.name, f"file:{path} is made with the first dead letter")
-        return Finding(route.name, f"file:{path} cannot be made; make its folder", True)
-    if not file.is_file() or not os.access(file, os.R_OK | os.W_OK):
-        return Finding(route.name, f"file:{path} is no plain file that can be written", True)
-    size, most = file.stat().st_size, route.dead_letter_bytes
-    return Finding(route.name, f"file:{path} has {size:,} of {most:,} bytes", size >= most)
+    size, most = 0, route.dead_letter_bytes
+    try:
+        size = os.stat(path).st_size
+        fault = fault_of_file(path)
+        text = f"has {size:,} of {most:,} bytes"
+    except FileNotFoundError:
+        fault = fault_of_folder(Path(path).parent)
+        text = "is made with the first dead letter"
+    except OSError as error:
+        fault = error.strerror or str(error)
+    if fault:
+        return Finding(route.name, f"file:{path} cannot be written: {fault}", True)
+    return Finding(route.name, f"file:{path} {text}", size >= most)
 
 
 def _nsq_side(route: Route) -> list[Finding]:
@@ -128,7 +138,7 @@ def _nsq_side(route: Route) -> list[Finding]:
             with socket.create_connection(Address.of(address), _SECONDS):
                 found.append(Finding(route.name, f"{address} answers"))
         except OSError as error:
-            found.append(Finding(route.name, f"{address}: {error.strerror or error}", True))
+            found.append(Finding(route.name, f"{address}: {unreached(error)}", True))
     return found
 
 

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from srtm.bridge.figures import Figures
 from srtm.bridge.file import KafkaTable
 from srtm.bridge.names import End, glob
-from srtm.kafka.client import client_settings, told
+from srtm.kafka.client import LastFault, away, client_settings, told
 
 log = logging.getLogger("srtm.bridge")
 
@@ -76,6 +76,9 @@ class KafkaSource:
         self.tracks: dict[Partition, Track] = {}
         self.paused = False
         self.fault = ""  # fatal: the consumer is of no use any more
+        self.away = ""  # why there are no partitions yet: no Kafka answers
+        self._kafka = kafka
+        self._last = LastFault()
         self._closing = False
         self._figures = figures
         self._drained = drained
@@ -227,6 +230,7 @@ class KafkaSource:
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         with contextlib.suppress(KafkaException):  # asked for again as the partition is fetched
             partitions = consumer.committed(partitions, timeout=_ASK_SECONDS)
+        self.away = ""
         ask_until = time.monotonic() + _ASK_SECONDS
         for each in partitions:
             track = self.tracks[each.topic, each.partition] = Track()
@@ -261,8 +265,11 @@ class KafkaSource:
             self.tracks.pop(each, None)
 
     def _failed(self, error: KafkaError) -> None:
+        self._last(error)
         if error.fatal():
             self.fault = told(error)
+        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self.away = away(self._kafka, error, self._last.text)
 
 
 def instance_id(bridge: str, route: str) -> str:

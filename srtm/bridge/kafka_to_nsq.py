@@ -64,6 +64,7 @@ class KafkaToNsq(Runner):
         self._publishers = [
             Publisher(
                 self._selector,
+                route.name,
                 f"{self.bridge}-{route.name}",
                 route.nsqd,
                 number,
@@ -181,7 +182,10 @@ class KafkaToNsq(Runner):
             self.said(away[0] or "connecting to nsqd")
         elif away and away[0]:
             self.said(away[0])
-        elif not away and not self._dead.refused and self._source.tracks:
+        elif not self._source.tracks:
+            if self._source.away:
+                self.said(self._source.away)
+        elif not away and not self._dead.refused:
             self.goes_on()
 
     def _refused(self, error: KafkaError) -> None:

@@ -92,7 +92,7 @@ class NsqToKafka(Runner):
     def _reach_kafka(self, sink: KafkaSink) -> bool:
         """Before the first message is taken: it would only wait here instead of in nsqd."""
         while why := sink.reached():
-            self.said(f"Kafka at {self.kafka.bootstrap_servers} does not answer: {why}")
+            self.said(why)
             if self.stopping.wait(1):
                 return False
         sink.fit_batches(self.target)

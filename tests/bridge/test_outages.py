@@ -368,7 +368,7 @@ def test_sighup_touches_only_the_routes_that_changed(servers: Servers, kafka: Ka
     publish(nsqd, "kept", [b"x"])
     wait_for(lambda: kafka.count("came") == kafka.count("kept") == 1, "both work")
     assert kafka.count("left") == 0
-    assert made.route("nsq:kept:bridge")["connect_count"] == 1
+    assert made.route("nsq:kept/bridge")["connect_count"] == 1
 
 
 def test_srtm_up_runs_a_bridge_beside_its_brokers(
@@ -392,7 +392,7 @@ def test_srtm_up_runs_a_bridge_beside_its_brokers(
             wait_for(lambda: kafka.count("up") == 1, "it is carried over", 20)
             shown = srtm("stat", "--bridge-http-address", door, "--count", "1")
             assert shown.returncode == 0, shown.stderr
-            assert re.search(r"^nsq:up:bridge +running +1 ", shown.stdout, re.M), shown.stdout
+            assert re.search(r"^nsq:up/bridge +running +1 ", shown.stdout, re.M), shown.stdout
         (folder / "bridge.toml").write_text("[kafka]\n")
         with pytest.raises(UsageError, match="bootstrap-servers"), running(spec):
             pass
