@@ -69,7 +69,7 @@ def check(file: BridgeFile) -> list[Finding]:
         findings.append(Finding(name, f"{route.source} -> {route.target}"))
         if topics is not None:
             findings += _kafka_side(route, topics)
-        findings += _nsq_side(route)
+        findings += _nsq_side(route, topics)
         if route.dead_letter and route.dead_letter.system == "file":
             findings.append(_file(route, route.dead_letter.topic))
         if route.dead_letter is None:
@@ -92,12 +92,13 @@ def _kafka_side(route: Route, topics: dict[str, int]) -> list[Finding]:
 def _kafka_topic(route: Route, end: End, topics: dict[str, int]) -> list[Finding]:
     if end.is_pattern:
         names = sorted(name for name in topics if end.matches(name))
-        return [Finding(route.name, f"{end}: {', '.join(names[:20]) or 'no topic'} now")]
+        found = f"now has {', '.join(names[:20])}" if names else "has none yet"
+        return [Finding(route.name, f"Kafka {found} that match {end.topic}")]
     if end.is_template and route.source.is_pattern:
         return []
     name = end.of(route.source.topic)
     if name not in topics:
-        return [Finding(route.name, f"Kafka has no topic {name}; create it", True)]
+        return [Finding(route.name, _no_topic(name), True)]
     return [Finding(route.name, f"kafka:{name} has {topics[name]} partitions")]
 
 
@@ -118,19 +119,36 @@ def _file(route: Route, path: str) -> Finding:
     return Finding(route.name, f"file:{path} {text}", size >= most)
 
 
-def _nsq_side(route: Route) -> list[Finding]:
+def _no_topic(name: str) -> str:
+    """Kafka shows none that its user may not see."""
+    return f"Kafka has no topic {name}, or does not show it; create it, or give its user an ACL"
+
+
+def targets_missing(route: Route, names: list[str], topics: dict[str, int] | None) -> list[Finding]:
+    """Kafka's topics for the names that a pattern of NSQ takes in now."""
+    ends = [end for end in (route.target, route.dead_letter) if end and end.system == "kafka"]
+    wanted = sorted({end.of(name) for end in ends if end.is_template for name in names})
+    missing = [each for each in wanted if topics is not None and each not in topics]
+    return [Finding(route.name, _no_topic(each), True) for each in missing[:20]]
+
+
+def _nsq_side(route: Route, topics: dict[str, int] | None) -> list[Finding]:
     found: list[Finding] = []
     for lookupd in route.lookupd:
         try:
             if route.source.is_pattern:
                 names = sorted(each for each in topics_of(lookupd) if route.source.matches(each))
-                text = f"{lookupd}: {', '.join(names[:20]) or 'no topic'} now"
+                found_now = f"now has {', '.join(names[:20])}" if names else "has none yet"
+                text = f"nsqlookupd {lookupd} {found_now} that match {route.source.topic}"
+                found += targets_missing(route, names, topics)
             else:
                 nsqds = sorted(nsqds_of(lookupd, route.source.topic))
-                text = f"{lookupd}: topic {route.source.topic} at {', '.join(nsqds) or 'no nsqd'}"
+                where = ", ".join(nsqds) or "no nsqd yet"
+                text = f"nsqlookupd {lookupd}: topic {route.source.topic} at {where}"
             found.append(Finding(route.name, text))
         except UnavailableError as error:
-            found.append(Finding(route.name, str(error), True))
+            said = f"nsqlookupd {str(error).removeprefix('nsqlookupd ')}; mend lookupd of the route"
+            found.append(Finding(route.name, said, True))
     if route.distributor:
         found.append(_distributor(route))
     for address in route.nsqd:

@@ -111,6 +111,11 @@ class KafkaSink:
             return away(self._kafka, error, self._last.text)
         return ""
 
+    def away(self) -> str:
+        """It has not answered for long."""
+        error = KafkaError(KafkaError._TIMED_OUT)
+        return away(self._kafka, error, self._last.text or "messages wait for its word")
+
     def limit(self, topic: str, anew: bool = False) -> int:
         """Bytes of the largest body that the topic takes, as it says itself."""
         if anew or topic not in self._limits:

@@ -23,6 +23,8 @@ _COMMIT_MS = 200
 """What kill -9 makes come twice."""
 _QUEUED_KBYTES = 16_384
 _ASK_SECONDS = 5.0
+_LOOK_SECONDS = 0.3
+_LOOK_EVERY_SECONDS = 1.0
 _LEAVE_SECONDS = 3.0
 _CLOSE_SECONDS = 1.0
 _NOT_AN_INSTANCE = re.compile(r"[^a-zA-Z0-9._-]")
@@ -76,8 +78,10 @@ class KafkaSource:
         self.tracks: dict[Partition, Track] = {}
         self.paused = False
         self.fault = ""  # fatal: the consumer is of no use any more
-        self.away = ""  # why there are no partitions yet: no Kafka answers
+        self.away = ""  # no broker of Kafka answers, and why
+        self._ask_at = 0.0
         self._kafka = kafka
+        self._route = route
         self._last = LastFault()
         self._closing = False
         self._figures = figures
@@ -183,6 +187,15 @@ class KafkaSource:
             self.tracks[topic, partition].before = expected
         return not low <= expected <= high
 
+    def look(self, now: float) -> None:
+        """Is Kafka back? librdkafka tells only when it goes."""
+        if self.away and now >= self._ask_at:
+            try:
+                self._consumer.list_topics(timeout=_LOOK_SECONDS)
+                self.away = ""
+            except KafkaException:
+                self._ask_at = time.monotonic() + _LOOK_EVERY_SECONDS
+
     def pause(self) -> None:
         """Nothing more is fetched; the place in the group is kept."""
         if not self.paused:
@@ -230,7 +243,6 @@ class KafkaSource:
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         with contextlib.suppress(KafkaException):  # asked for again as the partition is fetched
             partitions = consumer.committed(partitions, timeout=_ASK_SECONDS)
-        self.away = ""
         ask_until = time.monotonic() + _ASK_SECONDS
         for each in partitions:
             track = self.tracks[each.topic, each.partition] = Track()
@@ -240,7 +252,7 @@ class KafkaSource:
                 if not (in_time and self._tell_gone(each.topic, each.partition, each.offset)):
                     track.following = each.offset
         names = ", ".join(f"{each.topic}[{each.partition}]" for each in partitions[:20])
-        log.info("partitions assigned: %s", names or "none")
+        log.info("route %s: partitions assigned: %s", self._route, names or "none")
         consumer.incremental_assign(
             [TopicPartition(each.topic, each.partition, each.offset) for each in partitions]
         )
@@ -257,7 +269,10 @@ class KafkaSource:
         self._forget(gone)
 
     def _lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        log.warning("the group has given our partitions away; what was not committed comes again")
+        log.warning(
+            "route %s: the group has given our partitions away; what was not committed comes again",
+            self._route,
+        )
         self._forget({(each.topic, each.partition) for each in partitions})
 
     def _forget(self, gone: set[Partition]) -> None:

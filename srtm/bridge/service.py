@@ -68,7 +68,10 @@ class Service:
                 break
         failed = self._all_stopped()
         self._over.set()
+        if not failed:
+            log.info("drains what is under way, for at most %gs", self._file.bridge.drain_timeout)
         await loop.run_in_executor(None, self._end)
+        log.info("ended")
         door.stop()
         return Exit.FAILED if failed else Exit.OK
 
@@ -193,7 +196,7 @@ class Service:
         for runner in runners:
             if runner.figures.state is not State.RUNNING:
                 why = runner.figures.reason or runner.figures.state
-                return f"route {runner.route.name}: {why}"
+                return f"route {runner.label}: {why}"
         return ""
 
     def stats(self) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def client_settings(kafka: KafkaTable, client_id: str, error_cb: Any = None) -> 
     }
 
 
-_RIGHTS = "give the user that it connects as an ACL for that (kafka-acls.sh --add)"
+_RIGHTS = "its user needs an ACL for that (kafka-acls.sh --add)"
 _LOGIN = "look at sasl.* and ssl.* in [kafka.settings]"
 _REMEDIES = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: _RIGHTS,
@@ -59,7 +59,7 @@ class LastFault:
             self.text = " ".join(_DECORATION.sub("", error.str()).split())
 
 
-_DECORATION = re.compile(r"^\S+/(bootstrap|\d+): |ipv[46]#| \(after \d+ms in state [^()]*\)$")
+_DECORATION = re.compile(r"^\S+/(bootstrap|\d+): |ipv[46]#| \(after \d+ms in state .*\)$")
 
 
 def away(kafka: KafkaTable, error: Exception | KafkaError, fault: str = "") -> str:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError
 
-from srtm.bridge.check import Finding, check
+from srtm.bridge.check import Finding, check, targets_missing
 from srtm.bridge.dead_letter_file import fault_of_file, fault_of_folder
-from srtm.bridge.file import read_bridge_file
+from srtm.bridge.file import Route, read_bridge_file
 from srtm.deploy.file import read_plan
 from srtm.errors import UsageError
 from srtm.kafka.client import LastFault, told
@@ -38,6 +38,15 @@ def test_servers_that_are_away_are_told_with_the_remedy_and_kafka_once(tmp_path:
         f"nsq:a/bridge: file:{tmp_path}/dead is made with the first dead letter",
     ]
     assert [each.name for each in tmp_path.iterdir()] == ["bridge.toml"]
+
+
+def test_a_pattern_misses_topics_of_kafka() -> None:
+    table = {"from": "nsq:site.*/b", "to": "kafka:{topic}", "lookupd": [AWAY]}
+    route = Route.model_validate(table | {"dead-letter": "kafka:{topic}.dead"})
+    found = targets_missing(route, ["site.a"], {"site.a": 1, "site.b": 1})
+    assert [each.text for each in found] == [
+        "Kafka has no topic site.a.dead, or does not show it; create it, or give its user an ACL"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +86,9 @@ def test_a_refusal_of_kafka_names_its_remedy(code: int, says: str) -> None:
 
 def test_words_of_librdkafka_lose_what_says_nothing_to_a_user() -> None:
     last = LastFault()
-    said = "h:9092/bootstrap: Disconnected (after 3ms in state APIVERSION_QUERY, 1 identical)"
+    said = (
+        "h:9/bootstrap: Disconnected (after 3ms in state CONNECT, 1 identical error(s) suppressed)"
+    )
     last(KafkaError(KafkaError._TRANSPORT, said))
     last(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
     assert last.text == "Disconnected"

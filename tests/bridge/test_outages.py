@@ -101,7 +101,12 @@ def test_kafka_may_be_away_at_the_start_and_die_later(servers: Servers, kafka: K
         made = bridge(servers, kafka.address, *routes, wait=False)
         wait_for(lambda: _answers(made), "the door is open")
         assert not made.ready()
-        wait_for(lambda: "does not answer" in made.route("out")["reason"], "it says why", 20)
+        for name in ("out", "back"):
+            wait_for(
+                lambda name=name: "Connection refused; is it running" in made.route(name)["reason"],  # type: ignore[misc]
+                f"{name} says why",
+                20,
+            )
         assert channel(nsqd, "dies").get("in_flight_count", 0) == 0
     made.wait_ready(30)
     kafka.produce("dies-back", [b"%d" % n for n in range(1000)])
@@ -109,7 +114,10 @@ def test_kafka_may_be_away_at_the_start_and_die_later(servers: Servers, kafka: K
     publish(nsqd, "dies", [b"later-%d" % n for n in range(20_000)])
     wait_for(lambda: kafka.count("dies") > 1000, "some come", 20)
     with kafka.dead():
-        pass
+        wait_for(lambda: "does not answer" in made.route("back")["reason"], "it says so", 20)
+        wait_for(lambda: "does not answer" in made.route("out")["reason"], "so does it", 20)
+        assert http(made.address, "/ping")[0] == 500
+    made.wait_ready(40)
     wait_for(lambda: channel(nsqd, "dies")["depth"] == 0, "all were taken", 40)
     wait_for(lambda: channel(nsqd, "dies")["in_flight_count"] == 0, "and finished", 40)
     found = ids(kafka, "dies")
