@@ -49,9 +49,17 @@ _ROUTE_NAME = re.compile(r"\S{1,200}")
 
 
 def _end(value: object) -> object:
-    if not isinstance(value, str):
+    if isinstance(value, End):
         return value
+    if not isinstance(value, str):
+        raise ValueError("write one text: nsq:TOPIC/CHANNEL, nsq:TOPIC or kafka:TOPIC")
     return End.parse(value)
+
+
+def _dead_end(value: object) -> object:
+    if isinstance(value, str) and not value.startswith(("kafka:", "file:")):
+        raise ValueError(f"{value!r} is no place for dead letters; write kafka:TOPIC or file:/PATH")
+    return value if value is None else _end(value)
 
 
 def _slo(value: object) -> object:
@@ -60,7 +68,7 @@ def _slo(value: object) -> object:
 
 def _addresses(value: object) -> object:
     if not isinstance(value, list | tuple):
-        return value
+        raise ValueError(f'write a list: ["{value}"]')
     return tuple(str(Address.parse(each)) for each in value)
 
 
@@ -96,7 +104,7 @@ class Route(FileTable):
     rate: float = Field(default=0.0, ge=0, le=1e9)
     group: str = Field(default="", max_length=255)
     key: str = ""
-    dead_letter: AnEnd | None = None
+    dead_letter: Annotated[End | None, BeforeValidator(_dead_end)] = None
     dead_letter_bytes: int = Field(default=1 << 30, ge=1 << 20)
     tombstones: Literal["skip", "dead-letter"] = "dead-letter"
     slo: Annotated[SLO | None, BeforeValidator(_slo)] = None
@@ -206,8 +214,6 @@ class Route(FileTable):
             name = self.target.of(self.source.topic)
             if fault := self.target.fault(name):
                 raise ValueError(f"to {self.target}, which is {name} here: {fault}")
-        if self.dead_letter and self.dead_letter.system == "nsq":
-            raise ValueError(f"dead-letter {self.dead_letter}: it is kafka:TOPIC or file:/PATH")
         if self.dead_letter and self.dead_letter.system == "file" and self.dead_letter.is_template:
             raise ValueError(
                 f"dead-letter {self.dead_letter}: a file takes those of all topics; name one"
@@ -248,15 +254,22 @@ class BridgeFile(FileTable):
     kafka: KafkaTable
     routes: tuple[Route, ...] = Field(alias="route", default=(), max_length=MAX_ROUTES)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _many_routes(cls, values: object) -> object:
+        if isinstance(values, dict) and isinstance(values.get("route"), dict):
+            raise ValueError("write [[route]] with two brackets: there may be several")
+        return values
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if not self.routes:
             raise ValueError("there is no [[route]]")
+        refuse_conflicts(self.routes)
         names = [route.name for route in self.routes]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"two routes are called {name}; give one of them another name")
-        refuse_conflicts(self.routes)
         return self
 
 

@@ -72,7 +72,27 @@ def refusal(tmp_path: Path, text: str) -> str:
             "fight over group g of topic b: ",
             id="group-fight",
         ),
-        pytest.param(routes(OUT, OUT), "two routes are called nsq:a/bridge", id="names"),
+        pytest.param(
+            routes(IN, IN.replace('"g"', '"h"').replace("nsq:c", "nsq:d")),
+            "two routes are called kafka:b; give one",
+            id="names",
+        ),
+        pytest.param(routes(OUT, OUT), "fight over channel bridge of topic a", id="twins"),
+        pytest.param(routes(OUT).replace("[[route]]", "[route]"), "two brackets", id="brackets"),
+        pytest.param(
+            routes(OUT.replace('["127.0.0.1:4150"]', '"h:1"')),
+            'nsqd: write a list: ["h:1"]',
+            id="an-address-without-brackets",
+        ),
+        pytest.param(
+            HEAD + '[kafka.settings]\nsecurity.protocol = "SSL"\n',
+            'kafka.settings: write "security.protocol" in quotes',
+            id="a-setting-without-quotes",
+        ),
+        pytest.param(routes(OUT.replace('"kafka:b"', "[]")), "to: write one text", id="no-text"),
+        pytest.param(
+            routes(OUT + 'dead-letter = "/x"'), "dead-letter: '/x' is no place", id="bare-path"
+        ),
         pytest.param(
             routes(OUT, IN.replace("nsq:c", "nsq:a")), "go in a circle", id="a-circle-of-two"
         ),
