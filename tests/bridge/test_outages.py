@@ -359,6 +359,14 @@ def test_a_hung_lookupd_stops_nobody_and_a_pattern_takes_new_topics(
     assert kafka.count("from.other") == 0
 
 
+def test_a_pattern_whose_lookupd_is_away_is_not_ready(servers: Servers, kafka: Kafka) -> None:
+    route = {"from": "nsq:blind.*/b", "to": "kafka:{topic}", "lookupd": ["127.0.0.1:1"]}
+    made = bridge(servers, kafka.address, route, wait=False)
+    said = "route nsq:blind.*/b: nsqlookupd 127.0.0.1:1: nothing listens there"
+    wait_for(lambda: _answers(made) and said in str(http(made.address, "/ping")[1]), "told", 20)
+    assert made.process.stop() == 0
+
+
 def test_sighup_touches_only_the_routes_that_changed(servers: Servers, kafka: Kafka) -> None:
     nsqd = servers.nsqd()
     for name in ("kept", "left", "came"):
