@@ -14,11 +14,12 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import click
 from click.core import ParameterSource
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from srtm.duration import CHECK, format_duration, parse_duration
 from srtm.errors import UsageError, one_line
+from srtm.known_keys import refuse_unknown, unknown_key
 from srtm.slo import SLO
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -47,6 +48,12 @@ class FileTable(BaseModel):
         alias_generator=lambda name: name.replace("_", "-"),
         arbitrary_types_allowed=True,
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, values: object) -> object:
+        keys = (field.alias or name for name, field in cls.model_fields.items())
+        return refuse_unknown(values, keys, also=cls.model_fields)
 
 
 def add_options(model: type[BaseModel]) -> Callable[[Command], Command]:
@@ -114,12 +121,24 @@ def parsed(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parame
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Raises UsageError with the file, the line and what is wrong there."""
+    data = b""
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        data = path.read_bytes()
+        return tomllib.loads(data.decode().replace("\r\n", "\n"))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"{path}: not TOML: no UTF-8 (at line {line})") from None
+    except tomllib.TOMLDecodeError as error:
+        said = str(error).replace("(at end of document)", f"(at line {_lines(data)}, its end)")
+        raise UsageError(f"{path}: not TOML: {said}") from None
+    except RecursionError as error:
         raise UsageError(f"{path}: not TOML: {error}") from None
+
+
+def _lines(data: bytes) -> int:
+    return max(len(data.splitlines()), 1)
 
 
 def _read_file(path: Path, model: type[BaseModel]) -> dict[str, Any]:
@@ -127,8 +146,8 @@ def _read_file(path: Path, model: type[BaseModel]) -> dict[str, Any]:
     for key, value in read_toml(path).items():
         name = key.replace("-", "_")
         if name not in model.model_fields:
-            known = ", ".join(field.replace("_", "-") for field in model.model_fields)
-            raise UsageError(f"{path}: unknown key {key!r}; known are {known}")
+            known = [field.replace("_", "-") for field in model.model_fields]
+            raise UsageError(f"{path}: {unknown_key(key, known)}")
         values[name] = value
     return values
 

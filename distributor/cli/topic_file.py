@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from distributor.api import Id, PublisherAsked
 from srtm.contract import Contract
 from srtm.errors import UsageError, one_line
+from srtm.known_keys import refuse_unknown
 from srtm.options import read_toml
 
 
@@ -22,6 +23,9 @@ class _Extra(BaseModel):
 
     keys: list[Id] | None = None
     publishers: str = Field(min_length=1)
+
+
+_KEYS = ("name", "rate", "burst", "mode", "max-wait", "slo", "keys", "publishers")
 
 
 @dataclass(frozen=True)
@@ -44,9 +48,13 @@ def read_topic_file(path: Path) -> TopicFile:
     """All of it is checked before anything is sent. Raises UsageError with file, line or key, and
     what is wrong there."""
     values = read_toml(path)
+    try:
+        refuse_unknown(values, _KEYS, also=("topic", "max_wait"))
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from None
     rest = {key: values.pop(key) for key in ("keys", "publishers") if key in values}
     if "topic" in values:
-        raise UsageError(f"{path}: unknown key 'topic'; write name = ...")
+        raise UsageError(f'{path}: unknown key "topic"; write name = ...')
     if "name" in values:
         values["topic"] = values.pop("name")
     else:

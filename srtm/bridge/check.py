@@ -11,23 +11,29 @@ from confluent_kafka.admin import AdminClient
 
 from srtm.address import Address
 from srtm.bearer import read_token
+from srtm.bridge.dead_letter_file import fault_of_file, fault_of_folder
 from srtm.bridge.file import BridgeFile, Route
 from srtm.bridge.lookup import nsqds_of, topics_of
 from srtm.bridge.names import End
+from srtm.bridge.wire import unreached
 from srtm.errors import UnavailableError, UsageError
 from srtm.http_client import request
-from srtm.kafka.client import client_settings, told
+from srtm.kafka.client import LastFault, away, client_settings
 
 _SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A line about a route; fault: it would wait or stop."""
+    """A line about a route, or with "" one that names it itself; fault: it would wait or stop."""
 
     route: str
     text: str
     fault: bool = False
+
+    def __str__(self) -> str:
+        name = f"{self.route}: " if self.route else ""
+        return f"{name}{'WAITS: ' if self.fault else ''}{self.text}"
 
 
 def check_settings(file: BridgeFile, where: str) -> None:
@@ -44,9 +50,10 @@ def check_settings(file: BridgeFile, where: str) -> None:
 
 def check(file: BridgeFile) -> list[Finding]:
     """Of every route."""
-    admin = AdminClient(client_settings(file.kafka, "check"))
+    last = LastFault()
+    admin = AdminClient(client_settings(file.kafka, "check", last))
     topics: dict[str, int] | None = None
-    fault = ""
+    findings = []
     try:
         found = admin.list_topics(timeout=_SECONDS).topics
         topics = {
@@ -55,15 +62,14 @@ def check(file: BridgeFile) -> list[Finding]:
             if each.error is None or each.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART
         }
     except KafkaException as error:
-        fault = f"Kafka at {file.kafka.bootstrap_servers} does not answer: {told(error.args[0])}"
-    findings = []
+        admin.poll(0)
+        findings.append(Finding("[kafka]", away(file.kafka, error, last.text), True))
     for route in file.routes:
-        findings.append(Finding(route.name, f"{route.source} -> {route.target}"))
-        if topics is None:
-            findings.append(Finding(route.name, fault, True))
-        else:
+        name = route.name if route.name != str(route.source) else ""
+        findings.append(Finding(name, f"{route.source} -> {route.target}"))
+        if topics is not None:
             findings += _kafka_side(route, topics)
-        findings += _nsq_side(route)
+        findings += _nsq_side(route, topics)
         if route.dead_letter and route.dead_letter.system == "file":
             findings.append(_file(route, route.dead_letter.topic))
         if route.dead_letter is None:
@@ -86,41 +92,63 @@ def _kafka_side(route: Route, topics: dict[str, int]) -> list[Finding]:
 def _kafka_topic(route: Route, end: End, topics: dict[str, int]) -> list[Finding]:
     if end.is_pattern:
         names = sorted(name for name in topics if end.matches(name))
-        return [Finding(route.name, f"{end}: {', '.join(names[:20]) or 'no topic'} now")]
+        found = f"now has {', '.join(names[:20])}" if names else "has none yet"
+        return [Finding(route.name, f"Kafka {found} that match {end.topic}")]
     if end.is_template and route.source.is_pattern:
         return []
     name = end.of(route.source.topic)
     if name not in topics:
-        return [Finding(route.name, f"Kafka has no topic {name}; create it", True)]
+        return [Finding(route.name, _no_topic(name), True)]
     return [Finding(route.name, f"kafka:{name} has {topics[name]} partitions")]
 
 
 def _file(route: Route, path: str) -> Finding:
     """Of the dead letters."""
-    file = Path(path)
-    if not file.exists():
-        if os.access(file.parent, os.W_OK | os.X_OK):
-            return Finding(route.name, f"file:{path} is made with the first dead letter")
-        return Finding(route.name, f"file:{path} cannot be made; make its folder", True)
-    if not file.is_file() or not os.access(file, os.R_OK | os.W_OK):
-        return Finding(route.name, f"file:{path} is no plain file that can be written", True)
-    size, most = file.stat().st_size, route.dead_letter_bytes
-    return Finding(route.name, f"file:{path} has {size:,} of {most:,} bytes", size >= most)
+    size, most = 0, route.dead_letter_bytes
+    try:
+        size = os.stat(path).st_size
+        fault = fault_of_file(path)
+        text = f"has {size:,} of {most:,} bytes"
+    except FileNotFoundError:
+        fault = fault_of_folder(Path(path).parent)
+        text = "is made with the first dead letter"
+    except OSError as error:
+        fault = error.strerror or str(error)
+    if fault:
+        return Finding(route.name, f"file:{path} cannot be written: {fault}", True)
+    return Finding(route.name, f"file:{path} {text}", size >= most)
 
 
-def _nsq_side(route: Route) -> list[Finding]:
+def _no_topic(name: str) -> str:
+    """Kafka shows none that its user may not see."""
+    return f"Kafka has no topic {name}, or does not show it; create it, or give its user an ACL"
+
+
+def targets_missing(route: Route, names: list[str], topics: dict[str, int] | None) -> list[Finding]:
+    """Kafka's topics for the names that a pattern of NSQ takes in now."""
+    ends = [end for end in (route.target, route.dead_letter) if end and end.system == "kafka"]
+    wanted = sorted({end.of(name) for end in ends if end.is_template for name in names})
+    missing = [each for each in wanted if topics is not None and each not in topics]
+    return [Finding(route.name, _no_topic(each), True) for each in missing[:20]]
+
+
+def _nsq_side(route: Route, topics: dict[str, int] | None) -> list[Finding]:
     found: list[Finding] = []
     for lookupd in route.lookupd:
         try:
             if route.source.is_pattern:
                 names = sorted(each for each in topics_of(lookupd) if route.source.matches(each))
-                text = f"{lookupd}: {', '.join(names[:20]) or 'no topic'} now"
+                found_now = f"now has {', '.join(names[:20])}" if names else "has none yet"
+                text = f"nsqlookupd {lookupd} {found_now} that match {route.source.topic}"
+                found += targets_missing(route, names, topics)
             else:
                 nsqds = sorted(nsqds_of(lookupd, route.source.topic))
-                text = f"{lookupd}: topic {route.source.topic} at {', '.join(nsqds) or 'no nsqd'}"
+                where = ", ".join(nsqds) or "no nsqd yet"
+                text = f"nsqlookupd {lookupd}: topic {route.source.topic} at {where}"
             found.append(Finding(route.name, text))
         except UnavailableError as error:
-            found.append(Finding(route.name, str(error), True))
+            said = f"nsqlookupd {str(error).removeprefix('nsqlookupd ')}; mend lookupd of the route"
+            found.append(Finding(route.name, said, True))
     if route.distributor:
         found.append(_distributor(route))
     for address in route.nsqd:
@@ -128,7 +156,7 @@ def _nsq_side(route: Route) -> list[Finding]:
             with socket.create_connection(Address.of(address), _SECONDS):
                 found.append(Finding(route.name, f"{address} answers"))
         except OSError as error:
-            found.append(Finding(route.name, f"{address}: {error.strerror or error}", True))
+            found.append(Finding(route.name, f"{address}: {unreached(error)}", True))
     return found
 
 

@@ -63,7 +63,7 @@ def check(file: Path) -> None:
     check_settings(parsed, str(file))
     findings = check_file(parsed)
     for each in findings:
-        click.echo(f"{each.route}: {'WAITS: ' if each.fault else ''}{each.text}")
+        click.echo(str(each))
     if any(each.fault for each in findings):
         raise click.exceptions.Exit(Exit.UNAVAILABLE)
 

@@ -51,14 +51,21 @@ def _refuse_fight(one: Way, other: Way) -> None:
         return
     if one.source.system == "nsq" and one.source.channel == other.source.channel:
         raise ValueError(
-            f"routes {one.name} and {other.name} fight over channel {one.source.channel}: each "
-            "would get a part of the messages; give each its own channel"
+            f"routes {one.name} and {other.name} fight over channel {one.source.channel} of "
+            f"{_topics(one, other)}: each would get a part of the messages; give each its own "
+            "channel"
         )
     if one.source.system == "kafka" and one.group == other.group:
         raise ValueError(
-            f"routes {one.name} and {other.name} fight over group {one.group}: each would get a "
-            "part of the partitions; give each its own group"
+            f"routes {one.name} and {other.name} fight over group {one.group} of "
+            f"{_topics(one, other)}: each would get a part of the partitions; give each its own "
+            "group"
         )
+
+
+def _topics(one: Way, other: Way) -> str:
+    names = dict.fromkeys([one.source.topic, other.source.topic])
+    return "topic " + " and ".join(names)
 
 
 def _refuse_collision(one: Way, other: Way) -> None:

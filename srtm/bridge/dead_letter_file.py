@@ -5,6 +5,7 @@ bridges may share one.
 """
 
 import base64
+import errno
 import fcntl
 import json
 import os
@@ -116,6 +117,33 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(file)
     finally:
         os.close(file)
+
+
+def fault_of_folder(folder: Path) -> str:
+    """Why no file can be made in it; "" where one can. Nothing is left there."""
+    if not folder.is_dir():
+        return f"there is no folder {folder}; make it"
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return f"no right to make a file in {folder}; choose another, or change its owner"
+    try:
+        os.close(os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o600))  # it never has a name
+    except OSError as error:
+        # Not every file system has files without a name; what is none (/proc, /sys) has no blocks.
+        if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT):
+            return f"{folder}: {error.strerror}"
+        if os.statvfs(folder).f_blocks == 0:
+            return f"{folder} is no folder of files, such as /var/tmp"
+    return ""
+
+
+def fault_of_file(path: str) -> str:
+    """The same of one that is there."""
+    odd = os.statvfs(path).f_blocks == 0 and fault_of_folder(Path(path).parent)  # in /proc
+    if odd or not os.path.isfile(path):
+        return "it is no plain file; choose another name"
+    if not os.access(path, os.R_OK | os.W_OK):
+        return "no right to read and write it; change its owner, or choose another name"
+    return ""
 
 
 def as_json(name: str, value: bytes | str | None) -> dict[str, str]:

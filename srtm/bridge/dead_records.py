@@ -113,10 +113,11 @@ class DeadRecords:
         record = dead.record
         if self._route.dead_letter is None:
             if self.stop is None:
+                target = self._route.target.of(record.topic() or "")
                 hint = ' (or tombstones = "skip")' if not record.value() else ""
                 self.stop = Stopped(
                     f"{record.topic()}[{record.partition()}] offset {record.offset()} cannot go "
-                    f"to {self._route.target}: {dead.reason}; give the route "
+                    f"to nsq:{target}: {dead.reason}; give the route "
                     f"{DEAD_LETTER}{hint}"
                 )
             return

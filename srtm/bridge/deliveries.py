@@ -22,6 +22,8 @@ from srtm.kafka.client import told
 log = logging.getLogger("srtm.bridge")
 
 _MAX_BACKOFF_SECONDS = 5.0
+_SILENT_SECONDS = 5.0
+"""of Kafka, with messages on their way: more than a batch, a retry and a new leader take"""
 _MAX_ATTEMPTS = 5
 """of a message that its topic should take; then it is the message's fault"""
 _MAX_REFUSALS = 20  # halvings: nothing is left of any body
@@ -58,6 +60,7 @@ class Deliveries:
             self._file = DeadLetterFile(self._dead, self._route.dead_letter_bytes)
         self._dead_sink: KafkaSink | None = None
         self._reports: list[tuple[Waiting, Any, Any]] = []
+        self._heard = 0.0  # the last report, or the first message after all had one
         self._refit = False
 
     def take_largest(self) -> int:
@@ -75,6 +78,8 @@ class Deliveries:
         waiting = Waiting(host, link, id, attempts, time_ns, size, self.now, self._reports)
         host.waiting[id] = waiting
         figures = self._figures
+        if not figures.in_flight:
+            self._heard = self.now
         figures.in_flight += 1
         self.bytes += size
         if size > self._largest:
@@ -124,6 +129,11 @@ class Deliveries:
         """For their file to take them."""
         return bool(self._file is not None and self._file.fault)
 
+    @property
+    def unanswered(self) -> bool:
+        """Kafka reports nothing for too long: its producer waits for it without a word."""
+        return self._figures.in_flight > 0 and self.now - self._heard > _SILENT_SECONDS
+
     def tick(self) -> None:
         """Another producer or other batches, where that is needed."""
         for sink in (self._sink, self._dead_sink):
@@ -136,6 +146,8 @@ class Deliveries:
 
     def _take_reports(self) -> None:
         reports = self._reports
+        if reports:
+            self._heard = self.now
         counts = self._figures.counts
         wall = time.time_ns()
         latencies: list[int] = []
@@ -202,8 +214,8 @@ class Deliveries:
         if not self._dead:
             if self.stop is None:
                 self.stop = Stopped(
-                    f"message {waiting.id.decode(errors='replace')} of {self._route.source} "
-                    f"cannot go to {self._route.target}: {reason}; give the route {DEAD_LETTER}"
+                    f"message {waiting.id.decode(errors='replace')} of nsq:{self._topic} "
+                    f"cannot go to kafka:{self._target}: {reason}; give the route {DEAD_LETTER}"
                 )
             self._give_back(waiting)
             return

@@ -45,13 +45,21 @@ OWN_SETTINGS = {
     "message.max.bytes": "it is what NSQ's largest message takes",
 }
 """librdkafka's settings that the bridge makes itself: name -> why"""
-_ROUTE_NAME = re.compile(r"[^\s/]{1,200}")
+_ROUTE_NAME = re.compile(r"\S{1,200}")
 
 
 def _end(value: object) -> object:
-    if not isinstance(value, str):
+    if isinstance(value, End):
         return value
+    if not isinstance(value, str):
+        raise ValueError("write one text: nsq:TOPIC/CHANNEL, nsq:TOPIC or kafka:TOPIC")
     return End.parse(value)
+
+
+def _dead_end(value: object) -> object:
+    if isinstance(value, str) and not value.startswith(("kafka:", "file:")):
+        raise ValueError(f"{value!r} is no place for dead letters; write kafka:TOPIC or file:/PATH")
+    return value if value is None else _end(value)
 
 
 def _slo(value: object) -> object:
@@ -60,7 +68,7 @@ def _slo(value: object) -> object:
 
 def _addresses(value: object) -> object:
     if not isinstance(value, list | tuple):
-        return value
+        raise ValueError(f'write a list: ["{value}"]')
     return tuple(str(Address.parse(each)) for each in value)
 
 
@@ -96,7 +104,7 @@ class Route(FileTable):
     rate: float = Field(default=0.0, ge=0, le=1e9)
     group: str = Field(default="", max_length=255)
     key: str = ""
-    dead_letter: AnEnd | None = None
+    dead_letter: Annotated[End | None, BeforeValidator(_dead_end)] = None
     dead_letter_bytes: int = Field(default=1 << 30, ge=1 << 20)
     tombstones: Literal["skip", "dead-letter"] = "dead-letter"
     slo: Annotated[SLO | None, BeforeValidator(_slo)] = None
@@ -130,13 +138,13 @@ class Route(FileTable):
             and not values.get("name")
             and isinstance(values.get("from"), str)
         ):
-            return values | {"name": values["from"].replace("/", ":")}
+            return values | {"name": values["from"]}
         return values
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if not _ROUTE_NAME.fullmatch(self.name):
-            raise ValueError(f"{self.name!r} is no name: 1 to 200 characters, no blank and no /")
+            raise ValueError(f"name {self.name!r} is none: 1 to 200 characters without a blank")
         ways = {self.source.system, self.target.system}
         if ways != {"nsq", "kafka"}:
             raise ValueError(
@@ -151,10 +159,10 @@ class Route(FileTable):
             raise ValueError("group is missing: the Kafka consumer group of the route")
         if self.target.channel:
             raise ValueError(
-                f"{self.target}: messages are published to a topic; leave out /channel"
+                f"to {self.target}: messages are published to a topic; leave out /channel"
             )
         if self.target.is_pattern:
-            raise ValueError(f"{self.target}: a target has no *; {{topic}} is the source's name")
+            raise ValueError(f"to {self.target}: a target has no *; {{topic}} is the source's name")
         ways_in = [name for name in ("nsqd", "lookupd", "distributor") if getattr(self, name)]
         if len(ways_in) != 1:
             raise ValueError(
@@ -180,32 +188,36 @@ class Route(FileTable):
 
     def _check_nsq_source(self) -> None:
         if not self.source.channel:
-            raise ValueError(f"{self.source}: the channel is missing; write nsq:TOPIC/CHANNEL")
+            raise ValueError("from: the channel is missing; write nsq:TOPIC/CHANNEL")
         if self.source.is_pattern and not self.lookupd:
-            raise ValueError(
-                f"{self.source}: a pattern needs lookupd = [...], which knows the topics"
-            )
+            raise ValueError("from: a pattern needs lookupd = [...], which knows the topics")
 
     def _check_names(self) -> None:
-        for end in (self.source, self.target, *([self.dead_letter] if self.dead_letter else [])):
+        for key, end in (
+            ("from", self.source),
+            ("to", self.target),
+            ("dead-letter", self.dead_letter),
+        ):
+            if end is None:
+                continue
             plain = end.of("t") if end is not self.source else end.topic.replace("*", "t")
             if fault := end.fault(plain):
-                raise ValueError(f"{end}: {fault}")
+                raise ValueError(f"{key} {end}: {fault}")
         if self.source.is_pattern and not self.target.is_template:
             return  # many topics into one
         if self.distributor and self.source.is_pattern:
             raise ValueError(
-                f"{self.target}: the distributor is asked for the brokers of one topic; name it, "
-                "or publish to nsqd = [...]"
+                f"to {self.target}: the distributor is asked for the brokers of one topic; name "
+                "it, or publish to nsqd = [...]"
             )
         if self.target.is_template and not self.source.is_pattern:
             name = self.target.of(self.source.topic)
             if fault := self.target.fault(name):
-                raise ValueError(f"{self.target}, which is {name} here: {fault}")
-        if self.dead_letter and self.dead_letter.system == "nsq":
-            raise ValueError(f"{self.dead_letter}: dead letters go to kafka:TOPIC or file:/PATH")
+                raise ValueError(f"to {self.target}, which is {name} here: {fault}")
         if self.dead_letter and self.dead_letter.system == "file" and self.dead_letter.is_template:
-            raise ValueError(f"{self.dead_letter}: a file takes those of all topics; name one")
+            raise ValueError(
+                f"dead-letter {self.dead_letter}: a file takes those of all topics; name one"
+            )
 
     @property
     def one_target(self) -> str:
@@ -242,15 +254,22 @@ class BridgeFile(FileTable):
     kafka: KafkaTable
     routes: tuple[Route, ...] = Field(alias="route", default=(), max_length=MAX_ROUTES)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _many_routes(cls, values: object) -> object:
+        if isinstance(values, dict) and isinstance(values.get("route"), dict):
+            raise ValueError("write [[route]] with two brackets: there may be several")
+        return values
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if not self.routes:
             raise ValueError("there is no [[route]]")
+        refuse_conflicts(self.routes)
         names = [route.name for route in self.routes]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"two routes are called {name}; give one of them another name")
-        refuse_conflicts(self.routes)
         return self
 
 

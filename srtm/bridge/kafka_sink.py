@@ -10,7 +10,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
 from srtm.bridge.file import KafkaTable
-from srtm.kafka.client import client_settings, told
+from srtm.kafka.client import LastFault, away, client_settings
 
 log = logging.getLogger("srtm.bridge")
 
@@ -59,6 +59,7 @@ class KafkaSink:
         self._kafka = kafka
         self._client_id = client_id
         self.fatal = ""
+        self._last = LastFault()
         self._limits: dict[str, int] = {}
         self._settings = {
             **client_settings(kafka, client_id),
@@ -99,14 +100,21 @@ class KafkaSink:
     def _failed(self, error: KafkaError) -> None:
         if error.fatal():
             self.fatal = error.str()
+        self._last(error)
 
     def reached(self) -> str:
         """Why Kafka cannot be asked; "" when it can."""
         try:
             self._producer.list_topics(timeout=_ASK_SECONDS)
         except KafkaException as error:
-            return told(error.args[0])
+            self.poll(0)
+            return away(self._kafka, error, self._last.text)
         return ""
+
+    def away(self) -> str:
+        """It has not answered for long."""
+        error = KafkaError(KafkaError._TIMED_OUT)
+        return away(self._kafka, error, self._last.text or "messages wait for its word")
 
     def limit(self, topic: str, anew: bool = False) -> int:
         """Bytes of the largest body that the topic takes, as it says itself."""

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from srtm.bridge.figures import Figures
 from srtm.bridge.file import KafkaTable
 from srtm.bridge.names import End, glob
-from srtm.kafka.client import client_settings, told
+from srtm.kafka.client import LastFault, away, client_settings, told
 
 log = logging.getLogger("srtm.bridge")
 
@@ -23,6 +23,8 @@ _COMMIT_MS = 200
 """What kill -9 makes come twice."""
 _QUEUED_KBYTES = 16_384
 _ASK_SECONDS = 5.0
+_LOOK_SECONDS = 0.3
+_LOOK_EVERY_SECONDS = 1.0
 _LEAVE_SECONDS = 3.0
 _CLOSE_SECONDS = 1.0
 _NOT_AN_INSTANCE = re.compile(r"[^a-zA-Z0-9._-]")
@@ -76,6 +78,11 @@ class KafkaSource:
         self.tracks: dict[Partition, Track] = {}
         self.paused = False
         self.fault = ""  # fatal: the consumer is of no use any more
+        self.away = ""  # no broker of Kafka answers, and why
+        self._ask_at = 0.0
+        self._kafka = kafka
+        self._route = route
+        self._last = LastFault()
         self._closing = False
         self._figures = figures
         self._drained = drained
@@ -180,6 +187,15 @@ class KafkaSource:
             self.tracks[topic, partition].before = expected
         return not low <= expected <= high
 
+    def look(self, now: float) -> None:
+        """Is Kafka back? librdkafka tells only when it goes."""
+        if self.away and now >= self._ask_at:
+            try:
+                self._consumer.list_topics(timeout=_LOOK_SECONDS)
+                self.away = ""
+            except KafkaException:
+                self._ask_at = time.monotonic() + _LOOK_EVERY_SECONDS
+
     def pause(self) -> None:
         """Nothing more is fetched; the place in the group is kept."""
         if not self.paused:
@@ -236,7 +252,7 @@ class KafkaSource:
                 if not (in_time and self._tell_gone(each.topic, each.partition, each.offset)):
                     track.following = each.offset
         names = ", ".join(f"{each.topic}[{each.partition}]" for each in partitions[:20])
-        log.info("partitions assigned: %s", names or "none")
+        log.info("route %s: partitions assigned: %s", self._route, names or "none")
         consumer.incremental_assign(
             [TopicPartition(each.topic, each.partition, each.offset) for each in partitions]
         )
@@ -253,7 +269,10 @@ class KafkaSource:
         self._forget(gone)
 
     def _lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        log.warning("the group has given our partitions away; what was not committed comes again")
+        log.warning(
+            "route %s: the group has given our partitions away; what was not committed comes again",
+            self._route,
+        )
         self._forget({(each.topic, each.partition) for each in partitions})
 
     def _forget(self, gone: set[Partition]) -> None:
@@ -261,8 +280,11 @@ class KafkaSource:
             self.tracks.pop(each, None)
 
     def _failed(self, error: KafkaError) -> None:
+        self._last(error)
         if error.fatal():
             self.fault = told(error)
+        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self.away = away(self._kafka, error, self._last.text)
 
 
 def instance_id(bridge: str, route: str) -> str:

@@ -64,6 +64,7 @@ class KafkaToNsq(Runner):
         self._publishers = [
             Publisher(
                 self._selector,
+                route.name,
                 f"{self.bridge}-{route.name}",
                 route.nsqd,
                 number,
@@ -173,6 +174,7 @@ class KafkaToNsq(Runner):
         if self._source.fault:
             # Another consumer goes on from the last commit.
             raise KafkaException(KafkaError(KafkaError._FATAL, self._source.fault))
+        self._source.look(now)
         self._source.store()
         self.figures.in_flight = sum(len(track.entries) for track in self._source.tracks.values())
         self.figures.records_lag = self._source.lag()
@@ -181,6 +183,8 @@ class KafkaToNsq(Runner):
             self.said(away[0] or "connecting to nsqd")
         elif away and away[0]:
             self.said(away[0])
+        elif not away and self._source.away:
+            self.said(self._source.away)
         elif not away and not self._dead.refused and self._source.tracks:
             self.goes_on()
 
@@ -188,8 +192,11 @@ class KafkaToNsq(Runner):
         """Kafka's word to the consumer: it tries again by itself, unless that is fatal."""
         if error.fatal() or error.code() == KafkaError._FATAL:
             self._source.fault = told(error)
+        elif error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            which = "that matches " if self.route.source.is_pattern else ""
+            self.said(f"Kafka has no topic {which}{self.route.source.topic} yet; create it")
         elif error.code() != KafkaError._PARTITION_EOF:
-            self.said(f"{self.route.source}: {told(error)}")
+            self.said(f"Kafka: {told(error)}")
 
     def _stored(self, batch: Batch) -> None:
         wall_ms = time.time_ns() // 1_000_000

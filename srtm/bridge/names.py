@@ -53,6 +53,8 @@ class End:
     def fault(self, topic: str) -> str:
         """Why this end's system takes no topic of that name; "" when it does."""
         if self.system == "file":
+            if not topic.isprintable():
+                return "a path has only characters that can be printed"
             return "" if topic.startswith("/") else "write the whole path: file:/PATH"
         return nsq_fault(topic) if self.system == "nsq" else kafka_fault(topic)
 

@@ -95,17 +95,20 @@ class Lane(Wire):
 class Publisher:
     """One lane: what waits for it, what it has sent, where it goes.
 
+    route: its name, for the log
     addresses: nsqds or gateways; when one is away the next is tried. `move` names another.
     """
 
     def __init__(
         self,
         selector: selectors.BaseSelector,
+        route: str,
         client_id: str,
         addresses: Sequence[str],
         first: int,
         figures: Figures,
     ) -> None:
+        self.route = route
         self.client_id = client_id
         self.reason = ""
         self.answers: deque[Batch] = deque()  # those that were just stored, for the owner
@@ -208,7 +211,7 @@ class Publisher:
 
     def joined(self) -> None:
         self._figures.counts["connect_count"] += 1
-        log.info("%s publishes to %s", self.client_id, self.address)
+        log.info("route %s: connected to %s, to publish there", self.route, self.address)
 
     def stored(self) -> None:
         if not self._sent:
@@ -232,11 +235,11 @@ class Publisher:
                 self.max_msg_size = int(limit[2])
             else:
                 self.max_body_size = int(limit[2])
-            log.warning("%s; from now on no longer one is sent", why)
+            log.warning("route %s: %s; from now on no longer one is sent", self.route, why)
             self._next = now
             return
         if why != self.reason:
-            log.warning("%s; it is tried again", why)
+            log.warning("route %s: %s; it is tried again", self.route, why)
         self.reason = why
         self._at += 1
         self._next = now + backoff_seconds(self._failures, random.random(), _MAX_BACKOFF_SECONDS)

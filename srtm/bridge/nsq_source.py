@@ -188,7 +188,8 @@ class Host:
         self._failures = 0
         self.reason = ""
         self._figures.counts["connect_count"] += 1
-        log.info("subscribed to %s at %s", self.topic.decode(), self.address)
+        channel = f"nsq:{self.topic.decode()}/{self.channel.decode()}"
+        log.info("connected to %s, to read %s there", self.address, channel)
 
     def broken(self, why: str, now: float) -> None:
         """The connection is gone; what waits stays, and is recognised when nsqd gives it again."""

@@ -39,6 +39,12 @@ class NsqToKafka(Runner):
         self.target = route.target.of(self.topic)
         self._hosts: Hosts | None = None
 
+    @property
+    def label(self) -> str:
+        """A pattern has many of one name."""
+        name = self.route.name
+        return f"{name} ({self.topic})" if self.route.source.is_pattern else name
+
     def document(self) -> dict[str, Any]:
         hosts = self._hosts.document() if self._hosts else {}
         return {**super().document(), "topic": self.topic, "nsqd": hosts}
@@ -68,7 +74,7 @@ class NsqToKafka(Runner):
             lookup = Lookup(route.lookupd, self.topic) if route.lookupd else None
             try:
                 if self._reach_kafka(sink):
-                    self._turns(selector, hosts, deliveries, lookup)
+                    self._turns(selector, hosts, deliveries, lookup, sink)
             finally:
                 if lookup:
                     lookup.close()
@@ -92,7 +98,7 @@ class NsqToKafka(Runner):
     def _reach_kafka(self, sink: KafkaSink) -> bool:
         """Before the first message is taken: it would only wait here instead of in nsqd."""
         while why := sink.reached():
-            self.said(f"Kafka at {self.kafka.bootstrap_servers} does not answer: {why}")
+            self.said(why)
             if self.stopping.wait(1):
                 return False
         sink.fit_batches(self.target)
@@ -104,6 +110,7 @@ class NsqToKafka(Runner):
         hosts: Hosts,
         deliveries: Deliveries,
         lookup: Lookup | None,
+        sink: KafkaSink,
     ) -> None:
         idle_turns = 0
         tick_at = drain_until = 0.0
@@ -127,7 +134,7 @@ class NsqToKafka(Runner):
             hosts.finish(now)
             if now >= tick_at:
                 tick_at = now + _TICK_SECONDS
-                self._tick(now, hosts, deliveries, lookup)
+                self._tick(now, hosts, deliveries, lookup, sink)
                 if self.figures.in_flight == 0:
                     deliveries.poll(0)
             if self.stopping.is_set() or deliveries.stop:
@@ -142,7 +149,12 @@ class NsqToKafka(Runner):
     # --- time -----------------------------------------------------------------------------------
 
     def _tick(
-        self, now: float, hosts: Hosts, deliveries: Deliveries, lookup: Lookup | None
+        self,
+        now: float,
+        hosts: Hosts,
+        deliveries: Deliveries,
+        lookup: Lookup | None,
+        sink: KafkaSink,
     ) -> None:
         deliveries.tick()
         if lookup:
@@ -150,7 +162,11 @@ class NsqToKafka(Runner):
         hosts.tick(now)
         self._share_ready(now, hosts, deliveries)
         self.figures.in_flight_bytes = deliveries.bytes
-        if not deliveries.failures and not deliveries.dead_letters_wait:
+        if deliveries.failures or deliveries.dead_letters_wait:
+            return  # they have told
+        if deliveries.unanswered:
+            self.said(sink.away())
+        else:
             self._tell(hosts, lookup)
 
     def _share_ready(self, now: float, hosts: Hosts, deliveries: Deliveries) -> None:

@@ -35,6 +35,11 @@ class Runner:
         self._failures = 0  # since it ran
         self._thread = threading.Thread(target=self._run, name=f"route {route.name}", daemon=True)
 
+    @property
+    def label(self) -> str:
+        """Its name for people."""
+        return self.route.name
+
     def start(self) -> None:
         self._thread.start()
 
@@ -69,14 +74,14 @@ class Runner:
                 self.work()
             except Stopped as error:
                 self.figures.state, self.figures.reason = State.STOPPED, str(error)
-                log.error("route %s stops: %s", self.route.name, error)
+                log.error("route %s stops: %s", self.label, error)
                 return
             # Nothing that was not acknowledged is lost: both sides give it again.
             except KafkaException as error:
                 if self._begins_anew(error.args[0].str()):
                     continue
             except Exception as error:
-                log.exception("route %s", self.route.name)
+                log.exception("route %s", self.label)
                 if self._begins_anew(f"a fault of the bridge: {error}"):
                     continue
             self.figures.state = State.ENDED
@@ -92,9 +97,9 @@ class Runner:
     def said(self, reason: str) -> None:
         """The route waits; one line when that is new."""
         if self.figures.waits(reason):
-            log.warning("route %s waits: %s", self.route.name, reason)
+            log.warning("route %s waits: %s", self.label, reason)
 
     def goes_on(self) -> None:
         self._failures = 0
         if self.figures.runs():
-            log.info("route %s runs", self.route.name)
+            log.info("route %s runs", self.label)

@@ -40,6 +40,7 @@ class Service:
         self._file = file
         self._runners: dict[tuple[str, str], Runner] = {}  # by route and, of a pattern, topic
         self._refused: set[str] = set()
+        self._blind: dict[str, str] = {}  # patterns of which no nsqlookupd tells the topics: why
         self._lock = threading.Lock()  # a SIGHUP and a pattern's topics may change runners
         self._began = time.time()
         self._over = threading.Event()
@@ -68,7 +69,10 @@ class Service:
                 break
         failed = self._all_stopped()
         self._over.set()
+        if not failed:
+            log.info("drains what is under way, for at most %gs", self._file.bridge.drain_timeout)
         await loop.run_in_executor(None, self._end)
+        log.info("ended")
         door.stop()
         return Exit.FAILED if failed else Exit.OK
 
@@ -155,11 +159,18 @@ class Service:
 
     def _follow(self, route: Route) -> None:
         found: set[str] = set()
+        answers, why = 0, ""
         for lookupd in route.lookupd:
             try:
                 found |= topics_of(lookupd)
+                answers += 1
             except UnavailableError as error:
-                self._once(f"route {route.name}: {error}")
+                why = f"nsqlookupd {str(error).removeprefix('nsqlookupd ')}"
+                self._once(f"route {route.name}: {why}; start it, or mend lookupd of the route")
+        if answers:
+            self._blind.pop(route.name, None)
+        else:
+            self._blind[route.name] = why
         for topic in sorted(found):
             if not route.source.matches(topic) or (route.name, topic) in self._runners:
                 continue
@@ -193,7 +204,11 @@ class Service:
         for runner in runners:
             if runner.figures.state is not State.RUNNING:
                 why = runner.figures.reason or runner.figures.state
-                return f"route {runner.route.name}: {why}"
+                return f"route {runner.label}: {why}"
+        patterns = {route.name for route in self._file.routes if route.source.is_pattern}
+        for name, why in list(self._blind.items()):
+            if name in patterns:
+                return f"route {name}: {why}"
         return ""
 
     def stats(self) -> dict[str, Any]:

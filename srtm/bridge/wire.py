@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import selectors
 import socket
 from collections.abc import Callable
@@ -22,6 +23,15 @@ _MAX_FRAME_BYTES = 64 << 20
 
 class Broken(Exception):
     """The connection is of no use any more; its text says why."""
+
+
+def unreached(error: OSError) -> str:
+    """Why nobody is reached at an address of nsqd, and the remedy."""
+    if isinstance(error, ConnectionRefusedError):
+        return "nothing listens there; start nsqd or its gateway, or mend the address in the route"
+    if isinstance(error, socket.gaierror):
+        return f"{error.strerror}; mend the address in the route"
+    return error.strerror or str(error)
 
 
 class Wire:
@@ -56,7 +66,7 @@ class Wire:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
             self._socket = socket.socket(found[0], found[1])
         except OSError as error:
-            raise Broken(f"{address}: {error.strerror or error}") from None
+            raise Broken(f"{address}: {unreached(error)}") from None
         except (ValueError, SrtmError):  # a name that nobody can look up
             raise Broken(f"{address:.100} is no address") from None
         self._socket.setblocking(False)
@@ -65,7 +75,7 @@ class Wire:
         begun = self._socket.connect_ex(found[4])
         if begun not in (0, errno.EINPROGRESS):
             self._socket.close()
-            raise Broken(f"{address}: {errno.errorcode.get(begun, begun)}")
+            raise Broken(f"{address}: {unreached(OSError(begun, os.strerror(begun)))}")
         document = {
             "user_agent": "srtm-bridge",
             "feature_negotiation": True,
@@ -102,8 +112,7 @@ class Wire:
         if not self._connected:
             fault = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if fault:
-                what = "nothing listens there" if fault == errno.ECONNREFUSED else None
-                raise Broken(f"{self.address}: {what or errno.errorcode.get(fault, fault)}")
+                raise Broken(f"{self.address}: {unreached(OSError(fault, os.strerror(fault)))}")
             self._connected = True
         if self._out:
             try:

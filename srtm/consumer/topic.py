@@ -9,7 +9,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from srtm.consumer.file import GroupFile
 from srtm.errors import UnavailableError
-from srtm.kafka.client import client_settings, told
+from srtm.kafka.client import LastFault, away, client_settings, told
 
 log = logging.getLogger("srtm.consumer")
 
@@ -48,13 +48,13 @@ def make_topic(file: GroupFile) -> None:
 
 def topic_is_there(file: GroupFile) -> bool:
     """Raises UnavailableError."""
-    admin = AdminClient(client_settings(file.kafka, f"srtm-{file.group.id}"))
+    last = LastFault()
+    admin = AdminClient(client_settings(file.kafka, f"srtm-{file.group.id}", last))
     try:
         found = admin.list_topics(timeout=_ASK_SECONDS).topics
     except KafkaException as error:
-        raise UnavailableError(
-            f"Kafka at {file.kafka.bootstrap_servers} does not answer: {told(error)}"
-        ) from None
+        admin.poll(0)
+        raise UnavailableError(away(file.kafka, error, last.text)) from None
     return file.group.metadata in found
 
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from srtm.address import Address
-from srtm.bridge.file import read_bridge_file
+from srtm.bridge.file import BridgeFile, read_bridge_file
 from srtm.deploy.host_tables import (
     ElsewhereTable,
     HostTable,
@@ -209,9 +209,17 @@ def plan_of(values: dict[str, Any], where: str, base: Path, *, check_files: bool
     return plan
 
 
+def read_bridge_of(where: str, file: Path) -> BridgeFile:
+    """What `file` of `[bridge]` names. Raises UsageError that says where it is named."""
+    try:
+        return read_bridge_file(file)
+    except UsageError as error:
+        raise UsageError(f"{where}: file of [bridge]: {error}") from None
+
+
 def _check_bridge(plan: Plan, file: Path, where: str) -> None:
     """Raises UsageError."""
-    address = read_bridge_file(file).bridge.http_address
+    address = read_bridge_of(where, file).bridge.http_address
     for key, other in plan.addresses():
         if address.clashes_with(other):
             raise UsageError(f"{file}: http-address {address} is taken by {key} of {where}")

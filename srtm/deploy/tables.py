@@ -1,8 +1,6 @@
 """The tables of a deployment's TOML file, each checked by itself."""
 
-import difflib
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +11,7 @@ from distributor.options import DistributorOptions
 from srtm.address import Address, ListenAddress
 from srtm.contract import MAX_RATE, Contract
 from srtm.deploy.layout import RESERVED_NAMES
+from srtm.known_keys import refuse_unknown
 
 OWN_NSQD_FLAGS = {
     "tcp-address": "the gateway listens there: set the broker's tcp-address",
@@ -36,24 +35,15 @@ OWN_NSQD_FLAGS = {
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 
 
-def _known(values: object, keys: Iterable[str]) -> object:
-    """Refuse a key that is not in the table, with the one that was meant."""
-    known = sorted(keys)
-    for key in values if isinstance(values, dict) else ():
-        if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
-            raise ValueError(f"unknown key {key!r}; {hint}")
-    return values
-
-
 class Table(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     @model_validator(mode="before")
     @classmethod
     def _known_keys(cls, values: object) -> object:
-        return _known(values, (field.alias or name for name, field in cls.model_fields.items()))
+        return refuse_unknown(
+            values, (field.alias or name for name, field in cls.model_fields.items())
+        )
 
 
 def plain_name(name: str) -> str:
@@ -192,7 +182,7 @@ class TopicTable(Contract):
             return values
         fields = cls.model_fields.items()
         known = {field.alias or name for name, field in fields} - {"topic"} | {"name"}
-        _known(values, known)
+        refuse_unknown(values, known)
         if "name" not in values:
             raise ValueError("name is missing")
         if "keys" in values and "publishers" not in values:

@@ -1,6 +1,7 @@
 """What every client of librdkafka is told, and its errors in words."""
 
 import logging
+import re
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -12,8 +13,9 @@ _quiet.setLevel("CRITICAL")
 """What it would log comes as errors of calls too."""
 
 
-def client_settings(kafka: KafkaTable, client_id: str) -> dict[str, Any]:
+def client_settings(kafka: KafkaTable, client_id: str, error_cb: Any = None) -> dict[str, Any]:
     return {
+        **({"error_cb": error_cb} if error_cb else {}),
         "client.id": client_id,
         "reconnect.backoff.max.ms": 1000,
         "topic.metadata.refresh.interval.ms": 10_000,
@@ -23,9 +25,46 @@ def client_settings(kafka: KafkaTable, client_id: str) -> dict[str, Any]:
     }
 
 
+_RIGHTS = "its user needs an ACL for that (kafka-acls.sh --add)"
+_LOGIN = "look at sasl.* and ssl.* in [kafka.settings]"
+_REMEDIES = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: _RIGHTS,
+    KafkaError.GROUP_AUTHORIZATION_FAILED: _RIGHTS,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: _RIGHTS,
+    KafkaError.SASL_AUTHENTICATION_FAILED: _LOGIN,
+    KafkaError._AUTHENTICATION: _LOGIN,
+    KafkaError._SSL: _LOGIN,
+}
+"""of what a person can mend: code -> how"""
+
+
 def told(error: Exception | KafkaError) -> str:
-    """As one line, with Kafka's name for it."""
+    """As one line, with Kafka's name for it, and the remedy where there is one."""
     found = error.args[0] if isinstance(error, KafkaException) else error
     if isinstance(found, KafkaError):
-        return f"{found.str()} ({found.name()})"
+        remedy = _REMEDIES.get(found.code(), "")
+        return f"{found.str()} ({found.name()})" + (f"; {remedy}" if remedy else "")
     return str(found)
+
+
+class LastFault:
+    """For `error_cb`: what librdkafka said of a connection, which says more than the error of a
+    call (`Broker transport failure`)."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def __call__(self, error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self.text = " ".join(_DECORATION.sub("", error.str()).split())
+
+
+_DECORATION = re.compile(r"^\S+/(bootstrap|\d+): |ipv[46]#| \(after \d+ms in state .*\)$")
+
+
+def away(kafka: KafkaTable, error: Exception | KafkaError, fault: str = "") -> str:
+    """Kafka does not answer: where, what failed, how to mend it. fault: of `LastFault`."""
+    return (
+        f"Kafka at {kafka.bootstrap_servers} does not answer: {fault or told(error)}; is it running"
+        " there? look at bootstrap-servers of [kafka], and at security.protocol in [kafka.settings]"
+    )

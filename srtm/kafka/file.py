@@ -19,6 +19,15 @@ class KafkaTable(FileTable):
     bootstrap_servers: str = Field(min_length=1)
     settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
 
+    @field_validator("settings", mode="before")
+    @classmethod
+    def _names_in_quotes(cls, settings: object) -> object:
+        for name, value in settings.items() if isinstance(settings, dict) else ():
+            if isinstance(value, dict):
+                whole = f"{name}.{next(iter(value), '')}"
+                raise ValueError(f'write "{whole}" in quotes: without them its dot makes a table')
+        return settings
+
     @field_validator("settings")
     @classmethod
     def _not_our_own(cls, settings: dict[str, Any]) -> dict[str, Any]:

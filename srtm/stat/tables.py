@@ -165,8 +165,11 @@ def bridge_table(bridge: str, routes: list[dict[str, Any]]) -> Table:
     )
     for route in routes:
         late, budget = route.get("late_share"), route.get("error_budget")
+        name = route["route"]
+        if "*" in str(route.get("from")) and route.get("topic"):
+            name += f" ({route['topic']})"
         table.add(
-            route["route"],
+            name,
             route["state"] + (f": {route['reason']}" if route["reason"] else ""),
             _count(route["delivered_count"]),
             _count(route["in_flight_count"]),

@@ -12,8 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from srtm.address import Address
-from srtm.bridge.file import read_bridge_file
-from srtm.deploy.file import Plan, plan_of
+from srtm.deploy.file import Plan, plan_of, read_bridge_of
 from srtm.deploy.host_tables import HostTable
 from srtm.deploy.placed_topics import read_placed
 from srtm.deploy.tables import BrokerTable
@@ -275,7 +274,7 @@ def read_inventory(file: Path, subnet_number: int = 0) -> Inventory:
         inventory = Inventory(file.absolute(), plan, hosts, subnet_number)
         _check_reach(inventory)
         if plan.bridge:
-            read_bridge_file(inventory._near(plan.bridge.file))
+            read_bridge_of(str(file), inventory._near(plan.bridge.file))
         for part in inventory.parts():
             _check_part(inventory, part)
     except ValueError as error:

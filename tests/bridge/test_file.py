@@ -34,7 +34,16 @@ def refusal(tmp_path: Path, text: str) -> str:
     ("text", "says"),
     [
         pytest.param(HEAD, "there is no [[route]]", id="no-route"),
-        pytest.param(routes(OUT + 'colour = "red"'), "route nsq:a/bridge: colour: Extra", id="key"),
+        pytest.param(
+            routes(OUT + 'topik = "red"'),
+            'route nsq:a/bridge: unknown key "topik"; known are batch, dead-letter, ',
+            id="key",
+        ),
+        pytest.param(
+            routes(OUT + 'dead_leter = "file:/x"'),
+            'route nsq:a/bridge: unknown key "dead_leter"; did you mean "dead-letter"?',
+            id="slip",
+        ),
         pytest.param("[kafka]\n" + routes(OUT).split("\n", 2)[2], "bootstrap-servers", id="kafka"),
         pytest.param(
             HEAD + '[kafka.settings]\n"acks" = 1\n' + routes(OUT).removeprefix(HEAD),
@@ -55,15 +64,35 @@ def refusal(tmp_path: Path, text: str) -> str:
         pytest.param(routes(OUT + 'slo = "99@1ms"'), "SLO percentile", id="slo"),
         pytest.param(
             routes(OUT, OUT.replace("kafka:b", "kafka:d") + 'name = "x"'),
-            "fight over channel bridge",
+            "routes nsq:a/bridge and x fight over channel bridge of topic a: ",
             id="channel-fight",
         ),
         pytest.param(
             routes(IN, IN.replace("nsq:c", "nsq:d") + 'name = "x"'),
-            "fight over group g",
+            "fight over group g of topic b: ",
             id="group-fight",
         ),
-        pytest.param(routes(OUT, OUT), "two routes are called nsq:a:bridge", id="names"),
+        pytest.param(
+            routes(IN, IN.replace('"g"', '"h"').replace("nsq:c", "nsq:d")),
+            "two routes are called kafka:b; give one",
+            id="names",
+        ),
+        pytest.param(routes(OUT, OUT), "fight over channel bridge of topic a", id="twins"),
+        pytest.param(routes(OUT).replace("[[route]]", "[route]"), "two brackets", id="brackets"),
+        pytest.param(
+            routes(OUT.replace('["127.0.0.1:4150"]', '"h:1"')),
+            'nsqd: write a list: ["h:1"]',
+            id="an-address-without-brackets",
+        ),
+        pytest.param(
+            HEAD + '[kafka.settings]\nsecurity.protocol = "SSL"\n',
+            'kafka.settings: write "security.protocol" in quotes',
+            id="a-setting-without-quotes",
+        ),
+        pytest.param(routes(OUT.replace('"kafka:b"', "[]")), "to: write one text", id="no-text"),
+        pytest.param(
+            routes(OUT + 'dead-letter = "/x"'), "dead-letter: '/x' is no place", id="bare-path"
+        ),
         pytest.param(
             routes(OUT, IN.replace("nsq:c", "nsq:a")), "go in a circle", id="a-circle-of-two"
         ),
@@ -98,7 +127,9 @@ def refusal(tmp_path: Path, text: str) -> str:
             id="a-template-that-makes-a-bad-name",
         ),
         pytest.param(
-            routes(OUT.replace("nsq:a/", "nsq:a.*/")), "a pattern needs lookupd", id="pattern"
+            routes(OUT.replace("nsq:a/", "nsq:a.*/")),
+            "route nsq:a.*/bridge: from: a pattern needs lookupd",
+            id="pattern",
         ),
         pytest.param(
             routes(
@@ -121,12 +152,21 @@ def refusal(tmp_path: Path, text: str) -> str:
         pytest.param(routes(OUT.replace("kafka:b", "file:/b")), "is no route", id="to-a-file"),
         pytest.param(
             routes(OUT).replace("[kafka]", '[kafka]\ncolour = "red"'),
-            "kafka.colour",
+            'kafka: unknown key "colour"',
             id="kafka-key",
         ),
-        pytest.param("[bridge]\nport = 1\n" + routes(OUT), "bridge.port: Extra", id="bridge-key"),
-        pytest.param("colour = 1\n" + routes(OUT), "colour: Extra", id="top-key"),
-        pytest.param("[kafka\n", "not TOML", id="no-toml"),
+        pytest.param(
+            "[bridge]\nport = 1\n" + routes(OUT), 'bridge: unknown key "port"', id="bridge-key"
+        ),
+        pytest.param(
+            "rout = 1\n" + routes(OUT), 'unknown key "rout"; did you mean "route"?', id="top-key"
+        ),
+        pytest.param("\n[kafka\n", "not TOML: Expected ']'", id="no-toml"),
+        pytest.param(HEAD + "\nx y", "(at line 4, column 3)", id="no-toml-at-a-line"),
+        pytest.param(HEAD + 'x = """', "(at line 3, its end)", id="no-toml-at-its-end"),
+        pytest.param(
+            routes(OUT + 'dead-letter = "file:/a\\u0000b"'), "can be printed", id="no-path"
+        ),
     ],
 )
 def test_a_mistake_is_one_line(tmp_path: Path, text: str, says: str) -> None:

@@ -209,17 +209,18 @@ def test_check_shows_what_would_run_and_changes_nothing(servers: Servers, kafka:
     done = srtm("bridge", "check", str(file))
     assert done.returncode == 0, done.stderr
     assert "kafka:checked has 1 partitions" in done.stdout
+    assert done.stdout.startswith("nsq:checked/bridge -> kafka:checked\n")
     assert "no dead-letter: it stops" in done.stdout
     assert nsqd.topic("checked") is None
     dead = {"dead-letter": f"file:{servers.folder}/no/folder"}
     write(file, kafka.address, "127.0.0.1:4190", route | dead)
     done = srtm("bridge", "check", str(file))
     assert done.returncode == 3
-    assert "/no/folder cannot be made; make its folder" in done.stdout
+    assert "/no/folder cannot be written: there is no folder" in done.stdout
     write(file, kafka.address, "127.0.0.1:4190", route | {"to": "kafka:nowhere"})
     done = srtm("bridge", "check", str(file))
     assert done.returncode == 3
-    assert "Kafka has no topic nowhere; create it" in done.stdout
+    assert "Kafka has no topic nowhere, or does not show it; create it" in done.stdout
     assert kafka.partitions("nowhere") == 0
     write(file, kafka.address, "127.0.0.1:4190", route, no_such_setting=1)
     done = srtm("bridge", "check", str(file))

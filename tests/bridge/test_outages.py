@@ -101,7 +101,12 @@ def test_kafka_may_be_away_at_the_start_and_die_later(servers: Servers, kafka: K
         made = bridge(servers, kafka.address, *routes, wait=False)
         wait_for(lambda: _answers(made), "the door is open")
         assert not made.ready()
-        wait_for(lambda: "does not answer" in made.route("out")["reason"], "it says why", 20)
+        for name in ("out", "back"):
+            wait_for(
+                lambda name=name: "Connection refused; is it running" in made.route(name)["reason"],  # type: ignore[misc]
+                f"{name} says why",
+                20,
+            )
         assert channel(nsqd, "dies").get("in_flight_count", 0) == 0
     made.wait_ready(30)
     kafka.produce("dies-back", [b"%d" % n for n in range(1000)])
@@ -109,7 +114,10 @@ def test_kafka_may_be_away_at_the_start_and_die_later(servers: Servers, kafka: K
     publish(nsqd, "dies", [b"later-%d" % n for n in range(20_000)])
     wait_for(lambda: kafka.count("dies") > 1000, "some come", 20)
     with kafka.dead():
-        pass
+        wait_for(lambda: "does not answer" in made.route("back")["reason"], "it says so", 20)
+        wait_for(lambda: "does not answer" in made.route("out")["reason"], "so does it", 20)
+        assert http(made.address, "/ping")[0] == 500
+    made.wait_ready(40)
     wait_for(lambda: channel(nsqd, "dies")["depth"] == 0, "all were taken", 40)
     wait_for(lambda: channel(nsqd, "dies")["in_flight_count"] == 0, "and finished", 40)
     found = ids(kafka, "dies")
@@ -351,6 +359,14 @@ def test_a_hung_lookupd_stops_nobody_and_a_pattern_takes_new_topics(
     assert kafka.count("from.other") == 0
 
 
+def test_a_pattern_whose_lookupd_is_away_is_not_ready(servers: Servers, kafka: Kafka) -> None:
+    route = {"from": "nsq:blind.*/b", "to": "kafka:{topic}", "lookupd": ["127.0.0.1:1"]}
+    made = bridge(servers, kafka.address, route, wait=False)
+    said = "route nsq:blind.*/b: nsqlookupd 127.0.0.1:1: nothing listens there"
+    wait_for(lambda: _answers(made) and said in str(http(made.address, "/ping")[1]), "told", 20)
+    assert made.process.stop() == 0
+
+
 def test_sighup_touches_only_the_routes_that_changed(servers: Servers, kafka: Kafka) -> None:
     nsqd = servers.nsqd()
     for name in ("kept", "left", "came"):
@@ -368,7 +384,7 @@ def test_sighup_touches_only_the_routes_that_changed(servers: Servers, kafka: Ka
     publish(nsqd, "kept", [b"x"])
     wait_for(lambda: kafka.count("came") == kafka.count("kept") == 1, "both work")
     assert kafka.count("left") == 0
-    assert made.route("nsq:kept:bridge")["connect_count"] == 1
+    assert made.route("nsq:kept/bridge")["connect_count"] == 1
 
 
 def test_srtm_up_runs_a_bridge_beside_its_brokers(
@@ -392,7 +408,7 @@ def test_srtm_up_runs_a_bridge_beside_its_brokers(
             wait_for(lambda: kafka.count("up") == 1, "it is carried over", 20)
             shown = srtm("stat", "--bridge-http-address", door, "--count", "1")
             assert shown.returncode == 0, shown.stderr
-            assert re.search(r"^nsq:up:bridge +running +1 ", shown.stdout, re.M), shown.stdout
+            assert re.search(r"^nsq:up/bridge +running +1 ", shown.stdout, re.M), shown.stdout
         (folder / "bridge.toml").write_text("[kafka]\n")
         with pytest.raises(UsageError, match="bootstrap-servers"), running(spec):
             pass

@@ -115,12 +115,12 @@ def test_an_absolute_data_path_stays(tmp_path: Path) -> None:
     [
         pytest.param("[[broker]\n", ["not TOML", "line 1"], id="toml-syntax"),
         pytest.param("", ["no [[broker]]"], id="no-broker"),
-        pytest.param(f"{BROKER}port = 3", ["unknown key 'port'", "known are"], id="unknown-key"),
+        pytest.param(f"{BROKER}port = 3", ['unknown key "port"', "known are"], id="unknown-key"),
         pytest.param(
-            '[[broker]]\ntcp-adress = "a:1"', ["did you mean tcp-address?"], id="misspelt-key"
+            '[[broker]]\ntcp-adress = "a:1"', ['did you mean "tcp-address"?'], id="misspelt-key"
         ),
         pytest.param(
-            f"{BROKER}{TOPIC}max_wait = '1s'", ["did you mean max-wait?"], id="misspelt-in-topic"
+            f"{BROKER}{TOPIC}max_wait = '1s'", ['did you mean "max-wait"?'], id="misspelt-in-topic"
         ),
         pytest.param(f"[broker]\nname='b'\n{TOPIC}", ["broker", "tuple"], id="broker-as-one-table"),
         pytest.param(
@@ -158,7 +158,7 @@ def test_an_absolute_data_path_stays(tmp_path: Path) -> None:
         ),
         pytest.param(
             f"distributor = {{lease = '1m'}}\n{BROKER}",
-            ["distributor", "unknown key 'lease'", "lease-duration"],
+            ["distributor", 'unknown key "lease"', "lease-duration"],
             id="misspelt-in-distributor",
         ),
         pytest.param(

@@ -151,7 +151,7 @@ SLIPS = [
         id="a-login-that-is-an-option",
     ),
     pytest.param("cores = 1", 'address = "10.0.0.1"', "gets its address by itself", id="given"),
-    pytest.param("cores = 1", "core = 1", "did you mean cores", id="a-slip-of-the-keyboard"),
+    pytest.param("cores = 1", "core = 1", 'did you mean "cores"', id="a-slip-of-the-keyboard"),
     pytest.param("cores = 1", 'bandwidth = "fast"', "write 10mbit", id="bandwidth"),
     pytest.param('"rooms.csv"', '"none.csv"', "none.csv", id="no-publishers"),
     pytest.param("burst = 10\n[[", "burst = 1\n[[", "topic even", id="a-burst-too-small-to-split"),
