@@ -10,11 +10,19 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 from srtm.bridge.figures import Figures
 from srtm.bridge.file import KafkaTable
 from srtm.bridge.names import End, glob
+from srtm.bridge.topic_ids import TopicIds
 from srtm.kafka.client import client_settings, told
 
 log = logging.getLogger("srtm.bridge")
@@ -54,6 +62,14 @@ class Track:
             found = entries.popleft()[1]
         return found
 
+    def anew(self) -> "Track":
+        """Of the same partition, from its beginning. What is under way still counts, so that it
+        is waited for, but finishes nothing of the new topic."""
+        found = Track()
+        found.entries.extend((what, 0) for what, _ in self.entries)
+        found.before = max(self.following, self.stored, self.before)
+        return found
+
 
 Partition = tuple[str, int]
 
@@ -79,6 +95,7 @@ class KafkaSource:
         self._closing = False
         self._figures = figures
         self._drained = drained
+        self._ids = TopicIds(kafka, f"{bridge}-{route}")
         self._consumer = Consumer(
             {
                 # These the file may set otherwise.
@@ -180,6 +197,25 @@ class KafkaSource:
             self.tracks[topic, partition].before = expected
         return not low <= expected <= high
 
+    def tick(self, now: float) -> None:
+        """Once in a while: was a topic made anew?"""
+        self._ids.tick({topic for topic, _ in self.tracks}, now, self._begin_anew)
+
+    def _begin_anew(self, topic: str) -> bool:
+        partitions = [number for name, number in self.tracks if name == topic]
+        try:
+            for each in partitions:
+                self._consumer.seek(TopicPartition(topic, each, OFFSET_BEGINNING))
+                self.tracks[topic, each] = self.tracks[topic, each].anew()
+            # What was finished last may have been committed to the new topic.
+            starts = [TopicPartition(topic, each, 0) for each in partitions]
+            self._consumer.commit(offsets=starts, asynchronous=True)
+        except KafkaException as error:
+            log.info("%s is read from its beginning later: %s", topic, told(error))
+            return False
+        log.warning("%s was made anew: it is read from its beginning", topic)
+        return True
+
     def pause(self) -> None:
         """Nothing more is fetched; the place in the group is kept."""
         if not self.paused:
@@ -225,8 +261,11 @@ class KafkaSource:
     # --- what the group says --------------------------------------------------------------------
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        ask_until = time.monotonic() + _ASK_SECONDS
+        ids = self._ids.first(each.topic for each in partitions)
         with contextlib.suppress(KafkaException):  # asked for again as the partition is fetched
             partitions = consumer.committed(partitions, timeout=_ASK_SECONDS)
+        self._ids.learn(ids, max(ask_until - time.monotonic(), 0))
         ask_until = time.monotonic() + _ASK_SECONDS
         for each in partitions:
             track = self.tracks[each.topic, each.partition] = Track()
