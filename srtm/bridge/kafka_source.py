@@ -10,11 +10,19 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 from srtm.bridge.figures import Figures
 from srtm.bridge.file import KafkaTable
 from srtm.bridge.names import End, glob
+from srtm.bridge.topic_ids import TopicIds
 from srtm.kafka.client import LastFault, away, client_settings, told
 
 log = logging.getLogger("srtm.bridge")
@@ -56,6 +64,14 @@ class Track:
             found = entries.popleft()[1]
         return found
 
+    def anew(self) -> "Track":
+        """Of the same partition, from its beginning. What is under way still counts, so that it
+        is waited for, but finishes nothing of the new topic."""
+        found = Track()
+        found.entries.extend((what, 0) for what, _ in self.entries)
+        found.before = max(self.following, self.stored, self.before)
+        return found
+
 
 Partition = tuple[str, int]
 
@@ -86,6 +102,7 @@ class KafkaSource:
         self._closing = False
         self._figures = figures
         self._drained = drained
+        self._ids = TopicIds(kafka, f"{bridge}-{route}")
         self._consumer = Consumer(
             {
                 # These the file may set otherwise.
@@ -188,13 +205,29 @@ class KafkaSource:
         return not low <= expected <= high
 
     def look(self, now: float) -> None:
-        """Is Kafka back? librdkafka tells only when it goes."""
+        """Often: what librdkafka does not tell. Was a topic made anew, and is Kafka back?"""
+        self._ids.tick({topic for topic, _ in self.tracks}, now, self._begin_anew)
         if self.away and now >= self._ask_at:
             try:
                 self._consumer.list_topics(timeout=_LOOK_SECONDS)
                 self.away = ""
             except KafkaException:
                 self._ask_at = time.monotonic() + _LOOK_EVERY_SECONDS
+
+    def _begin_anew(self, topic: str) -> bool:
+        partitions = [number for name, number in self.tracks if name == topic]
+        try:
+            for each in partitions:
+                self._consumer.seek(TopicPartition(topic, each, OFFSET_BEGINNING))
+                self.tracks[topic, each] = self.tracks[topic, each].anew()
+            # What was finished last may have been committed to the new topic.
+            starts = [TopicPartition(topic, each, 0) for each in partitions]
+            self._consumer.commit(offsets=starts, asynchronous=True)
+        except KafkaException as error:
+            log.info("%s is read from its beginning later: %s", topic, told(error))
+            return False
+        log.warning("%s was made anew: it is read from its beginning", topic)
+        return True
 
     def pause(self) -> None:
         """Nothing more is fetched; the place in the group is kept."""
@@ -241,8 +274,11 @@ class KafkaSource:
     # --- what the group says --------------------------------------------------------------------
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        ask_until = time.monotonic() + _ASK_SECONDS
+        ids = self._ids.first(each.topic for each in partitions)
         with contextlib.suppress(KafkaException):  # asked for again as the partition is fetched
             partitions = consumer.committed(partitions, timeout=_ASK_SECONDS)
+        self._ids.learn(ids, max(ask_until - time.monotonic(), 0))
         ask_until = time.monotonic() + _ASK_SECONDS
         for each in partitions:
             track = self.tracks[each.topic, each.partition] = Track()

@@ -174,8 +174,8 @@ class KafkaToNsq(Runner):
         if self._source.fault:
             # Another consumer goes on from the last commit.
             raise KafkaException(KafkaError(KafkaError._FATAL, self._source.fault))
-        self._source.look(now)
         self._source.store()
+        self._source.look(now)
         self.figures.in_flight = sum(len(track.entries) for track in self._source.tracks.values())
         self.figures.records_lag = self._source.lag()
         away = [each.reason for each in self._publishers if not each.connected]

@@ -72,7 +72,7 @@ def nsqds_of(lookupd: str, topic: str) -> set[str]:
         pairs = ((each["broadcast_address"], int(each["tcp_port"])) for each in producers)
         found = {str(Address(host, port)) for host, port in pairs}
         return set(filter(_is_address, found))
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):  # a port of 1e999
         raise UnavailableError(f"nsqlookupd {lookupd}: {path} is no list of nsqds") from None
 
 

@@ -125,7 +125,7 @@ class Link(Wire):
     def msg_timeout(self) -> float:
         """Seconds until nsqd gives a message to someone else."""
         found = self.told.get("msg_timeout")
-        return found / 1e3 if isinstance(found, int) and found > 0 else 60.0
+        return min(found, 1 << 53) / 1e3 if isinstance(found, int) and found > 0 else 60.0
 
     @property
     def max_rdy(self) -> int:

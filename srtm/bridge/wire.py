@@ -161,7 +161,7 @@ class Wire:
             raise Broken(f"{self.address}: {data[:200].decode(errors='replace')}")
         try:
             told = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             told = {}
         self.told = told if isinstance(told, dict) else {}
         if self.told.get("auth_required"):

@@ -2,6 +2,8 @@
 
 import json
 import selectors
+import socket
+import struct
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -9,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from srtm.bridge.hosts import _answers
 from srtm.bridge.lookup import nsqds_of, topics_of
 from srtm.bridge.wire import Broken, Wire
 from srtm.errors import UnavailableError
+from srtm.nsq.frames import RESPONSE
 
 
 class Lookupd:
@@ -71,6 +75,7 @@ def test_only_addresses_are_taken(lookupd: Lookupd) -> None:
         b'{"producers": 7}',
         b'{"producers": [7]}',
         b'{"producers": [{"broadcast_address": "a", "tcp_port": "x"}]}',
+        b'{"producers": [{"broadcast_address": "a", "tcp_port": 1e999}]}',
     ],
 )
 def test_nonsense_is_told_in_one_line(lookupd: Lookupd, answer: bytes) -> None:
@@ -91,3 +96,27 @@ def test_only_names_that_nsq_takes_are_topics(lookupd: Lookupd) -> None:
 def test_an_address_that_is_none_is_a_broken_connection(address: str) -> None:
     with selectors.DefaultSelector() as selector, pytest.raises(Broken):
         Wire(selector, address, {}, 0.0)
+
+
+def test_an_answer_to_identify_that_is_nested_without_an_end_is_none() -> None:
+    data = b"[" * 200_000
+    with (
+        selectors.DefaultSelector() as selector,
+        socket.create_server(("127.0.0.1", 0)) as server,
+    ):
+        wire = Wire(selector, f"127.0.0.1:{server.getsockname()[1]}", {}, 0.0)
+        nsqd, _ = server.accept()
+        sender = threading.Thread(
+            target=nsqd.sendall, args=(struct.pack(">ii", len(data) + 4, RESPONSE) + data,)
+        )
+        sender.start()
+        while not wire.ready:
+            for _, events in selector.select(5):
+                if events & selectors.EVENT_WRITE:
+                    wire.flush()
+                if events & selectors.EVENT_READ:
+                    wire.read(_answers)
+        sender.join()
+        assert wire.told == {}
+        wire.close()
+        nsqd.close()

@@ -183,6 +183,26 @@ def test_a_source_topic_that_is_missing_repartitioned_and_made_anew(
     assert "Traceback" not in made.process.text()
 
 
+def test_a_topic_that_is_made_anew_as_long_as_it_was_is_read_whole(
+    servers: Servers, kafka: Kafka
+) -> None:
+    """Its offsets alone would let the bridge go on in the middle, or at its end."""
+    nsqd = servers.nsqd(IN_MEMORY)
+    open_channel(nsqd, "longer", "reader")
+    kafka.create("longer")
+    made = bridge(servers, kafka.address, back(nsqd.tcp, "longer"))
+    kafka.produce("longer", [b"old-%d" % n for n in range(50)])
+    wait_for(lambda: kafka.committed("longer", "longer") == 50, "the old ones are over")
+    kafka.delete("longer")
+    kafka.create("longer")
+    new = {b"new-%d" % n for n in range(100)}
+    kafka.produce("longer", sorted(new))
+    wait_for(lambda: "longer was made anew" in made.process.text(), "it is seen", 30)
+    wait_for(lambda: new <= set(read_all(nsqd, "longer", 150)), "all come", 30)
+    wait_for(lambda: kafka.committed("longer", "longer") == 100, "and are committed", 20)
+    assert "Traceback" not in made.process.text()
+
+
 def at_rest(nsqd: Nsqd, topic: str) -> None:
     """Its channels have all that the topic has got."""
     wait_for(lambda: (nsqd.topic(topic) or {"depth": 1})["depth"] == 0, "the topic is empty")

@@ -1,0 +1,69 @@
+"""Which Kafka topics were deleted and made anew under a consumer that did not notice.
+
+Offsets alone do not tell: where the new topic is as long as the old one was, a consumer goes on in
+the middle of it. Each topic has an id of its own.
+"""
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, wait
+from typing import Any
+
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from srtm.bridge.file import KafkaTable
+from srtm.kafka.client import client_settings
+
+_ASK_SECONDS = 1.0
+_TIMEOUT_SECONDS = 10.0
+
+
+class TopicIds:
+    """Asks without waiting: `tick` often. One that is away for now keeps the id that it had."""
+
+    def __init__(self, kafka: KafkaTable, client_id: str) -> None:
+        self._admin = AdminClient(client_settings(kafka, client_id))
+        self._known: dict[str, str] = {}
+        self._asked: dict[str, Future[Any]] = {}
+        self._next = 0.0
+
+    def tick(self, topics: Iterable[str], now: float, anew: Callable[[str], bool]) -> None:
+        """anew: called with each topic that has another id; True once it has seen to that."""
+        if self._asked:
+            if all(each.done() for each in self._asked.values()):
+                asked, self._asked = self._asked, {}
+                for topic, answer in asked.items():
+                    self._take(topic, answer, anew)
+            return
+        if now >= self._next:
+            wanted = sorted(topics)
+            self._next = now + _ASK_SECONDS
+            self._known = {each: id for each, id in self._known.items() if each in wanted}
+            self._asked = self._ask(wanted)
+
+    def first(self, topics: Iterable[str]) -> "dict[str, Future[Any]]":
+        """Ask of those that are new, for `learn`: before their offsets are asked for, so that an
+        offset of the old topic never meets the id of the new one."""
+        return self._ask(sorted(set(topics) - self._known.keys()))
+
+    def learn(self, asked: "dict[str, Future[Any]]", seconds: float) -> None:
+        """Waits so long at most; who has not answered by then is asked by `tick`."""
+        wait(asked.values(), seconds)
+        for topic, answer in asked.items():
+            if answer.done():
+                self._take(topic, answer, lambda _: False)
+
+    def _ask(self, topics: list[str]) -> "dict[str, Future[Any]]":
+        if not topics:
+            return {}
+        return self._admin.describe_topics(
+            TopicCollection(topics), request_timeout=_TIMEOUT_SECONDS
+        )
+
+    def _take(self, topic: str, answer: "Future[Any]", anew: Callable[[str], bool]) -> None:
+        try:
+            id = str(answer.result().topic_id)
+        except KafkaException:
+            return
+        if self._known.setdefault(topic, id) != id and anew(topic):
+            self._known[topic] = id
