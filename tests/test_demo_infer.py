@@ -1,5 +1,7 @@
 """`srtm demo --infer`: what is compared, and what is said of it."""
 
+import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +12,20 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.correlation.inferred import Trial, report
+from distributor.remote import Remote
+from srtm.address import Address
 from srtm.contract import Contract
-from srtm.correlation.result import Group
+from srtm.correlation.result import Result, read_result, write_json
+from srtm.demo import infer
 from srtm.demo.command import demo
-from srtm.demo.infer import _traced, gain_kept, kept_share, use
+from srtm.demo.infer import _traced, gain_kept, kept_share
 from srtm.demo.load import PUBLISHERS, in_rooms, in_turn, publishers
 from srtm.demo.measure import Outcome
 from srtm.errors import UnavailableError
 from srtm.load.latency import Latencies
 from srtm.load.placement import PlacedPublisher
+from srtm.slo import SLO
+from tests.support.distributors import DistributorProcess
 
 
 def outcome(name: str, wait_ms: float, lag_ms: float = 0.0) -> Outcome:
@@ -66,21 +73,58 @@ def test_rooms_send_together_whatever_keys_are_registered() -> None:
     assert in_rooms(placed) == in_turn(["h:1"])
 
 
-def test_found_groups_become_keys_and_the_others_have_none() -> None:
-    class Far:
-        def __init__(self) -> None:
-            self.keys: dict[str, str | None] = {}
+def result_of(groups: dict[str, list[str]], folder: Path) -> Result:
+    """Written as a run does."""
+    last = time.time_ns()
+    rows = [
+        {"topic": "t", "name": name, "publishers": who, "lift": 50.0, "q": 1e-9}
+        | {"coincidences": 40, "share": 0.9}
+        for name, who in groups.items()
+    ]
+    folder.mkdir()
+    topic = {"topic": "t", "publishers": PUBLISHERS, "ungrouped": 0}
+    write_json(folder, [topic], iter(rows))
+    pq.write_table(pa.Table.from_pylist(rows), folder / "groups.parquet")
+    (folder / "run.json").write_text(json.dumps({"first": last - 10**10, "last": last}))
+    return read_result(folder)
 
-        def call(self, _: str, *path: str, body: Any) -> None:
-            if path[-1] == "publishers":
-                self.keys = {each["id"]: each["key"] for each in body["publishers"]}
 
-    far = Far()
-    groups = [Group(name="g1", publishers=("s-000", "s-007"), lift=9, q=0, coincidences=9)]
-    use(far, Contract(topic="t", rate=10, burst=5), groups)  # type: ignore[arg-type]
-    assert len(far.keys) == PUBLISHERS
-    named = {who: key for who, key in far.keys.items() if key is not None}
-    assert named == {"s-000": "g1", "s-007": "g1"}
+def test_found_groups_are_proposed_and_accepted_as_users_do_it(
+    distributor: DistributorProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("s1", "s2"):
+        distributor.broker(name, 600.0)
+    rooms = {f"g{n}": [f"s-{n:03}", f"s-{n + 50:03}"] for n in range(50)}
+    plans: list[Any] = []
+
+    def found(trace: Path, folder: Path, topic: str) -> Result:
+        assert (trace, topic) == (tmp_path / "trace", "t")
+        return result_of(rooms, folder)
+
+    def placed(_: object, remote: Remote, policy: str, *rest: Any) -> Outcome:
+        body = {"policy": policy, "groups": rest[-1]}
+        plan = remote.call("POST", "topics", "t", "placements", body=body)
+        keys = {distributor.where(each.id)["key"] for each in publishers()}
+        plans.append((plan, keys))
+        return outcome(rest[-3], 1)
+
+    monkeypatch.setattr(infer, "measure", placed)
+    monkeypatch.setattr(infer, "find", found)
+    monkeypatch.setattr(infer, "_await_trace", lambda *_: None)
+    said: list[str] = []
+    contract = Contract(topic="t", rate=1100, burst=40, slo=SLO(0.99, 0.01))
+    remote = Remote(Address.parse(distributor.address), "")
+    infer.three_ways(None, remote, contract, 1, tmp_path / "trace", said.append)  # type: ignore[arg-type]
+    (_, no_keys), (plan, keys), (given, all_keys) = plans
+    assert no_keys == keys == {None}, "nobody gives a key for them"
+    assert len(all_keys) == 50
+    assert plan["reasons"][0] == (
+        "groups: 100 publishers in inferred groups (proposal 1, accepted)"
+    )
+    at = {each["publisher"]: each["broker"] for each in plan["assignments"]}
+    assert all(at[one] != at[other] for one, other in rooms.values())
+    assert "inferred" not in given["reasons"][0]
+    assert any(line.startswith("topic t: 50 groups accepted, 100 publishers") for line in said)
 
 
 def test_only_the_topic_s_messages_are_waited_for(tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ def run_command(
     with spark_session() as spark:
         from srtm.correlation.groups.settings import Settings
         from srtm.correlation.run import Request, run
+        from srtm.correlation.trace import open_trace
 
         logging.basicConfig(format="%(message)s", stream=sys.stderr)
         logging.getLogger("srtm.correlation").setLevel("INFO")
@@ -72,6 +73,8 @@ def run_command(
         result, left_out = run(spark, request)
     for line in left_out:
         click.echo(f"left out: {line}", err=True)
+    if not result.topics:
+        click.echo(open_trace(trace, skip=True).nothing(), err=True)
     print_result(result, as_json)
 
 
@@ -104,7 +107,7 @@ def print_result(result: Result, as_json: bool) -> None:
     for topic in result.topics:
         for group in topic.groups:
             table.add(
-                topic.topic,
+                printable(topic.topic),
                 group.name,
                 f"{len(group.publishers):,}",
                 f"{group.lift:,.3g}",
@@ -118,7 +121,7 @@ def print_result(result: Result, as_json: bool) -> None:
 
 def _summary(topic: Topic) -> str:
     return (
-        f"{topic.topic}: {topic.publishers:,} publishers, {len(topic.groups):,} groups, "
+        f"{printable(topic.topic)}: {topic.publishers:,} publishers, {len(topic.groups):,} groups, "
         f"{topic.ungrouped:,} in none"
     )
 

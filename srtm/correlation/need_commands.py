@@ -52,22 +52,24 @@ _slo = click.option(
 
 @contextmanager
 def _rows(folder: Path, topic: str | None, skip_damaged: bool) -> "Iterator[DataFrame]":
-    """Raises UsageError, and UnavailableError without Spark or Java."""
+    """Raises UsageError, UnavailableError without Spark or Java, and SrtmError in one line for what
+    Spark does in the block."""
     from srtm.correlation.session import spark_session
 
     with spark_session() as spark:
+        from srtm.correlation.faults import one_line
         from srtm.correlation.trace import open_trace
 
         trace = open_trace(folder, skip_damaged)
         for fault in trace.faults:
             click.echo(f"left out: {fault}", err=True)
-        rows = trace.frame(spark)
-        if topic is not None:
-            rows = rows.where(rows.topic == topic)
-        if rows.isEmpty():
-            of = "" if topic is None else f" of topic {topic}"
-            raise UsageError(f"--trace {folder}: no arrivals{of}")
-        yield rows
+        with one_line(folder):
+            rows = trace.frame(spark)
+            if topic is not None:
+                rows = rows.where(rows.topic == topic)
+            if rows.isEmpty():
+                raise UsageError(trace.nothing(topic))
+            yield rows
 
 
 def _print(document: dict[str, Any], as_json: bool, tables: Callable[..., list[Any]]) -> None:

@@ -2,10 +2,12 @@
 
 from typing import Any
 
-from srtm.terminal import Column, Table
+from srtm.terminal import Column, Table, printable
 
 Document = dict[str, Any]
 _CASES = {"one_bucket": "one bucket", "traced": "as traced", "placed": "as placed"}
+_LONGEST = 256
+"""characters of a name; a gateway cuts publishers there"""
 
 
 def envelope_tables(document: Document) -> list[Table]:
@@ -23,7 +25,7 @@ def envelope_tables(document: Document) -> list[Table]:
     )
     for row in document["envelopes"]:
         curves.add(
-            *(row[key] for key in keys),
+            *(printable(row[key][:_LONGEST]) for key in keys),
             f"{row['messages']:,}",
             _number(row["rate"]),
             f"{row['burst']:,}",
@@ -37,7 +39,9 @@ def envelope_tables(document: Document) -> list[Table]:
         title="the same for whole topics, split over their brokers in proportion",
     )
     for row in document["split"]:
-        split.add(row["topic"], str(row["brokers"]), _number(row["rate"]), f"{row['burst']:,}")
+        split.add(
+            printable(row["topic"]), str(row["brokers"]), _number(row["rate"]), f"{row['burst']:,}"
+        )
     return [curves, split]
 
 
@@ -71,7 +75,7 @@ def statistics_tables(document: Document) -> list[Table]:
     )
     for topic in topics:
         table.add(
-            topic["topic"],
+            printable(topic["topic"]),
             f"{topic['publishers']:,}",
             f"{topic['brokers']:,}",
             f"{topic['messages']:,}",
@@ -83,10 +87,11 @@ def statistics_tables(document: Document) -> list[Table]:
         )
         hours = sorted(range(24), key=lambda hour: -topic["hours"][hour])[:3]
         talkers.add(
-            topic["topic"],
+            printable(topic["topic"]),
             ", ".join(f"{hour:02d} {topic['hours'][hour]:.0%}" for hour in sorted(hours)
                       if topic["hours"][hour]),
-            ", ".join(f"{each['publisher']} {each['share']:.1%}" for each in topic["talkers"]),
+            ", ".join(f"{printable(each['publisher'][:_LONGEST])} {each['share']:.1%}"
+                      for each in topic["talkers"]),
         )  # fmt: skip
     return [table, talkers]
 
@@ -113,9 +118,9 @@ def what_if_tables(document: Document) -> list[Table]:
             brokers = case.get("brokers", [])
             for row in rows + (brokers if len(brokers) > 1 else []):
                 table.add(
-                    topic["topic"],
+                    printable(topic["topic"]),
                     _CASES[name],
-                    row["broker"],
+                    printable(row["broker"]),
                     _number(row["rate"]),
                     _number(row["burst"]),
                     f"{row['messages']:,}",

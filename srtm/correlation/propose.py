@@ -1,6 +1,9 @@
 """`srtm correlate propose`: groups of a result to the distributor, with their evidence."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -25,29 +28,48 @@ def propose(folder: Path, topic: str | None, remote: Remote, as_json: bool) -> N
     places by them. Topics that the distributor does not know are left out. Sent again, the same
     groups are no new proposal.
     """
-    span, found, shares = _read(folder)
-    found = found.only(topic)
-    known = {each["topic"] for each in remote.call("GET", "topics")["topics"]}
-    if topic is not None and topic not in known:
-        raise UsageError(f"topic {topic} is not registered; srtm topic register FILE does it")
     answers, lines = [], []
-    for each in found.topics:
-        if each.topic not in known:
-            lines.append(f"topic {each.topic}: left out, the distributor does not know it")
+    for each in sent(remote, folder, topic):
+        lines += [f"topic {each.topic}: {why}" for why in each.left_out]
+        if each.answer is None:
             continue
-        proposal, left_out = proposal_of(each, shares.get(each.topic, {}), span)
-        body = proposal.model_dump()
-        answer = remote.call("PUT", "topics", each.topic, "groups", body=body)
-        answers.append({**answer, "left_out": left_out})
-        lines += [f"topic {each.topic}: {why}" for why in left_out]
+        answers.append({**each.answer, "left_out": each.left_out})
         if not as_json:
-            click.echo(taken_line(answer))
+            click.echo(taken_line(each.answer))
     for line in lines:
         click.echo(line, err=True)
     if as_json:
         print_json({"topics": answers})
     elif not answers:
         click.echo("nothing to propose: no topic of the result is registered")
+
+
+@dataclass(frozen=True)
+class Sent:
+    """answer: the distributor's (GroupsTaken); None: it does not know the topic; left_out: in
+    sentences"""
+
+    topic: str
+    answer: dict[str, Any] | None
+    left_out: list[str]
+
+
+def sent(remote: Remote, folder: Path, topic: str | None = None) -> Iterator[Sent]:
+    """Propose each topic of the result in `folder`, or that one alone. Raises SrtmError."""
+    span, found, shares = _read(folder)
+    found = found.only(topic)
+    known = {each["topic"] for each in remote.call("GET", "topics")["topics"]}
+    if topic is not None and topic not in known:
+        raise UsageError(f"topic {topic} is not registered; srtm topic register FILE does it")
+    for each in found.topics:
+        if each.topic not in known:
+            yield Sent(each.topic, None, ["left out, the distributor does not know it"])
+            continue
+        proposal, left_out = proposal_of(each, shares.get(each.topic, {}), span)
+        body = proposal.model_dump()
+        yield Sent(
+            each.topic, remote.call("PUT", "topics", each.topic, "groups", body=body), left_out
+        )
 
 
 def proposal_of(

@@ -2,17 +2,14 @@
 
 import json
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from srtm.correlation.faults import one_line
 from srtm.correlation.groups.changes import changes
 from srtm.correlation.groups.clocks import corrected
 from srtm.correlation.groups.evidence import GROUPS
@@ -22,7 +19,7 @@ from srtm.correlation.groups.settings import Settings
 from srtm.correlation.result import NAMES, Result, read_result, write_json
 from srtm.correlation.trace import open_trace
 from srtm.correlation.whole import whole_folder
-from srtm.errors import SrtmError, UnavailableError, UsageError
+from srtm.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -48,12 +45,12 @@ class NoArrivals(UsageError):
 def run(spark: SparkSession, request: Request) -> tuple[Result, tuple[str, ...]]:
     """Also: a line for each file that was left out. Raises SrtmError."""
     trace = open_trace(request.trace, request.skip_damaged)
-    with whole_folder(request.out, NAMES) as folder, _one_line(request):
+    with whole_folder(request.out, NAMES) as folder, one_line(request.trace, request.out):
         frame = trace.frame(spark)
         if request.topic is not None:
             frame = frame.where(f.col("topic") == request.topic)
             if frame.isEmpty():
-                raise NoArrivals(f"--topic {request.topic}: no arrivals in {request.trace}")
+                raise NoArrivals(trace.nothing(request.topic))
         if request.history_seconds:
             frame = _newest(frame, request.history_seconds)
         span = frame.agg(f.min("time"), f.max("time")).first()
@@ -130,35 +127,3 @@ _MOST_PLANS = 100
 
 def _write(frame: DataFrame, path: Path) -> None:
     frame.write.parquet(path.absolute().as_uri())
-
-
-@contextmanager
-def _one_line(request: Request) -> Iterator[None]:
-    """What Spark says in a hundred lines, as one."""
-    try:
-        yield
-    except ConnectionError:
-        raise UnavailableError(SPARK_ENDED) from None
-    except (PySparkException, Py4JError) as error:
-        said = str(error)
-        if any(sign in said for sign in _ENDED):
-            raise UnavailableError(SPARK_ENDED) from None
-        for sign, line in _SIGNS.items():
-            if sign in said:
-                raise SrtmError(line.format(trace=request.trace, out=request.out)) from None
-        first = next((line for line in said.splitlines() if line.strip()), type(error).__name__)
-        raise SrtmError(f"Spark failed: {first.strip()[:300]}") from error
-
-
-_SIGNS = {
-    "No space left on device": "--out {out}: the disk is full (or that of TMPDIR, where Spark "
-    "works); nothing was written there",
-    "FAILED_READ_FILE": "--trace {trace}: a file went away or changed while it was read, as "
-    "gateways remove old ones; run it again",
-    "FileNotFoundException": "--trace {trace}: a file went away while it was read, as gateways "
-    "remove old ones; run it again",
-    "Java heap space": "Spark ran out of memory: choose a --topic, or a shorter trace",
-}
-"""in an error -> what to say"""
-SPARK_ENDED = "Spark's JVM has ended; was it killed?"
-_ENDED = ("Connection refused", "Answer from Java side is empty")

@@ -20,4 +20,13 @@ TRACE = StructType(
 not admitted; outcome: one of OUTCOMES. A file that Spark writes names its version in the metadata
 of `time`."""
 
+RANGES = {
+    "time": (0, 4_102_444_800 * 10**9),
+    "messages": (1, 2**31 - 1),
+    "bytes": (0, 2**40),
+    "wait": (0, 4_102_444_800 * 10**9),
+}
+"""The least and the most that can be: to the year 2100, and so much of one read that sums of many
+rows are numbers still."""
+
 OUTCOMES = ("admitted", "rejected", "closed")

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from srtm.correlation.schema import TRACE
+from srtm.correlation.schema import RANGES, TRACE
 from srtm.correlation.version import version_of
 from srtm.errors import UsageError
 from srtm.traces.names import TraceFile, parse, superseded
@@ -34,6 +34,7 @@ _COLUMNS = {
     ),
 }
 """Arrow types that a column of Spark's type may have in a file"""
+_FIELDS = {field.name: field for field in TRACE.fields}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,16 @@ class Trace:
     rows: int
     faults: tuple[str, ...]
     unfinished: int
+
+    def nothing(self, topic: str | None = None) -> str:
+        """What to say where it has no arrivals."""
+        if topic is not None and self.rows:
+            return f"--trace {self.folder}: no arrivals of topic {topic}"
+        more = f"; {self.unfinished:,} under way" if self.unfinished else ""
+        return (
+            f"--trace {self.folder}: no arrivals in it yet ({len(self.files):,} files{more}): "
+            "srtm gateway --trace-dir writes them, a file after a minute"
+        )
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """Its rows, with the columns of TRACE. An empty trace is an empty frame."""
@@ -126,4 +137,25 @@ def _rows(path: Path) -> int | str:
                 f"a damaged trace: column {field.name!r} is {schema.field(at).type}, "
                 f"not {field.dataType.simpleString()}"
             )
+    for at in range(metadata.num_row_groups):
+        if why := _impossible(metadata.row_group(at)):
+            return f"a damaged trace: {why}"
     return int(metadata.num_rows)
+
+
+def _impossible(group: pq.RowGroupMetaData) -> str:
+    """What no gateway writes, as the footer's statistics tell; empty: nothing."""
+    for at in range(group.num_columns):
+        column = group.column(at)
+        name, found = column.path_in_schema, column.statistics
+        if found is None or name not in _FIELDS:
+            continue
+        if not _FIELDS[name].nullable and found.null_count:
+            return f"column {name!r} has rows without a value"
+        lowest, highest = RANGES.get(name, (None, None))
+        if lowest is None or not found.has_min_max:
+            continue
+        for value in (found.min, found.max):
+            if not lowest <= value <= highest:
+                return f"column {name!r} has {value:,}, which cannot be"
+    return ""

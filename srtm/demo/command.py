@@ -61,7 +61,8 @@ def demo(seconds: float, out: Path, infer: bool) -> None:
     to who sends together; srtm takes as few as hold the load, and spreads each room over them.
 
     With --infer all take as few brokers: without groups, with the groups that Spark finds in the
-    gateways' trace of that, and with the rooms as their users name them. It needs Java.
+    gateways' trace of that, proposed and accepted as by srtm correlate propose and srtm placement
+    groups, and with the rooms as their users name them. It needs Java.
     """
     console = Console()
     if infer:

@@ -1,17 +1,21 @@
 """The demo's load without keys: traced, grouped by Spark, placed by what was found."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from distributor.cli.groups import taken_line
+from distributor.grouping import Use
 from distributor.remote import Remote
 from srtm.clock import NS, monotonic_ns
 from srtm.contract import Contract
-from srtm.correlation.result import Group
+from srtm.correlation.propose import sent
+from srtm.correlation.result import Result
 from srtm.correlation.session import spark_session
 from srtm.demo.load import PUBLISHERS, publishers
 from srtm.demo.measure import Outcome, measure, register
@@ -37,42 +41,48 @@ def three_ways(
     say: Say,
     seed: int = 1,
 ) -> list[Outcome]:
-    """Without groups, with those that were found in the trace of that, and with the rooms as users
-    name them: as few brokers and the same send times each time. Raises SrtmError."""
+    """Without groups, with those that were found in the trace of that, proposed and accepted, and
+    with the rooms as users name them: as few brokers and the same send times each time. Raises
+    SrtmError."""
     assert contract.slo is not None
     topic, slo = contract.topic, contract.slo
 
-    def measured(policy: str, name: str) -> Outcome:
+    def measured(policy: str, groups: Use, name: str) -> Outcome:
         say(f"{name}: {PUBLISHERS} publishers, {seconds:g} s of load")
-        return measure(deployment, remote, policy, seconds, slo, topic, name, seed)
+        return measure(deployment, remote, policy, seconds, slo, topic, name, seed, groups)
 
     register(remote, contract, [each.model_copy(update={"key": None}) for each in publishers()])
     # As srtm, only that a placement by `conc` knows no groups.
-    blind = measured("conc", NO_GROUPS)
+    blind = measured("conc", "user", NO_GROUPS)
     say("waiting for the gateways' trace, then Spark looks for groups")
     _await_trace(trace, topic, len(blind.measured))
-    groups = found(trace, topic)
+    folder = trace.parent / "groups"
+    groups = find(trace, folder, topic).topics[0].groups
     say(f"found {len(groups)} groups of {sum(len(each.publishers) for each in groups)} publishers")
-    use(remote, contract, groups)
-    inferred = measured("srtm", INFERRED)
+    say(taken_line(accept(remote, folder, topic)))
+    inferred = measured("srtm", "inferred", INFERRED)
     register(remote, contract, publishers())
-    return [blind, inferred, measured("srtm", GIVEN)]
+    return [blind, inferred, measured("srtm", "user", GIVEN)]
 
 
-def found(trace: Path, topic: str) -> tuple[Group, ...]:
-    """The groups of a topic. Raises UnavailableError without Spark or Java."""
+def find(trace: Path, folder: Path, topic: str) -> Result:
+    """As `srtm correlate run --trace TRACE --out FOLDER --topic TOPIC`. Raises UnavailableError
+    without Spark or Java."""
     with spark_session() as spark:
         from srtm.correlation.run import Request, run
 
-        result, _ = run(spark, Request(trace, trace.parent / "groups", topic))
-    return result.topics[0].groups
+        result, _ = run(spark, Request(trace, folder, topic))
+    return result
 
 
-def use(remote: Remote, contract: Contract, groups: Sequence[Group]) -> None:
-    """From now on placements know these groups: each has a key of its own."""
-    key = {publisher: each.name for each in groups for publisher in each.publishers}
-    everybody = [each.model_copy(update={"key": key.get(each.id)}) for each in publishers()]
-    register(remote, contract, everybody)
+def accept(remote: Remote, folder: Path, topic: str) -> dict[str, Any]:
+    """As `srtm correlate propose FOLDER --topic TOPIC` and `srtm placement groups TOPIC accept`.
+    Raises SrtmError."""
+    (proposed,) = sent(remote, folder, topic)
+    assert proposed.answer is not None  # of a topic that is named
+    body = {"decision": "accept", "number": proposed.answer["number"]}
+    taken: dict[str, Any] = remote.call("POST", "topics", topic, "groups", body=body)
+    return taken
 
 
 def gain_kept(blind: Outcome, inferred: Outcome, given: Outcome) -> str:

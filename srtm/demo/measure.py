@@ -10,6 +10,7 @@ import numpy as np
 from distributor.api import PublisherAsked
 from distributor.cli.topic_file import TopicFile
 from distributor.cli.upload import upload
+from distributor.grouping import Use
 from distributor.remote import Remote
 from srtm.clock import NS, monotonic_ns
 from srtm.contract import Contract
@@ -75,11 +76,12 @@ def measure(
     topic: str = TOPIC,
     name: str = "",
     seed: int = 1,
+    groups: Use | None = None,
 ) -> Outcome:
     """Place the registered topic by `policy`, and let its publishers send, each room at once
-    whatever keys they are registered with. name: of the outcome [default: the policy].
-    Raises SrtmError."""
-    body = {"policy": policy}
+    whatever keys they are registered with. name: of the outcome [default: the policy]; groups: that
+    count [default: all that were given or accepted]. Raises SrtmError."""
+    body = {"policy": policy, "groups": groups}
     plan = remote.call("POST", "topics", topic, "placements", body=body)
     shares = {each["name"]: (each["r"], each["b"]) for each in plan["brokers"]}
     _await_shares(deployment.brokers, shares, topic)

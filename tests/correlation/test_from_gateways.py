@@ -11,8 +11,11 @@ from pyspark.sql import SparkSession
 
 from srtm.client import Publisher
 from srtm.correlation.command import correlate
+from srtm.correlation.need_tables import envelope_tables, statistics_tables, what_if_tables
+from srtm.correlation.run import Request, run
 from srtm.correlation.trace import open_trace
-from srtm.errors import UsageError
+from srtm.errors import SrtmError, UsageError
+from srtm.terminal import show
 from tests.support.servers import GatewayProcess, Servers, http, wait_for
 
 SENT = {"room-1/door": 30, "room-2/door": 10}
@@ -146,3 +149,78 @@ def test_a_trace_cut_short_is_told_or_left_out(
         shown("statistics", "--trace", tmp_path)
     document = answer("statistics", "--trace", tmp_path, "--skip-damaged")
     assert sum(each["messages"] for each in document["topics"]) == 46
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(("statistics",), id="statistics"),
+        pytest.param(("envelope",), id="envelope"),
+        pytest.param(("what-if",), id="what-if"),
+        pytest.param(("run", "--out", "OUT"), id="run"),
+        pytest.param(("report", "RESULT", "--out", "OUT"), id="report"),
+    ],
+)
+def test_a_file_that_is_spoilt_before_its_footer_is_named_in_one_line(
+    spark: SparkSession, traced: Path, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """Spark finds out while it works."""
+    folder, result = tmp_path / "trace", tmp_path / "result"
+    folder.mkdir()
+    spoilt = folder / "x-0000000001.parquet"
+    whole = next(traced.iterdir()).read_bytes()
+    footer = int.from_bytes(whole[-8:-4], "little") + 8
+    spoilt.write_bytes(whole[:4] + b"\xff" * (len(whole) - footer - 4) + whole[-footer:])
+    if "RESULT" in command:
+        run(spark, Request(traced, result))
+    places = {"OUT": str(tmp_path / "out"), "RESULT": str(result)}
+    words = [places.get(each, each) for each in command]
+    with pytest.raises(SrtmError) as error:
+        shown(words[0], *words[1:], "--trace", folder)
+    assert str(error.value) == (
+        f"{spoilt}: a damaged trace: its footer is whole, and what is before it cannot be read; "
+        "remove this file"
+    )
+
+
+def test_an_empty_folder_says_what_fills_it(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "trace").mkdir()
+    (tmp_path / "trace" / ".b1.unfinished").touch()
+    arguments = ["run", f"--trace={tmp_path / 'trace'}", f"--out={tmp_path / 'out'}"]
+    done = CliRunner().invoke(correlate, arguments, catch_exceptions=False)
+    assert "no arrivals in it yet" in done.stderr
+    assert "srtm gateway --trace-dir writes them" in done.stderr
+    with pytest.raises(UsageError, match="no arrivals in it yet"):
+        shown("statistics", "--trace", tmp_path / "trace")
+
+
+def test_a_terminal_is_given_no_commands_by_the_names_of_strangers(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    strange = "\x1b[2J\n\0" + "x" * 1_000
+    each: dict[str, object] = {"messages": 1, "rate": 1.0, "burst": 1, "brokers": 1}
+    wait: dict[str, object] = dict.fromkeys(("mean_ms", "p50_ms", "p99_ms", "worst_ms"), 0.0)
+    wait |= {"late_share": None}
+    talker = {"publisher": strange, "share": 1.0}
+    statistics: dict[str, object] = {
+        "topic": strange,
+        "publishers": 1,
+        "seconds": 1.0,
+        "drift": None,
+    }
+    statistics |= {"dispersion": {}, "hours": [0.0] * 24, "talkers": [talker]}
+    point = {"rate": 1.0, "burst": 1}
+    envelope: dict[str, object] = {"headroom": 1.1, "percentile": 0.99, "keys": ["publisher"]}
+    envelope["envelopes"] = [{"publisher": strange, "curve": [point]} | each]
+    envelope["split"] = [{"topic": strange} | each]
+    case = each | wait | {"brokers": [{"broker": strange} | each | wait] * 2}
+    whats = {"topic": strange, "contract": point, "cases": {"placed": case}}
+    tables = [
+        *envelope_tables(envelope),
+        *statistics_tables({"topics": [statistics | each]}),
+        *what_if_tables({"topics": [whats]}),
+    ]
+    show(*tables)
+    said = capsys.readouterr().out
+    assert said.count("?[2J??") == 10
+    assert not {"\x1b", "\0"} & set(said)

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from srtm.correlation.arrow import pack
 from srtm.correlation.command import correlate
+from srtm.correlation.faults import one_line
 from srtm.correlation.groups.candidates import CANDIDATES, candidates
 from srtm.correlation.groups.changes import changes
 from srtm.correlation.groups.components import COMPONENTS, components
@@ -26,7 +27,7 @@ from srtm.correlation.groups.publishers import UNITS
 from srtm.correlation.groups.series import SERIES
 from srtm.correlation.groups.settings import Settings
 from srtm.correlation.result import Result, read_result
-from srtm.correlation.run import Request, _one_line, run
+from srtm.correlation.run import Request, run
 from srtm.correlation.version import VERSION_KEY
 from srtm.errors import SrtmError, UnavailableError, UsageError
 from tests.support.planted import Planted, planted, recovered
@@ -160,7 +161,7 @@ def test_an_empty_trace_is_an_empty_result(spark: SparkSession, tmp_path: Path) 
     (tmp_path / "trace").mkdir()
     found, left_out = run(spark, Request(tmp_path / "trace", tmp_path / "out"))
     assert (found, left_out) == (Result(topics=()), ())
-    with pytest.raises(UsageError, match="--topic x: no arrivals"):
+    with pytest.raises(UsageError, match="no arrivals in it yet"):
         run(spark, Request(tmp_path / "trace", tmp_path / "other", topic="x"))
     assert not (tmp_path / "other").exists()
 
@@ -169,7 +170,11 @@ def test_an_empty_trace_is_an_empty_result(spark: SparkSession, tmp_path: Path) 
     ("said", "line"),
     [
         ("java.io.IOException: No space left on device", "the disk is full"),
-        ("[FAILED_READ_FILE.FILE_NOT_EXIST] Error", "went away or changed while it was read"),
+        ("[FAILED_READ_FILE.FILE_NOT_EXIST] Error", "went away while it was read"),
+        (
+            "[FAILED_READ_FILE.NO_HINT] Error while reading file file:///d/b-1.parquet. x",
+            "/d/b-1.parquet: a damaged trace",
+        ),
         ("java.lang.OutOfMemoryError: Java heap space", "ran out of memory"),
         ("\n  Job 7 is odd\n at x\n at y", "Spark failed: Job 7 is odd"),
     ],
@@ -177,7 +182,7 @@ def test_an_empty_trace_is_an_empty_result(spark: SparkSession, tmp_path: Path) 
 def test_what_spark_says_is_one_line(tmp_path: Path, said: str, line: str) -> None:
     with (
         pytest.raises(SrtmError, match=line) as error,
-        _one_line(Request(tmp_path, tmp_path / "out")),
+        one_line(tmp_path, tmp_path / "out"),
     ):
         raise PySparkException(said)
     assert "\n" not in str(error.value)
@@ -189,7 +194,7 @@ def test_what_spark_says_is_one_line(tmp_path: Path, said: str, line: str) -> No
 def test_a_spark_that_has_ended_is_not_tried_again(tmp_path: Path, error: Exception) -> None:
     with (
         pytest.raises(UnavailableError, match="JVM has ended"),
-        _one_line(Request(tmp_path, tmp_path / "out")),
+        one_line(tmp_path, tmp_path / "out"),
     ):
         raise error
 

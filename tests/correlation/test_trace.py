@@ -108,6 +108,31 @@ FAULTS = [
         "column 'time' is double, not bigint",
         id="a-column-of-another-type",
     ),
+    pytest.param(
+        lambda folder: write(folder / "bad.parquet", publisher=pa.array(["a", None, "b"])),
+        "column 'publisher' has rows without a value",
+        id="nobody",
+    ),
+    pytest.param(
+        lambda folder: write(folder / "bad.parquet", time=pa.array([-1, 5, 6])),
+        "column 'time' has -1, which cannot be",
+        id="before-1970",
+    ),
+    pytest.param(
+        lambda folder: write(folder / "bad.parquet", time=pa.array([1, 5, 2**63 - 1])),
+        "column 'time' has 9,223,372,036,854,775,807, which cannot be",
+        id="after-2100",
+    ),
+    pytest.param(
+        lambda folder: write(folder / "bad.parquet", messages=pa.array([1, 0, 2], pa.int32())),
+        "column 'messages' has 0",
+        id="no-messages",
+    ),
+    pytest.param(
+        lambda folder: write(folder / "bad.parquet", bytes=pa.array([2**62] * 3)),
+        "column 'bytes' has",
+        id="bytes-that-overflow",
+    ),
 ]
 
 

@@ -52,11 +52,13 @@ def report(folder: Path, trace: Path | None, topic: str | None, out: Path) -> No
         click.echo(missing, err=True)
     else:
         with spark_session() as spark:
+            from srtm.correlation.faults import one_line
             from srtm.correlation.report.computed import computed
             from srtm.correlation.trace import open_trace
 
             there = open_trace(place, skip=bool(found.run.left_out))
-            figures = computed(there.frame(spark), found)
+            with one_line(place):
+                figures = computed(there.frame(spark), found)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(page(found, figures, missing), encoding="utf-8")

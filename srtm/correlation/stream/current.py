@@ -8,7 +8,8 @@ from pathlib import Path
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
-from srtm.correlation.run import SPARK_ENDED, NoArrivals, Request, run
+from srtm.correlation.faults import SPARK_ENDED
+from srtm.correlation.run import NoArrivals, Request, run
 from srtm.correlation.stream.kafka import Intake
 from srtm.correlation.stream.ledger import lines
 from srtm.correlation.trace import open_trace

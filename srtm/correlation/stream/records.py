@@ -4,7 +4,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import LongType, StringType
 
-from srtm.correlation.schema import OUTCOMES, TRACE
+from srtm.correlation.schema import OUTCOMES, RANGES, TRACE
 
 FAULT = "fault"
 _LONGEST_NAME = 256
@@ -75,6 +75,8 @@ def _fault() -> Column:
         elif isinstance(field.dataType, LongType):
             tests.append((f.col(name) < 0, f"{name} is negative"))
     tests.append((f.col("messages") < 1, "messages is less than 1"))
+    for name in ("bytes", "wait"):
+        tests.append((f.col(name) > RANGES[name][1], f"{name} is more than can be"))
     late = f.col("time") > f.col("made") + _AHEAD_NS
     tests.append((late, "time is more than an hour after the record's"))
     tests.append((~f.col("outcome").isin(*OUTCOMES), f"outcome is none of {', '.join(OUTCOMES)}"))
