@@ -27,7 +27,7 @@ See = Callable[[str, float, ChannelSeen], None]
 """address, when it answered (seconds, of a clock that counts sleep), and what it said"""
 
 
-class Broker:
+class BrokerReader:
     """fault: why the last question failed"""
 
     def __init__(self, address: str, nsq: NsqTable, seconds: float, see: See) -> None:
@@ -109,7 +109,7 @@ class Brokers:
         self._seconds = seconds
         self._see = see
         self._gone = gone
-        self._all: dict[str, Broker] = {}
+        self._all: dict[str, BrokerReader] = {}
         self._over = threading.Event()
         self._looked = threading.Event()
 
@@ -143,7 +143,7 @@ class Brokers:
 
     def _add(self, address: str) -> None:
         if address not in self._all and len(self._all) < _MOST_BROKERS:
-            self._all[address] = Broker(address, self._nsq, self._seconds, self._see)
+            self._all[address] = BrokerReader(address, self._nsq, self._seconds, self._see)
 
     def _follow(self) -> None:
         while not self._over.is_set():
