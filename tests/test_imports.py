@@ -1,6 +1,7 @@
 """Imports point one way, between rooms (srtm.gateway, distributor.control) and between modules."""
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -56,3 +57,28 @@ def test_the_gateway_and_the_placement_know_nothing_of_what_starts_them() -> Non
     for module, others in IMPORTS.items():
         if room(module) in {"srtm.gateway", "srtm.client", "distributor.placement"}:
             assert not above & {room(other) for other in others}, module
+
+
+def mentioned(wanted: str) -> set[str]:
+    """Modules of the product whose text has it."""
+    product = {each: file for each, file in MODULES.items() if not each.startswith("benchmarks")}
+    return {module for module, file in product.items() if re.search(wanted, file.read_text())}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "homes"),
+    [
+        pytest.param(
+            r"import (httpx|requests|urllib\.request)|http\.client|tornado\.httpclient",
+            {"srtm.http_client"},
+            id="http-client",
+        ),
+        pytest.param(
+            r"\(RequestHandler\)|BaseHTTPRequestHandler", {"srtm.api_handler"}, id="http-handlers"
+        ),
+        pytest.param(r"os\.replace\(|partial\.replace\(|mkstemp", {"srtm.atomic"}, id="files"),
+        pytest.param(r"^from rich\.table|^from rich\.box", {"srtm.terminal"}, id="tables"),
+    ],
+)  # fmt: skip
+def test_what_all_need_is_there_once(wanted: str, homes: set[str]) -> None:
+    assert mentioned(f"(?m){wanted}") == homes

@@ -10,7 +10,7 @@ from benchmarks.experiments.point import CURVE, Point
 from benchmarks.experiments.scale import PAPER_ESTIMATES, Scale
 from benchmarks.experiments.scenario import BROKERS, INITIAL_BATCH, SPARE, Scenario, initial_traffic
 from distributor.model import Placement
-from distributor.simulator.run import Seen, Topic, placed, simulate
+from distributor.simulator.run import Seen, SimulatedTopic, placed, simulate
 from distributor.simulator.traffic import Traffic
 
 _WARMUP_PART = 0.1
@@ -128,7 +128,7 @@ class Simulated:
         for number, broker in enumerate(self._brokers):
             if broker.allocated and number in topics[0].shares:
                 other = initial_traffic(broker.allocated, self._seconds, seed * BROKERS + number)
-                topics.append(Topic(other, np.array([number]), {}))
+                topics.append(SimulatedTopic(other, np.array([number]), {}))
         seen = simulate(topics, [self._scale.service] * BROKERS)[0]
         return seen.after(_WARMUP_PART * self._seconds)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from distributor.model import Broker, Placement, Publisher
 from distributor.placement import POLICIES
-from distributor.simulator.run import Seen, Topic, placed, simulate
+from distributor.simulator.run import Seen, SimulatedTopic, placed, simulate
 from distributor.simulator.service import Service, fit
 from distributor.simulator.traffic import Sending, Traffic, traffic
 from srtm.contract import Contract
@@ -96,7 +96,7 @@ def simulated(
     names = [each.name for each in brokers]
     sent = traffic(publishers, how, seconds, seed)
     others = [
-        Topic(_poisson(each.allocated, seconds, (seed, at)), np.array([at]), {})
+        SimulatedTopic(_poisson(each.allocated, seconds, (seed, at)), np.array([at]), {})
         for at, each in enumerate(brokers)
         if each.allocated
     ]

@@ -19,7 +19,7 @@ from srtm.slo import SLO
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Topic:
+class SimulatedTopic:
     """broker_of: number of each publisher's broker, -1: it has none and sends nothing; shares:
     (r_l, b_l) by number of the broker; a broker without one limits nothing."""
 
@@ -71,15 +71,15 @@ class Seen:
 
 def placed(
     placement: Placement, publishers: Sequence[Publisher], names: Sequence[str], sent: Traffic
-) -> Topic:
+) -> SimulatedTopic:
     """A placement over brokers of these names; publishers in the order of the traffic's numbers."""
     number = {name: at for at, name in enumerate(names)}
     where = [number.get(placement.assignment.get(each.id, ""), -1) for each in publishers]
     shares = {number[each.name]: (each.r, each.b) for each in placement.brokers}
-    return Topic(sent, np.array(where, dtype=np.int64), shares)
+    return SimulatedTopic(sent, np.array(where, dtype=np.int64), shares)
 
 
-def simulate(topics: Sequence[Topic], services: Sequence[Service]) -> list[Seen]:
+def simulate(topics: Sequence[SimulatedTopic], services: Sequence[Service]) -> list[Seen]:
     """What each topic sees. Every bucket starts full, and every broker idle."""
     seen = [_Topic(each) for each in topics]
     for broker, service in enumerate(services):
@@ -101,7 +101,7 @@ def simulate(topics: Sequence[Topic], services: Sequence[Service]) -> list[Seen]
 class _Topic:
     """Batches in order of broker, then of time; messages follow their batches."""
 
-    def __init__(self, topic: Topic) -> None:
+    def __init__(self, topic: SimulatedTopic) -> None:
         sent = topic.traffic
         owner = topic.broker_of[sent.publishers]
         self._order = np.argsort(owner, kind="stable")

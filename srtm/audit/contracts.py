@@ -57,7 +57,7 @@ class _Said:
     own: dict[str, Word] = field(default_factory=dict)
     newest: Word | None = None
 
-    def hear(self, change: Change) -> None:
+    def take(self, change: Change) -> None:
         word = change.word
         if word is None:
             self.live.pop(change.broker, None)
@@ -97,7 +97,7 @@ def spans_of(changes: Sequence[Change]) -> list[Span]:
     said = _Said()
     spans: list[Span] = []
     for change in sorted(changes, key=lambda each: each.at):
-        said.hear(change)
+        said.take(change)
         span = said.span(change.at)
         if spans and spans[-1].since == change.at:
             spans.pop()

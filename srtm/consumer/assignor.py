@@ -22,7 +22,7 @@ from kafka.protocol.consumer.metadata import (
 from srtm.consumer.file import read_group_file
 from srtm.consumer.membership import Membership
 from srtm.consumer.sharing import shared
-from srtm.consumer.wire import Plan
+from srtm.consumer.wire import PartitionPlan
 
 log = logging.getLogger("srtm.consumer")
 
@@ -39,7 +39,7 @@ class Source(Protocol):
     def name(self) -> str: ...
 
     @property
-    def plan(self) -> Plan | None: ...
+    def plan(self) -> PartitionPlan | None: ...
 
     @property
     def leader_is_away(self) -> bool: ...

@@ -8,7 +8,7 @@ nothing, for every reader alike, so two controllers never fight. Pure.
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from srtm.consumer.wire import Command, Ended, Leader, Memory, Note, Plan, Report, Word
+from srtm.consumer.wire import Command, Ended, Leader, Memory, Note, PartitionPlan, Report, Word
 
 _NOTES = 200
 _MEMORIES = 400
@@ -33,7 +33,7 @@ class Ledger:
     stale: set[str] = field(default_factory=set)
     notes: dict[str, Note] = field(default_factory=dict)
     memories: dict[str, Memory] = field(default_factory=dict)
-    plan: Plan | None = None
+    plan: PartitionPlan | None = None
 
     def apply(self, word: Word) -> bool:
         """False where it counts for nothing: it comes from who does not lead, or who is out."""
@@ -46,7 +46,7 @@ class Ledger:
                 return self._report(word)
             case Ended():
                 return self._end(word.name)
-            case Plan():
+            case PartitionPlan():
                 return self._plan(word)
             case Note():
                 return _keep(self.notes, word, _NOTES)
@@ -78,7 +78,7 @@ class Ledger:
             self.commands[word.name] = word
         return True
 
-    def _plan(self, word: Plan) -> bool:
+    def _plan(self, word: PartitionPlan) -> bool:
         if word.version - self.version > _FURTHEST or not self._is_led_by(word.name, word.epoch):
             return False
         self.epoch, self.leader = word.epoch, word.name

@@ -18,7 +18,7 @@ from srtm.consumer.log import GroupLog
 from srtm.consumer.member import Member
 from srtm.consumer.process import here
 from srtm.consumer.topic import UNCOMPACTED_SECONDS, make_topic
-from srtm.consumer.wire import Command, Plan
+from srtm.consumer.wire import Command, PartitionPlan
 
 log = logging.getLogger("srtm.consumer")
 
@@ -89,7 +89,7 @@ class Membership:
         return self._member.wanted
 
     @property
-    def plan(self) -> Plan | None:
+    def plan(self) -> PartitionPlan | None:
         """The newest that was read."""
         return self._member.ledger.plan
 

@@ -3,11 +3,11 @@ Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
 
-from srtm.consumer.wire import Plan
+from srtm.consumer.wire import PartitionPlan
 
 
 def shared(
-    partitions: Collection[int], members: Sequence[str], plan: Plan | None, away: bool
+    partitions: Collection[int], members: Sequence[str], plan: PartitionPlan | None, away: bool
 ) -> dict[str, tuple[int, ...]]:
     """member -> partitions; each of `partitions` once where there is a member.
 

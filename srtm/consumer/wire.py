@@ -80,7 +80,7 @@ class Report(Said):
     gone: bool = False
 
 
-class Plan(Said):
+class PartitionPlan(Said):
     """Who is to have which partition where members subscribe and one of them assigns.
 
     name:  of the leader that made it
@@ -115,14 +115,14 @@ class Ended(Said):
     name: str = _NAME
 
 
-Written = Leader | Command | Report | Plan | Note | Memory
+Written = Leader | Command | Report | PartitionPlan | Note | Memory
 Word = Written | Ended
 
 _KINDS: dict[str, type[Written]] = {
     "leader": Leader,
     "command": Command,
     "member": Report,
-    "plan": Plan,
+    "plan": PartitionPlan,
     "decision": Note,
     "memory": Memory,
 }

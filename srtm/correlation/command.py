@@ -12,7 +12,7 @@ from srtm.correlation.group_options import group_options, read_window
 from srtm.correlation.need_commands import envelope, statistics, what_if
 from srtm.correlation.propose import propose
 from srtm.correlation.report.command import report
-from srtm.correlation.result import Result, Topic, read_result
+from srtm.correlation.result import GroupedTopic, Result, read_result
 from srtm.correlation.session import spark_session
 from srtm.correlation.stream.command import stream
 from srtm.terminal import Column, Table, printable, show
@@ -119,7 +119,7 @@ def print_result(result: Result, as_json: bool) -> None:
     show(*([table] if len(table) else []), *(lines or ["no arrivals"]))
 
 
-def _summary(topic: Topic) -> str:
+def _summary(topic: GroupedTopic) -> str:
     return (
         f"{printable(topic.topic)}: {topic.publishers:,} publishers, {len(topic.groups):,} groups, "
         f"{topic.ungrouped:,} in none"

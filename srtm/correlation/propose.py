@@ -13,7 +13,7 @@ from distributor.grouping import Group, Member, Proposal
 from distributor.grouping.proposals import MAX_GROUPS, MAX_MEMBERS
 from distributor.placement.words import counted
 from distributor.remote import Remote, print_json, remote_options
-from srtm.correlation.result import Result, Topic, read_result
+from srtm.correlation.result import GroupedTopic, Result, read_result
 from srtm.errors import UsageError, one_line
 
 
@@ -73,7 +73,7 @@ def sent(remote: Remote, folder: Path, topic: str | None = None) -> Iterator[Sen
 
 
 def proposal_of(
-    topic: Topic, shares: dict[str, float], span: tuple[int, int]
+    topic: GroupedTopic, shares: dict[str, float], span: tuple[int, int]
 ) -> tuple[Proposal, list[str]]:
     """As much as the distributor takes, the surest groups first; what is left out, in sentences.
 

@@ -35,7 +35,7 @@ class Group(BaseModel):
     coincidences: int
 
 
-class Topic(BaseModel):
+class GroupedTopic(BaseModel):
     """publishers: how many came with it; ungrouped: how many of them are in no group."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -49,7 +49,7 @@ class Topic(BaseModel):
 class Result(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    topics: tuple[Topic, ...]
+    topics: tuple[GroupedTopic, ...]
 
     def only(self, topic: str | None) -> "Result":
         """Of that topic alone; None: all. Raises UsageError where it is not there."""

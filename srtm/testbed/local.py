@@ -4,11 +4,11 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from srtm import __version__
+from srtm.atomic import replacing
 from srtm.deploy.host_tables import HostTable
 from srtm.deploy.programs import find_program, said_version
 from srtm.errors import SrtmError, UnavailableError
@@ -42,17 +42,9 @@ class LocalHost:
         target = Path(path)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    os.fchmod(file.fileno(), mode)
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(name, target)
-            except BaseException:
-                Path(name).unlink(missing_ok=True)
-                raise
+            with replacing(target, mode=mode) as file:
+                os.fchmod(file.fileno(), mode)  # whatever the umask
+                file.write(content)
         except OSError as error:
             raise SrtmError(f"{path}: {error.strerror}") from None
 

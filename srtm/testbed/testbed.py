@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from srtm import __version__
+from srtm.atomic import replacing
 from srtm.clock import NS, monotonic_ns
 from srtm.deploy.deployment import Deployment
 from srtm.deploy.host_tables import HostTable
@@ -186,11 +187,8 @@ class Testbed:
             except OSError as error:
                 raise UsageError(f"token-file {file}: {error.strerror}") from None
         if not file.exists():
-            fresh = file.with_suffix(".new")
-            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "w") as opened:
-                opened.write(secrets.token_hex(32) + "\n")
-            fresh.rename(file)
+            with replacing(file, mode=0o600) as opened:
+                opened.write(secrets.token_hex(32).encode() + b"\n")
         return file.read_bytes()
 
     def _check(self, host: Host) -> None:

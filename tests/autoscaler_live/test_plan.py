@@ -14,13 +14,15 @@ from srtm.clock import NS
 from srtm.consumer.assignor import Assignor
 from srtm.consumer.ledger import Ledger
 from srtm.consumer.sharing import shared
-from srtm.consumer.wire import Command, Leader, Plan, Report, Word
+from srtm.consumer.wire import Command, Leader, PartitionPlan, Report, Word
 
 NAMES = [f"m{n}" for n in range(5)]
 
 
-def plan(version: int = 1, **parts: tuple[int, ...]) -> Plan:
-    return Plan(name="c", epoch=1, version=version, parts=parts, loads={0: 10, 1: 1, 2: 1, 3: 8})
+def plan(version: int = 1, **parts: tuple[int, ...]) -> PartitionPlan:
+    return PartitionPlan(
+        name="c", epoch=1, version=version, parts=parts, loads={0: 10, 1: 1, 2: 1, 3: 8}
+    )
 
 
 @given(
@@ -61,7 +63,7 @@ def test_each_partition_goes_to_one_member(
     ],
 )  # fmt: skip
 def test_who_gets_what(
-    members: list[str], made: Plan | None, away: bool, wanted: dict[str, tuple[int, ...]]
+    members: list[str], made: PartitionPlan | None, away: bool, wanted: dict[str, tuple[int, ...]]
 ) -> None:
     assert shared(range(4), members, made, away) == wanted
 
@@ -72,7 +74,7 @@ def test_who_gets_what(
 class Known:
     """A source."""
 
-    def __init__(self, made: Plan | None, name: str = "a") -> None:
+    def __init__(self, made: PartitionPlan | None, name: str = "a") -> None:
         self.plan = made
         self.name = name
         self.leader_is_away = False
@@ -166,7 +168,7 @@ class Run:
         for word in words:
             self.direct.see(word, self.now)
 
-    def step(self, seconds: float = 0.0, arrive: bool = True) -> list[Plan]:
+    def step(self, seconds: float = 0.0, arrive: bool = True) -> list[PartitionPlan]:
         self.now += round(seconds * NS)
         self.beat += 1
         self.direct.beat(self.beat, self.now)
@@ -176,7 +178,7 @@ class Run:
         words, _ = self.direct.step(self.now, lambda process: False)
         if arrive:
             self.see(*words)
-        return [each for each in words if isinstance(each, Plan)]
+        return [each for each in words if isinstance(each, PartitionPlan)]
 
     def has(self, **parts: tuple[int, ...]) -> None:
         self.see(*(

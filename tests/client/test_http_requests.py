@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from srtm.errors import UnavailableError
-from srtm.http_client import get_json, request
+from srtm.http_client import Kept, get_json, request
 
 Serve = Callable[[bytes], str]
 seen: list[bytes] = []  # what servers were asked
@@ -118,3 +118,53 @@ def test_a_server_that_drips_is_given_up_in_time(tmp_path: Path) -> None:
         assert time.monotonic() - began < 5
         stop.set()
         thread.join()
+
+
+@contextlib.contextmanager
+def answering(*connections: list[bytes]) -> Iterator[tuple[str, list[int]]]:
+    """A server that answers each request of its first connection with the next of the first list,
+    and so on, and closes a connection whose answers are used up. Also how many it has taken."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        taken: list[int] = []
+
+        def work() -> None:
+            for number, answers in enumerate(connections):
+                connection, _ = listener.accept()
+                taken.append(number)
+                with connection:
+                    for answer in answers:
+                        connection.recv(65536)
+                        connection.sendall(answer)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}", taken
+        thread.join()
+
+
+def test_a_kept_connection_serves_request_after_request_and_is_made_anew() -> None:
+    one, two, three = (OK % (1, digit) for digit in (b"1", b"2", b"3"))
+    with answering([one, two], [three]) as (address, taken):
+        kept = Kept(address)
+        assert [kept.get("/x").document for _ in range(2)] == [1, 2]
+        assert taken == [0]
+        found = None
+        while found is None:  # the other side may close in the middle of a request
+            with contextlib.suppress(UnavailableError):
+                found = kept.get("/x").document
+        assert found == 3
+        kept.close()
+    kept = Kept(address)
+    with pytest.raises(UnavailableError, match="nothing listens there"):
+        kept.get("/x")
+    kept.close()
+
+
+def test_after_an_answer_that_is_too_big_a_kept_connection_begins_anew() -> None:
+    with answering([OK % (9, b"123456789")], [OK % (1, b"1")]) as (address, taken):
+        kept = Kept(address)
+        with pytest.raises(UnavailableError, match="more than 4 bytes"):
+            kept.get("/x", max_bytes=4)
+        assert kept.get("/x", max_bytes=4).document == 1
+        assert taken == [0, 1]
+        kept.close()

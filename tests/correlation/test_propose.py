@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from srtm.correlation.command import correlate
 from srtm.correlation.propose import proposal_of
-from srtm.correlation.result import Group, Topic
+from srtm.correlation.result import Group, GroupedTopic
 from srtm.correlation.run import Request, run
 from srtm.correlation.version import VERSION_KEY
 from srtm.errors import UsageError
@@ -124,7 +124,7 @@ def test_as_much_is_proposed_as_is_taken_the_surest_first() -> None:
         group("g3", 1e-8, "c", "d"),
         group("g4", 1e-9, "alone", ""),
     )
-    topic = Topic(topic="t", publishers=10, groups=groups, ungrouped=0)
+    topic = GroupedTopic(topic="t", publishers=10, groups=groups, ungrouped=0)
     found, left_out = proposal_of(topic, {"g2": 0.5}, (0, now))
     assert [each.name for each in found.groups] == ["g2", "g3"]
     assert [each.share for each in found.groups] == [0.5, 0.0]

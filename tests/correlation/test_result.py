@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from srtm.correlation.result import JSON, NAMES, Group, Result, Topic, read_result, write_json
+from srtm.correlation.result import (
+    JSON,
+    NAMES,
+    Group,
+    GroupedTopic,
+    Result,
+    read_result,
+    write_json,
+)
 from srtm.correlation.whole import whole_folder
 from srtm.errors import SrtmError, UsageError
 
@@ -52,7 +60,7 @@ def test_the_document_is_the_one_that_is_promised(tmp_path: Path) -> None:
     }
     assert read_result(tmp_path) == Result(
         topics=(
-            Topic(
+            GroupedTopic(
                 topic="a",
                 publishers=5,
                 groups=(
@@ -61,7 +69,7 @@ def test_the_document_is_the_one_that_is_promised(tmp_path: Path) -> None:
                 ),
                 ungrouped=1,
             ),
-            Topic(topic="b", publishers=2, groups=(), ungrouped=2),
+            GroupedTopic(topic="b", publishers=2, groups=(), ungrouped=2),
         )
     )
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from srtm.correlation.result import NAMES, Topic, read_result, write_json
+from srtm.correlation.result import NAMES, GroupedTopic, read_result, write_json
 from srtm.correlation.run import Request, run
 from srtm.correlation.version import VERSION_KEY
 from srtm.errors import SrtmError
@@ -77,7 +77,7 @@ def test_a_full_disk_leaves_the_result_before_it(
     spark: SparkSession, trace: Path, tmp_path: Path
 ) -> None:
     with small_disk(tmp_path / "disk", "256k") as disk:
-        before = Topic(topic="t", publishers=1, groups=(), ungrouped=1)
+        before = GroupedTopic(topic="t", publishers=1, groups=(), ungrouped=1)
         (disk / "out").mkdir()
         write_json(disk / "out", [before.model_dump()], iter([]))
         fill(disk)

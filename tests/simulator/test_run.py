@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from distributor.model import Broker, Publisher
 from distributor.placement import POLICIES
-from distributor.simulator.run import Topic, placed, simulate
+from distributor.simulator.run import SimulatedTopic, placed, simulate
 from distributor.simulator.service import Service
 from distributor.simulator.traffic import Sending, Traffic, traffic
 from srtm.bucket import TokenBucket
@@ -19,7 +19,7 @@ from srtm.queueing import split_token_waits
 SERVICE = Service(0.001, 0.002, 0.003)
 
 
-def one_by_one(topics: list[Topic], services: list[Service]) -> list[list[float]]:
+def one_by_one(topics: list[SimulatedTopic], services: list[Service]) -> list[list[float]]:
     """Latencies of each topic's messages in order of arrival, by the product's own bucket."""
     found: list[list[tuple[float, int, float]]] = [[] for _ in topics]
     for broker, service in enumerate(services):
@@ -47,7 +47,7 @@ def one_by_one(topics: list[Topic], services: list[Service]) -> list[list[float]
     return [[each for _, _, each in sorted(one)] for one in found]
 
 
-def random_topic(random: np.random.Generator, brokers: int, limited: bool) -> Topic:
+def random_topic(random: np.random.Generator, brokers: int, limited: bool) -> SimulatedTopic:
     count = int(random.integers(1, 40))
     sent = Traffic(
         np.sort(random.random(count)).round(3),
@@ -58,7 +58,7 @@ def random_topic(random: np.random.Generator, brokers: int, limited: bool) -> To
     shares = {
         n: (float(random.uniform(20, 200)), float(random.uniform(1, 8))) for n in range(brokers)
     }
-    return Topic(sent, owners, shares if limited else {})
+    return SimulatedTopic(sent, owners, shares if limited else {})
 
 
 @given(seed=st.integers(0, 10_000), brokers=st.integers(1, 3))
@@ -75,14 +75,14 @@ def test_token_waits_are_those_of_the_exact_buckets() -> None:
     sent = traffic([Publisher(f"p{n}", None, 20.0) for n in range(9)], Sending(), 10.0, seed=3)
     owners = np.arange(9) % 3
     shares = dict.fromkeys(range(3), (66.0, 3.0))
-    [seen] = simulate([Topic(sent, owners, shares)], [SERVICE] * 3)
+    [seen] = simulate([SimulatedTopic(sent, owners, shares)], [SERVICE] * 3)
     exact = split_token_waits(sent.times, owners[sent.publishers], [66.0] * 3, [3.0] * 3)
     assert seen.token_waits.tolist() == pytest.approx(exact.tolist(), abs=1e-9)
 
 
 def test_who_has_no_broker_sends_nothing_and_an_idle_broker_is_no_fault() -> None:
     sent = Traffic(np.array([0.1, 0.2, 0.3]), np.array([0, 1, 0]), 2)
-    [seen] = simulate([Topic(sent, np.array([0, -1]), {})], [SERVICE] * 3)
+    [seen] = simulate([SimulatedTopic(sent, np.array([0, -1]), {})], [SERVICE] * 3)
     assert seen.brokers.tolist() == [0, 0, 0, 0]
     assert seen.of(2).latencies.size == 0
     assert np.isnan(seen.of(2).latency(0.99))
@@ -90,7 +90,7 @@ def test_who_has_no_broker_sends_nothing_and_an_idle_broker_is_no_fault() -> Non
 
 def test_the_worst_broker_is_the_one_that_is_reported() -> None:
     sent = Traffic(np.array([0.0, 0.0, 1.0]), np.array([0, 0, 1]), 1)
-    [seen] = simulate([Topic(sent, np.array([0, 1]), {})], [SERVICE] * 2)
+    [seen] = simulate([SimulatedTopic(sent, np.array([0, 1]), {})], [SERVICE] * 2)
     assert seen.worst(0.99) == pytest.approx(0.011)  # the second at broker 0 waits for the first
     assert seen.of(1).latency(0.99) == pytest.approx(0.006)
 

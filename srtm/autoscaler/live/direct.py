@@ -17,7 +17,7 @@ from srtm.clock import NS
 from srtm.consumer.lease import take_over_seconds
 from srtm.consumer.ledger import Ledger
 from srtm.consumer.process import Process
-from srtm.consumer.wire import Command, Ended, Leader, Plan, Report, Word
+from srtm.consumer.wire import Command, Ended, Leader, PartitionPlan, Report, Word
 
 SILENT_LEASES = 1.0
 """without a beat, after which a member is fenced: five of its beats. It is safe with any number."""
@@ -173,7 +173,7 @@ class Direct:
 
     def step(
         self, now_ns: int, dead: Callable[[Process], bool]
-    ) -> tuple[list[Command | Plan], list[str]]:
+    ) -> tuple[list[Command | PartitionPlan], list[str]]:
         """Words to be written now, and members that are no more."""
         if not self.leads:
             return [], []
@@ -208,7 +208,7 @@ class Direct:
             and now_ns - self._written_ns[name] > _SAY_AGAIN_NS
         ]
 
-    def _plan(self, now_ns: int) -> Plan | None:
+    def _plan(self, now_ns: int) -> PartitionPlan | None:
         """Where members subscribe."""
         return None
 

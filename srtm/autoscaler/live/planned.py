@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from srtm.autoscaler.live.direct import Direct
 from srtm.clock import NS
-from srtm.consumer.wire import Command, Plan
+from srtm.consumer.wire import Command, PartitionPlan
 
 _SAY_AGAIN_NS = NS
 _REPAIR_NS = 3 * NS
@@ -25,7 +25,7 @@ class Planned(Direct):
 
     loads: dict[int, float] = field(default_factory=dict)
     repairs: int = 0
-    _said: Plan | None = None
+    _said: PartitionPlan | None = None
     _said_ns: int = 0
     _wait_ns: int = _REPAIR_NS
 
@@ -48,14 +48,14 @@ class Planned(Direct):
         )
         return right and self.wanted.keys() <= members.keys()
 
-    def _newest(self) -> Plan | None:
+    def _newest(self) -> PartitionPlan | None:
         """Written, read back or not."""
         known = self.ledger.plan
         if self._said is None or (known is not None and known.version >= self._said.version):
             return known
         return self._said
 
-    def _plan(self, now_ns: int) -> Plan | None:
+    def _plan(self, now_ns: int) -> PartitionPlan | None:
         parts = {
             name: tuple(sorted(part))
             for name, part in sorted(self.wanted.items())
@@ -72,7 +72,7 @@ class Planned(Direct):
         else:
             self._wait_ns = _REPAIR_NS
         self._said_ns = now_ns
-        self._said = Plan(
+        self._said = PartitionPlan(
             name=self.name,
             epoch=self.epoch,
             version=self._next_version(),
@@ -81,7 +81,7 @@ class Planned(Direct):
         )
         return self._said
 
-    def _stands(self, last: Plan, now_ns: int) -> bool:
+    def _stands(self, last: PartitionPlan, now_ns: int) -> bool:
         """Nothing is to be said: it is carried out, or it may still be."""
         self._said_ns = self._said_ns or now_ns
         if self.ledger.plan is not last:  # lost, or Kafka is away

@@ -6,7 +6,6 @@ import json
 import logging
 import threading
 from collections.abc import Callable
-from http.client import HTTPConnection, HTTPException
 from urllib.parse import quote
 
 from srtm.address import Address
@@ -14,7 +13,7 @@ from srtm.autoscaler.pool.stats import ChannelSeen, channel_seen
 from srtm.clock import NS, boottime_ns
 from srtm.consumer.pool_file import NsqTable
 from srtm.errors import SrtmError, UnavailableError
-from srtm.http_client import request
+from srtm.http_client import Kept, request
 
 log = logging.getLogger("srtm.autoscale")
 
@@ -27,7 +26,7 @@ See = Callable[[str, float, ChannelSeen], None]
 """address, when it answered (seconds, of a clock that counts sleep), and what it said"""
 
 
-class Broker:
+class BrokerReader:
     """fault: why the last question failed"""
 
     def __init__(self, address: str, nsq: NsqTable, seconds: float, see: See) -> None:
@@ -49,16 +48,13 @@ class Broker:
         self._over.set()
 
     def _run(self) -> None:
-        host, port = Address.of(self.address)
-        connection = HTTPConnection(host, port, timeout=_ASK_SECONDS)
+        broker = Kept(self.address)
         while not self._over.is_set():
             begun = boottime_ns()
             try:
-                seen = self._ask(connection)
-            except (OSError, HTTPException, ValueError, RecursionError) as error:
-                with contextlib.suppress(OSError):
-                    connection.close()
-                fault = f"{self.address}: /stats: {_sentence(error)}"
+                seen = self._ask(broker)
+            except UnavailableError as error:
+                fault = str(error)
                 if fault != self.fault:
                     log.warning("%s; what is known of it stays", fault)
                 self.fault = fault
@@ -73,28 +69,19 @@ class Broker:
                 self._see(self.address, now / NS, seen)
             self.answered.set()
             self._over.wait(max(self._seconds - (now - begun) / NS, 0.01))
-        connection.close()
+        broker.close()
 
-    def _ask(self, connection: HTTPConnection) -> ChannelSeen:
-        """Raises OSError, HTTPException, ValueError."""
-        connection.request("GET", self._path, headers={"Accept": "application/json"})
-        response = connection.getresponse()
-        body = response.read(_MOST_BYTES + 1)
-        if len(body) > _MOST_BYTES:
-            raise ValueError(f"more than {_MOST_BYTES} bytes")
+    def _ask(self, broker: Kept) -> ChannelSeen:
+        """Raises UnavailableError."""
+        answer = broker.get(self._path, timeout_seconds=_ASK_SECONDS, max_bytes=_MOST_BYTES)
         # A gateway whose nsqd is away says so with 503, and in its body.
-        if response.status not in (200, 503):
-            raise ValueError(f"HTTP {response.status}")
-        return channel_seen(json.loads(body), self._nsq.topic, self._nsq.channel)
-
-
-def _sentence(error: BaseException) -> str:
-    if isinstance(error, TimeoutError):
-        return f"no answer within {_ASK_SECONDS:g} s"
-    if isinstance(error, ConnectionRefusedError):
-        return "nothing listens there"
-    said = error.strerror if isinstance(error, OSError) else None
-    return " ".join(str(said or error).split())[:200] or type(error).__name__
+        if answer.status not in (200, 503):
+            raise UnavailableError(f"{answer.where}: HTTP {answer.status}")
+        try:
+            return channel_seen(json.loads(answer.body), self._nsq.topic, self._nsq.channel)
+        except (ValueError, RecursionError) as error:
+            said = " ".join(str(error).split())[:200]
+            raise UnavailableError(f"{answer.where}: {said}") from None
 
 
 class Brokers:
@@ -109,7 +96,7 @@ class Brokers:
         self._seconds = seconds
         self._see = see
         self._gone = gone
-        self._all: dict[str, Broker] = {}
+        self._all: dict[str, BrokerReader] = {}
         self._over = threading.Event()
         self._looked = threading.Event()
 
@@ -143,7 +130,7 @@ class Brokers:
 
     def _add(self, address: str) -> None:
         if address not in self._all and len(self._all) < _MOST_BROKERS:
-            self._all[address] = Broker(address, self._nsq, self._seconds, self._see)
+            self._all[address] = BrokerReader(address, self._nsq, self._seconds, self._see)
 
     def _follow(self) -> None:
         while not self._over.is_set():

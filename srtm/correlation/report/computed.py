@@ -15,7 +15,7 @@ from srtm.correlation.bursts import HEADROOM, PERCENTILE, smallest_bursts
 from srtm.correlation.envelopes import BY, envelopes
 from srtm.correlation.needs import ONE_BUCKET, statistics_document
 from srtm.correlation.report.figures import Figures, Wait
-from srtm.correlation.report.shown import Group, Shown, Topic
+from srtm.correlation.report.shown import Group, Shown, ShownTopic
 from srtm.correlation.slices import NS
 from srtm.errors import UsageError
 from tb_adaptor.share import Part
@@ -170,7 +170,7 @@ def _ticks(rows: DataFrame, members: DataFrame, shown: Shown, found: dict[str, F
 
 
 def _lone(
-    rows: DataFrame, members: DataFrame, topics: Sequence[Topic], found: dict[str, Figures]
+    rows: DataFrame, members: DataFrame, topics: Sequence[ShownTopic], found: dict[str, Figures]
 ) -> None:
     """Some publishers of no group, in the same stretch."""
     spark = rows.sparkSession
@@ -189,7 +189,7 @@ def _lone(
         each.ticks.setdefault(row.publisher, []).append(row.time)
 
 
-def _stretch(topic: Topic, statistics: dict[str, Any]) -> tuple[int, int]:
+def _stretch(topic: ShownTopic, statistics: dict[str, Any]) -> tuple[int, int]:
     """Around an instant of the largest group, so long that a publisher has some _TICKS in it."""
     first, last = int(statistics["first"]), int(statistics["last"])
     rate = statistics["messages"] / max(statistics["publishers"], 1) / max(statistics["seconds"], 1)

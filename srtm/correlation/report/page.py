@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from srtm.correlation.report.figures import Figures
-from srtm.correlation.report.shown import Group, Shown, Topic
+from srtm.correlation.report.shown import Group, Shown, ShownTopic
 from srtm.page import (
     Bar,
     Html,
@@ -66,7 +66,7 @@ def _index(shown: Shown) -> Html:
     )
 
 
-def _section(topic: Topic, figures: Figures | None, at: int) -> Html:
+def _section(topic: ShownTopic, figures: Figures | None, at: int) -> Html:
     parts: list[Html] = [tag("h2", topic.name), _facts(topic, figures)]
     if figures is not None and figures.waits:
         parts.append(_waits(figures))
@@ -84,7 +84,7 @@ def _section(topic: Topic, figures: Figures | None, at: int) -> Html:
     return tag("section", *parts, id=f"t{at}")
 
 
-def _facts(topic: Topic, figures: Figures | None) -> Html:
+def _facts(topic: ShownTopic, figures: Figures | None) -> Html:
     inside = topic.publishers - topic.ungrouped
     found = {
         "groups": f"{topic.count:,}",
@@ -128,7 +128,7 @@ def _waits(figures: Figures) -> Html:
     return bar_chart("Token wait at p99, by how publishers are placed", about, bars)
 
 
-def _raster(topic: Topic, figures: Figures) -> Html:
+def _raster(topic: ShownTopic, figures: Figures) -> Html:
     begins = figures.begins
     seconds = (figures.ends - begins) / _NS
 
@@ -145,7 +145,7 @@ def _raster(topic: Topic, figures: Figures) -> Html:
     return raster("Bursts", about, lanes, 0.0, seconds, "seconds")
 
 
-def _bursts(topic: Topic, figures: Figures) -> Html:
+def _bursts(topic: ShownTopic, figures: Figures) -> Html:
     at = {
         publisher: group.instants[len(group.instants) // 2]
         for group in topic.drawn
@@ -171,7 +171,7 @@ def _bursts(topic: Topic, figures: Figures) -> Html:
     )
 
 
-def _lanes(topic: Topic, times: Times) -> list[Lane]:
+def _lanes(topic: ShownTopic, times: Times) -> list[Lane]:
     return [
         Lane(_named(group), [times(each) for each in group.publishers], at)
         for at, group in enumerate(topic.drawn)
@@ -182,7 +182,7 @@ def _named(group: Group) -> str:
     return f"{group.name} ({group.size:,})"
 
 
-def _timeline(topic: Topic) -> Html:
+def _timeline(topic: ShownTopic) -> Html:
     found = topic.timeline
     assert found is not None
     rows = [
@@ -202,7 +202,7 @@ def _timeline(topic: Topic) -> Html:
     return span_chart("Groups over time", about, rows, windows, "beginning of the window, UTC")
 
 
-def _groups(topic: Topic) -> Html:
+def _groups(topic: ShownTopic) -> Html:
     rows = [
         [
             group.name,

@@ -60,7 +60,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Topic:
+class ShownTopic:
     """count: of all its groups; groups: the largest ones; timeline: None without windows."""
 
     name: str
@@ -81,7 +81,7 @@ class Shown:
     run: what was run (run.json)."""
 
     folder: Path
-    topics: tuple[Topic, ...]
+    topics: tuple[ShownTopic, ...]
     left_out: int
     run: Run
 
@@ -100,7 +100,7 @@ def shown(folder: Path, topic: str | None = None) -> Shown:
         result.topics, key=lambda each: (each.ungrouped - each.publishers, -each.publishers)
     )
     found = [
-        Topic(
+        ShownTopic(
             each.topic,
             each.publishers,
             each.ungrouped,

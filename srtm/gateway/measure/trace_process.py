@@ -114,7 +114,7 @@ class TraceProcess:
                 self._start()
             return
         self._drain()
-        self._hear()
+        self._read_status()
         code = self._process.poll()
         if code is None:
             return
@@ -143,7 +143,7 @@ class TraceProcess:
         """It is no more: what it had not stored is lost."""
         process, self._process = self._process, None
         assert process is not None
-        self._hear_from(process)
+        self._read_status_of(process)
         for pipe in (process.stdin, process.stdout):
             assert pipe is not None
             pipe.close()
@@ -153,11 +153,11 @@ class TraceProcess:
         self._queued = 0
         self.generation += 1
 
-    def _hear(self) -> None:
+    def _read_status(self) -> None:
         if self._process is not None:
-            self._hear_from(self._process)
+            self._read_status_of(self._process)
 
-    def _hear_from(self, process: "subprocess.Popen[bytes]") -> None:
+    def _read_status_of(self, process: "subprocess.Popen[bytes]") -> None:
         try:
             while data := os.read(_output(process), 1 << 16):
                 self._said += data

@@ -1,0 +1,45 @@
+"""The flags of `envelope`, `statistics` and `what-if`: read, and refused before Spark starts."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def refused(command: str, *flags: str, **variables: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "srtm", "correlate", command, *flags],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "flags", "said"),
+    [
+        pytest.param("envelope", [], "--trace: Field required", id="no-trace"),
+        pytest.param("envelope", ["--trace=d", "--by=room"], "--by: ", id="no-such-by"),
+        pytest.param("envelope", ["--trace=d", "--headroom=1"], "--headroom: ", id="no-headroom"),
+        pytest.param("envelope", ["--trace=d", "--groups=g"], "--by group and", id="half-a-pair"),
+        pytest.param("statistics", ["--trace=d", "--slo=soon"], "--slo: ", id="no-slo"),
+        pytest.param("statistics", ["--trace=d", "--most=0"], "--most: ", id="none"),
+        pytest.param("what-if", ["--trace=d", "--rate=0", "--burst=1"], "--rate: ", id="no-rate"),
+        pytest.param("what-if", ["--trace=d", "--rate=5"], "one contract", id="no-burst"),
+    ],
+)
+def test_a_wrong_flag_is_one_line(command: str, flags: list[str], said: str) -> None:
+    assert said in refused(command, *flags)
+
+
+def test_a_file_and_the_environment_are_read_too(tmp_path: Path) -> None:
+    file = tmp_path / "needs.toml"
+    file.write_text('trace = "nowhere"\nmost = 0\n')
+    assert f"{file}: most: " in refused("statistics", f"--config={file}")
+    assert "--most: " in refused("statistics", "--trace=d", SRTM_CORRELATE_STATISTICS_MOST="0")

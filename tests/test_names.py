@@ -1,0 +1,37 @@
+"""One noun has one meaning, and things are called as their field calls them."""
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.test_imports import MODULES
+
+_CLASSES = {"Far", "Limited", "Told"}
+_FUNCTIONS = {"obituary", "last_words", "mourn", "pour", "bent", "hear", "plainly"}
+"""each is a thing that has a plainer name"""
+
+
+def defined(module: str, *kinds: type[ast.AST]) -> Iterator[str]:
+    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+        if isinstance(node, kinds):
+            yield str(getattr(node, "name", ""))
+
+
+@pytest.mark.parametrize("noun", ["Topic", "Broker", "Plan", "Fitter"])
+def test_a_noun_is_one_class(noun: str) -> None:
+    classes = Counter(name for module in MODULES for name in defined(module, ast.ClassDef))
+    assert classes[noun] == 1
+
+
+def test_things_have_plain_names() -> None:
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    found = [
+        f"{module}: {name}"
+        for module in MODULES
+        for names, kinds in ((_CLASSES, (ast.ClassDef,)), (_FUNCTIONS, functions))
+        for name in defined(module, *kinds)
+        if name.lstrip("_") in names
+    ]
+    assert not found
