@@ -17,6 +17,7 @@ from tests.docs.generated import pages
 
 ROOT = Path(__file__).parent.parent
 HOT = re.findall(r'^    "(.*\.py)",$', (ROOT / "setup.py").read_text(), re.M)
+PRODUCT = {"srtm", "distributor", "tb_adaptor", "kernel"}
 README = " ".join((ROOT / "README.md").read_text().split())
 
 
@@ -94,7 +95,7 @@ def test_nothing_heavy_is_imported_by_the_core() -> None:
 
 def test_a_wheel_has_the_product_and_its_extras_and_no_benchmarks(tmp_path: Path) -> None:
     copy, wheels = tmp_path / "copy", tmp_path / "wheels"
-    for part in ("srtm", "distributor", "kernel", "benchmarks"):
+    for part in (*PRODUCT, "benchmarks", "tests"):
         shutil.copytree(
             ROOT / part, copy / part, ignore=shutil.ignore_patterns("*.so", "__pycache__")
         )
@@ -109,7 +110,7 @@ def test_a_wheel_has_the_product_and_its_extras_and_no_benchmarks(tmp_path: Path
         names = {name.split("/")[0] for name in wheel.namelist()}
         [metadata] = [name for name in wheel.namelist() if name.endswith("/METADATA")]
         assert b"Provides-Extra: plots" in wheel.read(metadata)
-    assert {name for name in names if ".dist-info" not in name} == {"srtm", "distributor", "kernel"}
+    assert {name for name in names if ".dist-info" not in name} == PRODUCT
     shown = [*(sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--no-index"),
              f"{file}[plots]"]  # fmt: skip
     subprocess.run(shown, check=True, capture_output=True, timeout=60)

@@ -5,8 +5,11 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from distributor.api import Report, TopicReport
 from distributor.fitting import Arrivals, Sample
+from distributor.gateway_api import (
+    Report,
+    TopicReport,
+)
 
 _ARRIVALS_SECONDS = 60.0
 _MS = 1e-3

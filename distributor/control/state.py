@@ -12,7 +12,6 @@ from typing import Any
 
 from distributor.api import (
     AdaptationAsked,
-    DesiredTopic,
     FittingShown,
     MigrationAsked,
     MoveShown,
@@ -22,6 +21,9 @@ from distributor.control.leases import NOTHING, Holder, Share, TopicLeases
 from distributor.control.lineage import Lineage
 from distributor.errors import NotFound
 from distributor.fitting import CapacityModel
+from distributor.gateway_api import (
+    DesiredTopic,
+)
 from distributor.grouping import Kept, Use, merged
 from distributor.store import (
     BrokerRow,

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from pydantic import BaseModel, ValidationError
 
-from distributor import api
+from distributor import api, gateway_api
 from distributor.errors import TooLong, TooMany
 from distributor.grouping import Proposal
 from srtm.errors import UsageError, one_line
@@ -16,9 +16,9 @@ _KIB, _MIB = 1024, 1024 * 1024
 
 MOST_BYTES: dict[type[BaseModel] | None, int] = {
     # 10,000 topics (--max-topics) of 280 bytes at most, and 80 kB for each of 15 that are fitted.
-    api.Report: 4 * _MIB,
+    gateway_api.Report: 4 * _MIB,
     # As many topics that it holds, of 260 bytes, and their names again.
-    api.BrokerAsked: 4 * _MIB,
+    gateway_api.BrokerAsked: 4 * _MIB,
     api.PublishersAsked: 16 * _MIB,
     api.TopicAsked: 16 * _MIB,  # with 100,000 keys
     api.WatchAsked: 16 * _MIB,
@@ -64,7 +64,7 @@ class Body:
     @property
     def is_report(self) -> bool:
         """Or a gateway's registration, which comes before one."""
-        return self._model in (api.Report, api.BrokerAsked)
+        return self._model in (gateway_api.Report, gateway_api.BrokerAsked)
 
     def check(self, size: int) -> None:
         """May it have so many bytes? Raises TooLong."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from distributor import api, groups_api
+from distributor import api, gateway_api, groups_api
 from distributor.control import (
     fittings,
     groupings,
@@ -191,15 +191,15 @@ ROUTES = (
     Route("GET", "/brokers", "All brokers.", None, api.Brokers, (), _brokers),
     Route("POST", "/brokers",
           "Register a broker, and tell what it holds; each gateway does so with each leader.",
-          api.BrokerAsked, api.BrokerAnswer, (400, 409), _register_broker),
+          gateway_api.BrokerAsked, gateway_api.BrokerAnswer, (400, 409), _register_broker),
     Route("DELETE", "/brokers/{name}",
           "Say that a lost broker never comes back: its share of every topic is free.",
           None, api.Done, (404, 409), _forget_broker),
     Route("POST", "/brokers/{name}/report",
           "Report, and learn the whole desired state; this renews the lease.",
-          api.Report, api.Desired, (400, 404), _report),
+          gateway_api.Report, gateway_api.Desired, (400, 404), _report),
     Route("GET", "/brokers/{name}/desired", "What the broker was told last; gives no lease.",
-          None, api.Desired, (404,), _desired),
+          None, gateway_api.Desired, (404,), _desired),
     Route("POST", "/brokers/{name}/drain",
           "The next placement moves its publishers away; it takes no new ones.",
           api.DrainAsked, api.BrokerShown, (400, 404), _drain),

@@ -13,6 +13,7 @@ from srtm.slo import SLO
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _COLOURS = {
     "lb": "#d55e00",
@@ -30,9 +31,18 @@ _PERCENTILES = 100 * (1 - 10.0**-_NINES)
 def draw(outcomes: Sequence[Outcome], contract: Contract, file: Path) -> bool:
     """False where matplotlib is not installed."""
     try:
-        from matplotlib.figure import Figure
+        figure = picture(outcomes, contract)
     except ImportError:
         return False
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file, dpi=120)
+    return True
+
+
+def picture(outcomes: Sequence[Outcome], contract: Contract) -> "Figure":
+    """Raises ImportError where matplotlib is not installed."""
+    from matplotlib.figure import Figure
+
     assert contract.slo is not None
     figure = Figure(figsize=(10, 4.6), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(3, 1))
@@ -44,9 +54,7 @@ def draw(outcomes: Sequence[Outcome], contract: Contract, file: Path) -> bool:
         f"contract r = {contract.rate:,.0f}/s, b = {contract.burst:g}, SLO {contract.slo}",
         fontsize=9,
     )
-    file.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(file, dpi=120)
-    return True
+    return figure
 
 
 def headline(outcomes: Sequence[Outcome]) -> str:

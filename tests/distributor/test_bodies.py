@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from distributor import api
+from distributor import api, gateway_api
 from distributor.errors import TooLong, TooMany
 from distributor.http.bodies import (
     HELD_BYTES,
@@ -92,7 +92,7 @@ def long_report() -> bytes:
     for each in topics[:10]:
         each["arrivals"] = [[123456, 1234]] * 4_900
     content = json.dumps({"applied_epoch": 0, "topics": topics}).encode()
-    assert MOST_BYTES[api.Report] * 0.8 < len(content) < MOST_BYTES[api.Report]
+    assert MOST_BYTES[gateway_api.Report] * 0.8 < len(content) < MOST_BYTES[gateway_api.Report]
     return content
 
 
@@ -268,7 +268,7 @@ def test_very_many_values_are_not_read() -> None:
 
 
 def test_the_longest_lists_can_be_read() -> None:
-    body_of(api.Report, long_report()).read("POST /x")
+    body_of(gateway_api.Report, long_report()).read("POST /x")
     body_of(api.PublishersAsked, long_registration()).read("POST /x")
     ids = json.dumps({"ids": [f"{n:0100}" for n in range(api.MAX_WATCHED)]}).encode()
     body_of(api.WatchAsked, ids).read("POST /x")
@@ -278,8 +278,8 @@ def test_the_more_urgent_has_room_when_others_have_none() -> None:
     held = Held()
     kinds = [
         (api.WatchAsked, SMALL_BYTES),
-        (api.Report, 2 * SMALL_BYTES),
-        (api.Report, SMALL_BYTES),
+        (gateway_api.Report, 2 * SMALL_BYTES),
+        (gateway_api.Report, SMALL_BYTES),
     ]
     bodies = []
     for model, size in kinds:

@@ -11,11 +11,9 @@ from time import monotonic
 import pytest
 
 from distributor.api import (
-    BrokerAsked,
     FittingAsked,
     PlacementAsked,
     PublisherAsked,
-    Report,
     TopicAsked,
 )
 from distributor.control import fitting_run as fitter_module
@@ -28,6 +26,10 @@ from distributor.control.service import Distributor
 from distributor.control.state import State
 from distributor.errors import Conflict, NotFound
 from distributor.fitting import Load, Round
+from distributor.gateway_api import (
+    BrokerAsked,
+    Report,
+)
 from distributor.store import ModelRow, Statement, StoreError, open_store
 from distributor.store.statements import put_model
 

@@ -2,8 +2,11 @@
 
 import pytest
 
-from distributor.api import Report, TopicReport
 from distributor.control.observations import Observations
+from distributor.gateway_api import (
+    Report,
+    TopicReport,
+)
 
 
 def report(seconds: float = 0.5, answered: int | None = None, **counts: float) -> Report:

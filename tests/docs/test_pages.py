@@ -55,6 +55,18 @@ def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 180
 
 
+def test_the_changelog_is_in_sections() -> None:
+    sections: list[list[str]] = []
+    for line in (ROOT / "CHANGELOG.md").read_text().splitlines():
+        if line.startswith("## "):
+            sections.append([])
+        elif line.startswith("### "):
+            sections[-1].append(line.removeprefix("### "))
+    assert sections
+    for found in sections:
+        assert found == [name for name in ("Added", "Changed", "Fixed") if name in found] != []
+
+
 def test_a_server_is_waited_for() -> None:
     file = Block("toml", '# a.toml\nhttp-address = "127.0.0.1:9"\n')
     page = [file, Block("sh", "srtm up a.toml &   # until Ctrl-C\n")]

@@ -11,14 +11,11 @@ from typing import Any
 import pytest
 
 from distributor.api import (
-    BrokerAsked,
     MigrationAsked,
     MigrationMode,
     PlacementAsked,
     PublisherAsked,
-    Report,
     TopicAsked,
-    TopicReport,
 )
 from distributor.control import migrations
 from distributor.control.committer import Committer
@@ -26,6 +23,11 @@ from distributor.control.placements import place
 from distributor.control.service import Distributor
 from distributor.control.state import State
 from distributor.errors import Conflict, NotFound
+from distributor.gateway_api import (
+    BrokerAsked,
+    Report,
+    TopicReport,
+)
 from distributor.http.metrics import exposition
 from distributor.store import StoreError, open_store
 

@@ -1,0 +1,201 @@
+"""The bodies that gateways send to the HTTP API and get back. Rates are messages/s, bursts
+messages."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from distributor.api import MAX_TOPICS, Answer, Count, Name, Rate, Unplaced
+from srtm.contract import MAX_BURST, MAX_RATE, Mode
+
+MAX_ARRIVALS = 5_000
+"""of one topic: a gateway keeps no more until it reports them"""
+MAX_BINS = 2_000
+"""of a topic's waits: those from a nanosecond to 30 years"""
+MAX_TOLD = 100
+"""publishers of one topic in a report, the heaviest of a broker in trouble"""
+
+Flow = Annotated[float, Field(ge=0, le=MAX_RATE, allow_inf_nan=False)]
+Bin = Annotated[int, Field(ge=-(2**31), le=2_000)]
+Epoch = Annotated[int, Field(ge=0, le=2**62)]
+Token = Annotated[str, Field(max_length=64)]
+"""an id or a proof, in hexadecimal digits"""
+HostPort = Annotated[str, Field(max_length=300, pattern=r"^[A-Za-z0-9_.:\[\]%-]+:[0-9]{1,5}$")]
+TopicName = Annotated[str, Field(max_length=64)]
+
+
+class FromGateway(BaseModel):
+    """What a gateway sends: fields of a newer version are passed over."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+
+class HeldTopic(FromGateway):
+    """What a gateway holds of a topic, and what it was told of the whole contract."""
+
+    topic: TopicName
+    rate: Rate = Field(description="r_l")
+    burst: float = Field(ge=1, le=MAX_BURST, allow_inf_nan=False, description="b_l")
+    topic_rate: Rate = Field(description="r")
+    topic_burst: float = Field(ge=1, le=MAX_BURST, allow_inf_nan=False, description="b")
+    mode: Mode = Mode.DELAY
+    max_wait: str | None = None
+    slo: str | None = None
+
+
+class BrokerAsked(FromGateway):
+    """A gateway says who it is and all that it knows: the distributor may know less."""
+
+    name: Name
+    tcp_address: HostPort = Field(description="of the gateway")
+    http_address: HostPort = Field(description="of the gateway")
+    capacity: float | None = Field(
+        None,
+        ge=0,
+        le=MAX_RATE,
+        allow_inf_nan=False,
+        description="messages/s within the SLO; without it what is stored stays, 0 at first",
+    )
+    instance: Token = Field("", description="of its state file: no two gateways have the same")
+    process: Token = Field("", description="another one after each start")
+    store: Token = Field("", description="of the answers that it had; empty: it had none")
+    applied_epoch: Epoch = Field(0, description="of the desired state that it has")
+    newest: Epoch = Field(0, description="the largest epoch that it was shown")
+    proof: Token = Field("", description="that it was shown it")
+    lease_seconds: float = Field(0.0, ge=0, le=86_400, description="of the last answer")
+    held: list[HeldTopic] = Field(default=[], max_length=MAX_TOPICS)
+    names: list[TopicName] = Field(
+        default=[], max_length=MAX_TOPICS, description="topics that have a contract somewhere"
+    )
+
+
+class BrokerAnswer(Answer):
+    name: str
+    epoch: int
+    store: str = Field(description="id of the store that the distributor leads by")
+    lease_seconds: float = Field(
+        description="counted from when the gateway sent the report that was answered"
+    )
+
+
+class WaitsReport(FromGateway):
+    """Token waits since the last answered report."""
+
+    clock: Count = Field(description="of the gateway, at which 0 milliseconds ago is: milliseconds")
+    seconds: Count = Field(description="their sum")
+    bins: list[tuple[Bin, Count]] = Field(
+        max_length=MAX_BINS,
+        fail_fast=True,
+        description="(number of a bin, messages): bin k is of waits in (g^(k-1), g^k] seconds with "
+        "g = 1.01/0.99, bin -2147483648 of no wait",
+    )
+    held: Count | None = Field(
+        None, description="messages that have no token now; null: too many to be counted"
+    )
+
+
+class TopicReport(FromGateway):
+    topic: str = Field(max_length=64)
+    offered: Flow = Field(0.0, description="messages/s that came since the last report")
+    admitted: Flow = Field(0.0, description="messages/s that got a token since the last report")
+    backlog: Count = Field(0.0, description="messages without an answer now")
+    waiting: Count = Field(0.0, description="those of them that have no token")
+    served: Count = Field(0.0, description="deliveries measured since the last report")
+    near: Count = Field(0.0, description="those that took longer than 0.8 of the SLO's target")
+    late: Count = Field(0.0, description="those that took longer than the SLO's target")
+    late_at_broker: Count = Field(
+        0.0, description="those that did even without the wait for their token"
+    )
+    arrivals: list[tuple[Count, Count]] = Field(
+        default=[],
+        max_length=MAX_ARRIVALS,
+        fail_fast=True,
+        description="(milliseconds ago, messages); where the desired state asks for them",
+    )
+    batches: list[tuple[Count, Count]] = Field(
+        default=[],
+        max_length=MAX_ARRIVALS,
+        fail_fast=True,
+        description="those of the arrivals that wait for all of their tokens together",
+    )
+    waits: WaitsReport | None = Field(None, description="with the arrivals, from the second on")
+
+    publishers: list[tuple[Annotated[str, Field(max_length=256)], Count]] = Field(
+        default=[],
+        max_length=MAX_TOLD,
+        fail_fast=True,
+        description="(publisher, messages) of those that sent most since the last report; where "
+        "the desired state asks for them",
+    )
+
+    @model_validator(mode="after")
+    def _of_the_served(self) -> "TopicReport":
+        # late_at_broker is counted on its own, and may be of an SLO that is gone.
+        for name, count in (("near", self.near), ("late", self.late)):
+            if count > self.served:
+                raise ValueError(f"{name} is {count:g} of {self.served:g} that were served")
+        return self
+
+
+class Report(FromGateway):
+    applied_epoch: Epoch = Field(
+        description="of the desired state that the gateway has; 0: none since it started"
+    )
+    process: Token = Field("", description="as it registered")
+    store: Token | None = Field(
+        None, description="that the epoch is of; null: the one that the answers come from"
+    )
+    names_version: Token = Field("", description="of the names that it has")
+    seconds: Count = Field(0.0, description="that the counts are of: since the last report")
+    answered: Epoch | None = Field(
+        None,
+        description="reports of this gateway that were answered before; the same again: the "
+        "last one is made again, with what has come since",
+    )
+    round_trip: Count = Field(
+        0.0, description="seconds from the last answered report to its answer; 0: not known"
+    )
+    topics: list[TopicReport] = Field(default=[], max_length=MAX_TOPICS, fail_fast=True)
+
+
+class DesiredTopic(Answer):
+    topic: str
+    rate: float = Field(description="r_l")
+    burst: float = Field(description="b_l")
+    mode: Mode
+    max_wait: str | None = Field(description="a duration such as 2s")
+    slo: str | None = Field(description="such as 0.99@1ms")
+    safe_rate: float = Field(description="what is left of r_l when the lease has ended: r_l / b_l")
+    safe_burst: float = Field(description="what is left of b_l then: one message")
+    arrivals: bool = Field(
+        False, description="report when its messages came: it is fitted, or shares follow them"
+    )
+    publishers: bool = Field(
+        False, description="report who sends most: the broker is in trouble, and some may move"
+    )
+    emptied: int = Field(0, description="an epoch; a larger one than before empties the bucket")
+    topic_rate: float = Field(description="r of the whole contract")
+    topic_burst: float = Field(description="b of the whole contract")
+
+
+class Desired(Answer):
+    epoch: int = Field(description="grows with every change; an older one is not to be applied")
+    lease_seconds: float = Field(
+        description="counted from when the gateway sent the report that this answers; then each "
+        "topic falls to its safe_rate and safe_burst"
+    )
+    topics: list[DesiredTopic] = Field(description="all of them; the gateway has no others")
+    report_seconds: float = Field(
+        1.0, description="until the next report: less while shares change or a topic is fitted"
+    )
+    store: str = Field(description="id of the store that the epochs are of")
+    newest: int = Field(description="the largest epoch given out, to any gateway")
+    proof: str = Field(description="of it: to be shown when the gateway registers again")
+    unplaced: Unplaced = Field(
+        description="what a gateway does with a topic of `names` that it has no share of: refuse "
+        "it, hold it until there is a floor for it, or let it pass"
+    )
+    names_version: str = Field(description="of `names`")
+    names: list[str] | None = Field(
+        None, description="all topics that have a contract; null: those that it has stay"
+    )
