@@ -91,6 +91,8 @@ class Service:
             placed = Placed(route, bridge.name) if route.distributor else None
             runner = KafkaToNsq(route, kafka, bridge.name, bridge.drain_timeout, placed)
         with self._lock:
+            if route not in self._file.routes:  # SIGHUP came while its topics were asked for
+                return
             self._runners[route.name, topic] = runner
         runner.start()
 
@@ -133,6 +135,7 @@ class Service:
         before = {route.name: route for route in self._file.routes}
         after = {route.name: route for route in file.routes}
         with self._lock:
+            self._file = file
             gone = {
                 key: runner
                 for key, runner in self._runners.items()
@@ -143,7 +146,6 @@ class Service:
             for key in gone:
                 del self._runners[key]
             running = {name for name, _ in self._runners}
-        self._file = file
         started = [route for route in file.routes if route.name not in running]
         for route in started:
             self._begin(route)
@@ -171,16 +173,19 @@ class Service:
             self._blind.pop(route.name, None)
         else:
             self._blind[route.name] = why
-        for topic in sorted(found):
-            if not route.source.matches(topic) or (route.name, topic) in self._runners:
+        with self._lock:
+            known = {topic for name, topic in self._runners if name == route.name}
+        for topic in sorted(found - known):
+            if not route.source.matches(topic):
                 continue
             fault = route.target.fault(route.target.of(topic))
             if fault:
                 self._once(f"route {route.name}: topic {topic} is not taken: {fault}")
-            elif sum(name == route.name for name, _ in self._runners) >= MAX_TOPICS:
+            elif len(known) >= MAX_TOPICS:
                 self._once(f"route {route.name}: more than {MAX_TOPICS} topics; divide its pattern")
             elif not self._over.is_set():
                 self._start(route, topic)
+                known.add(topic)
 
     def _once(self, line: str) -> None:
         if line not in self._refused and len(self._refused) < 10_000:
