@@ -77,6 +77,11 @@ def mentioned(wanted: str) -> set[str]:
             r"\(RequestHandler\)|BaseHTTPRequestHandler", {"srtm.api_handler"}, id="http-handlers"
         ),
         pytest.param(r"os\.replace\(|partial\.replace\(|mkstemp", {"srtm.atomic"}, id="files"),
+        pytest.param(
+            r"int\(port\)|int\(.*partition\(\":",
+            {"srtm.address", "srtm.gateway.upstream"},  # a compiled module that needs no errors
+            id="addresses",
+        ),
         pytest.param(r"^from rich\.table|^from rich\.box", {"srtm.terminal"}, id="tables"),
     ],
 )  # fmt: skip

@@ -3,6 +3,7 @@
 import ast
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -35,3 +36,8 @@ def test_things_have_plain_names() -> None:
         if name.lstrip("_") in names
     ]
     assert not found
+
+
+def test_only_tests_of_the_whole_lie_beside_the_folders() -> None:
+    beside = {file.stem for file in Path(__file__).parent.glob("test_*.py")}
+    assert beside == {"test_build", "test_imports", "test_names"}

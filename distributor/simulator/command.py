@@ -106,8 +106,8 @@ def _table(found: list[Simulated]) -> Table:
         Column("policy", text=True),
         Column("brokers", 1),
         Column(f"{percentile} ms"),
-        Column("at the worst broker", 2),
-        Column("token wait", 3),
+        Column("at the worst broker ms", 2),
+        Column("token wait ms", 3),
         Column("late"),
         Column(f"{found[0].slo}", sentence=True),
     )

@@ -2,6 +2,7 @@
 
 import logging
 
+from srtm.address import Address
 from srtm.gateway.agent import Identity
 from srtm.gateway.instance import instance_of
 from srtm.gateway.nsqd import Facts
@@ -27,8 +28,8 @@ def check_broadcast(options: GatewayOptions, tcp: str, web: str, facts: Facts) -
     """Warn where nsqd leads others round the gateway. tcp, web: where the gateway listens"""
     ours = {
         "broadcast_address": options.broadcast_address,
-        "broadcast_tcp_port": int(tcp.rpartition(":")[2]),
-        "broadcast_http_port": int(web.rpartition(":")[2]),
+        "broadcast_tcp_port": Address.parse(tcp, lowest=0).port,
+        "broadcast_http_port": Address.parse(web, lowest=0).port,
     }
     for name, value in ours.items():
         if facts.broadcast[name] != value:

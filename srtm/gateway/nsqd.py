@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
+from srtm.address import Address
 from srtm.errors import UnavailableError
 from srtm.http_client import TIMEOUT_SECONDS, Answer, Endpoint, call
 from srtm.nsq.commands import MAGIC_V2, Limits, identify
@@ -131,8 +132,7 @@ async def check_tcp(address: str) -> None:
             if "/" in address:
                 reader, writer = await asyncio.open_unix_connection(address)
             else:
-                host, _, port = address.rpartition(":")
-                reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+                reader, writer = await asyncio.open_connection(*Address.parse(address, lowest=0))
             try:
                 writer.write(MAGIC_V2 + identify(b"{}"))
                 answer = await reader.readexactly(len(OK_FRAME))

@@ -5,7 +5,7 @@ import logging
 import resource
 import socket
 
-from srtm.address import cannot_listen
+from srtm.address import Address, cannot_listen
 from srtm.clock import monotonic_ns
 from srtm.errors import UsageError
 from srtm.gateway.client import Client
@@ -43,13 +43,12 @@ class TcpDoor:
         """Raises UnavailableError where the address is taken."""
         if self._listener is not None:
             return
-        host, _, port = self.address.rpartition(":")
-        host = host.strip("[]")
+        host, port = Address.parse(self.address, lowest=0)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.socket(family, socket.SOCK_STREAM)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((host, int(port)))
+            listener.bind((host, port))
             self._gateway.stamps.prepare(listener)
             listener.listen(_BACKLOG)
         except OSError as error:

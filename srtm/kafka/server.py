@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from srtm.address import free_addresses
+from srtm.address import Address, free_addresses
 from srtm.errors import UnavailableError
 
 JARS = Path(__file__).parents[2] / ".setup" / "kafka"
@@ -110,9 +110,8 @@ class KafkaServer:
 
     def wait_ready(self) -> None:
         deadline = time.monotonic() + _READY_SECONDS
-        host, _, port = self.address.rpartition(":")
         while time.monotonic() < deadline and self.alive:
-            with suppress(OSError), socket.create_connection((host, int(port)), 1):
+            with suppress(OSError), socket.create_connection(Address.of(self.address), 1):
                 return
             time.sleep(0.05)
         raise UnavailableError(f"Kafka does not start: {self.log.read_text()[-500:]}")

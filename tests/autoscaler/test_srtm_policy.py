@@ -1,9 +1,11 @@
 """The policy `srtm` as a whole: what it does, when it does nothing, and what it says."""
 
+import ast
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -17,7 +19,7 @@ from srtm.autoscaler.observation import (
     Observation,
     PartitionSeen,
 )
-from srtm.autoscaler.policies.srtm import Srtm
+from srtm.autoscaler.policies.srtm import Srtm, tuning
 from srtm.autoscaler.simulator.arrivals import ArrivalModel, arrivals_of, even_shares
 from srtm.autoscaler.simulator.run import Run, simulate
 from srtm.autoscaler.simulator.setting import Setting
@@ -523,3 +525,20 @@ def test_a_consumer_that_dies_is_replaced() -> None:
     assert run.unserved == 0
     late = run.latency[run.arrived > 100] > 0.5
     assert late.mean() < 0.02
+
+
+def test_no_constant_of_the_policy_is_outside_its_tuning() -> None:
+    """What follows from mathematics stands where it is used: the points of Gauss-Hermite, thirds,
+    one in a hundred, and what keeps a weight or a divisor from being nothing."""
+    folder = Path(tuning.__file__).parent
+    mathematics = {
+        "budget.py": {0.01}, "forecast.py": {0.001, 0.01}, "outlook.py": {3.0, 6},
+        "surges.py": {3, 0.001, 1e-12},
+    }  # fmt: skip
+    for file in folder.glob("*.py"):
+        found = {
+            node.value
+            for node in ast.walk(ast.parse(file.read_text()))
+            if isinstance(node, ast.Constant) and type(node.value) in (int, float)
+        } - {0, 0.5, 1, 2, 1e-9}
+        assert file.name == "tuning.py" or found == mathematics.get(file.name, set()), file.name

@@ -2,6 +2,7 @@
 
 import re
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from srtm.stat.rows import Row
 from srtm.stat.tables import contract_table, distributor_table, queue_table, timestamps_table
 from srtm.terminal import Column, Table
 
+ROOT = Path(__file__).parents[2]
 WIDTHS = (80, 120, 200)
 
 
@@ -142,3 +144,16 @@ def test_every_table_shows_contracts_and_names_whole(
         assert is_whole(value, text), text
     if width == 200:
         assert "not shown" not in text
+
+
+def test_every_column_of_waits_has_its_unit_in_its_header() -> None:
+    settings = {"max-wait", "worst window"}
+    headers = {
+        header
+        for part in ("srtm", "distributor")
+        for file in (ROOT / part).rglob("*.py")
+        for header in re.findall(r'Column\(f?"([^"]*)"', file.read_text())
+    }
+    waits = {each for each in headers if re.search(r"\b(p\d+|mean|wait|worst)\b", each)} - settings
+    assert len(waits) > 10
+    assert {each for each in waits if not each.endswith(" ms")} == set()

@@ -2,10 +2,24 @@
 
 import json
 
+import click
 import pytest
 
 from distributor.api import MAX_LISTED
+from srtm.cli import cli
 from tests.support.distributors import DistributorProcess, settle, srtm
+
+
+@pytest.mark.parametrize("group", ["topic", "broker"])
+def test_every_command_takes_the_distributors_address(group: str) -> None:
+    context = click.Context(cli)
+    found = cli.get_command(context, group)
+    assert isinstance(found, click.Group)
+    for name in found.list_commands(context):
+        command = found.get_command(context, name)
+        assert command is not None
+        flags = {flag for each in command.params for flag in each.opts}
+        assert {"--distributor-address", "--distributor-token-file"} <= flags, name
 
 
 def test_a_topic_is_set_listed_described_and_deleted(distributor: DistributorProcess) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tornado.web import Application, stream_request_body
 
+from srtm.address import Address
 from srtm.api_handler import ApiHandler
 from srtm.clock import monotonic_ns
 from srtm.errors import UnavailableError
@@ -306,8 +307,8 @@ class _Info(_Handler):
         document = dict(gateway.info)
         document.update(
             broadcast_address=options.broadcast_address,
-            tcp_port=int(gateway.tcp.address.rpartition(":")[2]),
-            http_port=int(gateway.http.address.rpartition(":")[2]),
+            tcp_port=Address.parse(gateway.tcp.address, lowest=0).port,
+            http_port=Address.parse(gateway.http.address, lowest=0).port,
         )
         self.finish(document)
 

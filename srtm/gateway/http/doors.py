@@ -17,7 +17,7 @@ from tornado.httputil import (
 from tornado.iostream import IOStream
 from tornado.netutil import bind_sockets, bind_unix_socket
 
-from srtm.address import cannot_listen
+from srtm.address import Address, cannot_listen
 from srtm.errors import UnavailableError
 from srtm.gateway.host import Host
 from srtm.gateway.http.admin import admin_application
@@ -109,9 +109,9 @@ class HttpDoors:
             idle_connection_timeout=_IDLE_SECONDS,
             body_timeout=_IDLE_SECONDS,
         )
-        host, _, port = options.http_address.rpartition(":")
+        host, port = Address.parse(options.http_address, lowest=0)
         try:
-            listeners = bind_sockets(int(port), host.strip("[]"))
+            listeners = bind_sockets(port, host)
         except OSError as error:
             raise cannot_listen(f"--http-address {options.http_address}", error) from None
         server.add_sockets(listeners)

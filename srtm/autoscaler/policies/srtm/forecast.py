@@ -120,6 +120,6 @@ class Forecast:
         """Standard error of each of them, events/s: the one measured at `ahead`, growing with the
         square root of the distance as the error of a sum does."""
         if not self._weight:
-            return np.full(steps, 0.1 * self.level)
+            return np.full(steps, self._tuning.first_error * self.level)
         measured = float(np.sqrt(self._weights() @ (self._errors / self._weight)))
         return measured * np.sqrt(np.arange(1.0, steps + 1) / self.ahead)

@@ -58,7 +58,8 @@ class Srtm:
         self._handovers = handovers
         self._most = most
         self._seconds = decision_seconds
-        self._horizon = max(5, round(tuning.horizon_seconds / decision_seconds))
+        ahead = round(tuning.horizon_seconds / decision_seconds)
+        self._horizon = max(tuning.fewest_intervals, ahead)
         self._first = max(tuning.first_intervals, round(tuning.first_seconds / decision_seconds))
         self._budget = Budget(slo, tuning)
         self._stops = Stops(tuning)

@@ -39,12 +39,14 @@ class Stops:
         if self._changing is not None and not changing and stopped_seconds is not None:
             self._learn(self._changing, at, stopped_seconds)
             self._changing = None
-        settles = self._tuning.hand_over_settles_seconds
+        tuning = self._tuning
+        settles = tuning.hand_over_settles_seconds
         if self._watched is not None and at > self._watched[0] + settles:
             _, before, predicted = self._watched
-            # Ten events on both sides: a ratio of small numbers says nothing.
-            ratio = (late - before + 10) / (predicted + 10)
-            self.correction = (self.correction + min(3.0, max(0.5, ratio))) / 2
+            added = tuning.correction_events
+            ratio = (late - before + added) / (predicted + added)
+            within = min(tuning.correction_most, max(tuning.correction_least, ratio))
+            self.correction = (self.correction + within) / 2
             self._watched = None
 
     def _learn(self, kind: Kind, at: float, stopped_seconds: float) -> None:

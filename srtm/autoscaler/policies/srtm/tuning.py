@@ -23,6 +23,8 @@ class Tuning:
     longest_launch_seconds: float = 120.0
     """A launch that takes longer is planned for as if it took so long. It looks twice as far as a
     launch takes, which costs time, and no forecast is worth much there."""
+    fewest_intervals: int = 5
+    """It looks so many intervals ahead at least, however long they are."""
     paths: int = 3
     """Pieces of the last minute that stand for the next seconds."""
     first_seconds: float = 4.0
@@ -97,6 +99,8 @@ class Tuning:
     """Over which a rate is averaged before an interval's slots are divided by it: their noise stays
     in the shape, a ramp does not."""
 
+    first_error: float = 0.1
+    """Of the rate, before a forecast has been compared with what came."""
     jump_intervals: int = 8
     jump_errors: float = 4.5
     jump_share: float = 0.05
@@ -138,6 +142,11 @@ class Tuning:
     """Of the estimate when a shorter stop is seen; a longer one counts at once."""
     stop_fades_seconds: float = 120.0
     """After which half of what a stop was longer than the shortest one no longer counts."""
+    correction_events: float = 10.0
+    correction_least: float = 0.5
+    correction_most: float = 3.0
+    """Late events of hand-overs, seen for each predicted: so many are added on both sides, as a
+    ratio of small numbers says nothing, and one hand-over counts within these."""
     hand_over_settles_seconds: float = 15.0
     """After a hand-over began, until its late events are counted: a start-up, and the queue it
     left."""
