@@ -63,17 +63,20 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-python
         self._source = source
         self._assigned = assigned
         self.joined_with = 0
+        self._was_blind = False
 
     @property
     def is_behind(self) -> bool:
-        """Is there a plan that no rebalance has carried out yet?"""
+        """Is there a plan that no rebalance has carried out yet, or did we lead one that knew of no
+        partitions? Metadata that come while it runs make no other one."""
         plan = self._source.plan
-        return plan is not None and plan.version > self.joined_with
+        return self._was_blind or (plan is not None and plan.version > self.joined_with)
 
     def metadata(self, topics: Any) -> ConsumerProtocolSubscription:
         """The version is in it so that a member that joins again for a new plan is no repetition:
         the broker would answer that without a rebalance."""
         plan = self._source.plan
+        self._was_blind = False
         self.joined_with = plan.version if plan else 0
         said = json.dumps({"name": self._source.name, "version": self.joined_with}).encode()
         return ConsumerProtocolSubscription(_VERSION, sorted(topics), said)
@@ -98,6 +101,7 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-python
         partitions = cluster.partitions_for_topic(self._topic)
         if partitions is None:  # metadata can be missing at this moment
             partitions = {p for part in plan.parts.values() for p in part} if plan else set()
+            self._was_blind = not partitions
         names = named(members)
         found = shared(partitions, sorted(names), plan, self._source.leader_is_away)
         return {names[name]: part for name, part in found.items()}

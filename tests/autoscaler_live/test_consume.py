@@ -96,7 +96,7 @@ def test_offsets_that_kafka_has_deleted_are_passed_over(make_group: Make) -> Non
     [
         pytest.param(("process =", 'process = "nowhere:f"'), "no module nowhere", id="module"),
         pytest.param(("process =", 'process = "work:f"'), "has no function f", id="function"),
-        pytest.param(("[consumer]", "[executor.x]"), "executor.x", id="table"),
+        pytest.param(("[consumer]", "[executor.x]"), 'executor: unknown key "x"', id="table"),
         pytest.param(("topic =", "topic = 'a b'"), "no name of a Kafka topic", id="topic"),
     ],
 )

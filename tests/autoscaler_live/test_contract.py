@@ -74,7 +74,7 @@ def test_who_leaves_takes_nothing_along(two: Group) -> None:
     with under_load(two):
         wait_for(lambda: len(two.ids()) > 20, "it works")
         third = two.consumer()
-        wait_for(lambda: not third.alive, "one is too many", 30)
+        two.wait(lambda: not third.alive, "one is too many", 60)
     two.wait_kept()
     two.wait_state(2)
     assert set(two.ids().values()) == {1}

@@ -119,8 +119,18 @@ def test_what_a_member_says_badly_is_survived(data: bytes | None) -> None:
 def test_without_metadata_the_plan_says_which_partitions_there_are() -> None:
     assignor = Assignor("t", Known(plan(a=(0, 1))))
     assert given_out(assignor, None, member("id-1", said("a"))) == {"id-1": [0, 1]}
-    nothing = Assignor("t", Known(None))
-    assert given_out(nothing, None, member("id-1", said("a"))) == {"id-1": []}
+
+
+def test_who_shares_out_without_any_metadata_joins_again() -> None:
+    """Or the group would have no partitions until metadata change: for minutes."""
+    assignor = Assignor("t", Known(None))
+    assert not assignor.is_behind
+    assert given_out(assignor, None, member("id-1", said("a"))) == {"id-1": []}
+    assert assignor.is_behind
+    assignor.metadata({"t"})
+    assert not assignor.is_behind
+    assert given_out(assignor, {0, 1}, member("id-1", said("a"))) == {"id-1": [0, 1]}
+    assert not assignor.is_behind
 
 
 def test_no_exception_leaves_assign(caplog: pytest.LogCaptureFixture) -> None:
