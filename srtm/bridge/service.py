@@ -83,7 +83,8 @@ class Service:
             self._start(route, "")
 
     def _start(self, route: Route, topic: str) -> None:
-        kafka, bridge = self._file.kafka, self._file.bridge
+        file = self._file
+        kafka, bridge = file.kafka, file.bridge
         runner: Runner
         if route.source.system == "nsq":
             runner = NsqToKafka(route, kafka, bridge.name, bridge.drain_timeout, topic)
@@ -91,8 +92,8 @@ class Service:
             placed = Placed(route, bridge.name) if route.distributor else None
             runner = KafkaToNsq(route, kafka, bridge.name, bridge.drain_timeout, placed)
         with self._lock:
-            if route not in self._file.routes:  # SIGHUP came while its topics were asked for
-                return
+            if file is not self._file or route not in file.routes:
+                return  # SIGHUP came meanwhile; what still is to run is found anew
             self._runners[route.name, topic] = runner
         runner.start()
 
