@@ -147,8 +147,7 @@ def _nsq_side(route: Route, topics: dict[str, int] | None) -> list[Finding]:
                 text = f"nsqlookupd {lookupd}: topic {route.source.topic} at {where}"
             found.append(Finding(route.name, text))
         except UnavailableError as error:
-            said = f"nsqlookupd {str(error).removeprefix('nsqlookupd ')}; mend lookupd of the route"
-            found.append(Finding(route.name, said, True))
+            found.append(Finding(route.name, f"{error}; mend lookupd of the route", True))
     if route.distributor:
         found.append(_distributor(route))
     for address in route.nsqd:

@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Sequence
+from typing import Any
 from urllib.parse import quote
 
 from srtm.address import Address
@@ -61,12 +62,9 @@ class Lookup:
 def nsqds_of(lookupd: str, topic: str) -> set[str]:
     """Raises UnavailableError."""
     path = f"/lookup?topic={quote(topic, safe='')}"
-    answer = request(lookupd, "GET", path, timeout_seconds=_TIMEOUT_SECONDS, max_bytes=_MAX_BYTES)
-    if answer.status == 404:  # nobody has it yet
+    document = _ask(lookupd, path)
+    if document is None:  # nobody has it yet
         return set()
-    if answer.status != 200:
-        raise UnavailableError(f"nsqlookupd {lookupd}: {answer.error}")
-    document = answer.json()
     try:
         producers = document["producers"][:_MAX_FOUND]
         pairs = ((each["broadcast_address"], int(each["tcp_port"])) for each in producers)
@@ -87,13 +85,23 @@ def _is_address(text: str) -> bool:
 
 def topics_of(lookupd: str) -> set[str]:
     """Raises UnavailableError."""
-    answer = request(
-        lookupd, "GET", "/topics", timeout_seconds=_TIMEOUT_SECONDS, max_bytes=_MAX_BYTES
-    )
-    if answer.status != 200:
-        raise UnavailableError(f"nsqlookupd {lookupd}: {answer.error}")
-    document = answer.json()
+    document = _ask(lookupd, "/topics")
     try:
         return {each for each in document["topics"] if is_valid_topic_name(each.encode())}
     except (KeyError, TypeError, AttributeError, UnicodeError):
         raise UnavailableError(f"nsqlookupd {lookupd}: /topics is no list of topics") from None
+
+
+def _ask(lookupd: str, path: str) -> Any:
+    """What it answers; None where it knows of nothing. Raises UnavailableError that names it."""
+    try:
+        answer = request(
+            lookupd, "GET", path, timeout_seconds=_TIMEOUT_SECONDS, max_bytes=_MAX_BYTES
+        )
+        if answer.status == 404:
+            return None
+        if answer.status != 200:
+            raise UnavailableError(f"{lookupd}: {answer.error}")
+        return answer.json()
+    except UnavailableError as error:
+        raise UnavailableError(f"nsqlookupd {error}") from None

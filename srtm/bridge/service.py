@@ -168,7 +168,7 @@ class Service:
                 found |= topics_of(lookupd)
                 answers += 1
             except UnavailableError as error:
-                why = f"nsqlookupd {str(error).removeprefix('nsqlookupd ')}"
+                why = str(error)
                 self._once(f"route {route.name}: {why}; start it, or mend lookupd of the route")
         if answers:
             self._blind.pop(route.name, None)
