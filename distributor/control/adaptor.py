@@ -16,17 +16,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from distributor.api import (
-    AdaptationAsked,
-    AdaptationShown,
-    RescaleShown,
-)
+from distributor.api import AdaptationAsked, AdaptationShown, RescaleShown
 from distributor.control.leases import NOTHING, Share
 from distributor.control.state import InForce, RegisteredTopic, State
-from distributor.gateway_api import (
-    Report,
-    TopicReport,
-)
+from distributor.gateway_api import Report, TopicReport
 from distributor.store import Statement
 from distributor.store.statements import put_rescale
 from srtm.duration import format_duration, parse_duration

@@ -5,9 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from distributor.api import (
-    BrokerShown,
-)
+from distributor.api import BrokerShown
 from distributor.control import learning
 from distributor.control.identity import count_replaced, leave_behind, require_one, take
 from distributor.control.lineage import Standing
@@ -15,10 +13,7 @@ from distributor.control.shares import grants
 from distributor.control.state import FORMER, Gateway, State
 from distributor.control.watches import Watches
 from distributor.errors import Conflict
-from distributor.gateway_api import (
-    BrokerAnswer,
-    BrokerAsked,
-)
+from distributor.gateway_api import BrokerAnswer, BrokerAsked
 from distributor.store import BrokerRow, Statement, StoreError
 from distributor.store.statements import (
     delete_broker,

@@ -4,19 +4,14 @@ import asyncio
 import logging
 from collections import Counter
 
-from distributor.api import (
-    FittingAsked,
-    FittingShown,
-)
+from distributor.api import FittingAsked, FittingShown
 from distributor.control.fitting_targets import Changed, Trials
 from distributor.control.observations import Observations
 from distributor.control.placement_inputs import asked_of
 from distributor.control.service import Distributor
 from distributor.errors import Conflict, NotFound
 from distributor.fitting import MOST_ALLOWED, Done, Fitting, Meanwhile, Mode, Round, Settings
-from distributor.gateway_api import (
-    Report,
-)
+from distributor.gateway_api import Report
 from distributor.placement.words import counted
 from distributor.store import StoreError
 

@@ -9,9 +9,7 @@ from dataclasses import replace
 from distributor.control.leases import Holder, Share
 from distributor.control.state import FORMER, Gateway, State
 from distributor.errors import Conflict
-from distributor.gateway_api import (
-    BrokerAsked,
-)
+from distributor.gateway_api import BrokerAsked
 
 _REPLACED = 16
 """processes that are remembered; more restarts than that within one report's delay are none"""

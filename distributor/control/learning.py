@@ -15,18 +15,12 @@ import logging
 from collections.abc import Iterable
 from math import fsum, inf
 
-from distributor.api import (
-    MAX_TOPICS,
-    ShareShown,
-)
+from distributor.api import MAX_TOPICS, ShareShown
 from distributor.control.leases import NOTHING, Holder, Share, TopicLeases
 from distributor.control.lineage import LARGEST_FOREIGN, MARGIN, Lineage, Standing
 from distributor.control.shares import grants
 from distributor.control.state import FORMER, UNHEARD, Gateway, InForce, RegisteredTopic, State
-from distributor.gateway_api import (
-    BrokerAsked,
-    HeldTopic,
-)
+from distributor.gateway_api import BrokerAsked, HeldTopic
 from distributor.placement.words import number, some
 from distributor.store import BrokerRow, LineageRow, Statement
 from distributor.store.statements import (

@@ -6,10 +6,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from distributor.fitting import Arrivals, Sample
-from distributor.gateway_api import (
-    Report,
-    TopicReport,
-)
+from distributor.gateway_api import Report, TopicReport
 
 _ARRIVALS_SECONDS = 60.0
 _MS = 1e-3

@@ -33,11 +33,7 @@ from distributor.control.topic_names import Names
 from distributor.control.troubles import Troubles
 from distributor.control.watches import Watches
 from distributor.errors import Conflict, NotFound, NotLeading
-from distributor.gateway_api import (
-    Desired,
-    DesiredTopic,
-    Report,
-)
+from distributor.gateway_api import Desired, DesiredTopic, Report
 from distributor.store import Statement
 from distributor.store.statements import (
     delete_lost,

@@ -4,10 +4,7 @@ from collections.abc import Iterable
 
 from distributor.control.leases import NOTHING, Holder, Share, TopicLeases
 from distributor.control.state import Gateway, RegisteredTopic, State
-from distributor.gateway_api import (
-    DesiredTopic,
-    Report,
-)
+from distributor.gateway_api import DesiredTopic, Report
 from distributor.store import GrantRow
 
 

@@ -10,20 +10,12 @@ from dataclasses import dataclass, field
 from math import fsum, inf
 from typing import Any
 
-from distributor.api import (
-    AdaptationAsked,
-    FittingShown,
-    MigrationAsked,
-    MoveShown,
-    ShareShown,
-)
+from distributor.api import AdaptationAsked, FittingShown, MigrationAsked, MoveShown, ShareShown
 from distributor.control.leases import NOTHING, Holder, Share, TopicLeases
 from distributor.control.lineage import Lineage
 from distributor.errors import NotFound
 from distributor.fitting import CapacityModel
-from distributor.gateway_api import (
-    DesiredTopic,
-)
+from distributor.gateway_api import DesiredTopic
 from distributor.grouping import Kept, Use, merged
 from distributor.store import (
     BrokerRow,

@@ -8,15 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum, inf
 
-from distributor.api import (
-    MigrationShown,
-    MoveShown,
-)
+from distributor.api import MigrationShown, MoveShown
 from distributor.control.state import FORMER, State
 from distributor.fitting import MOST_ALLOWED
-from distributor.gateway_api import (
-    Report,
-)
+from distributor.gateway_api import Report
 from distributor.migration import Memory, Pulse, Slot, Trouble
 from distributor.migration.settings import CHANGED, RETURN_SECONDS, WINDOW_SECONDS
 from srtm.contract import MIN_RATE

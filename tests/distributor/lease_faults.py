@@ -18,11 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from distributor.api import (
-    AdaptationAsked,
-    PublisherAsked,
-    TopicAsked,
-)
+from distributor.api import AdaptationAsked, PublisherAsked, TopicAsked
 from distributor.control.placement_inputs import (
     asked_of,
     decide,
@@ -34,12 +30,7 @@ from distributor.control.placements import apply
 from distributor.control.service import Distributor
 from distributor.control.state import FORMER, UNHEARD, State
 from distributor.errors import Conflict, NotFound
-from distributor.gateway_api import (
-    BrokerAsked,
-    Desired,
-    Report,
-    TopicReport,
-)
+from distributor.gateway_api import BrokerAsked, Desired, Report, TopicReport
 from distributor.store import StoreError, StoreLost
 from distributor.store.statements import Statement, Value, put_leader, put_lease, put_lineage
 from distributor.store.store import Store, migrations

@@ -10,10 +10,7 @@ import pytest
 from distributor.control.service import Distributor
 from distributor.control.state import State
 from distributor.errors import Conflict, NotFound
-from distributor.gateway_api import (
-    BrokerAsked,
-    Report,
-)
+from distributor.gateway_api import BrokerAsked, Report
 from distributor.store import Statement, open_store
 from distributor.store.statements import put_lineage
 

@@ -10,12 +10,7 @@ from time import monotonic
 
 import pytest
 
-from distributor.api import (
-    FittingAsked,
-    PlacementAsked,
-    PublisherAsked,
-    TopicAsked,
-)
+from distributor.api import FittingAsked, PlacementAsked, PublisherAsked, TopicAsked
 from distributor.control import fitting_run as fitter_module
 from distributor.control import fittings
 from distributor.control.committer import Committer
@@ -26,10 +21,7 @@ from distributor.control.service import Distributor
 from distributor.control.state import State
 from distributor.errors import Conflict, NotFound
 from distributor.fitting import Load, Round
-from distributor.gateway_api import (
-    BrokerAsked,
-    Report,
-)
+from distributor.gateway_api import BrokerAsked, Report
 from distributor.store import ModelRow, Statement, StoreError, open_store
 from distributor.store.statements import put_model
 

@@ -13,22 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributor.api import (
-    PlacementAsked,
-    PublisherAsked,
-    TopicAsked,
-)
+from distributor.api import PlacementAsked, PublisherAsked, TopicAsked
 from distributor.control.leases import NOTHING, Holder, Share, TopicLeases
 from distributor.control.placements import place
 from distributor.control.service import Distributor
 from distributor.control.state import State
 from distributor.errors import Conflict, NotFound, NotLeading
-from distributor.gateway_api import (
-    BrokerAsked,
-    Desired,
-    Report,
-    TopicReport,
-)
+from distributor.gateway_api import BrokerAsked, Desired, Report, TopicReport
 from distributor.store import StoreError
 from distributor.store.statements import Statement, Value, put_lineage
 from distributor.store.store import Store, migrations

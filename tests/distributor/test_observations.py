@@ -3,10 +3,7 @@
 import pytest
 
 from distributor.control.observations import Observations
-from distributor.gateway_api import (
-    Report,
-    TopicReport,
-)
+from distributor.gateway_api import Report, TopicReport
 
 
 def report(seconds: float = 0.5, answered: int | None = None, **counts: float) -> Report:

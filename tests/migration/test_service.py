@@ -23,11 +23,7 @@ from distributor.control.placements import place
 from distributor.control.service import Distributor
 from distributor.control.state import State
 from distributor.errors import Conflict, NotFound
-from distributor.gateway_api import (
-    BrokerAsked,
-    Report,
-    TopicReport,
-)
+from distributor.gateway_api import BrokerAsked, Report, TopicReport
 from distributor.http.metrics import exposition
 from distributor.store import StoreError, open_store
 
