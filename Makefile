@@ -46,6 +46,7 @@ $(STAMPS)/python: requirements.lock pyproject.toml
 $(STAMPS)/compiled: setup.py pyproject.toml $(HOT) srtm/gateway/_sender.c $(STAMPS)/python
 	@echo "installing srtm, its hot modules compiled"
 	@command -v cc >/dev/null || echo "no C compiler (cc): the hot modules are interpreted and answers sent one by one, a fifth slower for each message"
+	@find srtm kernel -name '*.cpython-*.so' -delete; rm -f ./*__mypyc.*.so
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
