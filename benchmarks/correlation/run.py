@@ -200,10 +200,13 @@ def bars(scores: dict[Case, list[Score]], grown: list[Large], quick: bool) -> li
         found.append(judge(f"independent {kind}: share in a group", values, at_most=0.01))
     for seconds, span in ((_TEN_MINUTES, "10 minutes"), (_DAY, "a day")):
         big = [each for each in grown if _is(each, 10**7, seconds)]
-        crowded = [each.load[0] for each in big if each.load[0] > _CROWDED * _CORES]
+        slow = [each for each in big if each.seconds > _MOST_SECONDS]
+        crowded = [each.load[0] for each in slow if each.load[0] > _CROWDED * _CORES]
         doubt = f"load average {crowded[0]:g} on {_CORES} cores before" if crowded else ""
         took = [each.seconds for each in big]
-        found.append(judge(f"10^7 arrivals over {span}, s", took, at_most=180, doubt=doubt))
+        found.append(
+            judge(f"10^7 arrivals over {span}, s", took, at_most=_MOST_SECONDS, doubt=doubt)
+        )
     found += [_growth(grown, *each) for each in _GROWTH]
     peak = [max(each.jvm_bytes for each in grown) / 2**30] if grown else []
     found.append(judge("peak of the JVM, GiB", peak, at_most=6))
@@ -212,7 +215,8 @@ def bars(scores: dict[Case, list[Score]], grown: list[Large], quick: bool) -> li
 
 _CORES = len(os.sched_getaffinity(0))
 _CROWDED = 1.0
-"""running processes for each core before a run, above which its time tells nothing"""
+"""running processes for each core before a run, above which a long time tells nothing"""
+_MOST_SECONDS = 180.0
 _GROWTH = (
     ("10^6 to 10^7 over 10 minutes", (10**6, _TEN_MINUTES), (10**7, _TEN_MINUTES)),
     ("10^6 to 10^7 at as many a second", (10**6, _TEN_MINUTES), (10**7, _TEN_MINUTES * 10)),

@@ -4,11 +4,23 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import unquote
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from srtm.errors import SrtmError, UnavailableError
+
+
+class DamagedFile(SrtmError):
+    """Of a trace, at `path`: its footer is whole, and what is before it cannot be read."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path}: {BEFORE_ITS_FOOTER}; remove this file")
+        self.path = path
+
+
+BEFORE_ITS_FOOTER = "a damaged trace: its footer is whole, and what is before it cannot be read"
 
 
 @contextmanager
@@ -40,10 +52,12 @@ def _error(said: str, trace: Path, out: Path | None) -> SrtmError:
             f"--out {out}: the disk is full (or that of TMPDIR, where Spark works); nothing was "
             "written there"
         )
-    found = _FILE.search(said)
     for sign, line in _SIGNS.items():
         if sign in said:
-            return SrtmError(line.format(trace=trace, file=found[1] if found else trace))
+            return SrtmError(line.format(trace=trace))
+    found = _FILE.search(said)
+    if "FAILED_READ_FILE" in said and found is not None:
+        return DamagedFile(Path(unquote(found[1])))
     first = next((line for line in said.splitlines() if line.strip()), "it says no more")
     return SrtmError(f"Spark failed: {first.strip()[:300]}")
 
@@ -55,8 +69,6 @@ _GONE = (
 _SIGNS = {
     "FILE_NOT_EXIST": _GONE,
     "FileNotFoundException": _GONE,
-    "FAILED_READ_FILE": "{file}: a damaged trace: its footer is whole, and what is before it "
-    "cannot be read; remove this file",
     "Java heap space": "Spark ran out of memory: choose a --topic, or a shorter trace",
 }
 """in an error -> what to say; the first that is there"""

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from srtm.correlation.faults import one_line
+from srtm.correlation.faults import DamagedFile, one_line
 from srtm.correlation.groups.changes import changes
 from srtm.correlation.groups.clocks import corrected
 from srtm.correlation.groups.evidence import GROUPS
@@ -44,7 +45,20 @@ class NoArrivals(UsageError):
 
 def run(spark: SparkSession, request: Request) -> tuple[Result, tuple[str, ...]]:
     """Also: a line for each file that was left out. Raises SrtmError."""
-    trace = open_trace(request.trace, request.skip_damaged)
+    damaged = set[Path]()
+    while True:
+        try:
+            return _run(spark, request, damaged)
+        except DamagedFile as error:  # Spark finds out when it reads it
+            if not request.skip_damaged or error.path in damaged:
+                raise
+            damaged.add(error.path)
+
+
+def _run(
+    spark: SparkSession, request: Request, damaged: Collection[Path]
+) -> tuple[Result, tuple[str, ...]]:
+    trace = open_trace(request.trace, request.skip_damaged, damaged)
     with whole_folder(request.out, NAMES) as folder, one_line(request.trace, request.out):
         frame = trace.frame(spark)
         if request.topic is not None:

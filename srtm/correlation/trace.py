@@ -5,7 +5,7 @@ or an underscore, or ends in `.tmp`. All other `.parquet` files, in folders belo
 trace, and each is looked at before any is read: a file that is left out must never go unnoticed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from srtm.correlation.faults import BEFORE_ITS_FOOTER
 from srtm.correlation.schema import RANGES, TRACE
 from srtm.correlation.version import version_of
 from srtm.errors import UsageError
@@ -65,8 +66,9 @@ class Trace:
         return spark.read.schema(TRACE).parquet(*map(str, self.files))
 
 
-def open_trace(folder: Path, skip: bool = False) -> Trace:
-    """Look at every file's footer. skip: leave out what cannot be read, and say so in `faults`.
+def open_trace(folder: Path, skip: bool = False, damaged: Collection[Path] = ()) -> Trace:
+    """Look at every file's footer. skip: leave out what cannot be read, and say so in `faults`;
+    damaged: absolute paths of files that are known to be so though their footers are whole.
 
     Raises UsageError where there is no such folder, or, without `skip`, for a file that is
     truncated, foreign, or of another version.
@@ -78,7 +80,7 @@ def open_trace(folder: Path, skip: bool = False) -> Trace:
         if _is_unfinished(path.relative_to(folder)):
             unfinished += 1
             continue
-        count = _rows(path)
+        count = BEFORE_ITS_FOOTER if path.absolute() in damaged else _rows(path)
         if isinstance(count, str):
             faults.append(f"{path}: {count}")
         else:

@@ -59,7 +59,6 @@ CASES: Mapping[str, pa.Table] = {
     "clocks": CLOCKS.table("clocks"),
     "loud": with_half_of_everything(LOUD).table("loud"),
     "one": planted(6, sizes=(), alone=1).table("one"),
-    "many": Planted([np.array([each]) for each in range(5_000)], np.arange(5_000)).table("many"),
 }
 
 
@@ -95,10 +94,25 @@ def test_planted_groups_are_found(result: Result, topic: str, trace: Planted) ->
     assert found.ungrouped == len(trace.times) - sum(len(each.publishers) for each in found.groups)
 
 
-@pytest.mark.parametrize(("topic", "publishers"), [("one", 1), ("many", 5_000)])
-def test_who_cannot_be_in_a_group(result: Result, topic: str, publishers: int) -> None:
-    (found,) = result.only(topic).topics
-    assert (found.publishers, found.groups, found.ungrouped) == (publishers, (), publishers)
+def test_who_is_alone_is_in_no_group(result: Result) -> None:
+    (found,) = result.only("one").topics
+    assert (found.publishers, found.groups, found.ungrouped) == (1, (), 1)
+
+
+def test_a_million_publishers_with_one_message_each(spark: SparkSession, tmp_path: Path) -> None:
+    count, folder = 1_000_000, tmp_path / "trace"
+    folder.mkdir()
+    few = Planted([np.array([0])], np.array([0])).table()
+    table = few.take(np.zeros(count, int)).replace_schema_metadata({VERSION_KEY: "1"})
+    for column, values in {
+        "time": np.arange(count) * 1_000_000 + table["time"][0].as_py(),
+        "publisher": pa.array(map("p{}".format, range(count))),
+    }.items():
+        table = table.set_column(table.schema.get_field_index(column), column, pa.array(values))
+    pq.write_table(table, folder / "1.parquet")
+    result, _ = run(spark, Request(folder, tmp_path / "out"))
+    (found,) = result.topics
+    assert (found.publishers, found.groups, found.ungrouped) == (count, (), count)
 
 
 def test_each_group_has_its_evidence(result: Result, out: Path) -> None:
@@ -289,6 +303,19 @@ def test_each_unit_is_searched_as_is_cheapest(spark: SparkSession) -> None:
     assert found["dense"].bin_us == 64_000
     assert found["busy"].bin_us < 64_000  # chance would fill wider ones
     assert all(math.isfinite(row.estimated) for row in found.values())
+
+
+def test_how_candidates_are_found_is_logged(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "trace").mkdir()
+    table = TOGETHER.table("t").replace_schema_metadata({VERSION_KEY: "1"})
+    pq.write_table(table, tmp_path / "trace" / "1.parquet")
+    with caplog.at_level("INFO", "srtm.correlation"):
+        run(spark, Request(tmp_path / "trace", tmp_path / "out"))
+    (line,) = [each.getMessage() for each in caplog.records if "candidates by" in each.getMessage()]
+    assert line.startswith(f"topic t, window 0: {len(TOGETHER.times)} publishers")
+    assert "candidates by index (bins of " in line
 
 
 def test_what_appeared_and_what_ended(spark: SparkSession) -> None:

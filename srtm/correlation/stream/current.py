@@ -35,7 +35,7 @@ class Current:
         self._say = say
         self._seen: object = None
         self._look_at = 0.0
-        self._faults: tuple[str, ...] = ()
+        self._faults = set[str]()
 
     def look(self, now: float, left_out: tuple[str, ...] = ()) -> bool:
         """Find the groups anew where it is time to and the trace has changed; did it?
@@ -46,10 +46,7 @@ class Current:
             return False
         self._look_at = now + self._every_seconds
         trace = open_trace(self._request.trace, skip=True)
-        for line in trace.faults:
-            if line not in self._faults:
-                self._say(f"left out: {line}")
-        self._faults = trace.faults
+        self._tell(trace.faults)
         seen = [(path, _size(path)) for path in trace.files], left_out
         if seen == self._seen:
             return False
@@ -59,7 +56,7 @@ class Current:
             return False
         try:
             asked = replace(self._request, skip_damaged=True, left_out=left_out)
-            result, _ = run(self._spark, asked)
+            result, faults = run(self._spark, asked)
         except NoArrivals as error:
             self._say(f"waiting: {error}")
             return False
@@ -69,10 +66,18 @@ class Current:
             self._say(f"{error}; the result before it stays")
             self._seen = None
             return False
+        self._tell(faults)
         groups = sum(len(each.groups) for each in result.topics)
         topics, files = len(result.topics), len(trace.files)
         self._say(f"{groups:,} groups in {topics:,} topics, from {files:,} files")
         return True
+
+    def _tell(self, faults: tuple[str, ...]) -> None:
+        """Each file that is left out, once."""
+        for line in faults:
+            if line not in self._faults:
+                self._faults.add(line)
+                self._say(f"left out: {line}")
 
 
 def follow(current: Current, intake: Intake | None) -> None:
