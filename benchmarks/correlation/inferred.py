@@ -119,7 +119,7 @@ def _bar(name: str, trials: list[Trial], on_paper: bool) -> Bar:
     doubt = "" if trials else "tracing takes longer than --quick has"
     if trials and not shares:
         doubt = "named groups gained nothing"
-    late = max((each.late_ms for each in trials), default=0.0)
+    late = max((each.late_ms for each in trials if each.kept() is not None), default=0.0)
     if not on_paper and late > 0:
         doubt = f"the load itself was {late:.3g} ms late at p99, more than there is to gain"
     return judge(name, shares, at_least=0.9, doubt=doubt, repeats=min(len(trials), 3) or 1)

@@ -32,6 +32,9 @@ _VERSION = 0
 takes less time than the two rounds of a cooperative one."""
 
 
+_JOIN_MS = 200
+
+
 class Source(Protocol):
     """What is known without asking anybody."""
 
@@ -48,7 +51,8 @@ class Source(Protocol):
 class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-python is not typed
     """assigned: told of each assignment: generation and partitions
 
-    joined_with: version of the plan that this member knew when it joined last
+    version: of the plan that this member knew when it joined last, or that it was assigned by, if
+    that is newer
     """
 
     name = NAME
@@ -62,7 +66,7 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-python
         self._topic = topic
         self._source = source
         self._assigned = assigned
-        self.joined_with = 0
+        self.version = 0
         self._was_blind = False
 
     @property
@@ -70,34 +74,38 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-python
         """Is there a plan that no rebalance has carried out yet, or did we lead one that knew of no
         partitions? Metadata that come while it runs make no other one."""
         plan = self._source.plan
-        return self._was_blind or (plan is not None and plan.version > self.joined_with)
+        return self._was_blind or (plan is not None and plan.version > self.version)
 
     def metadata(self, topics: Any) -> ConsumerProtocolSubscription:
         """The version is in it so that a member that joins again for a new plan is no repetition:
         the broker would answer that without a rebalance."""
         plan = self._source.plan
         self._was_blind = False
-        self.joined_with = plan.version if plan else 0
-        said = json.dumps({"name": self._source.name, "version": self.joined_with}).encode()
+        self.version = plan.version if plan else 0
+        said = json.dumps({"name": self._source.name, "version": self.version}).encode()
         return ConsumerProtocolSubscription(_VERSION, sorted(topics), said)
 
     def assign(self, cluster: Any, members: Any) -> dict[str, ConsumerProtocolAssignment]:
-        """member id -> partitions."""
+        """member id -> partitions, and the version of the plan: who has read a newer one than it
+        joined with need not join again, where the others would find out by their heartbeats."""
         members = list(members)
+        plan = self._source.plan
+        said = json.dumps({"version": plan.version}).encode() if plan else b""
         try:
-            parts = self._shares(cluster, members)
+            parts = self._shares(cluster, members, plan)
         except Exception:
             log.exception("the plan cannot be followed; partitions are shared out evenly")
             parts = _evenly(self._topic, cluster, members)
         return {
             member.member_id: ConsumerProtocolAssignment(
-                _VERSION, [(self._topic, list(parts.get(member.member_id, ())))], b""
+                _VERSION, [(self._topic, list(parts.get(member.member_id, ())))], said
             )
             for member in members
         }
 
-    def _shares(self, cluster: Any, members: Sequence[Any]) -> Mapping[str, Sequence[int]]:
-        plan = self._source.plan
+    def _shares(
+        self, cluster: Any, members: Sequence[Any], plan: PartitionPlan | None
+    ) -> Mapping[str, Sequence[int]]:
         partitions = cluster.partitions_for_topic(self._topic)
         if partitions is None:  # metadata can be missing at this moment
             partitions = {p for part in plan.parts.values() for p in part} if plan else set()
@@ -107,6 +115,7 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-python
         return {names[name]: part for name, part in found.items()}
 
     def on_assignment(self, assignment: Any, generation: int) -> None:
+        self.version = max(self.version, said_version(assignment.user_data))
         partitions = [each.partition for each in assignment.partitions()]
         self._assigned(generation, sorted(partitions))
 
@@ -123,12 +132,21 @@ def named(members: Sequence[Any]) -> dict[str, str]:
 
 def said_name(data: object) -> str:
     """What a member calls itself; "" where it says nothing that is understood."""
-    try:
-        found = json.loads(bytes(data or b""))  # type: ignore[call-overload]
-        name = found["name"]
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return ""
+    name = _said(data, "name")
     return name if isinstance(name, str) else ""
+
+
+def said_version(data: object) -> int:
+    """Of the plan that an assignment was made by; 0 where it says none."""
+    version = _said(data, "version")
+    return version if isinstance(version, int) else 0
+
+
+def _said(data: object, key: str) -> object:
+    try:
+        return json.loads(bytes(data or b""))[key]  # type: ignore[call-overload]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
 
 
 def _evenly(topic: str, cluster: Any, members: Sequence[Any]) -> dict[str, list[int]]:
@@ -158,12 +176,13 @@ class PlanAssignor(Assignor):
         super().__init__(group.group.topic, self._membership, self._report)
 
     def follow(self, consumer: Any) -> None:
-        """Join again where a new plan is there. Cheap."""
+        """Join again where a new plan is there: a few ms, 0.2 s at most. Cheap otherwise."""
         if self._membership.out:
             self._membership.rejoin()
             rejoin(consumer)
         elif self.is_behind:
             rejoin(consumer)
+        join(consumer)
 
     def _report(self, generation: int, partitions: Sequence[int]) -> None:
         has = dict.fromkeys(partitions, max(generation, 0))
@@ -182,3 +201,13 @@ class PlanAssignor(Assignor):
 def rejoin(consumer: Any) -> None:
     """At its next poll. kafka-python has no public way to ask for a rebalance."""
     consumer._coordinator.request_rejoin()
+
+
+def join(consumer: Any) -> None:
+    """Wait for a join that is due or under way, for a moment.
+
+    kafka-python drops one that ends between two polls, and joins once more. Of the group's leader
+    that is another rebalance, of which the others hear by their heartbeats only.
+    """
+    if consumer._coordinator.need_rejoin():
+        consumer._coordinator.poll(timeout_ms=_JOIN_MS)

@@ -15,7 +15,7 @@ from kafka.errors import InconsistentGroupProtocolError, KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from srtm.clock import NS, monotonic_ns
-from srtm.consumer.assignor import Assignor, rejoin
+from srtm.consumer.assignor import Assignor, join, rejoin
 from srtm.consumer.batch import Record
 from srtm.consumer.file import ConsumerTable, GroupFile, KafkaTable
 from srtm.consumer.membership import Membership
@@ -27,6 +27,8 @@ log = logging.getLogger("srtm.consumer")
 _SLICE_MS = 10
 _COMMIT_MS = 5_000
 _FETCH_MS = 20
+_HEARTBEAT_MS = 500
+"""A member that has not read a new plan yet learns so that the others wait for it."""
 _ASK_AGAIN_NS = NS // 10
 """The leader may read a new plan a moment later than this member."""
 _LEAVE_MS = 3_000
@@ -58,6 +60,7 @@ class Joined:
         self._assignor = Assignor(self._topic, membership, self._assigned)
         settings = {
             "fetch_max_wait_ms": _FETCH_MS,
+            "heartbeat_interval_ms": _HEARTBEAT_MS,
             "request_timeout_ms": 30_000,
             **python_settings(file.kafka),
             "client_id": f"{self._name}-records",
@@ -149,6 +152,7 @@ class Joined:
             self._asked_ns = now
             rejoin(self._consumer)
         try:
+            join(self._consumer)
             found = self._consumer.poll(timeout_ms=_SLICE_MS, max_records=most)
             if self._fresh:
                 self._begin()

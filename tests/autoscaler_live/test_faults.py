@@ -223,9 +223,9 @@ def test_a_consumer_of_ones_own_follows_the_plan(make_group: Make) -> None:
             return len(ids) == 40 and len(consumer.assignment()) == 4
 
         wait_for(has_all, "it has all, where nobody leads yet", 40)
-        assert not plan.joined_with
+        assert not plan.version
         group.controller()
-        wait_for(lambda: has_all() and plan.joined_with, "it has all, by the plan", 40)
+        wait_for(lambda: has_all() and plan.version, "it has all, by the plan", 40)
         assert not plan.is_to_leave
         consumer.close()
         plan.close()

@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.coordinator.assignors.abstract import ConsumerProtocolSubscription
+from kafka.coordinator.assignors.abstract import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
 
 from srtm.autoscaler.live.planned import Planned
 from srtm.clock import NS
-from srtm.consumer.assignor import Assignor
+from srtm.consumer.assignor import Assignor, said_version
 from srtm.consumer.ledger import Ledger
 from srtm.consumer.sharing import shared
 from srtm.consumer.wire import Command, Leader, PartitionPlan, Report, Word
@@ -159,6 +162,36 @@ def test_a_new_plan_is_a_reason_to_join_again_and_only_one() -> None:
     assert assignor.is_behind
     assert assignor.metadata({"t"}).user_data != first.user_data  # or the broker does nothing
     assert not assignor.is_behind
+
+
+@pytest.mark.parametrize(
+    ("data", "is_behind"),
+    [
+        pytest.param(None, True, id="nothing"),
+        pytest.param(b"\xff", True, id="nonsense"),
+        pytest.param(b'{"version": "3"}', True, id="no-number"),
+        pytest.param(b'{"version": 2}', True, id="an-older-one"),
+        pytest.param(b'{"version": 3}', False, id="this-one"),
+    ],
+)
+def test_who_is_assigned_by_the_newest_plan_does_not_join_again(
+    data: bytes | None, is_behind: bool
+) -> None:
+    """It joined before it had read that plan; the leader had."""
+    source = Known(plan(2, a=(0,)))
+    assignor = Assignor("t", source)
+    assignor.metadata({"t"})
+    source.plan = plan(3, a=(0,))
+    assigned = ConsumerProtocolAssignment(0, [("t", [0])], data)
+    assignor.on_assignment(assigned, 1)
+    assert assignor.is_behind is is_behind
+
+
+def test_an_assignment_says_by_which_plan_it_was_made() -> None:
+    leader = Assignor("t", Known(plan(3, a=(0, 1))))
+    found = leader.assign(cluster({0, 1}), [member("id-1", said("a"))])
+    assert said_version(found["id-1"].user_data) == 3
+    assert not Assignor("t", Known(None)).assign(cluster({0}), [member("x", None)])["x"].user_data
 
 
 # --- what the controller says ---------------------------------------------------------------------

@@ -41,5 +41,6 @@ def _wait_workers(folder: Path, count: int) -> None:
     until = time.monotonic() + _CHANGE_SECONDS
     while sum(file.stat().st_size > 0 for file in folder.glob("batches-*.jsonl")) < count:
         if time.monotonic() > until:
-            raise TimeoutError(f"{count} consumers do not work within {_CHANGE_SECONDS:g} s")
+            said = (folder / "workers.log").read_text("utf-8", "replace")[-500:]
+            raise TimeoutError(f"{count} consumers do not work in {_CHANGE_SECONDS:g} s: {said}")
         time.sleep(0.05)

@@ -19,6 +19,8 @@ from srtm.consumer.topic import make_topic
 
 _ARM_SECONDS = 240.0
 _REST_NS = NS // 4
+_LONG_REST_NS = 3 * NS // 2
+"""where one comes and goes: it has to have worked before it goes"""
 
 
 class Mover:
@@ -94,7 +96,7 @@ class Mover:
                 self._turn()
                 now = boottime_ns()
                 if self._controller.state is not State.SENTINEL:
-                    rest_ns = now + _REST_NS
+                    rest_ns = now + (_REST_NS if self._one_by_one else _LONG_REST_NS)
                 elif now > rest_ns:
                     reading = Reading(now / NS, partitions, {}, None, 0, 0)
                     self._controller.decide(reading, {}, now)
