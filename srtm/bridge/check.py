@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from srtm.address import Address
@@ -16,9 +16,9 @@ from srtm.bridge.file import BridgeFile, Route
 from srtm.bridge.lookup import nsqds_of, topics_of
 from srtm.bridge.names import End
 from srtm.bridge.wire import unreached
-from srtm.errors import UnavailableError, UsageError
+from srtm.errors import UnavailableError
 from srtm.http_client import request
-from srtm.kafka.client import LastFault, away, client_settings
+from srtm.kafka.client import LastFault, away, client_settings, refuse_settings
 
 _SECONDS = 5.0
 
@@ -38,14 +38,7 @@ class Finding:
 
 def check_settings(file: BridgeFile, where: str) -> None:
     """Would librdkafka take the settings? Raises UsageError."""
-    try:
-        settings = client_settings(file.kafka, "check")
-        Producer({**settings, "acks": "all", "enable.idempotence": True})
-        Consumer({**settings, "group.id": "check"}).close()
-    except KafkaException as error:
-        raise UsageError(f"{where}: [kafka.settings]: {error.args[0].str()}") from None
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"{where}: [kafka.settings]: {error}") from None
+    refuse_settings(file.kafka, where, {"acks": "all", "enable.idempotence": True})
 
 
 def check(file: BridgeFile) -> list[Finding]:

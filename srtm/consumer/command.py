@@ -54,7 +54,7 @@ def consume_file(
     path = Path(path)
     file = read_scaled_file(path)
     if isinstance(file, GroupFile):
-        require_client()
+        require_client(file, path)
     table = file.consumer
     if table is None:
         if process is None and callback is None:

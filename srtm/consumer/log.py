@@ -13,7 +13,7 @@ from confluent_kafka import (
 
 from srtm.clock import NS, boottime_ns
 from srtm.consumer.file import GroupFile
-from srtm.consumer.topic import Look, TopicWatch, make_topic
+from srtm.consumer.topic import MAKES_NONE, Look, TopicWatch, make_topic
 from srtm.consumer.wire import Word, Written, decode, encode, tombstones
 from srtm.errors import UnavailableError
 from srtm.kafka.client import client_settings, told
@@ -24,6 +24,13 @@ _QUIET_LEASES = 1.0
 """Who writes beats reads them back five times in a lease: without a word for so long it was away,
 or Kafka was, and the topic may be another one. In less no lease can have ended."""
 _LOOK_NS = NS
+WORDS = {
+    "acks": "all",
+    "linger.ms": 0,
+    "max.in.flight.requests.per.connection": 1,
+    **MAKES_NONE,
+}
+"""settings of the producer of words"""
 
 
 class GroupLog:
@@ -64,9 +71,7 @@ class GroupLog:
         self._producer = Producer(
             {
                 **settings,
-                "acks": "all",
-                "linger.ms": 0,
-                "max.in.flight.requests.per.connection": 1,
+                **WORDS,
                 "message.timeout.ms": max(round(self._file.group.lease * 1e3), 1000),
             }
         )

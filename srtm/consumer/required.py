@@ -1,13 +1,20 @@
 """Extras that the core does without."""
 
 import importlib.util
+from pathlib import Path
 
+from srtm.consumer.file import GroupFile
 from srtm.errors import UnavailableError
 
 
-def require_client() -> None:
-    """Raises UnavailableError."""
+def require_client(file: GroupFile, path: Path) -> None:
+    """Kafka's client is there, and takes the settings of the file. Raises UnavailableError,
+    UsageError."""
     _require("confluent_kafka", "Kafka's client", "srtm[kafka]")
+    from srtm.consumer.log import WORDS
+    from srtm.kafka.client import refuse_settings
+
+    refuse_settings(file.kafka, str(path), WORDS)
 
 
 def require_parquet() -> None:

@@ -24,6 +24,7 @@ from srtm.consumer.file import ConsumerTable, GroupFile
 from srtm.consumer.membership import Membership
 from srtm.consumer.reader import Reader, Records
 from srtm.consumer.subscribed import Subscribed
+from srtm.consumer.topic import require_events
 from srtm.consumer.work import Work, end_process
 from srtm.errors import Exit
 from srtm.kafka.client import told
@@ -75,6 +76,7 @@ class Runner:
         told, tell = os.pipe()
         os.set_blocking(tell, False)
         signal.set_wakeup_fd(tell)
+        require_events(self._file)
         self._membership.start()
         watch = threading.Thread(target=self._watch, args=(told,), name="watchdog", daemon=True)
         watch.start()

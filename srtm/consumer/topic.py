@@ -26,19 +26,21 @@ _TOPIC = {
     "segment.ms": str(600_000),
     "min.cleanable.dirty.ratio": "0.1",
 }
+MAKES_NONE = {"allow.auto.create.topics": False}
+"""Of who produces or asks: a Kafka that makes topics by itself, as it does by default, would make a
+topic that is not compacted."""
 
 
 def make_topic(file: GroupFile) -> None:
     """Once for each group; the first who comes makes it. Raises UnavailableError."""
-    admin = AdminClient(client_settings(file.kafka, f"srtm-{file.group.id}"))
+    admin = _Admin(file)
     name = file.group.metadata
     where = f"Kafka at {file.kafka.bootstrap_servers}"
+    if admin.has(name):
+        return
     try:
-        found = admin.list_topics(name, timeout=_ASK_SECONDS).topics.get(name)
-        if found and found.error is None and found.partitions:
-            return
         new = NewTopic(name, 1, -1, config=_TOPIC)
-        admin.create_topics([new], request_timeout=_ASK_SECONDS)[name].result(_ASK_SECONDS)
+        admin.client.create_topics([new], request_timeout=_ASK_SECONDS)[name].result(_ASK_SECONDS)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise UnavailableError(f"{where}: topic {name}: {told(error)}") from None
@@ -48,14 +50,37 @@ def make_topic(file: GroupFile) -> None:
 
 def topic_is_there(file: GroupFile) -> bool:
     """Raises UnavailableError."""
-    last = LastFault()
-    admin = AdminClient(client_settings(file.kafka, f"srtm-{file.group.id}", last))
-    try:
-        found = admin.list_topics(timeout=_ASK_SECONDS).topics
-    except KafkaException as error:
-        admin.poll(0)
-        raise UnavailableError(away(file.kafka, error, last.text)) from None
-    return file.group.metadata in found
+    return _Admin(file).has(file.group.metadata)
+
+
+def require_events(file: GroupFile) -> None:
+    """Raises UnavailableError where there is no topic to consume."""
+    topic = file.group.topic
+    error = _Admin(file).fault_of(topic)
+    if error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        where = file.kafka.bootstrap_servers
+        raise UnavailableError(f"Kafka at {where} has no topic {topic}; create it")
+
+
+class _Admin:
+    def __init__(self, file: GroupFile) -> None:
+        self._kafka = file.kafka
+        self._last = LastFault()
+        settings = client_settings(file.kafka, f"srtm-{file.group.id}", self._last)
+        self.client = AdminClient({**settings, **MAKES_NONE})
+
+    def has(self, topic: str) -> bool:
+        """Raises UnavailableError."""
+        return self.fault_of(topic) is None
+
+    def fault_of(self, topic: str) -> KafkaError | None:
+        """None: it is there. Raises UnavailableError."""
+        try:
+            found = self.client.list_topics(topic, timeout=_ASK_SECONDS).topics[topic]
+        except KafkaException as error:
+            self.client.poll(0)
+            raise UnavailableError(away(self._kafka, error, self._last.text)) from None
+        return found.error
 
 
 class Look(Enum):
@@ -72,7 +97,7 @@ class TopicWatch:
     again has the same name and may have the same offsets."""
 
     def __init__(self, file: GroupFile, client: str) -> None:
-        self._admin = AdminClient(client_settings(file.kafka, client))
+        self._admin = AdminClient({**client_settings(file.kafka, client), **MAKES_NONE})
         self._name = file.group.metadata
         self._id = ""
 

@@ -2,10 +2,12 @@
 
 import logging
 import re
+from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
+from srtm.errors import UsageError
 from srtm.kafka.file import KafkaTable
 
 _quiet = logging.getLogger("srtm.librdkafka")
@@ -23,6 +25,19 @@ def client_settings(kafka: KafkaTable, client_id: str, error_cb: Any = None) -> 
         "bootstrap.servers": kafka.bootstrap_servers,
         "logger": _quiet,
     }
+
+
+def refuse_settings(kafka: KafkaTable, where: str, producer: Mapping[str, Any]) -> None:
+    """Raises UsageError where librdkafka would not take them. producer: those that the program
+    gives its own one."""
+    settings = client_settings(kafka, "check")
+    try:
+        Producer({**settings, **producer})
+        Consumer({**settings, "group.id": "check"}).close()
+    except KafkaException as error:
+        raise UsageError(f"{where}: [kafka.settings]: {error.args[0].str()}") from None
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{where}: [kafka.settings]: {error}") from None
 
 
 _RIGHTS = "its user needs an ACL for that (kafka-acls.sh --add)"

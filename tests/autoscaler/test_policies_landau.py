@@ -25,7 +25,7 @@ def sentinel() -> Landau:
         pytest.param(seen([100, 100, 50], TWO), None, id="at CONSUMER_CAPACITY: none"),
         pytest.param(seen([100, 101, 50], TWO), "consumer c0 is over its capacity", id="over it"),
         pytest.param(
-            seen([10, 10, 10, 10], TWO), "partitions [3] are not assigned", id="unassigned"
+            seen([10, 10, 10, 10], TWO), "1 of 4 partitions are not assigned", id="unassigned"
         ),
         pytest.param(seen([10] * 3, TWO, [900] * 3), None, id="lag is none of its business"),
     ],

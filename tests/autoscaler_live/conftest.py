@@ -11,8 +11,9 @@ from tests.support.servers import Servers
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     """A Kafka that the tests of a worker share; each has topics of its own. Its members of KIP-848
-    beat every 300 ms, and are missed after 3 s."""
+    beat every 300 ms, and are missed after 3 s. As most do it makes topics that it is asked for."""
     settings = {
+        "auto_create_topics_enable": "true",
         "group_consumer_heartbeat_interval_ms": "300",
         "group_consumer_min_heartbeat_interval_ms": "300",
         "group_consumer_session_timeout_ms": "3000",

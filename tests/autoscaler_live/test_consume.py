@@ -33,7 +33,9 @@ def test_rows_are_in_parquet_before_they_are_committed(make_group: Make) -> None
 
 def test_an_async_function_and_what_the_door_says(make_group: Make) -> None:
     address = f"127.0.0.1:{free_port()}"
-    group = make_group("later", consumer={"process": "work:later", "http-address": address})
+    group = make_group(
+        "later", group={"max": 1}, consumer={"process": "work:later", "http-address": address}
+    )
     group.consumer()
     group.produce(60)
     group.controller()
@@ -91,6 +93,14 @@ def test_offsets_that_kafka_has_deleted_are_passed_over(make_group: Make) -> Non
     assert min(each.offset for each in group.kept()) == 20
 
 
+def test_a_topic_that_is_not_there(make_group: Make) -> None:
+    group = make_group("there", group={"topic": "elsewhere"})
+    consumer = group.consumer()
+    assert consumer.popen.wait(60) == 3
+    address = group.kafka.address
+    assert consumer.text().strip() == f"srtm: Kafka at {address} has no topic elsewhere; create it"
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -98,6 +108,11 @@ def test_offsets_that_kafka_has_deleted_are_passed_over(make_group: Make) -> Non
         pytest.param(("process =", 'process = "work:f"'), "has no function f", id="function"),
         pytest.param(("[consumer]", "[executor.x]"), 'executor: unknown key "x"', id="table"),
         pytest.param(("topic =", "topic = 'a b'"), "no name of a Kafka topic", id="topic"),
+        pytest.param(
+            ("[group]", '[kafka.settings]\n"no.such" = 1\n[group]'),
+            '[kafka.settings]: No such configuration property: "no.such"',
+            id="setting",
+        ),
     ],
 )
 def test_a_mistake_is_one_line(tmp_path: Path, change: tuple[str, str], says: str) -> None:

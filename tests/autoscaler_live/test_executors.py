@@ -306,6 +306,9 @@ def test_an_api_server_that_is_away(stages: Callable[[str], Stage]) -> None:
 
 def test_a_kubeconfig_that_is_none(tmp_path: Path) -> None:
     table = ExecutorTable(kind="kubernetes", target="deployment/w", kubeconfig="nowhere")
+    with pytest.raises(UsageError, match="kubeconfig nowhere is not there"):
+        Kubernetes(table, tmp_path / "x.toml")
+    (tmp_path / "nowhere").touch()
     with pytest.raises(UsageError, match="no cluster is known"):
         Kubernetes(table, tmp_path / "x.toml")
 

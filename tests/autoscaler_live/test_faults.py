@@ -35,10 +35,12 @@ def test_a_consumer_frozen_while_the_groups_topic_is_made_anew(make_group: Make)
     group = make_group("anew", group={"min": 2, "max": 2})
     group.controller()
     group.wait_state(2)
+    assert group.kafka.setting(metadata(group), "cleanup.policy") == "compact"
     frozen = group.pids()[0]
     os.kill(frozen, signal.SIGSTOP)
     group.kafka.delete(metadata(group))
     wait_for(lambda: group.kafka.partitions(metadata(group)) == 1, "it is made again", 30)
+    assert group.kafka.setting(metadata(group), "cleanup.policy") == "compact"
     with under_load(group):
         sent = group.sent
         wait_for(lambda: len(group.ids()) >= sent + 40, "all partitions are worked on", 40)

@@ -92,6 +92,7 @@ def test_a_controller_is_killed_and_another_stands_by(make_pool: Make) -> None:
     second_file.write_text(found.file.read_text().replace(found.address, address))
     second = found.controller(second_file)
     found.wait(lambda: "stands by" in ping(address), "the second waits")
+    assert second.text().count("this one stands by") == 1
     assert "end it first" in found.command("stop").stderr
     first.kill()
     found.publish(50)
@@ -243,3 +244,21 @@ def test_a_start_that_cannot_be_is_one_line(
     assert controller.popen.wait(60) == 2
     assert says in controller.text()
     assert "Traceback" not in controller.text()
+
+
+def test_what_is_not_there_is_told(make_pool: Make) -> None:
+    """Once in the log; `stop` does not wait for it, and ends nobody."""
+    found = make_pool(nsq={"topic": "other"})
+    controller = found.controller()
+    nobody = "no nsqd has topic other yet"
+    wait_for(lambda: nobody in controller.text(), "it is told")
+    controller.stop(60)
+    assert controller.text().count(nobody) == 1
+    stopped = found.command("stop")
+    assert stopped.returncode == 3
+    assert stopped.stderr == f"srtm: {nobody}: who consumes is not known; nobody was ended\n"
+    away = f"127.0.0.1:{free_port()}"
+    found.write(nsq={"lookupd": [away]})
+    looked = found.command("watch", "--count", "1")
+    assert looked.returncode == 3
+    assert looked.stderr == f"srtm: nsqlookupd {away}: nothing listens there\n"

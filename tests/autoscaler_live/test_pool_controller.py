@@ -217,6 +217,17 @@ def test_an_estimate_that_is_too_low_is_no_trap(make: Make) -> None:
     assert channel.counts[-1] == 3
 
 
+def test_what_cannot_be_launched_is_told_at_once(make: Make) -> None:
+    class Refused(Played):
+        def launch(self, at: float, ids: Sequence[str]) -> list[str]:
+            self.why, self.until = "command none: No such file or directory", at + 0.5
+            return list(ids)
+
+    channel = make(Refused())
+    channel.run(1, 0)
+    assert channel.controller.fault == "command none: No such file or directory"
+
+
 def test_a_policy_that_fails_decides_nothing(make: Make) -> None:
     channel = make(min=2)
 

@@ -122,6 +122,7 @@ def test_an_executor_that_cannot_start_anything_backs_off(make_group: Make) -> N
         "it says why",
         20,
     )
+    assert f"before it joined; look at {group.folder}/logs/c-" in group.stats()["health"]
     wait_for(lambda: "before it joined" in controller.text().partition("up: ")[2], "and again")
     group.write()
     controller.kill()

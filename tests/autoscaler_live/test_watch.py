@@ -87,11 +87,44 @@ def test_without_mu_it_says_what_is_missing(kafka: Kafka, tmp_path: Path) -> Non
     assert "set mu in [group]" in answer.stderr
 
 
+def test_one_port_for_many_consumers_is_refused(tmp_path: Path) -> None:
+    file = group_file(tmp_path, "127.0.0.1:1", "any")
+    table = '[consumer]\nprocess = "work:handle"\nhttp-address = "127.0.0.1:4196"\n'
+    file.write_text(f"{file.read_text()}\n{table}")
+    answer = subprocess.run(
+        [sys.executable, "-m", "srtm", "autoscale", "run", str(file)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert answer.returncode == 2
+    assert "of up to 8 consumers of this machine could listen on http-address" in answer.stderr
+    assert answer.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["watch", "run", "explain", "stop"])
+def test_a_setting_that_librdkafka_has_not_is_one_line(tmp_path: Path, command: str) -> None:
+    file = group_file(tmp_path, "127.0.0.1:1", "any")
+    file.write_text(f'{file.read_text()}\n[kafka.settings]\n"no.such" = 1\n')
+    answer = subprocess.run(
+        [sys.executable, "-m", "srtm", "autoscale", command, str(file)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert answer.returncode == 2
+    assert answer.stderr == (
+        f'srtm: {file}: [kafka.settings]: No such configuration property: "no.such"\n'
+    )
+
+
 @pytest.mark.parametrize(
     ("address", "topic", "keys", "code", "says"),
     [
         pytest.param("", "missing", {}, 3, "has no topic missing", id="no-topic"),
-        pytest.param("127.0.0.1:1", "any", {}, 3, "does not answer", id="no-kafka"),
+        pytest.param("127.0.0.1:1", "any", {}, 3, "is it running there?", id="no-kafka"),
         pytest.param("", "any", {"policy": "srmt"}, 2, "did you mean 'srtm'", id="policy"),
     ],
 )

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from srtm.kafka.server import KafkaServer, missing
 from tests.support.servers import wait_for
@@ -72,6 +72,10 @@ class Kafka:
         """0: there is no such topic."""
         found = _answered(lambda: self.admin.list_topics(timeout=10)).topics.get(topic)
         return len(found.partitions) if found else 0
+
+    def setting(self, topic: str, name: str) -> str | None:
+        asked = ConfigResource("topic", topic)
+        return self.admin.describe_configs([asked])[asked].result(10)[name].value
 
     def delete(self, topic: str) -> None:
         self.admin.delete_topics([topic])[topic].result(10)

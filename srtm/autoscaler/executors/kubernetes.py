@@ -316,6 +316,8 @@ def _apis(table: ExecutorTable, file: Path) -> tuple[Any, Any]:
     from kubernetes import client, config  # an extra
 
     settings = client.Configuration()
+    if table.kubeconfig and not (file.parent / table.kubeconfig).exists():
+        raise UsageError(f"{file}: [executor]: kubeconfig {table.kubeconfig} is not there")
     try:
         if not table.kubeconfig and os.environ.get("KUBERNETES_SERVICE_HOST"):
             config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]

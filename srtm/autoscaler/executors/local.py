@@ -64,7 +64,8 @@ class Local:
                 self._begun[id_] = at
             except OSError as error:
                 failed.append(id_)
-                self._backoff.fail(at, f"{self._command[0]}: {error.strerror or error}")
+                why = f"command {self._command[0]}: {error.strerror or error}"
+                self._backoff.fail(at, why)
         return failed
 
     def _start(self, id_: str) -> subprocess.Popen[bytes]:
@@ -101,14 +102,20 @@ class Local:
             if code is None and waits and at - self._begun[id_] > self._startup:
                 child.kill()
                 code = child.wait()
-                self._backoff.fail(at, f"{id_} did not join within the time that startup gives it")
+                why = f"{id_} did not join within the time that startup gives it"
+                self._backoff.fail(at, why + self._log_of(id_))
                 yield self._forget(id_)
             elif code is not None:
                 if waits:
-                    self._backoff.fail(at, f"{id_} ended with code {code} before it joined")
+                    why = f"{id_} ended with code {code} before it joined"
+                    self._backoff.fail(at, why + self._log_of(id_))
                     yield self._forget(id_)
                 else:
                     self._forget(id_)
+
+    def _log_of(self, id_: str) -> str:
+        """Where it says why; "" where that is among the controller's own lines."""
+        return f"; look at {self._folder / f'{id_}.log'}" if self._folder else ""
 
     def _forget(self, id_: str) -> str:
         self._begun.pop(id_, None)

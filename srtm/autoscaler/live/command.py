@@ -10,6 +10,7 @@ from srtm.consumer.command import LOG_LEVELS, log_to_stderr
 from srtm.consumer.file import GroupFile
 from srtm.consumer.pool_file import PoolFile, read_scaled_file
 from srtm.consumer.required import require_client
+from srtm.errors import UsageError
 
 _file = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 
@@ -44,7 +45,7 @@ def _watch(
 
         watch_pool(parsed, names, file, count, as_json)
         return
-    require_client()
+    require_client(parsed, file)
     from srtm.autoscaler.live.watch import watch_group  # librdkafka, an extra
 
     watch_group(parsed, names, file, count, as_json)
@@ -63,6 +64,7 @@ def run(file: Path, dry_run: bool, log_level: str) -> None:
     """
     parsed = read_scaled_file(file)
     check_policy(parsed.group.policy, f"{file}: [group]")
+    _refuse_one_port_for_many(parsed, file)
     if dry_run:
         log_to_stderr("error")
         _watch(parsed, (parsed.group.policy,), file, 0, False)
@@ -71,12 +73,23 @@ def run(file: Path, dry_run: bool, log_level: str) -> None:
     raise click.exceptions.Exit(_run(parsed, file))
 
 
+def _refuse_one_port_for_many(parsed: GroupFile | PoolFile, file: Path) -> None:
+    """Raises UsageError."""
+    table, executor, most = parsed.consumer, parsed.executor, parsed.group.max
+    address = table.http_address if table else None
+    if address is not None and executor.kind == "local" and not executor.command and most > 1:
+        raise UsageError(
+            f"{file}: [consumer]: only one of up to {most} consumers of this machine could listen "
+            f"on http-address {address}; leave it out, or give [group] max = 1"
+        )
+
+
 def _run(parsed: GroupFile | PoolFile, file: Path, dismiss: bool = False) -> int:
     if isinstance(parsed, PoolFile):
         from srtm.autoscaler.pool.service import run_pool
 
         return run_pool(parsed, file, dismiss)
-    require_client()
+    require_client(parsed, file)
     from srtm.autoscaler.live.service import run_group  # librdkafka, an extra
 
     return run_group(parsed, file, dismiss)
@@ -110,7 +123,7 @@ def explain(file: Path, last: int, as_json: bool) -> None:
 
         explain_pool(parsed, file, last, as_json)
         return
-    require_client()
+    require_client(parsed, file)
     from srtm.autoscaler.live.explain import explain_group
 
     explain_group(parsed, last, as_json)

@@ -147,7 +147,10 @@ class Controller:
         if last is not None and not last.gone:
             silent = now_ns - self._heard_leader_ns > take_over_seconds(self.group.lease) * NS
             if not silent and not self.dead(Process(last.place, last.pid, last.begun)):
-                self.fault = f"{last.name} leads; this one stands by"
+                fault = f"{last.name} leads; this one stands by"
+                if self.fault != fault:
+                    log.info("%s", fault)
+                self.fault = fault
                 return
         self.state = step(self.state, Event.CLAIMED)
         free_at = now_ns + round(take_over_seconds(self.group.lease) * NS)
@@ -209,7 +212,8 @@ class Controller:
             joined, gone = self.roster.follow(at, live, claims=self.executor.anonymous)
             self.executor.joined(joined)
             for id_ in self.executor.failed(at):
-                log.warning("%s", self.executor.backing_off(at))
+                self.fault = self.executor.backing_off(at) or self.fault
+                log.warning("%s", self.fault)
                 self.roster.failed(id_)
             for id_ in gone:
                 log.warning("%s is gone", id_)
@@ -321,7 +325,8 @@ class Controller:
         launches = self.roster.adopt(now_ns / NS, decision, self._names())
         self.executor.called_off(sorted(launched.keys() - self.roster.launched.keys()))
         for id_ in self.executor.launch(now_ns / NS, launches):
-            log.warning("%s", self.executor.backing_off(now_ns / NS))
+            self.fault = self.executor.backing_off(now_ns / NS)
+            log.warning("%s", self.fault)
             self.roster.failed(id_)
         self.state = step(self.state, Event.ASSIGNED)
         self.direct.stops.clear()

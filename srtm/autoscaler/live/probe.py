@@ -11,7 +11,7 @@ from confluent_kafka.admin._group import ConsumerGroupDescription
 from srtm.autoscaler.live.monitor import Sample
 from srtm.consumer.file import GroupFile
 from srtm.errors import UnavailableError
-from srtm.kafka.client import client_settings, told
+from srtm.kafka.client import LastFault, away, client_settings, told
 
 if TYPE_CHECKING:
     from srtm.autoscaler.live.sizes import Sizes
@@ -47,12 +47,13 @@ class Probe:
     def __init__(self, file: GroupFile) -> None:
         self._topic = file.group.topic
         self._group = file.group.id
-        self._where = file.kafka.bootstrap_servers
+        self._kafka = file.kafka
+        self._last = LastFault()
         settings = client_settings(file.kafka, f"srtm-autoscale-{self._group}")
         self._admin = AdminClient(settings)
         # A consumer that joins nothing. The admin client asking for offsets aborts the process
         # where a broker dies meanwhile (librdkafka, issues 3663, 4605), and takes 20 times longer.
-        self._consumer = Consumer({**settings, "group.id": self._group})
+        self._consumer = Consumer({**settings, "group.id": self._group, "error_cb": self._last})
         self._count = 0
         self._starts: dict[int, int] = {}
         self._starts_at: float | None = None
@@ -63,12 +64,13 @@ class Probe:
         try:
             found = self._consumer.list_topics(self._topic, timeout=_ASK_SECONDS).topics
         except KafkaException as error:
-            raise UnavailableError(
-                f"Kafka at {self._where} does not answer: {told(error)}"
-            ) from None
+            self._consumer.poll(0)
+            raise UnavailableError(away(self._kafka, error, self._last.text)) from None
         topic = found.get(self._topic)
         if topic is None or topic.error is not None or not topic.partitions:
-            raise UnavailableError(f"Kafka at {self._where} has no topic {self._topic}; create it")
+            raise UnavailableError(
+                f"Kafka at {self._kafka.bootstrap_servers} has no topic {self._topic}; create it"
+            )
         return len(topic.partitions)
 
     def sample(self, at: float) -> Sample:

@@ -99,7 +99,7 @@ class Landau(PaperPolicy):
                     f"consumer {consumer.id} is over its capacity ({rate:g} of {consumer.mu:g}/s)"
                 )
         if orphans := unowned(seen):
-            return f"partitions {orphans} are not assigned"
+            return f"{len(orphans)} of {len(seen.partitions)} partitions are not assigned"
         waited = seen.at - self._since
         if waited >= MAX_S1_SECONDS:
             return f"{waited:g} s without a trigger (MAX_S1_TIME): fewer may do"

@@ -157,7 +157,10 @@ class Brokers:
 def http_addresses(lookupd: str, topic: str) -> set[str]:
     """Of the nsqds or gateways that have the topic. Raises UnavailableError."""
     path = f"/lookup?topic={quote(topic, safe='')}"
-    answer = request(lookupd, "GET", path, timeout_seconds=_ASK_SECONDS, max_bytes=8 << 20)
+    try:
+        answer = request(lookupd, "GET", path, timeout_seconds=_ASK_SECONDS, max_bytes=8 << 20)
+    except UnavailableError as error:
+        raise UnavailableError(f"nsqlookupd {error}") from None
     if answer.status == 404:  # nobody has it yet
         return set()
     if answer.status != 200:

@@ -68,7 +68,8 @@ class PoolController:
     def tick(self, at: float) -> None:
         """Often: launches that came to nothing."""
         for id_ in self.executor.failed(at):
-            log.warning("%s", self.executor.backing_off(at) or f"{id_} came to nothing")
+            self.fault = self.executor.backing_off(at) or f"{id_} came to nothing"
+            log.warning("%s", self.fault)
             self.launched.pop(id_, None)
 
     def look(self, seen: PoolReading, at: float) -> None:
@@ -231,7 +232,8 @@ class PoolController:
             if id_ not in failed:
                 self.launched[id_] = at
         if failed:
-            log.warning("%s", self.executor.backing_off(at))
+            self.fault = self.executor.backing_off(at)
+            log.warning("%s", self.fault)
 
     def _called_off(self, leavers: Sequence[str]) -> Change:
         """Who runs is ended by others, when they like; what only starts can be left."""

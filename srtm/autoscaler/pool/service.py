@@ -67,11 +67,11 @@ class PoolService:
     def _wait_to_lead(self, dismiss: bool) -> bool:
         """False: it was ended before."""
         while not self._lock.take():
-            self._fault = "another controller of this host leads; this one stands by"
             if dismiss:
                 raise UnavailableError(
                     "a controller leads on this host, and would launch them again; end it first"
                 )
+            self._tell("another controller of this host leads; this one stands by")
             if self._over.wait(_TICK_SECONDS):
                 return False
         return True
@@ -103,7 +103,10 @@ class PoolService:
             due = max(due + interval, now)
             seen = self._sampler.read()
             if seen is None:
-                self._fault = "; ".join(self._sampler.faults) or self._nobody()
+                fault = "; ".join(self._sampler.faults) or self._nobody()
+                if dismiss:
+                    raise UnavailableError(f"{fault}: who consumes is not known; nobody was ended")
+                self._tell(fault)
                 continue
             if dismiss:
                 if controller.dismiss(seen, now):
@@ -113,6 +116,12 @@ class PoolService:
             self._fault = controller.fault
         state.save()
         log.info("the controller has ended; %d consumers work on", len(controller.consumers))
+
+    def _tell(self, fault: str) -> None:
+        """At the door, and once in the log."""
+        if fault != self._fault:
+            log.warning("%s", fault)
+        self._fault = fault
 
     def _nobody(self) -> str:
         return f"no nsqd has topic {self._file.nsq.topic} yet"
