@@ -206,8 +206,12 @@ def rejoin(consumer: Any) -> None:
 def join(consumer: Any) -> None:
     """Wait for a join that is due or under way, for a moment.
 
-    kafka-python drops one that ends between two polls, and joins once more. Of the group's leader
-    that is another rebalance, of which the others hear by their heartbeats only.
+    kafka-python drops one that ends between two polls, and joins once more: of the group's leader
+    that is another rebalance, of which the others hear by their heartbeats. Where metadata were the
+    reason, the leader's own assignment takes that away, and nobody would wait for the end of the
+    join: it would have no partitions for ever.
     """
-    if consumer._coordinator.need_rejoin():
-        consumer._coordinator.poll(timeout_ms=_JOIN_MS)
+    coordinator = consumer._coordinator
+    if coordinator.need_rejoin() or coordinator.rejoining:
+        coordinator.request_rejoin()
+        coordinator.poll(timeout_ms=_JOIN_MS)

@@ -14,7 +14,7 @@ from kafka.coordinator.assignors.abstract import (
 
 from srtm.autoscaler.live.planned import Planned
 from srtm.clock import NS
-from srtm.consumer.assignor import Assignor, said_version
+from srtm.consumer.assignor import Assignor, join, said_version
 from srtm.consumer.ledger import Ledger
 from srtm.consumer.sharing import shared
 from srtm.consumer.wire import Command, Leader, PartitionPlan, Report, Word
@@ -185,6 +185,26 @@ def test_who_is_assigned_by_the_newest_plan_does_not_join_again(
     assigned = ConsumerProtocolAssignment(0, [("t", [0])], data)
     assignor.on_assignment(assigned, 1)
     assert assignor.is_behind is is_behind
+
+
+@pytest.mark.parametrize(
+    ("needed", "rejoining", "calls"),
+    [
+        pytest.param(False, False, [], id="all-is-well"),
+        pytest.param(True, False, ["ask", "poll"], id="it-is-to-join"),
+        pytest.param(False, True, ["ask", "poll"], id="the-reason-went-away-under-way"),
+    ],
+)
+def test_a_join_is_seen_to_its_end(needed: bool, rejoining: bool, calls: list[str]) -> None:
+    made: list[str] = []
+    coordinator = SimpleNamespace(
+        need_rejoin=lambda: needed,
+        rejoining=rejoining,
+        request_rejoin=lambda: made.append("ask"),
+        poll=lambda timeout_ms: made.append("poll"),
+    )
+    join(SimpleNamespace(_coordinator=coordinator))
+    assert made == calls
 
 
 def test_an_assignment_says_by_which_plan_it_was_made() -> None:
