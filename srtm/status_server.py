@@ -3,12 +3,15 @@
 from typing import Any, Protocol
 
 from tornado.httpserver import HTTPServer
+from tornado.iostream import IOStream
 from tornado.web import Application
 
 from srtm.api_handler import ApiHandler
 
 _MAX_HEAD_BYTES = 8 * 1024
 _MAX_BODY_BYTES = 1024  # nobody has to send one
+_MOST_CONNECTIONS = 100
+"""More are closed at once: each takes a descriptor that the program needs for its work."""
 
 
 class Status(Protocol):
@@ -19,6 +22,14 @@ class Status(Protocol):
     def stats(self) -> dict[str, Any]: ...
 
     def metrics(self) -> str: ...
+
+
+class _Server(HTTPServer):
+    def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
+        if len(self._connections) >= _MOST_CONNECTIONS:
+            stream.close()
+            return
+        super().handle_stream(stream, address)
 
 
 def status_server(told: Status) -> HTTPServer:
@@ -42,7 +53,7 @@ def status_server(told: Status) -> HTTPServer:
         def log_exception(self, *_: Any) -> None:
             return None
 
-    return HTTPServer(
+    return _Server(
         Application([(r"/.*", Handler)], log_function=lambda _: None),
         max_header_size=_MAX_HEAD_BYTES,
         max_body_size=_MAX_BODY_BYTES,

@@ -157,9 +157,7 @@ class Reader:
             left = self._table.batch - len(self._gathered)
             for message in self._consumer.consume(left, 0) if left else []:
                 self._take(message)
-            full = len(self._gathered) >= self._table.batch
-            full = full or self._bytes >= self._table.batch_bytes
-            if full or (self._gathered and monotonic_ns() >= self._due_ns):
+            if self._is_full() or (self._gathered and monotonic_ns() >= self._due_ns):
                 found, self._gathered, self._bytes = self._gathered, [], 0
                 return found
             first = self._consumer.poll(_SLICE_SECONDS)
@@ -167,6 +165,10 @@ class Reader:
                 self._take(first)
             self._commit_again()
         return []
+
+    def _is_full(self) -> bool:
+        whole = len(self._gathered) >= self._table.batch
+        return whole or self._bytes >= self._table.batch_bytes
 
     def _take(self, message: Message) -> None:
         error = message.error()
@@ -220,8 +222,8 @@ class Reader:
             self.commit()
 
     def pause(self) -> None:
-        """Nothing is to be done; the client is kept alive."""
-        message = self._consumer.poll(0)
+        """Nothing is to be done; the client is kept alive. No more comes than the next batch."""
+        message = None if self._is_full() else self._consumer.poll(0)
         if message is not None:
             self._take(message)
         time.sleep(_SLICE_SECONDS)

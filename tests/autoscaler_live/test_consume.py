@@ -62,6 +62,23 @@ def test_a_batch_that_fails_comes_again(make_group: Make) -> None:
     assert "ValueError: not this time" in group.logs()
 
 
+def test_a_small_batch_that_fails_comes_again(make_group: Make) -> None:
+    """Far more than a batch comes before it is tried again."""
+    group = make_group(
+        "fails-small",
+        1,
+        group={"min": 1, "max": 1},
+        consumer={"process": "work:fails_once", "batch": 2},
+    )
+    group.controller()
+    group.wait_state(1)
+    (pid,) = group.pids()
+    group.produce(100)
+    group.wait_kept()
+    group.check()
+    assert group.pids() == [pid], group.logs()
+
+
 def test_a_group_that_begins_at_the_end(make_group: Make) -> None:
     """What came before it is not its own; what comes from then on is, whoever has it."""
     group = make_group("late-group", group={"reset": "latest"})

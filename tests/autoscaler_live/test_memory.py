@@ -103,14 +103,18 @@ def test_an_observation_comes_back_as_it_was() -> None:
         {"number": 1, "wall": 0.0, **written(seen(1)), "new_mu": 0.0},
         {"number": 1, "wall": 0.0, **written(seen(1)), "consumers": [["a", 1.0, "asleep"]]},
         {"number": 10**400, "wall": 0.0, **written(seen(1)), "at": 10**400},
+        {"number": 1, "wall": 0.0, **written(seen(1)), "served": 10**400},
+        {"number": 1, "wall": 0.0, **written(seen(1)), "late": -1},
+        {"number": 1, "wall": float("nan"), **written(seen(1))},
     ],
 )
 def test_what_is_not_understood_is_passed_over(document: dict[str, Any]) -> None:
     keeper = Topic().keeper()
     found = keeper.recall([Memory(name="0001", document=document)], GROUP.slo, 0.0, 1.0)
     assert found.past == ()
-    odd = Memory(name="budget", document={"number": 1, "wall": 0.0, "cells": [[1, "x"]]})
-    assert keeper.recall([odd], GROUP.slo, 0.0, 1.0).budget is None
+    for wall, cells in ((0.0, [[1, "x"]]), (0.0, [[1, 10**400, 0]]), (float("nan"), [[1, 2, 0]])):
+        odd = Memory(name="budget", document={"number": 1, "wall": wall, "cells": cells})
+        assert keeper.recall([odd], GROUP.slo, 0.0, 1.0).budget is None
 
 
 def test_a_budget_goes_on() -> None:

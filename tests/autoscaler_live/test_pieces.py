@@ -1,6 +1,7 @@
 """The small pure parts: words, ledger, bounds, roster, states, sinks, self-measure, executor."""
 
 import asyncio
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srtm.address import Address
 from srtm.autoscaler.decision import Action, Decision, Handover, Member
 from srtm.autoscaler.executors.local import Local
 from srtm.autoscaler.live.bounds import Unsound, adopted, bounded
@@ -22,6 +24,7 @@ from srtm.autoscaler.simulator.run import simulate
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.consumer.batch import Batch, LeaseLost, Record
 from srtm.consumer.capacity import SelfMeasure
+from srtm.consumer.door import open_door
 from srtm.consumer.file import ExecutorTable
 from srtm.consumer.function import Caller
 from srtm.consumer.ledger import Ledger
@@ -29,6 +32,7 @@ from srtm.consumer.process import Process, here
 from srtm.consumer.sinks import Parquet, file_name, rows_of
 from srtm.consumer.wire import Command, Ended, Leader, Note, Report, Word, decode, encode
 from srtm.slo import SLO
+from tests.support.servers import free_port, http, wait_for
 
 # --- words ----------------------------------------------------------------------------------------
 
@@ -406,3 +410,36 @@ def test_the_policy_srtm_never_asks_for_more_than_the_most() -> None:
     arrivals = arrivals_of(rates, even_shares(8), ArrivalModel.POISSON, 1)
     run = simulate(Srtm(slo, 1.0, (Handover.DIRECT,), 3), arrivals, setting)
     assert max(count for _, count in run.replicas) == 3
+
+
+def test_a_door_takes_no_descriptors_beyond_its_own() -> None:
+    class Nothing:
+        def fault(self) -> str:
+            return ""
+
+        def stats(self) -> dict[str, Any]:
+            return {}
+
+        def metrics(self) -> str:
+            return ""
+
+    port = free_port()
+    open_door(Address("127.0.0.1", port), Nothing(), "here")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    idle = [socket.create_connection(("127.0.0.1", port), 10) for _ in range(200)]
+    try:
+        idle[-1].settimeout(10)
+        assert idle[-1].recv(1) == b""  # it is closed; the first ones are not
+        taken = len(list(Path("/proc/self/fd").iterdir())) - before - len(idle)
+        assert taken <= 110
+    finally:
+        for each in idle:
+            each.close()
+    wait_for(lambda: answers(port), "it answers again", 20)
+
+
+def answers(port: int) -> bool:
+    try:
+        return http(f"127.0.0.1:{port}", "/ping")[0] == 200
+    except OSError:
+        return False

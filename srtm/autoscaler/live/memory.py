@@ -5,6 +5,7 @@ the last `KEPT` of them, and shown again to the policy of the next controller. T
 kept beside them. Nothing in these records is run, and what is not understood is passed over.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +22,7 @@ _STALE_SECONDS = 900.0
 controller forget, and no more."""
 _MOST_NUMBERS = 20_000
 """of one observation: a topic of more partitions is not remembered"""
+_MOST_EVENTS = 2**53
 
 
 def written(seen: Observation) -> dict[str, Any]:
@@ -60,9 +62,17 @@ def read(document: Mapping[str, Any]) -> Observation:
         startup_seconds=startup,
         stopped_seconds=_number(document["stopped"]),
         staying_seconds=_number(document["staying"]),
-        served=int(document["served"]),
-        late=int(document["late"]),
+        served=_count(document["served"]),
+        late=_count(document["late"]),
     )
+
+
+def _count(value: Any) -> int:
+    """Raises ValueError for what no group can have served; sums of it stay finite."""
+    count = int(value)
+    if not 0 <= count <= _MOST_EVENTS:
+        raise ValueError("nobody serves so many events")
+    return count
 
 
 def _number(value: object) -> float | None:
@@ -111,6 +121,8 @@ class Keeper:
         for memory in memories:
             try:
                 number, wall = int(memory.document["number"]), float(memory.document["wall"])  # type: ignore[call-overload, arg-type]
+                if not math.isfinite(wall):
+                    continue
                 if memory.name == _BUDGET:
                     kept = (number, wall, memory.document["cells"])
                 else:
@@ -138,8 +150,8 @@ class Keeper:
         budget = RollingBudget(slo)
         try:
             for age, served, late in cells:
-                if age >= 0 and 0 <= late <= served:
-                    budget.add(now - gone - float(age), int(served), int(late))
+                if age >= 0 and late <= served:
+                    budget.add(now - gone - float(age), _count(served), _count(late))
         except (ValueError, TypeError, OverflowError):
             return None
         for each, seen_wall, seen in found:
