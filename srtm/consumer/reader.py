@@ -222,8 +222,11 @@ class Reader:
             self.commit()
 
     def pause(self) -> None:
-        """Nothing is to be done; the client is kept alive. No more comes than the next batch."""
-        message = None if self._is_full() else self._consumer.poll(0)
+        """Nothing is to be done; the client is kept alive, and joins in rebalances. No more is kept
+        than a batch."""
+        if self._is_full():
+            self.rewind()
+        message = self._consumer.poll(0)
         if message is not None:
             self._take(message)
         time.sleep(_SLICE_SECONDS)
