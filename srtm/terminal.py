@@ -37,7 +37,8 @@ class Column:
 
 
 class Table:
-    """Rows are added in order; each cell is one line of text, but for sentences."""
+    """Rows are added in order; each cell is one line of text, but for sentences. A string in it
+    gives the terminal no commands, whoever chose it."""
 
     def __init__(self, *columns: Column, title: str = "") -> None:
         self._columns = columns
@@ -47,7 +48,9 @@ class Table:
     def add(self, *cells: Cell) -> None:
         if len(cells) != len(self._columns):
             raise ValueError(f"{len(cells)} cells for {len(self._columns)} columns")
-        self._rows.append([each if isinstance(each, Text) else Text(each) for each in cells])
+        self._rows.append(
+            [each if isinstance(each, Text) else Text(_lines(each)) for each in cells]
+        )
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -137,6 +140,10 @@ def output() -> Console:
 def printable(text: str) -> str:
     """Of what strangers chose, such as the id of a publisher: a terminal is given no commands."""
     return "".join(each if each.isprintable() else "?" for each in text)
+
+
+def _lines(text: str) -> str:
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def show(*parts: RenderableType) -> None:

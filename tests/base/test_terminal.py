@@ -71,6 +71,12 @@ def test_the_highest_rank_goes_first_and_headers_wrap() -> None:
     ]  # fmt: skip
 
 
+def test_a_terminal_is_given_no_commands_by_a_cell() -> None:
+    made = Table(Column("who", text=True))
+    made.add("a\x1b[2J\x07b")
+    assert "a?[2J?b" in shown(made, 80)
+
+
 def test_a_sentence_goes_over_several_lines() -> None:
     made = Table(Column("name", text=True), Column("why", sentence=True))
     made.add("b1", Text("a reason that is far longer than the terminal is wide " * 3))
