@@ -55,7 +55,7 @@ def agrees(live: Outcome, predicted: Outcome) -> bool:
     """Within 3 points of SLA and 10 % of replica-minutes?"""
     points = 100 * abs(live.sla - predicted.sla)
     percent = 100 * abs(live.replica_minutes / max(predicted.replica_minutes, 1e-9) - 1)
-    return points <= _POINTS and percent <= _PERCENT
+    return bool(points <= _POINTS and percent <= _PERCENT)
 
 
 def _document(outcome: Outcome) -> dict[str, Any]:

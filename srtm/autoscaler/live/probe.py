@@ -31,6 +31,7 @@ _SOON = frozenset(
 )
 """A Kafka that has just started answers so for a moment."""
 _SOON_SECONDS = 0.1
+_AWAY = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ class Probe:
                 if code == KafkaError.GROUP_ID_NOT_FOUND:
                     return None
                 if code not in _SOON or time.monotonic() > until:
-                    raise UnavailableError(f"group {self._group}: {told(error)}") from None
+                    raise self._fault(f"group {self._group}", error) from None
             time.sleep(_SOON_SECONDS)
 
     def _offsets(self, logical: int) -> dict[int, int]:
@@ -128,15 +129,20 @@ class Probe:
             return _plain(self._consumer.offsets_for_times(asked, timeout=_ASK_SECONDS))
         except KafkaException as error:
             self._starts_at = None
-            raise UnavailableError(f"offsets of {self._topic}: {told(error)}") from None
+            raise self._fault(f"offsets of topic {self._topic}", error) from None
 
     def _committed(self) -> dict[int, int]:
         asked = [TopicPartition(self._topic, p) for p in range(self._count)]
         try:
             found = _plain(self._consumer.committed(asked, timeout=_ASK_SECONDS))
         except KafkaException as error:
-            raise UnavailableError(f"offsets of group {self._group}: {told(error)}") from None
+            raise self._fault(f"offsets of group {self._group}", error) from None
         return {partition: offset for partition, offset in found.items() if offset >= 0}
+
+    def _fault(self, what: str, error: KafkaException) -> UnavailableError:
+        if error.args[0].code() in _AWAY:
+            return UnavailableError(away(self._kafka, error))
+        return UnavailableError(f"Kafka at {self._kafka.bootstrap_servers}: {what}: {told(error)}")
 
 
 def _sizes(file: GroupFile) -> "Sizes | None":
