@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from srtm.terminal import Column, Table
+from srtm.terminal import Column, Table, printable
 
 Document = dict[str, Any]
 _CASES = {"one_bucket": "one bucket", "traced": "as traced", "placed": "as placed"}
@@ -25,7 +25,7 @@ def envelope_tables(document: Document) -> list[Table]:
     )
     for row in document["envelopes"]:
         curves.add(
-            *(row[key][:_LONGEST] for key in keys),
+            *(printable(row[key][:_LONGEST]) for key in keys),
             f"{row['messages']:,}",
             _number(row["rate"]),
             f"{row['burst']:,}",
@@ -39,7 +39,9 @@ def envelope_tables(document: Document) -> list[Table]:
         title="the same for whole topics, split over their brokers in proportion",
     )
     for row in document["split"]:
-        split.add(row["topic"], str(row["brokers"]), _number(row["rate"]), f"{row['burst']:,}")
+        split.add(
+            printable(row["topic"]), str(row["brokers"]), _number(row["rate"]), f"{row['burst']:,}"
+        )
     return [curves, split]
 
 
@@ -73,7 +75,7 @@ def statistics_tables(document: Document) -> list[Table]:
     )
     for topic in topics:
         table.add(
-            topic["topic"],
+            printable(topic["topic"]),
             f"{topic['publishers']:,}",
             f"{topic['brokers']:,}",
             f"{topic['messages']:,}",
@@ -85,10 +87,10 @@ def statistics_tables(document: Document) -> list[Table]:
         )
         hours = sorted(range(24), key=lambda hour: -topic["hours"][hour])[:3]
         talkers.add(
-            topic["topic"],
+            printable(topic["topic"]),
             ", ".join(f"{hour:02d} {topic['hours'][hour]:.0%}" for hour in sorted(hours)
                       if topic["hours"][hour]),
-            ", ".join(f"{each['publisher'][:_LONGEST]} {each['share']:.1%}"
+            ", ".join(f"{printable(each['publisher'][:_LONGEST])} {each['share']:.1%}"
                       for each in topic["talkers"]),
         )  # fmt: skip
     return [table, talkers]
@@ -116,9 +118,9 @@ def what_if_tables(document: Document) -> list[Table]:
             brokers = case.get("brokers", [])
             for row in rows + (brokers if len(brokers) > 1 else []):
                 table.add(
-                    topic["topic"],
+                    printable(topic["topic"]),
                     _CASES[name],
-                    row["broker"],
+                    printable(row["broker"]),
                     _number(row["rate"]),
                     _number(row["burst"]),
                     f"{row['messages']:,}",
