@@ -49,7 +49,7 @@ class Table:
         if len(cells) != len(self._columns):
             raise ValueError(f"{len(cells)} cells for {len(self._columns)} columns")
         self._rows.append(
-            [each if isinstance(each, Text) else Text(_lines(each)) for each in cells]
+            [each if isinstance(each, Text) else Text(printable(each)) for each in cells]
         )
 
     def __len__(self) -> int:
@@ -140,10 +140,6 @@ def output() -> Console:
 def printable(text: str) -> str:
     """Of what strangers chose, such as the id of a publisher: a terminal is given no commands."""
     return "".join(each if each.isprintable() else "?" for each in text)
-
-
-def _lines(text: str) -> str:
-    return "\n".join(map(printable, text.split("\n")))
 
 
 def show(*parts: RenderableType) -> None:

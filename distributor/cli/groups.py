@@ -145,7 +145,7 @@ def _table(word: str, proposal: Mapping[str, Any]) -> Table:
             f"{each['q']:.1g}",
             f"{each['coincidences']:,}",
             f"{each['share']:.2f}",
-            printable(some(each["publishers"])),
+            some(each["publishers"]),
             each["short"] or "-",
         )
     return table

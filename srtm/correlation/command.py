@@ -107,7 +107,7 @@ def print_result(result: Result, as_json: bool) -> None:
     for topic in result.topics:
         for group in topic.groups:
             table.add(
-                printable(topic.topic),
+                topic.topic,
                 group.name,
                 f"{len(group.publishers):,}",
                 f"{group.lift:,.3g}",
@@ -131,4 +131,4 @@ _SHOWN = 5
 
 def _some(publishers: tuple[str, ...]) -> str:
     more = f" and {len(publishers) - _SHOWN:,} more" if len(publishers) > _SHOWN else ""
-    return printable(", ".join(publishers[:_SHOWN])) + more
+    return ", ".join(publishers[:_SHOWN]) + more

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from srtm.terminal import Column, Table, printable
+from srtm.terminal import Column, Table
 
 Document = dict[str, Any]
 _CASES = {"one_bucket": "one bucket", "traced": "as traced", "placed": "as placed"}
@@ -25,7 +25,7 @@ def envelope_tables(document: Document) -> list[Table]:
     )
     for row in document["envelopes"]:
         curves.add(
-            *(printable(row[key][:_LONGEST]) for key in keys),
+            *(row[key][:_LONGEST] for key in keys),
             f"{row['messages']:,}",
             _number(row["rate"]),
             f"{row['burst']:,}",
@@ -39,9 +39,7 @@ def envelope_tables(document: Document) -> list[Table]:
         title="the same for whole topics, split over their brokers in proportion",
     )
     for row in document["split"]:
-        split.add(
-            printable(row["topic"]), str(row["brokers"]), _number(row["rate"]), f"{row['burst']:,}"
-        )
+        split.add(row["topic"], str(row["brokers"]), _number(row["rate"]), f"{row['burst']:,}")
     return [curves, split]
 
 
@@ -75,7 +73,7 @@ def statistics_tables(document: Document) -> list[Table]:
     )
     for topic in topics:
         table.add(
-            printable(topic["topic"]),
+            topic["topic"],
             f"{topic['publishers']:,}",
             f"{topic['brokers']:,}",
             f"{topic['messages']:,}",
@@ -87,10 +85,10 @@ def statistics_tables(document: Document) -> list[Table]:
         )
         hours = sorted(range(24), key=lambda hour: -topic["hours"][hour])[:3]
         talkers.add(
-            printable(topic["topic"]),
+            topic["topic"],
             ", ".join(f"{hour:02d} {topic['hours'][hour]:.0%}" for hour in sorted(hours)
                       if topic["hours"][hour]),
-            ", ".join(f"{printable(each['publisher'][:_LONGEST])} {each['share']:.1%}"
+            ", ".join(f"{each['publisher'][:_LONGEST]} {each['share']:.1%}"
                       for each in topic["talkers"]),
         )  # fmt: skip
     return [table, talkers]
@@ -118,9 +116,9 @@ def what_if_tables(document: Document) -> list[Table]:
             brokers = case.get("brokers", [])
             for row in rows + (brokers if len(brokers) > 1 else []):
                 table.add(
-                    printable(topic["topic"]),
+                    topic["topic"],
                     _CASES[name],
-                    printable(row["broker"]),
+                    row["broker"],
                     _number(row["rate"]),
                     _number(row["burst"]),
                     f"{row['messages']:,}",
