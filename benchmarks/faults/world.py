@@ -77,6 +77,7 @@ class World:
             self.testbed.up(lambda host, line: None)
             self.testbed = open_testbed(self._file)
             self._place()
+            self._await_limits()
             for broker in BROKERS:
                 for topic in TOPICS:
                     self._ask_nsqd(broker, f"/topic/create?topic={topic}")
@@ -160,6 +161,18 @@ class World:
                     raise UnavailableError(f"{topic} was not placed on both brokers: {placed}")
                 time.sleep(_POLL_SECONDS)
 
+    def _await_limits(self) -> None:
+        """A gateway that has not heard of a placement yet lets everything in."""
+        inventory = self.testbed.inventory
+        deadline = time.monotonic() + _READY_SECONDS
+        for broker in inventory.plan.brokers:
+            address = str(inventory.broker_http_address(broker))
+            for topic in TOPICS:
+                while not _is_limited(address, topic):
+                    if time.monotonic() > deadline:
+                        raise UnavailableError(f"{broker.name} was given no limit of {topic}")
+                    time.sleep(_POLL_SECONDS)
+
     def _publish(self) -> None:
         brokers = self.testbed.inventory.plan.brokers
         addresses = [str(self.testbed.inventory.broker_address(each)) for each in brokers]
@@ -202,6 +215,11 @@ class World:
 
     def _ask_nsqd(self, broker: str, target: str) -> None:
         request(str(self._layout(broker).nsqd_http), "POST", target)
+
+
+def _is_limited(gateway: str, topic: str) -> bool:
+    answer = request(gateway, "GET", f"/stats?format=json&topic={topic}")
+    return any("rate" in each for each in answer.json()["srtm"]["topics"])
 
 
 def rows_of(messages: Sequence[tuple[str, int, bool, int]]) -> list[Row]:

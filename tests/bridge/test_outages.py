@@ -115,14 +115,15 @@ def test_kafka_may_be_away_at_the_start_and_die_later(servers: Servers, kafka: K
     wait_for(lambda: kafka.count("dies") > 1000, "some come", 20)
     with kafka.dead():
         wait_for(lambda: "does not answer" in made.route("back")["reason"], "it says so", 20)
+        publish(nsqd, "dies", [b"last-%d" % n for n in range(1000)])
         wait_for(lambda: "does not answer" in made.route("out")["reason"], "so does it", 20)
         assert http(made.address, "/ping")[0] == 500
     made.wait_ready(40)
     wait_for(lambda: channel(nsqd, "dies")["depth"] == 0, "all were taken", 40)
     wait_for(lambda: channel(nsqd, "dies")["in_flight_count"] == 0, "and finished", 40)
     found = ids(kafka, "dies")
-    assert len(set(found)) == 21_000
-    assert len(found) == 21_000  # acks=all, and the log is there again
+    assert len(set(found)) == 22_000
+    assert len(found) == 22_000  # acks=all, and the log is there again
     wait_for(lambda: nsqd.message_count("dies-back") >= 1000, "the way back works", 30)
     assert made.process.stop(30) == 0, made.process.text()
 
