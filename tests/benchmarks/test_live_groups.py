@@ -3,10 +3,12 @@
 import pytest
 
 from benchmarks.autoscaler.autoscale_live.arms import ARMS, WORKLOADS, Fixed
+from benchmarks.autoscaler.autoscale_live.assignments import AsSeen
 from benchmarks.autoscaler.autoscale_live.play import Outcome, predict
 from benchmarks.autoscaler.autoscale_live.run import agrees
 from benchmarks.autoscaler.hand_over.standstill import Batch, moves_of, stays_of
-from srtm.autoscaler.decision import Handover
+from srtm.autoscaler.decision import Action, Decision, Handover, Member
+from srtm.autoscaler.observation import ConsumerSeen, Observation, PartitionSeen
 from srtm.autoscaler.simulator.run import simulate
 from srtm.autoscaler.simulator.setting import Setting
 
@@ -61,6 +63,43 @@ def test_a_fixed_group_is_fixed() -> None:
     arrivals = workload.arrivals(1, 40)
     setting = Setting(workload.slo, mu=workload.mu, handover=Handover.COOPERATIVE, initial=3)
     assert simulate(Fixed(3), arrivals, setting).replicas[-1][1] == 3
+
+
+def test_the_simulator_assigns_as_kafka_did() -> None:
+    """Partitions 0 and 1 carry the most: who has both falls behind."""
+    workload = WORKLOADS[0]
+    arrivals = workload.arrivals(1, 5)
+    setting = Setting(workload.slo, mu=workload.mu, handover=Handover.COOPERATIVE, initial=4,
+                      rebalance_seconds=0.05, heartbeat_seconds=0.5)  # fmt: skip
+    apart = simulate(AsSeen(Fixed(4), [((0,), (1,), (2,), (3, 4))]), arrivals, setting)
+    together = simulate(AsSeen(Fixed(4), [((0, 1), (2,), (3,), (4,))]), arrivals, setting)
+    assert apart.sla_share > 0.99
+    assert together.sla_share < 0.7
+
+
+def test_of_groups_of_one_size_each_has_its_time_and_who_had_a_partition_keeps_it() -> None:
+    class Turns:
+        """Up to 2, down to 1, and so on."""
+
+        name = "turns"
+
+        def decide(self, seen: Observation) -> Decision:
+            if len(seen.consumers) == 1:
+                members = (Member(seen.consumers[0].id, (0, 1)), Member(None, (2,)))
+                return Decision(Action.UP, members)
+            return Decision(Action.DOWN, (Member(seen.consumers[0].id, (0, 1, 2)),))
+
+    def told(consumers: dict[str, tuple[int, ...]]) -> list[tuple[str | None, tuple[int, ...]]]:
+        running = tuple(ConsumerSeen(name, 1.0, parts) for name, parts in consumers.items())
+        decision = policy.decide(Observation(0.0, partitions, running, 1.0))
+        return [(each.consumer, each.partitions) for each in decision.members]
+
+    partitions = tuple(PartitionSeen(number, 1.0, 0.0) for number in range(3))
+    policy = AsSeen(Turns(), [((0,), (1, 2)), ((0, 2), (1,))])
+    assert told({"a": (0, 1, 2)}) == [("a", (1, 2)), (None, (0,))]
+    assert told({"a": (1, 2), "b": (0,)}) == [("a", (0, 1, 2))], "nobody saw a group of one"
+    for _ in range(2):
+        assert told({"a": (0, 1, 2)}) == [("a", (0, 2)), (None, (1,))]
 
 
 @pytest.mark.parametrize(

@@ -78,19 +78,21 @@ ARMS = (
 
 
 class Fixed:
-    """A group of `count` from the first decision on, as a policy for the simulator."""
+    """A group of `count`, for the simulator: it assigns once."""
 
     name = "fixed"
 
     def __init__(self, count: int) -> None:
         self._count = count
+        self._is_assigned = False
 
     def decide(self, seen: Observation) -> Decision:
-        if len(seen.consumers) >= self._count:
+        if self._is_assigned:
             return Decision(Action.NONE)
+        self._is_assigned = True
         ids: list[str | None] = [each.id for each in seen.consumers]
         ids += [None] * (self._count - len(ids))
         partitions = np.array([each.id for each in seen.partitions])
         parts = [tuple(map(int, partitions[n :: len(ids)])) for n in range(len(ids))]
         members = tuple(Member(id_, part) for id_, part in zip(ids, parts, strict=True))
-        return Decision(Action.UP, members, "fixed")
+        return Decision(Action.REASSIGN, members, "fixed")

@@ -16,9 +16,11 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.autoscaler.autoscale_live.arms import MOST, Arm, Fixed, Workload
+from benchmarks.autoscaler.autoscale_live.assignments import AsSeen, Assignments
 from benchmarks.autoscaler.autoscale_live.workers import BATCH, command
 from srtm.autoscaler.live.choice import make_policy
 from srtm.autoscaler.simulator.arrivals import Arrivals
+from srtm.autoscaler.simulator.grouping import Parts
 from srtm.autoscaler.simulator.run import simulate
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.consumer.file import GroupTable
@@ -42,17 +44,19 @@ _BROKER = {
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """sla: share of events within the target, of all that were sent; lost: never served, within
-    a minute of the last one; startup, rebalance: as learnt live, seconds"""
+    a minute of the last one; startup, rebalance: as learnt live, seconds; parts: as Kafka shared
+    them out, where it did"""
 
     sla: float
     replica_minutes: float
     lost: int
     startup: float
     rebalance: float
+    parts: tuple[Parts, ...] = ()
 
 
 def predict(arm: Arm, workload: Workload, arrivals: Arrivals, live: Outcome) -> Outcome:
-    """The simulator's, with the phases that the live run had."""
+    """The simulator's, with the phases that the live run had, and Kafka's own assignments."""
     setting = Setting(
         workload.slo,
         mu=workload.mu,
@@ -67,6 +71,8 @@ def predict(arm: Arm, workload: Workload, arrivals: Arrivals, live: Outcome) -> 
     policy: Any = Fixed(workload.fixed(arrivals))
     if arm.policy:
         policy = make_policy(arm.policy, group, workload.mu)
+    if arm.handover == "kip-848":
+        policy = AsSeen(policy, live.parts)
     run = simulate(policy, arrivals, setting)
     return Outcome(run.sla_share, run.replica_minutes, run.unserved, live.startup, live.rebalance)
 
@@ -94,15 +100,20 @@ def play(arm: Arm, workload: Workload, arrivals: Arrivals, folder: Path) -> Outc
         admin = AdminClient({"bootstrap.servers": server.address, "log_level": 0})
         new = NewTopic("events", len(arrivals.times), 1)
         admin.create_topics([new])["events"].result(20)
+        kafkas = stack.enter_context(
+            Assignments(server.address, "workers", len(arrivals.times)).watching()
+        )
         if arm.plain:
             worker = command(folder, True, workload.mu, server.address)
             for _ in range(count):
                 _start(stack, worker, folder)
-            _wait(lambda: len(list(folder.glob("joined-*"))) == count, "all have joined")
+            _wait(lambda: kafkas.is_whole(count), "all have joined")
+            kafkas.begin()
             _produce(server.address, arrivals)
             _drain(folder, arrivals)
             minutes = count * arrivals.seconds / 60
-            return Outcome(*_served(folder, arrivals, workload, minutes), 0.0, 0.0)
+            served = _served(folder, arrivals, workload, minutes)
+            return Outcome(*served, 0.0, 0.0, tuple(kafkas.seen))
         least, most = (1, MOST) if arm.policy else (count, count)
         address = str(free_addresses(1)[0])
         file = _write(folder, arm, workload, server.address, address, least, most)
@@ -121,13 +132,15 @@ def play(arm: Arm, workload: Workload, arrivals: Arrivals, folder: Path) -> Outc
 
         _wait(lambda: stats().get("consumers") == least, f"{least} consumers are there")
         _wait(lambda: stats().get("state") == "sentinel", "nothing is under way")
+        kafkas.begin()
         before = float(stats()["replica_seconds"])
         _produce(server.address, arrivals)
         after = stats()
         minutes = (float(after["replica_seconds"]) - before) / 60
         _drain(folder, arrivals)
         phases = (float(after["startup_seconds"]), float(after["rebalance_seconds"]))
-        return Outcome(*_served(folder, arrivals, workload, minutes), *phases)
+        served = _served(folder, arrivals, workload, minutes)
+        return Outcome(*served, *phases, tuple(kafkas.seen))
 
 
 def _start(stack: ExitStack, argv: tuple[str, ...], folder: Path) -> subprocess.Popen[bytes]:

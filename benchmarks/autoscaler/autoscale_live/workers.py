@@ -55,7 +55,7 @@ consumer = Consumer({{
     "auto.offset.reset": "earliest", "partition.assignment.strategy": "cooperative-sticky",
     "fetch.wait.max.ms": 20,
 }})
-consumer.subscribe(["events"], on_assign=lambda *_: (FOLDER / f"joined-{{os.getpid()}}").touch())
+consumer.subscribe(["events"])
 while not over:
     found = [each for each in consumer.consume({BATCH}, 0.02) if not each.error()]
     if found:
