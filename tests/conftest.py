@@ -12,24 +12,30 @@ from tests.support.servers import STARTED, Servers, servers_in
 settings.register_profile("srtm", deadline=None, print_blob=True)
 settings.load_profile("srtm")
 
-# A shell starts what runs in its background with SIGINT ignored, and all its children inherit it.
+# A shell starts what runs in its background with SIGINT ignored, and nohup its command with SIGHUP;
+# all their children inherit it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 LONGEST = (
     "correlation/test_groups",
+    "benchmarks/test_soak",
+    "correlation/test_stream_kafka",
+    "correlation/test_whole_jobs",
     "autoscaler_live/test_run",
     "autoscaler_live/test_contract",
     "autoscaler_live/test_faults",
     "autoscaler_live/test_pool",
     "bridge/test_outages",
     "bridge/test_faults",
-    "correlation/test_envelopes",
     "correlation/test_from_gateways",
+    "docs/test_pages",
+    "correlation/test_envelopes",
+    "correlation/test_report",
     "bridge/test_kafka_to_nsq",
     "bridge/test_mirror",
     "bridge/test_groups",
-    "benchmarks/test_soak",
     "benchmarks/test_faults",
     "testbed/test_testbed",
     "distributor/test_lease_faults",
@@ -37,6 +43,7 @@ LONGEST = (
     "distributor/test_online_fitting",
     "gateway/test_full_disk",
     "deploy/test_distributor",
+    "deploy/test_up",
     "migration/test_live",
     "distributor/test_capacity_command",
     "compat/test_go_nsq",

@@ -117,7 +117,10 @@ class Kafka:
         try:
             wanted: dict[int, int] = {}
             for number in range(count):
-                low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), 10)
+                asked = TopicPartition(topic, number)
+                low, high = _answered(
+                    lambda asked=asked: consumer.get_watermark_offsets(asked, 10)  # type: ignore[misc]
+                )
                 if high > low:
                     wanted[number] = high
             consumer.assign([TopicPartition(topic, each, 0) for each in wanted])
