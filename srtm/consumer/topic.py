@@ -5,6 +5,7 @@ from enum import Enum, auto
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from srtm.consumer.file import GroupFile
@@ -37,6 +38,15 @@ def make_topic(file: GroupFile) -> None:
     name = file.group.metadata
     where = f"Kafka at {file.kafka.bootstrap_servers}"
     if admin.has(name):
+        policy = admin.cleanup_policy(name)
+        if policy and "compact" not in policy:
+            log.warning(
+                "%s: topic %s is not compacted (cleanup.policy=%s): what it says is deleted when "
+                "its retention time is over, and the group forgets whose partitions are whose; set "
+                "it with kafka-configs.sh --alter --entity-type topics --entity-name %s "
+                "--add-config cleanup.policy=compact",
+                *(where, name, policy, name),
+            )
         return
     try:
         new = NewTopic(name, 1, -1, config=_TOPIC)
@@ -81,6 +91,15 @@ class _Admin:
             self.client.poll(0)
             raise UnavailableError(away(self._kafka, error, self._last.text)) from None
         return found.error
+
+    def cleanup_policy(self, topic: str) -> str:
+        """Empty where Kafka does not say: not everybody may ask."""
+        asked = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        try:
+            futures = self.client.describe_configs([asked], request_timeout=_ASK_SECONDS)
+            return str(futures[asked].result(_ASK_SECONDS)["cleanup.policy"].value)
+        except (KafkaException, TimeoutError):
+            return ""
 
 
 class Look(Enum):

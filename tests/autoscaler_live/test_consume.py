@@ -118,6 +118,16 @@ def test_a_topic_that_is_not_there(make_group: Make) -> None:
     assert consumer.text().strip() == f"srtm: Kafka at {address} has no topic elsewhere; create it"
 
 
+def test_a_topic_of_the_group_that_is_not_compacted_is_told(make_group: Make) -> None:
+    topic = "deleting-words"
+    group = make_group("deleting", group={"metadata-topic": topic})
+    group.kafka.create(topic, cleanup_policy="delete")
+    group.produce(20)
+    controller = group.controller()
+    group.wait_kept()
+    assert f"topic {topic} is not compacted (cleanup.policy=delete)" in controller.text()
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
