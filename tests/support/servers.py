@@ -37,8 +37,13 @@ def program(name: str) -> str:
     return found
 
 
-_PORTS = itertools.cycle(random.Random(os.getpid()).sample(range(10_000, 32_000), 22_000))
-"""below those that the kernel gives to clients, which could be given out before a server binds"""
+_WORKERS = 16
+"""of one run at most, or some share their ports"""
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _WORKERS
+_OWN_PORTS = range(10_000 + _WORKER, 32_000, _WORKERS)
+"""below those that the kernel gives to clients, and of this worker alone: either could take one
+before its server binds"""
+_PORTS = itertools.cycle(random.Random(os.getpid()).sample(_OWN_PORTS, len(_OWN_PORTS)))
 
 
 def free_port() -> int:
