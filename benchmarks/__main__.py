@@ -29,7 +29,7 @@ def list_them() -> None:
 
 
 @cli.command()
-@click.argument("name", type=click.Choice(list(BENCHMARKS)))
+@click.argument("name", type=click.Choice(list(BENCHMARKS)), metavar="NAME")
 @click.option("--quick", is_flag=True, help="At most 50 s; bars it cannot decide are undecided.")
 @click.option(
     "--full",
@@ -61,7 +61,8 @@ def run(
     strict: bool,
     out: Path,
 ) -> None:
-    """Run one benchmark: a table here, NAME.json and a plot under --out."""
+    """Run one benchmark of those that `list` names: a table here, NAME.json and a plot under
+    --out."""
     console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
     entry = BENCHMARKS[name]
     if full and (quick or not entry.models):

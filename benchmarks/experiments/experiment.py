@@ -50,8 +50,10 @@ class Experiment:
 
 def run(session: Session, what: Experiment) -> Report:
     scale = paper_scale()
+    cases = _everything(what) if session.live else what.measured
+    live.check_hosts(session, cases)
     points = _simulated(session, what, scale)
-    pairs = live.measured(session, _everything(what) if session.live else what.measured)
+    pairs = live.measured(session, cases)
     return Report(
         settings={
             "scale": 1.0,

@@ -12,7 +12,7 @@ from benchmarks.experiments.point import CURVE, Point
 from benchmarks.experiments.scale import HEADROOM, Scale
 from benchmarks.experiments.scenario import BROKERS, Scenario
 from benchmarks.experiments.simulated import estimate
-from benchmarks.experiments.world import Measured, World, local_world, world_of
+from benchmarks.experiments.world import Measured, World, local_world, require_hosts, world_of
 from benchmarks.harness.bars import Bar, judge
 from benchmarks.harness.session import Session
 from srtm.errors import SrtmError
@@ -54,6 +54,15 @@ class Pairs:
     bars: list[Bar] = field(default_factory=list)
     notes: Sequence[str] = ()
     scale: str = ""
+
+
+def check_hosts(session: Session, cases: Sequence[Case]) -> None:
+    """Before anything is simulated. Raises UsageError, UnavailableError."""
+    if session.hosts is None:
+        return
+    cases = cases[:1] if session.quick else cases
+    needed = (max(len(each.scenario.initial), each.count or 1) for each in cases)
+    require_hosts(session.hosts, max(needed, default=1))
 
 
 def measured(session: Session, cases: Sequence[Case]) -> Pairs:

@@ -21,7 +21,7 @@ from srtm.address import Address, free_addresses
 from srtm.bearer import read_token
 from srtm.contract import Contract
 from srtm.deploy import running
-from srtm.errors import UsageError
+from srtm.errors import UnavailableError, UsageError
 from srtm.http_client import Endpoint
 from srtm.load import LoadResult, LoadSettings, run_load
 from srtm.load.placement import read_placement, settings_of
@@ -81,21 +81,32 @@ class World:
     def register(
         self, contract: Contract, publishers: Sequence[Publisher], policy: str
     ) -> Placement:
-        """The topic, placed; its shares stay as they are placed."""
+        """The topic, placed; its shares stay as they are placed. Where it cannot be placed it is
+        forgotten."""
         topic = ("topics", contract.topic)
         body: dict[str, Any] = {"rate": contract.rate, "burst": contract.burst}
         if contract.slo is not None:
             body["slo"] = str(contract.slo)
         self._remote.call("PUT", *topic, body=body)
-        self._remote.call("PUT", *topic, "adaptation", body={"policy": "off"})
-        rows = [{"id": each.id, "key": each.key, "rate": each.rate} for each in publishers]
-        for at in range(0, len(rows), MAX_PUBLISHERS):
-            some = {"publishers": rows[at : at + MAX_PUBLISHERS]}
-            self._remote.call("POST", *topic, "publishers", body=some)
-        return _placement(self._remote.call("POST", *topic, "placements", body={"policy": policy}))
+        try:
+            self._remote.call("PUT", *topic, "adaptation", body={"policy": "off"})
+            rows = [{"id": each.id, "key": each.key, "rate": each.rate} for each in publishers]
+            for at in range(0, len(rows), MAX_PUBLISHERS):
+                some = {"publishers": rows[at : at + MAX_PUBLISHERS]}
+                self._remote.call("POST", *topic, "publishers", body=some)
+            return _placement(
+                self._remote.call("POST", *topic, "placements", body={"policy": policy})
+            )
+        except BaseException:
+            self.forget(contract.topic)
+            raise
 
     def forget(self, topic: str) -> None:
         self._remote.call("DELETE", "topics", topic)
+
+    def topics(self) -> list[str]:
+        """Those that the distributor knows."""
+        return [each["topic"] for each in self._remote.call("GET", "topics")["topics"]]
 
     def loaded(self, topic: str, **how: Any) -> LoadSettings:
         """The load of a placed topic, once every broker has its share."""
@@ -113,36 +124,39 @@ class World:
         if not any(loads):
             yield
             return
-        names = []
-        for door, load in zip(self.doors, loads, strict=True):
-            if not load:
-                continue
-            self.holds([1e9 if each is door else 0.0 for each in self.doors])
-            contract = Contract(topic=f"initial-{door.name}", rate=2 * load, burst=10.0)
-            self.register(contract, [Publisher(door.name, None, load)], "single")
-            names.append(contract.topic)
-        unit = min(each for each in loads if each)
-        turns = [
-            door.tcp
-            for door, load in zip(self.doors, loads, strict=True)
-            for _ in range(round(load / unit))
-        ]
-        sending = Generator(
-            [
-                "--topic=initial#ephemeral",
-                "--channel=load#ephemeral",
-                *(f"--nsqd-tcp-address={each}" for each in turns),
-                *(f"--consumer-nsqd-tcp-address={each.tcp}" for each in self.doors),
-                f"--publishers={len(turns)}",
-                f"--rate={sum(loads) / len(turns)}",
-                f"--batch={INITIAL_BATCH}",
-            ],
-            seconds + _START_SECONDS,
-        )
+        loads = [*loads, *[0.0] * (len(self.doors) - len(loads))]
+        names: list[str] = []
         try:
-            yield
+            for door, load in zip(self.doors, loads, strict=True):
+                if not load:
+                    continue
+                self.holds([1e9 if each is door else 0.0 for each in self.doors])
+                contract = Contract(topic=f"initial-{door.name}", rate=2 * load, burst=10.0)
+                self.register(contract, [Publisher(door.name, None, load)], "single")
+                names.append(contract.topic)
+            unit = min(each for each in loads if each)
+            turns = [
+                door.tcp
+                for door, load in zip(self.doors, loads, strict=True)
+                for _ in range(round(load / unit))
+            ]
+            sending = Generator(
+                [
+                    "--topic=initial#ephemeral",
+                    "--channel=load#ephemeral",
+                    *(f"--nsqd-tcp-address={each}" for each in turns),
+                    *(f"--consumer-nsqd-tcp-address={each.tcp}" for each in self.doors),
+                    f"--publishers={len(turns)}",
+                    f"--rate={sum(loads) / len(turns)}",
+                    f"--batch={INITIAL_BATCH}",
+                ],
+                seconds + _START_SECONDS,
+            )
+            try:
+                yield
+            finally:
+                sending.stop()
         finally:
-            sending.stop()
             for name in names:
                 self.forget(name)
 
@@ -193,6 +207,16 @@ class World:
         names = [each.name for each in self.doors]
         topic = placed(placement, publishers, names, sent)
         return simulate([topic], [scale.service] * len(names))[0]
+
+
+def require_hosts(inventory: Path, brokers: int) -> None:
+    """Is that testbed up, and has it so many? Raises UsageError, UnavailableError."""
+    testbed = open_testbed(inventory)
+    if not testbed.is_up:
+        raise UnavailableError(f"--hosts: it is not up: srtm testbed up {inventory}")
+    found = len(testbed.inventory.plan.brokers)
+    if found < brokers:
+        raise UsageError(f"--hosts: {inventory} has {found} brokers, and {brokers} are needed here")
 
 
 def world_of(inventory: Path) -> World:

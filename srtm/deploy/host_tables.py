@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from srtm.address import ListenAddress
 from srtm.deploy.tables import Table, plain_name
 
-_RATE = re.compile(r"[1-9][0-9]{0,5}(kbit|mbit|gbit)")
+RATE = re.compile(r"[1-9][0-9]{0,5}(kbit|mbit|gbit)")
 _SIZE = re.compile(r"[1-9][0-9]{0,5}[kmg]")
 _LOGIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:%-]{0,254}")
 """what ssh takes; it never begins with a dash, so it is never read as an option"""
@@ -75,7 +75,7 @@ class HostTable(Table):
             raise ValueError(f"host {self.name}: python is an absolute path, for kind = 'ssh'")
         if self.bandwidth and self.kind != "netns":
             raise ValueError(f"host {self.name}: bandwidth is for kind = 'netns'")
-        if self.bandwidth and not _RATE.fullmatch(self.bandwidth):
+        if self.bandwidth and not RATE.fullmatch(self.bandwidth):
             raise ValueError(f"host {self.name}: bandwidth {self.bandwidth!r}: write 10mbit")
         if self.disk and self.kind != "netns":
             raise ValueError(f"host {self.name}: disk is for kind = 'netns'")

@@ -4,7 +4,7 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from distributor.placement.words import counted
+from srtm.clock import NS, monotonic_ns
 from srtm.deploy.command import STOP_SIGNALS
 from srtm.duration import parse_duration
 from srtm.errors import Exit, SrtmError, UsageError
@@ -23,6 +24,7 @@ from srtm.testbed.faults import FAULTS, Asked, begin
 from srtm.testbed.testbed import HostStatus, Say, Testbed, open_testbed
 
 _FILE = click.argument("file", type=click.Path(path_type=Path))
+_POLL_SECONDS = 0.05
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -51,7 +53,7 @@ def up(file: Path, check: bool) -> None:
         return
     if found.lacks_cores:
         click.echo("srtm testbed: hosts are not pinned: this machine has too few cores", err=True)
-    with _stopping(found), _progress(found) as say:
+    with _stopping(found.ask_stop), _progress(found) as say:
         found.up(say)
 
 
@@ -170,9 +172,13 @@ def fault(
     file: Path, name: str, host: str, program: str, other: str, topic: str, seconds: float
 ) -> None:
     asked = Asked(host, program, other, topic)
-    with begin(open_testbed(file), name, asked) as what:
+    over: list[bool] = []
+    with _stopping(lambda: over.append(True)), begin(open_testbed(file), name, asked) as what:
         click.echo(what)
-        time.sleep(seconds)
+        click.echo(f"srtm testbed: for {seconds:g} s; Ctrl-C ends it at once", err=True)
+        deadline_ns = monotonic_ns() + int(seconds * NS)
+        while not over and (left_ns := deadline_ns - monotonic_ns()) > 0:
+            time.sleep(min(left_ns / NS, _POLL_SECONDS))
 
 
 def _table(rows: list[HostStatus]) -> Table:
@@ -206,9 +212,10 @@ def _table(rows: list[HostStatus]) -> Table:
 
 
 @contextmanager
-def _stopping(found: Testbed) -> Iterator[None]:
-    """Ctrl-C ends `up` between two steps: what runs then stays."""
-    before = {each: signal.signal(each, lambda *_: found.ask_stop()) for each in STOP_SIGNALS}
+def _stopping(ask_stop: Callable[[], None]) -> Iterator[None]:
+    """Ctrl-C ends `up` between two steps, so that what runs then stays, and a fault so that nothing
+    of it is left."""
+    before = {each: signal.signal(each, lambda *_: ask_stop()) for each in STOP_SIGNALS}
     try:
         yield
     finally:

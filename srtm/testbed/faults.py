@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 
+from distributor.placement.words import counted
 from srtm.address import Address
 from srtm.clock import NS, monotonic_ns
 from srtm.errors import SrtmError, UnavailableError, UsageError
@@ -81,7 +82,7 @@ def _torn_store(testbed: Testbed, asked: Asked) -> Iterator[str]:
     host = testbed.hosts[asked.host]
     store = f"{host.table.data_path}/distributor.db"
     if host.read(store) is None:
-        raise UnavailableError(f"host {asked.host} has no {store}")
+        raise UsageError(f"host {asked.host} runs no distributor with a store of its own")
     above = _signal(host, UP, "STOP")
     try:
         _signal(host, "distributor", "KILL")
@@ -98,7 +99,10 @@ def processes(host: Host) -> dict[str, int]:
     unit = host.status(UP)
     if unit is None or not unit.alive:
         raise UnavailableError(f"host {host.table.name} is not up")
-    done = host.run(["ps", "-o", "pid=,args=", "--ppid", str(unit.pid)])
+    # -ww: whatever COLUMNS says, the whole command line.
+    done = host.run(["ps", "-ww", "-o", "pid=,args=", "--ppid", str(unit.pid)])
+    if done.errors:
+        raise UnavailableError(f"host {host.table.name}: ps: {done.errors}")
     found = {UP: unit.pid}
     for line in done.output.decode(errors="replace").splitlines():
         pid, _, command = line.strip().partition(" ")
@@ -169,7 +173,7 @@ def _slow_link(testbed: Testbed, asked: Asked) -> Iterator[str]:
 def _half_open(testbed: Testbed, asked: Asked) -> Iterator[str]:
     count = links.silence(testbed, asked.host)
     try:
-        yield f"{count} connections of {asked.host} are half open"
+        yield f"half open on {asked.host}: {counted(count, 'connection')}"
     finally:
         links.heal(testbed, asked.host)
 

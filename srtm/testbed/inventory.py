@@ -269,9 +269,10 @@ def read_inventory(file: Path, subnet_number: int = 0) -> Inventory:
     if plan.elsewhere:
         raise UsageError(f"{file}: [elsewhere] is for the file of one host")
     try:
-        hosts = tuple(_resolved(plan, subnet_of(subnet_number), file.parent))
+        whole = file.parent.resolve() / file.name  # the same however it is spelt
+        hosts = tuple(_resolved(plan, subnet_of(subnet_number), whole.parent))
         _check_addresses(hosts)
-        inventory = Inventory(file.absolute(), plan, hosts, subnet_number)
+        inventory = Inventory(whole, plan, hosts, subnet_number)
         _check_reach(inventory)
         if plan.bridge:
             read_bridge_of(str(file), inventory._near(plan.bridge.file))

@@ -4,8 +4,8 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from srtm.deploy.host_tables import HostTable
-from srtm.errors import SrtmError
+from srtm.deploy.host_tables import RATE, HostTable
+from srtm.errors import SrtmError, UsageError
 from srtm.testbed.local import LocalHost
 from srtm.testbed.network import Names, inside, namespaces, require_network_tools, run_tool, tc
 
@@ -41,10 +41,13 @@ class NetnsHost(LocalHost):
         path = Path(self.table.data_path)
         if self.table.disk and path.is_mount():
             run_tool(["umount", str(path)])
+            path.rmdir()  # the data are gone with the file system
 
 
 def limit(namespace: str, bandwidth: str) -> None:
-    """Of all that the host sends."""
+    """Of all that the host sends. Raises UsageError."""
+    if not RATE.fullmatch(bandwidth):
+        raise UsageError(f"bandwidth {bandwidth!r}: write 10mbit (kbit, mbit or gbit)")
     unlimit(namespace)
     words = ("qdisc", "add", "dev", "eth0", "root", "handle", "1:", "tbf", "rate", bandwidth)
     tc(namespace, *words, "burst", BURST, "latency", LATENCY)

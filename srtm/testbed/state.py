@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from srtm.atomic import read_json, write_json
 from srtm.deploy.host_tables import HostTable
-from srtm.errors import UnavailableError, one_line
+from srtm.errors import SrtmError, UnavailableError, one_line
 from srtm.testbed.inventory import Inventory
 
 
@@ -74,9 +74,16 @@ def forget(folder: Path) -> None:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """One command at a time changes a testbed. Raises UnavailableError."""
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """One command at a time changes a testbed. Raises UnavailableError where another one does,
+    SrtmError where this user may not."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise SrtmError(
+            f"{error.filename}: {error.strerror}: do it as the user whose testbed it is, or choose "
+            "another data-path in [deployment]"
+        ) from None
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

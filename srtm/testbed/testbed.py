@@ -2,7 +2,7 @@
 
 import os
 import secrets
-import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -106,7 +106,7 @@ class Testbed:
         self._state = state
         self.id = states.identity(inventory)
         self.names = Names(self.id[:6])
-        self._stop = threading.Event()
+        self._stop_asked = False
         cores = _pins(self.inventory.hosts)
         self.hosts: dict[str, Host] = {
             table.name: self._host(table, cores.get(table.name, ()))
@@ -123,16 +123,22 @@ class Testbed:
             return SshHost(table, self.inventory.name, self.inventory.folder)
         return LocalHost(table, cores)
 
+    @property
+    def is_up(self) -> bool:
+        """`up` was carried out here, and `down` was not since; each host may have ended."""
+        return self._state is not None
+
     def ask_stop(self) -> None:
-        """From a signal handler: `up` ends before its next step."""
-        self._stop.set()
+        """From a signal handler: `up` ends before its next step. It takes no lock, since a second
+        signal may come while the first is handled."""
+        self._stop_asked = True
 
     # --- up -------------------------------------------------------------------------------------
 
     def up(self, say: Say) -> None:
         """Bring every host up that is not. Raises UsageError before anything is put where the file
         was edited, Failed with a line for each host that did not come up."""
-        self._refuse_others()
+        self._refuse_edited()
         with states.alone(self.inventory.folder):
             # All are looked at before the first is given anything.
             self._each("check", self._check)
@@ -150,16 +156,9 @@ class Testbed:
             self.make_network()
             self._each("up", lambda host: self._bring_up(host, token, say))
 
-    def _refuse_others(self) -> None:
+    def _refuse_edited(self) -> None:
         state, file = self._state, self.inventory.file
-        if state is None:
-            return
-        if state.id != self.id:
-            raise UsageError(
-                f"{file}: data-path {self.inventory.data_path} is used by the testbed of "
-                f"{state.file}; choose another data-path in [deployment]"
-            )
-        if state.digest != states.digest(self.inventory):
+        if state is not None and state.digest != states.digest(self.inventory):
             raise UsageError(
                 f"{file}, or a file that it names, was edited since its testbed was brought up: "
                 f"srtm testbed down {file}, then up; what brokers hold is kept"
@@ -243,7 +242,12 @@ class Testbed:
         srtm = host.install()
         facts = host.facts()
         if facts.srtm != __version__:
-            raise UnavailableError(f"has srtm {facts.srtm or 'not at all'}, not {__version__}")
+            has = f"has srtm {facts.srtm}" if facts.srtm else "has no srtm"
+            python = host.table.python
+            raise UnavailableError(
+                f"{python or 'python'} there {has}; {__version__} is needed: install that there"
+                + (", or leave out python, and it is brought there" if python else "")
+            )
         part = self.inventory.part(host.table)
         if not is_tested(facts.nsqd):
             say(host.table.name, f"warning: nsqd says {facts.nsqd!r}, not v{TESTED_NSQ}.x")
@@ -281,7 +285,8 @@ class Testbed:
 
     def _go_on(self, seconds: float = 0.0) -> None:
         """Raises UnavailableError once a stop was asked for."""
-        if self._stop.wait(seconds) if seconds else self._stop.is_set():
+        time.sleep(seconds)
+        if self._stop_asked:
             raise UnavailableError("interrupted; the same command goes on from here")
 
     def _deployment(self, host: Host) -> Deployment | None:
@@ -346,12 +351,6 @@ class Testbed:
     def down(self, say: Say, *, purge: bool = False) -> None:
         """End everything that `up` started, on the hosts as they were then. purge: remove what they
         kept too. Raises Failed."""
-        state = self._state
-        if state is not None and state.id != self.id:
-            raise UsageError(
-                f"{self.inventory.file}: data-path {self.inventory.data_path} is used by the "
-                f"testbed of {state.file}; that is not taken down"
-            )
         with states.alone(self.inventory.folder):
             hosts = self._hosts_to_end()
             if any(each.kind == "netns" for each in [host.table for host in hosts.values()]):
@@ -390,7 +389,11 @@ class Testbed:
                 if name != "owner.json":  # it stays with the data
                     host.remove(f"{folder}/{name}")
         host.release()
-        kept = "its data are removed" if purge else "its data are kept"
+        kept = "its data are kept"
+        if purge:
+            kept = "its data are removed"
+        elif host.table.disk:
+            kept = "its data went with its disk"
         say(host.table.name, f"down; {kept}" if ran else "nothing ran")
 
     def _units(self, host: Host) -> Iterator[str]:
@@ -439,12 +442,17 @@ def _answers(address: str) -> bool:
 
 def open_testbed(file: Path) -> Testbed:
     """Of a file: its hosts are where they were brought up, or where they will be. Raises
-    UsageError."""
+    UsageError, also where the data path is that of another file's testbed."""
     inventory = read_inventory(file)
     state = states.load(inventory.folder)
+    if state is not None and state.id != states.identity(inventory):
+        raise UsageError(
+            f"{inventory.file}: data-path {inventory.data_path} is used by the testbed of "
+            f"{state.file}: give that file, or choose another data-path in [deployment]"
+        )
     if any(each.kind == "netns" for each in inventory.hosts):
         identity = states.identity(inventory)
-        if state is not None and state.id == identity:
+        if state is not None:
             number = state.subnet
         else:
             number = free_subnet(Names(identity[:6]), int(identity, 16) % SUBNETS)

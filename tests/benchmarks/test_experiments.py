@@ -21,8 +21,23 @@ from benchmarks.experiments.world import local_world
 from benchmarks.harness.bars import Bar
 from benchmarks.harness.session import Session
 from distributor.simulator.service import Service
+from srtm.errors import SrtmError, UnavailableError, UsageError
+from srtm.testbed.inventory import read_inventory
+from srtm.testbed.state import State, digest, identity, save
 from tests.support.servers import program
 
+LAB = """
+[deployment]
+name = "lab"
+data-path = "d"
+[[host]]
+name = "h1"
+[distributor]
+[[broker]]
+[[broker]]
+tcp-address = "127.0.0.1:4250"
+http-address = "127.0.0.1:4251"
+"""
 SMALL = Effort(2, 3_000)
 EXPERIMENTS = [
     concentration.EXPERIMENT,
@@ -223,4 +238,29 @@ def test_a_case_is_measured_on_real_brokers(tmp_path: Path) -> None:
             assert found.seen.latencies.size > 100
             assert found.worst >= found.seen.token_wait(0.99)
             assert found.overall > 0
+        # Nobody finds room, and nothing of it is left.
+        with pytest.raises(SrtmError, match="would place nobody"):
+            world_.measure(replace(scenario, initial=()), scale, "max-min", 1.0, 1.0, 1)
+        assert world_.topics() == []
     assert isinstance(Session(True, tmp_path).seconds_left, float)
+
+
+def test_a_testbed_that_will_not_do_is_told_before_the_simulation(tmp_path: Path) -> None:
+    file = tmp_path / "lab.toml"
+    file.write_text(LAB.replace("[[broker]]", '[[broker]]\nhost = "h1"'))
+    session = Session(True, tmp_path, hosts=file)
+    with pytest.raises(UnavailableError, match=r"it is not up: srtm testbed up .*lab\.toml"):
+        max_min.run(session)
+    inventory = read_inventory(file)
+    save(
+        inventory.folder,
+        State(
+            id=identity(inventory),
+            file=str(file),
+            digest=digest(inventory),
+            subnet=0,
+            hosts=inventory.hosts,
+        ),
+    )
+    with pytest.raises(UsageError, match=r"lab\.toml has 2 brokers, and \d are needed"):
+        max_min.run(session)

@@ -161,6 +161,11 @@ def test_little_bandwidth(bed: testbeds.Testbed) -> None:
     assert time.monotonic() - began >= (200_000 - (64 << 10)) * 8 / 1e6  # less a full bucket
 
 
+def test_a_bandwidth_that_is_none_is_a_clear_line(bed: testbeds.Testbed) -> None:
+    with pytest.raises(UsageError, match="bandwidth '10mb': write 10mbit"):
+        links.slow(bed, "h2", "10mb")
+
+
 def test_led_astray(bed: testbeds.Testbed) -> None:
     nowhere = Address(bed.inventory.host("h2").address, PORT + 5)
     links.lead_astray(bed, "h1", nowhere, Address(bed.inventory.host("h3").address, PORT))

@@ -121,7 +121,7 @@ def test_one_with_another_version_of_srtm_is_refused(tmp_path: Path, sshd: Sshd)
     file = inventory(tmp_path, sshd)
     file.write_text(file.read_text().replace(sys.executable, str(old)))
     try:
-        with pytest.raises(Failed, match=rf"h1: has srtm 0\.0\.1, not {__version__}"):
+        with pytest.raises(Failed, match=rf"{old} there has srtm 0\.0\.1; {__version__} is needed"):
             open_testbed(file).up(quiet)
     finally:
         open_testbed(file).down(quiet, purge=True)

@@ -3,6 +3,7 @@ namespaces."""
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from srtm.deploy.topics import Topics
 from srtm.errors import Exit, SrtmError, UnavailableError, UsageError
 from srtm.http_client import get_json, request
 from srtm.testbed import open_testbed
+from srtm.testbed.faults import processes
 from srtm.testbed.network import namespaces_of
 from srtm.testbed.testbed import UP, Failed
 from tests.support.deployments import need_nsq, wait_for
@@ -102,9 +104,12 @@ def test_down_twice_keeps_the_data_and_a_second_file_cannot_have_them(tmp_path: 
         assert (code, bool(out)) == (0, True)
         other = tmp_path / "other.toml"
         shutil.copy(file, other)
-        for change in (open_testbed(other).up, open_testbed(other).down):
-            with pytest.raises(UsageError, match=r"lab\.toml"):
-                change(quiet)
+        for command in ("up", "status", "logs", "heal", "down"):
+            code, out, errors = srtm(command, other)
+            assert (code, out) == (Exit.USAGE, "")
+            assert f"is used by the testbed of {file}: give that file" in errors
+        # It is the same file however its path is spelt.
+        assert open_testbed(tmp_path / "d" / ".." / file.name).id == open_testbed(file).id
 
         code, _, errors = srtm("down", file)
         assert (code, "h1: down; its data are kept" in errors) == (0, True)
@@ -150,6 +155,68 @@ def test_up_that_was_interrupted_goes_on(tmp_path: Path) -> None:
         assert "interrupted; the same command goes on" in process.communicate()[1]
     with up(file) as found:
         assert [each.state for each in found.status()] == ["up", "up", "up"]
+
+
+def test_a_second_signal_while_the_first_is_handled_is_no_deadlock(tmp_path: Path) -> None:
+    found = open_testbed(lab(tmp_path))
+
+    def ask() -> None:
+        depth = 0
+
+        def again(*_: object) -> None:
+            nonlocal depth
+            if depth < 3:  # a handler may be interrupted at each call
+                depth += 1
+                found.ask_stop()
+                depth -= 1
+
+        sys.setprofile(again)
+        found.ask_stop()
+        sys.setprofile(None)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(10)
+    assert not asking.is_alive()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_fault_that_is_ended_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    file = lab(tmp_path)
+    with up(file) as found:
+        words = ("fault", file, "freeze", "h1", "--program", "b1-nsqd", "--for", "10m")
+        with subprocess.Popen(
+            [sys.executable, "-m", "srtm", "testbed", *map(str, words)],
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdout
+            assert process.stdout.readline() == "SIGSTOP of b1-nsqd on h1\n"
+            process.send_signal(number)
+            process.send_signal(number)
+            assert process.wait(60) == Exit.OK
+        stat = Path("/proc", str(processes(found.hosts["h1"])["b1-nsqd"]), "stat").read_text()
+        assert stat.rpartition(")")[2].split()[0] != "T"
+
+
+def test_programs_are_named_in_a_narrow_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")  # ps would end its lines there
+    with up(lab(tmp_path)) as found:
+        assert set(processes(found.hosts["h1"])) == {UP, "nsqlookupd", "b1-nsqd", "b1-gateway"}
+
+
+def test_a_disk_goes_with_its_host(tmp_path: Path) -> None:
+    need_namespaces()
+    file = lab(tmp_path, "netns")
+    file.write_text(file.read_text().replace('name = "h1"\n', 'name = "h1"\ndisk = "64m"\n', 1))
+    with up(file) as found:
+        said: dict[str, str] = {}
+        found.down(said.__setitem__)
+        assert said["h1"] == "down; its data went with its disk"
+        assert said["h2"] == "down; its data are kept"
+    assert not (tmp_path / "d").exists()
 
 
 def up_process(file: Path) -> "subprocess.Popen[str]":
@@ -216,6 +283,15 @@ def test_namespaces_that_a_crash_left_are_no_hindrance(tmp_path: Path) -> None:
         open_testbed(file).up(quiet)
         assert [each.state for each in open_testbed(file).status()] == ["up", "up", "up"]
     assert not namespaces_of(found.names)
+
+
+def test_a_data_path_that_cannot_be_written_is_a_clear_line(tmp_path: Path) -> None:
+    file = lab(tmp_path)
+    (tmp_path / "d" / "testbed" / "lock").mkdir(parents=True)
+    for command in ("up", "down"):
+        code, _, errors = srtm(command, file)
+        assert code == Exit.FAILED
+        assert re.fullmatch(r"srtm: .*/d/testbed/lock: .*choose another data-path.*\n", errors)
 
 
 def test_namespaces_need_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
