@@ -9,6 +9,7 @@ from pathlib import Path
 
 from srtm.deploy.file import Plan
 from srtm.errors import UnavailableError
+from srtm.python import module
 
 TESTED_NSQ = "1.3"
 _VERSION_TIMEOUT_SECONDS = 10.0
@@ -25,9 +26,9 @@ class Programs:
     nsqd: str
     nsqlookupd: str = ""
     nsqadmin: str = ""
-    gateway: tuple[str, ...] = (sys.executable, "-m", "srtm", "gateway")
-    distributor: tuple[str, ...] = (sys.executable, "-m", "srtm", "distributor")
-    bridge: tuple[str, ...] = (sys.executable, "-m", "srtm", "bridge", "run")
+    gateway: tuple[str, ...] = (*module("srtm"), "gateway")
+    distributor: tuple[str, ...] = (*module("srtm"), "distributor")
+    bridge: tuple[str, ...] = (*module("srtm"), "bridge", "run")
 
 
 def find_programs(plan: Plan) -> Programs:

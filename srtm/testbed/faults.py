@@ -1,6 +1,5 @@
 """What can be done to a testbed that runs: each fault begins, lasts and ends."""
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -10,6 +9,7 @@ from distributor.placement.words import counted
 from srtm.address import Address
 from srtm.clock import NS, monotonic_ns
 from srtm.errors import SrtmError, UnavailableError, UsageError
+from srtm.python import module
 from srtm.testbed import links
 from srtm.testbed.host import Host
 from srtm.testbed.inventory import OWN_FOLDER
@@ -186,7 +186,7 @@ def _reports(testbed: Testbed, asked: Asked) -> Iterator[str]:
     distributor = _distributor(testbed)
     own = links.address_of(testbed, asked.host)
     command = [
-        *(sys.executable, "-m", "srtm.testbed.reports"),
+        *module("srtm.testbed.reports"),
         *(f"--listen={REPORTS_PORT}", f"--to={distributor}"),
         *("--lose=0.25", "--deafen=0.25", "--hold=0.25"),
     ]
@@ -206,7 +206,8 @@ def _second_distributor(testbed: Testbed, asked: Asked) -> Iterator[str]:
     second = Address(links.address_of(testbed, asked.other), first.port + 1)
     folder = f"{host.table.data_path}/{OWN_FOLDER}"
     command = [
-        *(sys.executable, "-m", "srtm", "distributor"),
+        *module("srtm"),
+        "distributor",
         *(f"--http-address={second}", f"--store={folder}/second.db"),
         f"--token-file={folder}/token",
     ]
@@ -270,7 +271,7 @@ def _slow_reader(testbed: Testbed, asked: Asked) -> Iterator[str]:
     brokers = [each for each in inventory.plan.brokers if each.host == asked.host]
     addresses = [str(inventory.broker_address(each)) for each in brokers]
     command = [
-        *(sys.executable, "-m", "srtm.testbed.reader"),
+        *module("srtm.testbed.reader"),
         *(f"--topic={asked.topic}", f"--channel={asked.channel}", *addresses),
     ]
     with _unit(reader, Unit("reader", command), "subscribed"):

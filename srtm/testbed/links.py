@@ -6,13 +6,13 @@ are dropped, as on a real network.
 
 import contextlib
 import json
-import sys
 import time
 from collections.abc import Iterator, Sequence
 
 from srtm.address import Address
 from srtm.clock import NS, monotonic_ns
 from srtm.errors import SrtmError, UnavailableError, UsageError
+from srtm.python import module
 from srtm.testbed.netns import NetnsHost, limit, unlimit
 from srtm.testbed.network import inside, run_tool, tc
 from srtm.testbed.reports import MARK
@@ -137,7 +137,7 @@ def slow(testbed: Testbed, host: str, bandwidth: str = "", delay_seconds: float 
 
 
 def _relay_frames(testbed: Testbed, host: NetnsHost, port: str, delay_seconds: float) -> None:
-    program = (sys.executable, "-m", "srtm.testbed.frames")
+    program = module("srtm.testbed.frames")
     run_tool([*inside(host.namespace), *program, "--plain", "eth0"])
     command = [*program, "--port", port, f"--delay={delay_seconds}"]
     _switch_units(testbed, host).start(Unit(_DELAY, command))

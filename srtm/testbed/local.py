@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from srtm.atomic import replacing
 from srtm.deploy.host_tables import HostTable
 from srtm.deploy.programs import find_program, said_version
 from srtm.errors import SrtmError, UnavailableError
+from srtm.python import module
 from srtm.testbed.host import Clock, Done, Facts
 from srtm.testbed.inventory import OWN_FOLDER
 from srtm.units import Running, Unit, Units
@@ -32,7 +32,7 @@ class LocalHost:
         pass
 
     def install(self) -> tuple[str, ...]:
-        return sys.executable, "-m", "srtm"
+        return module("srtm")
 
     def facts(self) -> Facts:
         nsqd = said_version(find_program("nsqd"))

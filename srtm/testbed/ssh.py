@@ -6,7 +6,6 @@ import os
 import shlex
 import stat
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from srtm.clock import NS, monotonic_ns
 from srtm.deploy.host_tables import HostTable
 from srtm.deploy.programs import find_program, is_tested, said_version
 from srtm.errors import SrtmError, UnavailableError
+from srtm.python import module
 from srtm.testbed import systemd
 from srtm.testbed.host import Clock, Done, Facts
 from srtm.testbed.inventory import OWN_FOLDER
@@ -107,7 +107,7 @@ class SshHost:
             self._install_srtm()
         for name in PROGRAMS:
             self._install_nsq(name)
-        return self._python, "-m", "srtm"
+        return module("srtm", self._python)
 
     @property
     def _python(self) -> str:
@@ -124,7 +124,7 @@ class SshHost:
         self.put(target, wheel.read_bytes())
         steps = (
             ["python3", "-m", "venv", self._programs],
-            [self._python, "-m", "pip", "install", "--quiet", target],
+            [*module("pip", self._python), "install", "--quiet", target],
         )
         for step in steps:
             done = self.run(step, _INSTALL_SECONDS)
@@ -260,7 +260,7 @@ class SshHost:
     def _unit(self, do: str, name: str, **more: Any) -> dict[str, Any]:
         folder = f"{self.table.data_path}/{OWN_FOLDER}/units"
         asked = {"do": do, "folder": folder, "name": name, **more}
-        command = [self._python, "-m", "srtm.units.command"]
+        command = module("srtm.units.command", self._python)
         done = self.run(command, more.get("grace_seconds", 0.0) + 60.0, json.dumps(asked).encode())
         if done.code:
             raise SrtmError(f"{name}: {done.errors[-200:] or done.code}")
@@ -324,7 +324,7 @@ def build_wheel(folder: Path) -> Path:
     found = list(target.glob("*.whl"))
     if found:
         return found[0]
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", str(root)]
+    command = [*module("pip"), "wheel", "--quiet", "--no-deps", str(root)]
     with tempfile.TemporaryDirectory(dir=folder) as fresh:
         done = subprocess.run(
             [*command, "--wheel-dir", fresh], capture_output=True, text=True, check=False

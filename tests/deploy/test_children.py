@@ -60,7 +60,7 @@ def specs(values: dict[str, Any]) -> dict[str, ChildSpec]:
         pytest.param(
             WHOLE,
             "b-gateway",
-            f"""{sys.executable} -m srtm gateway --tcp-address=127.0.0.1:4152
+            f"""{sys.executable} -P -m srtm gateway --tcp-address=127.0.0.1:4152
             --http-address=127.0.0.1:4153 --nsqd-tcp-address=/d/b/nsqd.sock
             --nsqd-http-address=/d/b/nsqd-http.sock --broadcast-address=127.0.0.1
             --admin-socket=/d/b/admin.sock --state-file=/d/b/gateway-state.json
@@ -71,7 +71,7 @@ def specs(values: dict[str, Any]) -> dict[str, ChildSpec]:
         pytest.param(
             PLACED,
             "distributor",
-            f"""{sys.executable} -m srtm distributor --http-address=127.0.0.1:4180
+            f"""{sys.executable} -P -m srtm distributor --http-address=127.0.0.1:4180
             --store=/d/distributor.db --lease-duration=5s --unplaced=floor
             --token-file=/secret --log-level=info""",
             id="distributor-with-all-its-settings",
@@ -79,14 +79,14 @@ def specs(values: dict[str, Any]) -> dict[str, ChildSpec]:
         pytest.param(
             {**WHOLE, "distributor": {"http-address": ":1", "store": "x.db", "token-file": "t"}},
             "distributor",
-            f"""{sys.executable} -m srtm distributor --http-address=:1 --store=/x.db
+            f"""{sys.executable} -P -m srtm distributor --http-address=:1 --store=/x.db
             --lease-duration=30s --unplaced=floor --token-file=/t --log-level=info""",
             id="distributor's-paths-are-absolute",
         ),
         pytest.param(
             {**WHOLE, "distributor": {"store": "postgresql://h/d"}},
             "distributor",
-            f"""{sys.executable} -m srtm distributor --http-address=127.0.0.1:4180
+            f"""{sys.executable} -P -m srtm distributor --http-address=127.0.0.1:4180
             --store=postgresql://h/d --lease-duration=30s --unplaced=floor
             --token-file= --log-level=info""",
             id="distributor-with-postgresql",
@@ -94,7 +94,7 @@ def specs(values: dict[str, Any]) -> dict[str, ChildSpec]:
         pytest.param(
             PLACED,
             "broker-1-gateway",
-            f"""{sys.executable} -m srtm gateway --tcp-address=0.0.0.0:4150
+            f"""{sys.executable} -P -m srtm gateway --tcp-address=0.0.0.0:4150
             --http-address=127.0.0.1:4151 --nsqd-tcp-address=/d/broker-1/nsqd.sock
             --nsqd-http-address=/d/broker-1/nsqd-http.sock --broadcast-address=127.0.0.1
             --admin-socket=/d/broker-1/admin.sock --state-file=/d/broker-1/gateway-state.json
@@ -106,7 +106,7 @@ def specs(values: dict[str, Any]) -> dict[str, ChildSpec]:
         pytest.param(
             {**BASE, "broker": [BASE["broker"][0] | {"admission-log": "logs/admitted"}]},
             "broker-1-gateway",
-            f"""{sys.executable} -m srtm gateway --tcp-address=0.0.0.0:4150
+            f"""{sys.executable} -P -m srtm gateway --tcp-address=0.0.0.0:4150
             --http-address=127.0.0.1:4151 --nsqd-tcp-address=/d/broker-1/nsqd.sock
             --nsqd-http-address=/d/broker-1/nsqd-http.sock --broadcast-address=127.0.0.1
             --admin-socket=/d/broker-1/admin.sock --state-file=/d/broker-1/gateway-state.json
@@ -117,7 +117,7 @@ def specs(values: dict[str, Any]) -> dict[str, ChildSpec]:
         pytest.param(
             {**BASE, "broker": [BASE["broker"][0] | {"trace-dir": "traces"}]},
             "broker-1-gateway",
-            f"""{sys.executable} -m srtm gateway --tcp-address=0.0.0.0:4150
+            f"""{sys.executable} -P -m srtm gateway --tcp-address=0.0.0.0:4150
             --http-address=127.0.0.1:4151 --nsqd-tcp-address=/d/broker-1/nsqd.sock
             --nsqd-http-address=/d/broker-1/nsqd-http.sock --broadcast-address=127.0.0.1
             --admin-socket=/d/broker-1/admin.sock --state-file=/d/broker-1/gateway-state.json

@@ -4,7 +4,6 @@ finds them by their environment: whatever it was that killed the one before, nob
 import os
 import signal
 import subprocess
-import sys
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from srtm.autoscaler.executors.executor import Backoff
 from srtm.consumer.file import ExecutorTable
 from srtm.consumer.launch import GROUP, LAUNCH
 from srtm.consumer.process import Process, of_pid
+from srtm.python import module
 
 
 class Local:
@@ -24,7 +24,8 @@ class Local:
 
     def __init__(self, table: ExecutorTable, file: Path, group: str = "") -> None:
         self._command = table.command or (
-            *(sys.executable, "-m", "srtm", "consume"),
+            *module("srtm"),
+            "consume",
             str(file.resolve()),
         )
         self._startup = table.startup

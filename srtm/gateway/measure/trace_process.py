@@ -10,7 +10,6 @@ import logging
 import os
 import select
 import subprocess
-import sys
 import tempfile
 from collections import deque
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 from srtm.clock import NS, monotonic_ns
 from srtm.errors import UsageError
+from srtm.python import module
 from srtm.traces.names import UNFINISHED
 
 log = logging.getLogger("srtm.gateway")
@@ -125,7 +125,7 @@ class TraceProcess:
         self._say(f"the process that writes it ended ({why}), and is started again")
 
     def _start(self) -> None:
-        command = [sys.executable, "-m", "srtm.traces.process", self._arguments]
+        command = [*module("srtm.traces.process"), self._arguments]
         try:
             process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
