@@ -13,7 +13,6 @@ import random
 import signal
 import threading
 import uuid
-from types import FrameType
 
 from srtm.backoff import backoff_seconds
 from srtm.clock import NS, monotonic_ns
@@ -25,6 +24,7 @@ from srtm.consumer.pool_file import PoolFile
 from srtm.consumer.subscription import Delivery, Subscription
 from srtm.consumer.work import Work, end_process
 from srtm.errors import Exit
+from srtm.stop import Stop
 
 log = logging.getLogger("srtm.consumer")
 
@@ -43,20 +43,19 @@ class PoolRunner:
         self.name = os.environ.get(LAUNCH) or f"consumer-{uuid.uuid4().hex[:12]}"
         self._subscription = Subscription(file.nsq, table, self.name)
         self._most = table.batch
-        self._stopping = threading.Event()
+        self._stop = Stop()
         self._ended = threading.Event()
         self._failures = 0
         self._again_ns = 0
 
     def run(self) -> int:
         """Until SIGTERM."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._asked)
+        self._stop.heed(signal.SIGTERM, signal.SIGINT)
         self._figures.member(self.name, [])
         self._subscription.start()
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
         log.info("%s consumes %s", self.name, self._topic)
-        while not self._stopping.is_set():
+        while not self._stop.asked:
             self._step()
         self._drain()
         self._ended.set()
@@ -64,13 +63,10 @@ class PoolRunner:
         log.info("%s has left", self.name)
         return Exit.OK
 
-    def _asked(self, number: int, frame: FrameType | None) -> None:
-        self._stopping.set()
-
     def _step(self) -> None:
         if not self._failures:
             self._figures.fault = self._subscription.fault
-        if self._stopping.wait(max(self._again_ns - monotonic_ns(), 0) / NS):
+        if self._stop.wait(max(self._again_ns - monotonic_ns(), 0) / NS):
             return
         self._figures.enter(Phase.GATHER)
         found = self._subscription.gather(self._most, self._interrupted)
@@ -79,7 +75,7 @@ class PoolRunner:
 
     def _interrupted(self) -> bool:
         faulty = not self._failures and self._figures.fault != self._subscription.fault
-        return self._stopping.is_set() or faulty
+        return self._stop.asked or faulty
 
     def _drain(self) -> None:
         self._subscription.drain()

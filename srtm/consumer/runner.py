@@ -11,7 +11,6 @@ import os
 import select
 import signal
 import threading
-from types import FrameType
 
 from confluent_kafka import KafkaException
 
@@ -28,6 +27,7 @@ from srtm.consumer.topic import require_events
 from srtm.consumer.work import Work, end_process
 from srtm.errors import Exit
 from srtm.kafka.client import told
+from srtm.stop import Stop
 
 log = logging.getLogger("srtm.consumer")
 
@@ -50,7 +50,7 @@ class Runner:
         self._reader = self._make_reader()
         self._measure = SelfMeasure(table.batch)
         self._tokens: dict[int, int] = {}
-        self._stopping = threading.Event()
+        self._stop = Stop()
         self._ended = threading.Event()
         self._leaving = False
         self._failures = 0
@@ -70,8 +70,7 @@ class Runner:
 
     def run(self) -> int:
         """Until SIGTERM, or until the controller wants it to leave. Raises UnavailableError."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._asked)
+        self._stop.heed(signal.SIGTERM, signal.SIGINT)
         # The handler waits for the main thread, which may wait for Kafka: the watchdog does not.
         told, tell = os.pipe()
         os.set_blocking(tell, False)
@@ -81,7 +80,7 @@ class Runner:
         watch = threading.Thread(target=self._watch, args=(told,), name="watchdog", daemon=True)
         watch.start()
         log.info("%s has joined", self._membership.name)
-        while not self._stopping.is_set() and not self._leaving:
+        while not self._stop.asked and not self._leaving:
             self._step()
         self._figures.enter(Phase.IDLE)
         self._commit()
@@ -91,9 +90,6 @@ class Runner:
         self._do.close()
         log.info("%s has left", self._membership.name)
         return Exit.OK
-
-    def _asked(self, number: int, frame: FrameType | None) -> None:
-        self._stopping.set()
 
     # --- a cycle ----------------------------------------------------------------------------------
 
@@ -121,7 +117,7 @@ class Runner:
 
     def _interrupted(self) -> bool:
         changed = self._subscribes and self._reader.tokens() != self._tokens
-        asked = self._stopping.is_set() or self._membership.wanted() is not None
+        asked = self._stop.asked or self._membership.wanted() is not None
         return changed or asked or not self._may_work()
 
     def _may_work(self) -> bool:

@@ -3,7 +3,6 @@
 import json
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,18 +12,17 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from distributor.placement.words import counted
-from srtm.clock import NS, monotonic_ns
 from srtm.deploy.command import STOP_SIGNALS
 from srtm.duration import parse_duration
 from srtm.errors import Exit, SrtmError, UsageError
 from srtm.options import parsed
+from srtm.stop import Stop
 from srtm.terminal import Column, Table, show
 from srtm.testbed import links
 from srtm.testbed.faults import FAULTS, Asked, begin
 from srtm.testbed.testbed import HostStatus, Say, Testbed, open_testbed
 
 _FILE = click.argument("file", type=click.Path(path_type=Path))
-_POLL_SECONDS = 0.05
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -172,13 +170,11 @@ def fault(
     file: Path, name: str, host: str, program: str, other: str, topic: str, seconds: float
 ) -> None:
     asked = Asked(host, program, other, topic)
-    over: list[bool] = []
-    with _stopping(lambda: over.append(True)), begin(open_testbed(file), name, asked) as what:
+    stop = Stop()
+    with _stopping(stop.ask), begin(open_testbed(file), name, asked) as what:
         click.echo(what)
         click.echo(f"srtm testbed: for {seconds:g} s; Ctrl-C ends it at once", err=True)
-        deadline_ns = monotonic_ns() + int(seconds * NS)
-        while not over and (left_ns := deadline_ns - monotonic_ns()) > 0:
-            time.sleep(min(left_ns / NS, _POLL_SECONDS))
+        stop.wait(seconds)
 
 
 def _table(rows: list[HostStatus]) -> Table:

@@ -2,12 +2,13 @@
 
 import argparse
 import contextlib
+import math
 import signal
 import socket
-import threading
 
 from srtm.address import Address
 from srtm.nsq.commands import MAGIC_V2, identify, rdy, sub
+from srtm.stop import Stop
 
 _MANY = 2500
 """nsqd's --max-rdy-count"""
@@ -20,8 +21,8 @@ def main() -> None:
     parser.add_argument("--channel", required=True)
     parser.add_argument("address", nargs="+")
     given = parser.parse_args()
-    over = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: over.set())
+    stop = Stop()
+    stop.heed(signal.SIGTERM)
     with contextlib.ExitStack() as stack:
         for each in given.address:
             link = stack.enter_context(socket.create_connection(Address.of(each), _SECONDS))
@@ -32,7 +33,7 @@ def main() -> None:
                 + rdy(_MANY)
             )
         print("subscribed", flush=True)
-        over.wait()
+        stop.wait(math.inf)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from srtm.deploy.process import telling_line
 from srtm.deploy.programs import TESTED_NSQ, is_tested
 from srtm.errors import SrtmError, UnavailableError, UsageError
 from srtm.http_client import request
+from srtm.stop import Stop
 from srtm.testbed import state as states
 from srtm.testbed.host import Facts, Host
 from srtm.testbed.inventory import OWN_FOLDER, Inventory, Part, read_inventory
@@ -106,7 +106,7 @@ class Testbed:
         self._state = state
         self.id = states.identity(inventory)
         self.names = Names(self.id[:6])
-        self._stop_asked = False
+        self._stop = Stop()
         cores = _pins(self.inventory.hosts)
         self.hosts: dict[str, Host] = {
             table.name: self._host(table, cores.get(table.name, ()))
@@ -129,9 +129,8 @@ class Testbed:
         return self._state is not None
 
     def ask_stop(self) -> None:
-        """From a signal handler: `up` ends before its next step. It takes no lock, since a second
-        signal may come while the first is handled."""
-        self._stop_asked = True
+        """From a signal handler: `up` ends before its next step."""
+        self._stop.ask()
 
     # --- up -------------------------------------------------------------------------------------
 
@@ -285,8 +284,7 @@ class Testbed:
 
     def _go_on(self, seconds: float = 0.0) -> None:
         """Raises UnavailableError once a stop was asked for."""
-        time.sleep(seconds)
-        if self._stop_asked:
+        if self._stop.wait(seconds):
             raise UnavailableError("interrupted; the same command goes on from here")
 
     def _deployment(self, host: Host) -> Deployment | None:

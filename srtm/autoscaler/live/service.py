@@ -2,7 +2,6 @@
 
 import logging
 import signal
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from srtm.consumer.log import GroupLog
 from srtm.consumer.process import here
 from srtm.consumer.topic import make_topic
 from srtm.errors import Exit, UnavailableError
+from srtm.stop import Stop
 
 log = logging.getLogger("srtm.autoscale")
 
@@ -35,7 +35,7 @@ class Service:
         self._file = file
         self._probe = Probe(file)
         self._sampler = Sampler(file, self._probe)
-        self._over = threading.Event()
+        self._stop = Stop()
         self._path = path
         self._began = time.time()
 
@@ -77,11 +77,10 @@ class Service:
 
     def run(self, dismiss: bool = False) -> int:
         """Until SIGTERM; the group works on. With `dismiss` until all consumers have left."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._over.set())
+        self._stop.heed(signal.SIGTERM, signal.SIGINT)
         interval_ns = round(self._file.group.interval * NS)
         due_ns = boottime_ns() + interval_ns
-        while not self._over.is_set():
+        while not self._stop.asked:
             words = self._log.read(_READ_SECONDS)
             now_ns = boottime_ns()
             if self._log.begun_anew:

@@ -2,7 +2,6 @@
 
 import logging
 import signal
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from srtm.clock import NS, boottime_ns
 from srtm.consumer.door import open_door
 from srtm.consumer.pool_file import PoolFile
 from srtm.errors import Exit, UnavailableError
+from srtm.stop import Stop
 
 log = logging.getLogger("srtm.autoscale")
 
@@ -39,7 +39,7 @@ class PoolService:
         self._path = path
         self._lock = Lock(pool_key(file))
         self._sampler = PoolSampler(file)
-        self._over = threading.Event()
+        self._stop = Stop()
         self._began = time.time()
         self._leads = False
         self._fault = "it has just begun"
@@ -48,8 +48,7 @@ class PoolService:
     def run(self, dismiss: bool = False) -> int:
         """Until SIGTERM; the pool works on. With `dismiss` until all consumers have left. Raises
         SrtmError."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._over.set())
+        self._stop.heed(signal.SIGTERM, signal.SIGINT)
         address = self._file.controller.http_address
         if address is not None and not dismiss:
             open_door(address, self, f"{self._path}: [controller]")
@@ -72,7 +71,7 @@ class PoolService:
                     "a controller leads on this host, and would launch them again; end it first"
                 )
             self._tell("another controller of this host leads; this one stands by")
-            if self._over.wait(_TICK_SECONDS):
+            if self._stop.wait(_TICK_SECONDS):
                 return False
         return True
 
@@ -95,7 +94,7 @@ class PoolService:
         self._sampler.wait_first(_FIRST_SECONDS)
         self._sampler.read()
         due, interval = _seconds(), file.group.interval
-        while not self._over.wait(_TICK_SECONDS):
+        while not self._stop.wait(_TICK_SECONDS):
             now = _seconds()
             controller.tick(now)
             if now < due and not dismiss:
