@@ -102,12 +102,14 @@ class SshHost:
     # --- programs -------------------------------------------------------------------------------
 
     def install(self) -> tuple[str, ...]:
-        """srtm by a wheel into a folder of its version, NSQ beside it."""
+        """srtm by a wheel into a folder of its version, NSQ into the same: a system's nsqd stays
+        what it is, and is taken where there is one."""
         if self._said_srtm() != srtm.__version__ and not self.table.python:
             self._install_srtm()
         for name in PROGRAMS:
             self._install_nsq(name)
-        return module("srtm", self._python)
+        path = self.run(["sh", "-c", 'echo "$PATH"']).output.decode(errors="replace").strip()
+        return "/usr/bin/env", f"PATH={path}:{self._bin}", *module("srtm", self._python)
 
     @property
     def _python(self) -> str:
@@ -150,7 +152,7 @@ class SshHost:
 
     @property
     def _bin(self) -> str:
-        return str(Path(self._python).parent)
+        return f"{self._programs}/bin"
 
     def facts(self) -> Facts:
         nsqd = self.run(["sh", "-c", 'PATH="$PATH:$1"; nsqd --version', "sh", self._bin])

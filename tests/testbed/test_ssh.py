@@ -127,19 +127,27 @@ def test_one_with_another_version_of_srtm_is_refused(tmp_path: Path, sshd: Sshd)
         open_testbed(file).down(quiet, purge=True)
 
 
-def test_nsq_is_brought_where_it_is_not(tmp_path: Path, sshd: Sshd) -> None:
-    """Into a folder of its own, so that a system's nsqd stays what it is."""
+def test_nsq_is_brought_where_it_is_not(
+    tmp_path: Path, sshd: Sshd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Into SRTM's folder, wherever its Python is: that may be the system's."""
     bare = tmp_path / "bare" / "bin"
     bare.mkdir(parents=True)
     (bare / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     (bare / "python").chmod(0o755)
     found = host(sshd, tmp_path, python=str(bare / "python"))
     found.open()
+    own = tmp_path / "own"
+    monkeypatch.setattr(found, "_programs", str(own))
     try:
-        found.install()
-        done = subprocess.run([bare / "nsqd", "--version"], capture_output=True, check=True)
+        called = found.install()
+        done = subprocess.run([own / "bin" / "nsqd", "--version"], capture_output=True, check=True)
         assert done.stdout.startswith(b"nsqd v1.3")
-        assert os.access(bare / "nsqlookupd", os.X_OK)
+        assert os.access(own / "bin" / "nsqlookupd", os.X_OK)
+        assert [each.name for each in bare.iterdir()] == ["python"]
+        assert called[1].startswith("PATH=")
+        assert called[1].endswith(f":{own}/bin")
+        assert subprocess.run([*called, "--version"], capture_output=True).returncode == 0
     finally:
         found.release()
 
