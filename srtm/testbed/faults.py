@@ -98,7 +98,7 @@ def processes(host: Host) -> dict[str, int]:
     unit = host.status(UP)
     if unit is None or not unit.alive:
         raise UnavailableError(f"host {host.table.name} is not up")
-    done = host.run(["ps", "-o", "pid=,args=", "--ppid", str(unit.pid)])
+    done = host.run(["ps", "-ww", "-o", "pid=,args=", "--ppid", str(unit.pid)])
     found = {UP: unit.pid}
     for line in done.output.decode(errors="replace").splitlines():
         pid, _, command = line.strip().partition(" ")
