@@ -124,7 +124,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     data = b""
     try:
         data = path.read_bytes()
-        return tomllib.loads(data.decode().replace("\r\n", "\n"))
+        found = tomllib.loads(data.decode().replace("\r\n", "\n"))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -135,6 +135,17 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: not TOML: {said}") from None
     except RecursionError as error:
         raise UsageError(f"{path}: not TOML: {error}") from None
+    if _has_nul(found):  # no path and no command may
+        raise UsageError(f"{path}: a text has a character that is none: \\u0000")
+    return found
+
+
+def _has_nul(value: object) -> bool:
+    if isinstance(value, dict):
+        return any(_has_nul(each) for pair in value.items() for each in pair)
+    if isinstance(value, list):
+        return any(map(_has_nul, value))
+    return isinstance(value, str) and "\0" in value
 
 
 def _lines(data: bytes) -> int:

@@ -14,6 +14,9 @@ _SIZE = re.compile(r"[1-9][0-9]{0,5}[kmg]")
 _LOGIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:%-]{0,254}")
 """what ssh takes; it never begins with a dash, so it is never read as an option"""
 
+_ADDRESS = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:%_-]{0,254}")
+"""a name or an IP address; without a login ssh takes it, so it never begins with a dash either"""
+
 
 class HostTable(Table):
     """`[[host]]`: a host, and how it is reached."""
@@ -65,6 +68,10 @@ class HostTable(Table):
 
     @model_validator(mode="after")
     def _of_its_kind(self) -> "HostTable":
+        if self.address and not _ADDRESS.fullmatch(self.address):
+            raise ValueError(
+                f"host {self.name}: address {self.address!r} is no name or IP address of a host"
+            )
         if self.kind == "ssh" and not self.address:
             raise ValueError(f"host {self.name}: address is missing: where do the others reach it?")
         if self.login and self.kind != "ssh":

@@ -75,6 +75,10 @@ class Host(Protocol):
     def stop(self, unit: str, grace_seconds: float) -> bool:
         """False where nothing ran."""
 
+    def end_left(self, grace_seconds: float) -> bool:
+        """What `srtm up` started and did not end, as it was killed itself. False where nothing
+        ran."""
+
     def log(self, unit: str, lines: int) -> str:
         """The last lines that it wrote."""
 

@@ -260,6 +260,7 @@ def subnet_of(number: int) -> IPv4Network:
 
 def read_inventory(file: Path, subnet_number: int = 0) -> Inventory:
     """Read and check the file, and all that it names. Raises UsageError."""
+    whole = file.parent.resolve() / file.name  # however it is written: a testbed's id is made of it
     try:
         plan = Plan.model_validate(read_toml(file))
     except ValidationError as error:
@@ -269,7 +270,6 @@ def read_inventory(file: Path, subnet_number: int = 0) -> Inventory:
     if plan.elsewhere:
         raise UsageError(f"{file}: [elsewhere] is for the file of one host")
     try:
-        whole = file.parent.resolve() / file.name  # the same however it is spelt
         hosts = tuple(_resolved(plan, subnet_of(subnet_number), whole.parent))
         _check_addresses(hosts)
         inventory = Inventory(whole, plan, hosts, subnet_number)
@@ -280,6 +280,10 @@ def read_inventory(file: Path, subnet_number: int = 0) -> Inventory:
             _check_part(inventory, part)
     except ValueError as error:
         raise UsageError(f"{file}: {error}") from None
+    except RuntimeError:  # pathlib knows no home of that user
+        raise UsageError(
+            f"{file}: a path begins with ~ and a user that this machine lacks"
+        ) from None
     near = [
         each.model_copy(update={"publishers": each.publishers and inventory._near(each.publishers)})
         for each in plan.topics

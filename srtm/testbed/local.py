@@ -9,12 +9,13 @@ from pathlib import Path
 from srtm import __version__
 from srtm.atomic import replacing
 from srtm.deploy.host_tables import HostTable
+from srtm.deploy.layout import Layout
 from srtm.deploy.programs import find_program, said_version
 from srtm.errors import SrtmError, UnavailableError
 from srtm.python import module
 from srtm.testbed.host import Clock, Done, Facts
 from srtm.testbed.inventory import OWN_FOLDER
-from srtm.units import Running, Unit, Units
+from srtm.units import Running, Unit, Units, end_all, holders
 
 
 class LocalHost:
@@ -82,6 +83,13 @@ class LocalHost:
 
     def stop(self, unit: str, grace_seconds: float) -> bool:
         return self.units.stop(unit, grace_seconds)
+
+    def end_left(self, grace_seconds: float) -> bool:
+        return end_all(self._left, grace_seconds)
+
+    def _left(self) -> set[int]:
+        """All that `srtm up` starts has its lock open."""
+        return holders(Layout(Path(self.table.data_path)).lock)
 
     def log(self, unit: str, lines: int) -> str:
         return tail(self.read(str(self.units.log(unit))) or b"", lines)

@@ -7,7 +7,15 @@ from pathlib import Path
 from srtm.deploy.host_tables import RATE, HostTable
 from srtm.errors import SrtmError, UsageError
 from srtm.testbed.local import LocalHost
-from srtm.testbed.network import Names, inside, namespaces, require_network_tools, run_tool, tc
+from srtm.testbed.network import (
+    Names,
+    inside,
+    namespaces,
+    processes_in,
+    require_network_tools,
+    run_tool,
+    tc,
+)
 
 LATENCY, BURST = "200ms", "64kb"
 """of a limited link: what waits for longer is dropped; a burst holds one segment of 64 kB"""
@@ -35,7 +43,11 @@ class NetnsHost(LocalHost):
         path = Path(self.table.data_path)
         if self.table.disk and not path.is_mount():
             path.mkdir(parents=True, exist_ok=True)
-            run_tool(["mount", "-t", "tmpfs", "-o", f"size={self.table.disk}", "srtm", str(path)])
+            options = f"size={self.table.disk},mode=755"  # else everybody may write there
+            run_tool(["mount", "-t", "tmpfs", "-o", options, "srtm", str(path)])
+
+    def _left(self) -> set[int]:
+        return super()._left() & set(processes_in(self.namespace))
 
     def release(self) -> None:
         path = Path(self.table.data_path)

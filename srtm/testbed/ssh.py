@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shlex
 import stat
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 import srtm
 from srtm.clock import NS, monotonic_ns
 from srtm.deploy.host_tables import HostTable
+from srtm.deploy.layout import Layout
 from srtm.deploy.programs import find_program, is_tested, said_version
 from srtm.errors import SrtmError, UnavailableError
 from srtm.python import module
@@ -56,6 +58,7 @@ _PROBE = """
 cd && pwd && id -u && uname -m && nproc
 if [ "$(id -u)" = 0 ] && [ -d /run/systemd/system ]; then echo systemd; else echo none; fi
 """
+_PROBED = re.compile(r"(/.*)\n(\d+)\n(.+)\n(\d+)\n(systemd|none)\n")
 _PUT = """
 umask 077 && mkdir -p "$(dirname "$1")" && cat >"$1.new" && chmod "$2" "$1.new" &&
 { sync "$1.new" 2>/dev/null || :; } && mv "$1.new" "$1"
@@ -85,10 +88,18 @@ class SshHost:
         if self._is_open:
             return
         done = self._ssh(["sh", "-c", _PROBE], _CONNECT_SECONDS * 3)
-        lines = done.output.decode(errors="replace").split("\n")
-        if done.code or len(lines) < 5:
-            raise UnavailableError(f"{self._login}: no POSIX shell: {done.errors[-200:]}")
-        home, user, self._arch, cores, manager = lines[:5]
+        said = done.output.decode(errors="replace")
+        found = _PROBED.fullmatch(said)
+        if found is None and _PROBED.search(said):
+            raise UnavailableError(
+                f"{self._login}: its shell writes more than it is asked for "
+                f"({said.splitlines()[0][:80]!r}): let its ~/.bashrc write only on a terminal"
+            )
+        if done.code or found is None:
+            raise UnavailableError(
+                f"{self._login}: no POSIX shell: {done.errors[-200:] or said[:200]!r}"
+            )
+        home, user, self._arch, cores, manager = found.groups()
         is_root = user == "0"
         base = "/var/lib" if is_root else home
         path = str(Path(base, self.table.data_path))
@@ -244,6 +255,12 @@ class SshHost:
         self._systemctl("daemon-reload")
         return found.alive
 
+    def end_left(self, grace_seconds: float) -> bool:
+        lock = str(Layout(Path(self.table.data_path)).lock)
+        if self.read(lock) is None:
+            return False  # srtm may not be there yet
+        return bool(self._unit("end", "up", file=lock, grace_seconds=grace_seconds)["ran"])
+
     def log(self, unit: str, lines: int) -> str:
         return tail(self.read(self._log(unit)) or b"", lines)
 
@@ -280,12 +297,12 @@ class SshHost:
 
     def release(self) -> None:
         options = ["-o", f"ControlPath={_control_path()}", "-O", "exit"]
-        subprocess.run(["ssh", *options, self._login], capture_output=True, check=False)
+        subprocess.run(["ssh", *options, "--", self._login], capture_output=True, check=False)
 
     def _ssh(self, command: Sequence[str], timeout_seconds: float, given: bytes = b"") -> Done:
         options = [word for each in _OPTIONS for word in ("-o", each)]
         options += ["-o", f"ControlPath={_control_path()}"]
-        words = ["ssh", *options, "-T", self._login, "--", shlex.join(command)]
+        words = ["ssh", *options, "-T", "--", self._login, shlex.join(command)]
         try:
             done = subprocess.run(
                 words, input=given, capture_output=True, timeout=timeout_seconds, check=False

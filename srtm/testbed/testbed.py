@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from srtm import __version__
 from srtm.atomic import replacing
+from srtm.bearer import read_token
 from srtm.clock import NS, monotonic_ns
 from srtm.deploy.deployment import Deployment
 from srtm.deploy.host_tables import HostTable
@@ -179,15 +180,11 @@ class Testbed:
         file = self.inventory.token_file
         if file is None:
             return b""
-        if not self.inventory.plan.distributor or self.inventory.plan.distributor.token_file:
-            try:
-                return file.read_bytes()
-            except OSError as error:
-                raise UsageError(f"token-file {file}: {error.strerror}") from None
-        if not file.exists():
+        given = self.inventory.plan.distributor and self.inventory.plan.distributor.token_file
+        if not given and not file.exists():
             with replacing(file, mode=0o600) as opened:
                 opened.write(secrets.token_hex(32).encode() + b"\n")
-        return file.read_bytes()
+        return read_token(str(file), "token-file").encode() + b"\n"
 
     def _check(self, host: Host) -> None:
         """May it run its part? Nothing is changed there. Raises SrtmError."""
@@ -377,6 +374,8 @@ class Testbed:
         ran = False
         for unit in self._units(host):
             ran |= host.stop(unit, GRACE_SECONDS)
+        if owner is not None or host.table.kind == "netns":  # else it may be somebody else's
+            ran |= host.end_left(GRACE_SECONDS)
         if owner is not None and purge:
             if host.table.disk:
                 host.release()  # first: what is mounted cannot be removed

@@ -1,6 +1,6 @@
 """Detached processes with a name, for `srtm testbed`. It imports little: an ssh host without
 systemd runs it for each question."""
 
-from srtm.units.units import Running, Unit, Units, seen
+from srtm.units.units import Running, Unit, Units, end_all, holders, seen
 
-__all__ = ["Running", "Unit", "Units", "seen"]
+__all__ = ["Running", "Unit", "Units", "end_all", "holders", "seen"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from srtm.errors import SrtmError
-from srtm.units import Unit, Units
+from srtm.units import Unit, Units, end_all, holders
 
 
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
@@ -18,6 +18,9 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
             units.start(Unit(name, asked["command"], asked["environment"]))
         if asked["do"] == "stop":
             return {"ran": units.stop(name, float(asked["grace_seconds"]))}
+        if asked["do"] == "end":
+            file = Path(asked["file"])
+            return {"ran": end_all(lambda: holders(file), float(asked["grace_seconds"]))}
         found = units.status(name)
     except SrtmError as error:
         return {"error": str(error)}

@@ -1,10 +1,11 @@
 """Detached processes with a name: they outlive who started them, and are found again by a file."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from srtm.errors import SrtmError, UnavailableError
 MAX_LOG_BYTES = 64 << 20
 """a log that is longer when its unit starts is put aside (as .1, over the last one put aside)"""
 _POLL_SECONDS = 0.02
+_END_POLL_SECONDS = 0.1
 _WRITTEN_SECONDS = 10.0
 """a shell writes one line and becomes the program"""
 _LAUNCH = 'read -r line <"/proc/$$/stat" && echo "$line" >"$0.new" && mv "$0.new" "$0" && exec "$@"'
@@ -88,7 +90,7 @@ class Units:
         """None: it was never started, or is stopped."""
         _STARTED[:] = [each for each in _STARTED if each.poll() is None]
         try:
-            written = self._file(name).read_text()
+            written = self._file(name).read_text(errors="replace")
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -124,6 +126,34 @@ class Units:
 
     def _file(self, name: str) -> Path:
         return self._folder / f"{name}.pid"
+
+
+def holders(path: Path) -> set[int]:
+    """pids of the processes that have this file open, also where it was removed since."""
+    name = str(path.resolve())
+    wanted = {name, f"{name} (deleted)"}
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            if any(os.readlink(each.path) in wanted for each in os.scandir(process / "fd")):
+                found.add(int(process.name))
+    return found
+
+
+def end_all(find: Callable[[], set[int]], grace_seconds: float) -> bool:
+    """SIGTERM, also to who is stopped, then SIGKILL, until `find` finds nobody. False where there
+    was nobody."""
+    asked: set[int] = set()
+    deadline_ns = monotonic_ns() + int(grace_seconds * NS)
+    while found := find():
+        late = monotonic_ns() > deadline_ns
+        for pid in found if late else found - asked:
+            with contextlib.suppress(ProcessLookupError):
+                for number in (signal.SIGKILL,) if late else (signal.SIGTERM, signal.SIGCONT):
+                    os.kill(pid, number)
+        asked |= found
+        time.sleep(_END_POLL_SECONDS)
+    return bool(asked)
 
 
 _STARTED: list["subprocess.Popen[bytes]"] = []

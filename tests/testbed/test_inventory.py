@@ -164,3 +164,17 @@ def test_a_slip_is_one_clear_line(tmp_path: Path, text: str, instead: str, says:
     with pytest.raises(UsageError, match=says) as caught:
         read(tmp_path, LAB.replace(text, instead, 1))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('name = "h3"\nkind = "netns"', 'name = "h3"\nkind = "ssh"\naddress = "-oProxyCommand=x"',
+         "host h3: address '-oProxyCommand=x' is no name or IP address"),
+        ('name = "lab"', 'name = "lab"\ndata-path = "~nobody-of-this-name/x"', "begins with ~"),
+        ('admission-log = "log"', 'admission-log = "a\\u0000b"', "a character that is none"),
+    ],
+)  # fmt: skip
+def test_hostile_words_are_refused(tmp_path: Path, old: str, new: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        read(tmp_path, LAB.replace(old, new, 1))

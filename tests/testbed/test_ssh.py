@@ -98,6 +98,19 @@ def test_what_goes_wrong_is_a_line_with_its_remedy(
     assert "nobody.invalid: its name is not known" in refused()
 
 
+def test_a_shell_that_writes_a_banner_is_named(tmp_path: Path, sshd: Sshd) -> None:
+    ssh = sshd.folder / "bin" / "ssh"
+    ssh.write_text(f"#!/bin/sh\necho Welcome to the lab\n{ssh.read_text()}")
+    found = host(sshd, tmp_path)
+    try:
+        with pytest.raises(
+            UnavailableError, match=r"more than it is asked for.*Welcome to the lab"
+        ):
+            found.open()
+    finally:
+        found.release()
+
+
 def test_no_word_reaches_a_shell_unquoted(tmp_path: Path, sshd: Sshd) -> None:
     found = host(sshd, tmp_path)
     found.open()

@@ -16,6 +16,7 @@ import pytest
 
 import srtm.testbed as testbeds
 from srtm.deploy import find
+from srtm.deploy.lock import is_alive
 from srtm.deploy.topics import Topics
 from srtm.errors import Exit, SrtmError, UnavailableError, UsageError
 from srtm.http_client import get_json, request
@@ -138,6 +139,14 @@ def test_a_folder_with_somebodys_files_is_not_taken(tmp_path: Path) -> None:
     assert not (tmp_path / "d" / "h2").exists()  # nothing was put before all hosts were looked at
 
 
+def test_a_testbed_is_the_same_however_its_file_is_named(tmp_path: Path) -> None:
+    file = lab(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path)
+    other = tmp_path / "link" / ".." / tmp_path.name / file.name
+    assert open_testbed(other).id == open_testbed(file).id
+    assert open_testbed(other).inventory == open_testbed(file).inventory
+
+
 def test_too_few_cores_is_said_before_anything_is_put(tmp_path: Path) -> None:
     file = lab(tmp_path, more="cores = 4000\n")
     code, _, errors = srtm("up", file)
@@ -247,6 +256,50 @@ def _listens(found: testbeds.Testbed) -> bool:
     except UnavailableError:
         return False
     return True
+
+
+@pytest.mark.parametrize("kind", ["local", "netns"])
+def test_down_ends_what_a_killed_up_left_stopped(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind == "netns":
+        need_namespaces()
+    file = lab(tmp_path, kind)
+    with up(file) as found:
+        monkeypatch.setenv("COLUMNS", "80")  # of which ps makes its lines
+        pids = processes(found.hosts["h1"])
+        for name in ("b1-gateway", "b1-nsqd"):
+            os.kill(pids[name], signal.SIGSTOP)
+        os.kill(pids[UP], signal.SIGKILL)
+        wait_for(lambda: found.status()[0].state == "ended")
+    wait_for(lambda: not any(is_alive(pid) for pid in pids.values()))
+
+
+def test_down_finds_processes_of_namespaces_whose_files_are_gone(tmp_path: Path) -> None:
+    need_namespaces()
+    file = lab(tmp_path, "netns")
+    with up(file) as found:
+        pids = [pid for name in ("h1", "h2") for pid in processes(found.hosts[name]).values()]
+        shutil.rmtree(tmp_path / "d")
+    wait_for(lambda: not any(is_alive(pid) for pid in pids))
+
+
+def test_a_torn_pid_file_is_no_hindrance(tmp_path: Path) -> None:
+    file = lab(tmp_path)
+    with up(file) as found:
+        pids = processes(found.hosts["h1"])
+        (tmp_path / "d" / "h1" / "testbed" / "units" / "up.pid").write_bytes(b"\xff\xfe")
+        assert found.status()[0].state == "ended"
+    wait_for(lambda: not any(is_alive(pid) for pid in pids.values()))
+
+
+def test_a_disk_of_a_host_is_its_owners_alone(tmp_path: Path) -> None:
+    need_namespaces()
+    file = lab(tmp_path, "netns", more='disk = "4m"\n')
+    with up(file):
+        path = tmp_path / "d" / "h3"
+        assert path.is_mount()
+        assert path.stat().st_mode & 0o7777 == 0o755
 
 
 def test_two_commands_at_once(tmp_path: Path) -> None:
