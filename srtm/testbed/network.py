@@ -116,9 +116,10 @@ def namespaces() -> set[str]:
 
 
 def processes_in(namespace: str) -> list[int]:
-    """pids that are left in it."""
-    done = run_tool(["ip", "netns", "pids", namespace])
-    return [int(each) for each in done.split()] if namespace in namespaces() else []
+    """pids that are left in it; none where it is gone."""
+    if namespace not in namespaces():
+        return []
+    return [int(each) for each in run_tool(["ip", "netns", "pids", namespace]).split()]
 
 
 def free_subnet(names: Names, wanted: int) -> int:
