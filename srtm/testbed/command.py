@@ -1,6 +1,7 @@
 """`srtm testbed`."""
 
 import json
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from distributor.placement.words import counted
 from srtm.deploy.command import STOP_SIGNALS
 from srtm.duration import parse_duration
-from srtm.errors import Exit, SrtmError, UsageError
+from srtm.errors import Exit, SrtmError, UnavailableError, UsageError
 from srtm.options import parsed
 from srtm.stop import Stop
 from srtm.terminal import Column, Table, show
@@ -59,14 +60,34 @@ def up(file: Path, check: bool) -> None:
 @_FILE
 @_JSON
 def status(file: Path, as_json: bool) -> None:
-    """What runs on each host, its versions, cores, and by how much its clock is off."""
-    rows = open_testbed(file).status()
+    """What runs on each host, its versions, cores, by how much its clock is off, and what was done
+    to its links."""
+    found = open_testbed(file)
+    rows = found.status()
+    done = {
+        each.host.name: links.condition(found, each.host.name) if each.facts else []
+        for each in rows
+    }
     if as_json:
-        click.echo(json.dumps([each.document() for each in rows]))
+        click.echo(json.dumps([each.document() | {"links": done[each.host.name]} for each in rows]))
     else:
-        show(_table(rows))
+        show(_table(rows, done))
     if any(each.state != "up" for each in rows):
         raise click.exceptions.Exit(Exit.FAILED)
+
+
+@testbed.command("exec", context_settings={"allow_interspersed_args": False})
+@_FILE
+@click.argument("host")
+@click.argument("command", nargs=-1, required=True)
+def exec_(file: Path, host: str, command: tuple[str, ...]) -> None:
+    """Run COMMAND on HOST, such as srtm load on a host of [[load]]. Its input, output and exit code
+    are those of this one."""
+    words = open_testbed(file).calling(host, command[1:] if command[0] == "--" else command)
+    try:
+        os.execvp(words[0], words)
+    except OSError as error:
+        raise UnavailableError(f"{words[0]}: {error.strerror}") from None
 
 
 @testbed.command()
@@ -177,7 +198,7 @@ def fault(
         stop.wait(seconds)
 
 
-def _table(rows: list[HostStatus]) -> Table:
+def _table(rows: list[HostStatus], done: dict[str, list[str]]) -> Table:
     table = Table(
         Column("host", text=True),
         Column("kind", 2, text=True),
@@ -188,6 +209,7 @@ def _table(rows: list[HostStatus]) -> Table:
         Column("srtm", 4, text=True),
         Column("nsqd", 4, text=True),
         Column("clock", 3, text=True),
+        Column("links", text=True, sentence=True),
         Column("why", text=True, sentence=True),
     )
     for row in rows:
@@ -202,6 +224,7 @@ def _table(rows: list[HostStatus]) -> Table:
             facts.srtm if facts else "",
             facts.nsqd.removeprefix("nsqd v").split(" ")[0] if facts else "",
             str(facts.clock) if facts else "",
+            "; ".join(done[row.host.name]),
             row.why,
         )
     return table

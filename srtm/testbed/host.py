@@ -55,6 +55,10 @@ class Host(Protocol):
 
     def facts(self) -> Facts: ...
 
+    def calling(self, command: Sequence[str]) -> tuple[str, ...]:
+        """What runs `command` there, with the streams of who runs it here; srtm's own programs are
+        found last on its PATH."""
+
     def put(self, path: str, content: bytes, mode: int = 0o644) -> None:
         """The old file or the new one, whatever happens in between; folders are made."""
 

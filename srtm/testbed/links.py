@@ -7,7 +7,8 @@ are dropped, as on a real network.
 import contextlib
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from srtm.address import Address
 from srtm.clock import NS, monotonic_ns
@@ -77,6 +78,50 @@ def heal(testbed: Testbed, host: str = "") -> None:
         for gone in healed if host else ():
             with contextlib.suppress(SrtmError):  # it was not cut off
                 _nft(each, f"delete element inet srtm from {{ {gone.table.address} }}")
+
+
+def condition(testbed: Testbed, host: str) -> list[str]:
+    """What `cut`, `slow` and faults have done to the links of a host, in words; empty where they
+    are whole, or where it has none that can be cut."""
+    near = testbed.hosts[host]
+    if not isinstance(near, NetnsHost) or not near.exists:
+        return []
+    names = {each.table.address: name for name, each in testbed.hosts.items()}
+    names[str(testbed.inventory.subnet[1])] = "this machine"
+    sets = _sets(near)
+    found = [f"hears nothing of {_named(sets['from'], names)}"] if sets["from"] else []
+    if sets["to"]:
+        found.append(f"is not heard by {_named(sets['to'], names)}")
+    if sets["silent"]:
+        found.append(f"half-open: {len(sets['silent'])}")
+    if near.run(["nft", "list", "table", "ip", "srtm_nat"]).code == 0:
+        found.append("is led astray")
+    delayed = _switch_units(testbed, near).status(_DELAY)
+    if delayed and delayed.alive:
+        found.append("is delayed")
+    links = json.loads(run_tool([*inside(near.namespace), "tc", "-json", "qdisc", "show"]) or "[]")
+    kinds = {each["kind"] for each in links if each.get("dev") == "eth0"}
+    if "netem" in kinds:
+        found.append("is delayed")
+    if "tbf" in kinds and not near.table.bandwidth:
+        found.append("is limited")
+    return found
+
+
+def _sets(host: NetnsHost) -> dict[str, list[Any]]:
+    """Elements of our filter, by set."""
+    found: dict[str, list[Any]] = {"from": [], "to": [], "silent": []}
+    done = host.run(["nft", "--json", "list", "table", "inet", "srtm"])
+    if done.code:  # there is none
+        return found
+    for each in json.loads(done.output)["nftables"]:
+        if "set" in each:
+            found[each["set"]["name"]] = each["set"].get("elem", [])
+    return found
+
+
+def _named(addresses: Sequence[str], names: Mapping[str, str]) -> str:
+    return ", ".join(sorted(names.get(each, each) for each in addresses))
 
 
 def silence(testbed: Testbed, host: str) -> int:

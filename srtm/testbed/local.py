@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -38,6 +39,10 @@ class LocalHost:
     def facts(self) -> Facts:
         nsqd = said_version(find_program("nsqd"))
         return Facts(len(os.sched_getaffinity(0)), __version__, nsqd, Clock(0.0, 0.0))
+
+    def calling(self, command: Sequence[str]) -> tuple[str, ...]:
+        own = Path(sys.executable).parent
+        return *self._prefix, "env", f"PATH={os.environ.get('PATH', os.defpath)}:{own}", *command
 
     def put(self, path: str, content: bytes, mode: int = 0o644) -> None:
         target = Path(path)

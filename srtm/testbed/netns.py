@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from srtm.deploy.host_tables import RATE, HostTable
-from srtm.errors import SrtmError, UsageError
+from srtm.errors import SrtmError, UnavailableError, UsageError
 from srtm.testbed.local import LocalHost
 from srtm.testbed.network import (
     Names,
@@ -45,6 +45,11 @@ class NetnsHost(LocalHost):
             path.mkdir(parents=True, exist_ok=True)
             options = f"size={self.table.disk},mode=755"  # else everybody may write there
             run_tool(["mount", "-t", "tmpfs", "-o", options, "srtm", str(path)])
+
+    def calling(self, command: Sequence[str]) -> tuple[str, ...]:
+        if not self.exists:
+            raise UnavailableError(f"host {self.table.name} is not up")
+        return super().calling(command)
 
     def _left(self) -> set[int]:
         return super()._left() & set(processes_in(self.namespace))

@@ -119,8 +119,15 @@ class SshHost:
             self._install_srtm()
         for name in PROGRAMS:
             self._install_nsq(name)
+        return *self._environment(), *module("srtm", self._python)
+
+    def _environment(self) -> tuple[str, str]:
         path = self.run(["sh", "-c", 'echo "$PATH"']).output.decode(errors="replace").strip()
-        return "/usr/bin/env", f"PATH={path}:{self._bin}", *module("srtm", self._python)
+        return "/usr/bin/env", f"PATH={path}:{self._bin}"
+
+    def calling(self, command: Sequence[str]) -> tuple[str, ...]:
+        terminal = ["-t"] if os.isatty(0) else ["-T"]
+        return self._words([*self._environment(), *command], terminal)
 
     @property
     def _python(self) -> str:
@@ -300,12 +307,13 @@ class SshHost:
         subprocess.run(["ssh", *options, "--", self._login], capture_output=True, check=False)
 
     def _ssh(self, command: Sequence[str], timeout_seconds: float, given: bytes = b"") -> Done:
-        options = [word for each in _OPTIONS for word in ("-o", each)]
-        options += ["-o", f"ControlPath={_control_path()}"]
-        words = ["ssh", *options, "-T", "--", self._login, shlex.join(command)]
         try:
             done = subprocess.run(
-                words, input=given, capture_output=True, timeout=timeout_seconds, check=False
+                self._words(command, ["-T"]),
+                input=given,
+                capture_output=True,
+                timeout=timeout_seconds,
+                check=False,
             )
         except subprocess.TimeoutExpired:
             raise UnavailableError(
@@ -317,6 +325,11 @@ class SshHost:
         if done.returncode == _SSH_FAILED:
             raise UnavailableError(self._why(errors))
         return Done(done.returncode, done.stdout, errors)
+
+    def _words(self, command: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
+        options = [word for each in _OPTIONS for word in ("-o", each)]
+        options += ["-o", f"ControlPath={_control_path()}", *more]
+        return "ssh", *options, "--", self._login, shlex.join(command)
 
     def _why(self, said: str) -> str:
         for words, meaning in _FAILURES.items():

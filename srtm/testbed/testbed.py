@@ -329,6 +329,13 @@ class Testbed:
         why = f"{', '.join(silent)}: no answer" if silent else ""
         return replace(found, state="degraded" if silent else "up", why=why, pid=unit.pid)
 
+    def calling(self, host: str, command: Sequence[str]) -> tuple[str, ...]:
+        """What runs a command on a host from here. Raises UsageError, UnavailableError."""
+        self.inventory.host(host)
+        found = self.hosts[host]
+        found.open()
+        return found.calling(command)
+
     def logs(self, host: str, program: str, lines: int) -> str:
         """What `srtm up` said there, or one of its programs. Raises SrtmError."""
         found = self.hosts[host]

@@ -86,14 +86,22 @@ def test_a_cut_parts_two_hosts_and_no_others(bed: testbeds.Testbed) -> None:
     assert asks(bed, "h1", "h2") is None
     assert asks(bed, "h1", "h3") is not None
     assert asks(bed, "h3", "h2") is not None
+    said = [links.condition(bed, name) for name in ("h1", "h2", "h3")]
+    assert said == [["hears nothing of h2"], ["hears nothing of h1"], []]
     links.heal(bed, "h2")
     assert asks(bed, "h1", "h2") is not None
+    assert not any(links.condition(bed, name) for name in bed.hosts)
 
 
 def test_a_cut_from_all_others_and_this_machine(bed: testbeds.Testbed) -> None:
     address = bed.inventory.host("h2").address
     socket.create_connection((address, PORT), 2).close()
     links.cut(bed, "h2")
+    assert links.condition(bed, "h1") == ["hears nothing of h2"]
+    assert links.condition(bed, "h2") == [
+        "hears nothing of h1, h3, this machine",
+        "is not heard by this machine",
+    ]
     assert asks(bed, "h1", "h2") is None
     with pytest.raises(OSError):
         socket.create_connection((address, PORT), 0.5)
@@ -105,6 +113,8 @@ def test_a_cut_from_all_others_and_this_machine(bed: testbeds.Testbed) -> None:
 def test_one_way_the_other_way_passes(bed: testbeds.Testbed) -> None:
     """UDP needs no answer: what arrives was let through."""
     links.cut(bed, "h1", "h2", one_way=True)
+    assert not links.condition(bed, "h1")
+    assert links.condition(bed, "h2") == ["hears nothing of h1"]
     listen = (
         "import socket; s = socket.socket(type=socket.SOCK_DGRAM); s.bind(('0.0.0.0', 7008))\n"
         "print('listens', flush=True)\n"
@@ -134,7 +144,9 @@ def test_silenced_connections_are_half_open_and_new_ones_work(bed: testbeds.Test
         link.settimeout(0.5)
         link.sendall(b"one")
         assert link.recv(9) == b"one"
-        assert links.silence(bed, "h2") >= 1
+        count = links.silence(bed, "h2")
+        assert count >= 1
+        assert links.condition(bed, "h2") == [f"half-open: {count}"]
         link.sendall(b"two")
         with pytest.raises(TimeoutError):
             link.recv(9)
@@ -145,6 +157,7 @@ def test_a_delay_is_either_way_and_ends_with_heal(bed: testbeds.Testbed) -> None
     delay_seconds = 0.03
     how = links.slow(bed, "h2", delay_seconds=delay_seconds)
     assert how in ("netem", "relay")
+    assert links.condition(bed, "h2") == ["is delayed"]
     took = asks(bed, "h1", "h2", 200_000)  # longer than a segment, with its checksums
     assert took is not None
     assert took >= 4 * delay_seconds  # two ways for the handshake, two for the answer
@@ -156,6 +169,7 @@ def test_a_delay_is_either_way_and_ends_with_heal(bed: testbeds.Testbed) -> None
 
 def test_little_bandwidth(bed: testbeds.Testbed) -> None:
     links.slow(bed, "h2", "1mbit")
+    assert links.condition(bed, "h2") == ["is limited"]
     began = time.monotonic()
     assert asks(bed, "h1", "h2", 200_000) is not None
     assert time.monotonic() - began >= (200_000 - (64 << 10)) * 8 / 1e6  # less a full bucket
@@ -171,7 +185,9 @@ def test_led_astray(bed: testbeds.Testbed) -> None:
     links.lead_astray(bed, "h1", nowhere, Address(bed.inventory.host("h3").address, PORT))
     command = [sys.executable, "-c", ASK, nowhere.host, str(nowhere.port), "4"]
     assert bed.hosts["h1"].run(command).code == 0
+    assert links.condition(bed, "h1") == ["is led astray"]
     links.straight(bed, "h1")
+    assert not links.condition(bed, "h1")
     links.straight(bed, "h1")
     assert bed.hosts["h1"].run(command).code != 0
 

@@ -161,6 +161,12 @@ def test_nsq_is_brought_where_it_is_not(
         assert called[1].startswith("PATH=")
         assert called[1].endswith(f":{own}/bin")
         assert subprocess.run([*called, "--version"], capture_output=True).returncode == 0
+        words = found.calling(
+            ["sh", "-c", 'nsqd --version >&2; read -r line; echo "$line"; exit 3']
+        )
+        done = subprocess.run(words, input=b"a b\n", capture_output=True)
+        assert (done.returncode, done.stdout) == (3, b"a b\n")
+        assert b"nsqd v1.3" in done.stderr
     finally:
         found.release()
 

@@ -91,6 +91,8 @@ def test_up_is_one_deployment_over_all_hosts(tmp_path: Path, kind: str) -> None:
             open_testbed(file).up(quiet)
         if kind == "netns":
             assert len(namespaces_of(found.names)) == 4
+            _, out, _ = srtm("exec", file, "h2", "ip", "-4", "address", "show", "eth0")
+            assert inventory.host("h2").address in out
     assert not (tmp_path / "d").exists()
     if kind == "netns":
         assert not namespaces_of(found.names)
@@ -101,6 +103,12 @@ def test_down_twice_keeps_the_data_and_a_second_file_cannot_have_them(tmp_path: 
     with up(file):
         code, out, _ = srtm("status", file, "--json")
         assert (code, [row["state"] for row in json.loads(out)]) == (0, ["up"] * 3)
+        assert all(row["links"] == [] for row in json.loads(out))
+        code, out, _ = srtm("exec", file, "h1", "--", "sh", "-c", "srtm --version; exit 7")
+        assert (code, out.startswith("srtm")) == (7, True)
+        assert srtm("exec", file, "h1", "no-such-program", "--help")[0] == 127
+        code, _, errors = srtm("exec", file, "h9", "true")
+        assert (code, "no host h9; known: h1, h2, h3" in errors) == (Exit.USAGE, True)
         code, out, _ = srtm("logs", file, "h1", "--program", "b1-gateway", "--lines", 3)
         assert (code, bool(out)) == (0, True)
         other = tmp_path / "other.toml"
