@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import click
+from click.core import ParameterSource
 
 from srtm.address import Address
 from srtm.bearer import read_token
@@ -85,7 +86,8 @@ def _address(default: str | None, text: str) -> Callable[[Command], Command]:
     def connect(context: click.Context, _: click.Parameter, address: str | None) -> Remote | None:
         file = context.params.pop("distributor_token_file", "")
         if address is None:
-            if file:
+            source = context.get_parameter_source("distributor_token_file")
+            if file and source is not ParameterSource.ENVIRONMENT:
                 raise UsageError("--distributor-token-file goes with --distributor-address")
             return None
         try:

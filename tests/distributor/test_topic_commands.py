@@ -1,6 +1,7 @@
 """`srtm topic ... --distributor-address`, `srtm broker capacity NAME N`, what a plan would move."""
 
 import json
+from pathlib import Path
 
 import click
 import pytest
@@ -122,6 +123,16 @@ def test_a_url_is_told_apart_from_an_address() -> None:
         assert done.returncode == 2
         assert "is a URL; write " in done.stderr
         assert done.stderr.count("\n") == 1
+
+
+def test_a_token_file_alone_is_a_mistake_unless_the_environment_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ["topic", "list", "--deployment", str(tmp_path)]
+    done = srtm(*asked, "--distributor-token-file", "token")
+    assert (done.returncode, "goes with --distributor-address" in done.stderr) == (2, True)
+    monkeypatch.setenv("SRTM_DISTRIBUTOR_TOKEN_FILE", "token")
+    assert "no deployment runs" in srtm(*asked).stderr
 
 
 def test_publishers_are_added_listed_and_told_apart_by_broker(
