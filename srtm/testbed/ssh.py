@@ -59,6 +59,7 @@ cd && pwd && id -u && uname -m && nproc
 if [ "$(id -u)" = 0 ] && [ -d /run/systemd/system ]; then echo systemd; else echo none; fi
 """
 _PROBED = re.compile(r"(/.*)\n(\d+)\n(.+)\n(\d+)\n(systemd|none)\n")
+_ROOTS_PROGRAMS = "/opt"
 _PUT = """
 umask 077 && mkdir -p "$(dirname "$1")" && cat >"$1.new" && chmod "$2" "$1.new" &&
 { sync "$1.new" 2>/dev/null || :; } && mv "$1.new" "$1"
@@ -104,7 +105,7 @@ class SshHost:
         base = "/var/lib" if is_root else home
         path = str(Path(base, self.table.data_path))
         self.table = self.table.model_copy(update={"data_path": path})
-        parent = "/opt" if is_root else f"{home}/.local/share"
+        parent = _ROOTS_PROGRAMS if is_root else f"{home}/.local/share"
         self._programs = f"{parent}/srtm/{srtm.__version__}"
         self._cores = int(cores)
         self._has_systemd = manager == "systemd"
@@ -123,7 +124,7 @@ class SshHost:
 
     def _environment(self) -> tuple[str, str]:
         path = self.run(["sh", "-c", 'echo "$PATH"']).output.decode(errors="replace").strip()
-        return "/usr/bin/env", f"PATH={path}:{self._bin}"
+        return "/usr/bin/env", f"PATH={path}:{self._places}"
 
     def calling(self, command: Sequence[str]) -> tuple[str, ...]:
         terminal = ["-t"] if os.isatty(0) else ["-T"]
@@ -156,7 +157,8 @@ class SshHost:
                 )
 
     def _install_nsq(self, name: str) -> None:
-        there = self.run(["sh", "-c", 'PATH="$1:$PATH"; command -v "$2"', "sh", self._bin, name])
+        look = 'PATH="$PATH:$1"; command -v "$2"'
+        there = self.run(["sh", "-c", look, "sh", self._places, name])
         if there.code == 0:
             return
         if os.uname().machine != self._arch:
@@ -172,8 +174,13 @@ class SshHost:
     def _bin(self) -> str:
         return f"{self._programs}/bin"
 
+    @property
+    def _places(self) -> str:
+        """Where programs are, besides the PATH."""
+        return f"{Path(self._python).parent}:{self._bin}"
+
     def facts(self) -> Facts:
-        nsqd = self.run(["sh", "-c", 'PATH="$PATH:$1"; nsqd --version', "sh", self._bin])
+        nsqd = self.run(["sh", "-c", 'PATH="$PATH:$1"; nsqd --version', "sh", self._places])
         said = nsqd.output.decode(errors="replace").strip() if nsqd.code == 0 else ""
         return Facts(self._cores, self._said_srtm(), said, self._clock())
 

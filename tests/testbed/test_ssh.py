@@ -32,6 +32,7 @@ def tmp_path() -> Iterator[Path]:
 def sshd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sshd]:
     need_sshd()
     need_nsq(monkeypatch)
+    monkeypatch.setattr("srtm.testbed.ssh._ROOTS_PROGRAMS", str(tmp_path))
     (tmp_path / "sshd").mkdir()
     with sshd_in(tmp_path / "sshd", monkeypatch) as found:
         yield found
@@ -140,9 +141,7 @@ def test_one_with_another_version_of_srtm_is_refused(tmp_path: Path, sshd: Sshd)
         open_testbed(file).down(quiet, purge=True)
 
 
-def test_nsq_is_brought_where_it_is_not(
-    tmp_path: Path, sshd: Sshd, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nsq_is_brought_where_it_is_not(tmp_path: Path, sshd: Sshd) -> None:
     """Into SRTM's folder, wherever its Python is: that may be the system's."""
     bare = tmp_path / "bare" / "bin"
     bare.mkdir(parents=True)
@@ -150,8 +149,7 @@ def test_nsq_is_brought_where_it_is_not(
     (bare / "python").chmod(0o755)
     found = host(sshd, tmp_path, python=str(bare / "python"))
     found.open()
-    own = tmp_path / "own"
-    monkeypatch.setattr(found, "_programs", str(own))
+    own = tmp_path / "srtm" / __version__
     try:
         called = found.install()
         done = subprocess.run([own / "bin" / "nsqd", "--version"], capture_output=True, check=True)
