@@ -29,7 +29,7 @@ class Effort:
 _FULL, _QUICK = Effort(10, 100_000), Effort(2, 25_000)
 _IN_BATCHES, _IN_GROUPS = 2, 4
 """times as many messages, where few bursts of many come"""
-_PROFILE = 4
+PROFILE = 4
 """Batches in the trace that a contract of Poisson publishers is fitted to, for each message of a
 repetition. Periodic ones keep their phases, so theirs is what they send."""
 
@@ -106,7 +106,7 @@ class Simulated:
         if self._scenario.arrivals == "periodic":
             return self._send(seed)
         events = self._scenario.offered / self._scenario.batch
-        seconds = self._scale.seconds(_PROFILE * self._effort.messages / events)
+        seconds = self._scale.seconds(PROFILE * self._effort.messages / events)
         return self._scenario.traffic(self._scale, seconds, _PROFILE_SEED)
 
     def _burst(self, seed: int) -> float:

@@ -1,5 +1,6 @@
 """Real brokers behind a Load Distributor: a topic is registered, placed, loaded and forgotten."""
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import numpy as np
 from benchmarks.experiments.point import CURVE
 from benchmarks.experiments.scale import Scale
 from benchmarks.experiments.scenario import INITIAL_BATCH, SPARE, Scenario
+from benchmarks.experiments.simulated import PROFILE
 from benchmarks.harness.generator import Generator
 from distributor.api import MAX_PUBLISHERS
 from distributor.model import BrokerShare, Placement, Publisher
@@ -22,12 +24,13 @@ from srtm.bearer import read_token
 from srtm.contract import Contract
 from srtm.deploy import running
 from srtm.errors import UnavailableError, UsageError
-from srtm.http_client import Endpoint
+from srtm.http_client import Endpoint, request
 from srtm.load import LoadResult, LoadSettings, run_load
 from srtm.load.placement import read_placement, settings_of
 from srtm.load.schedule import build_schedule
 from srtm.testbed import open_testbed
 
+_FULL, _FULL_SECONDS, _POLL_SECONDS = 0.999, 60.0, 0.2
 _START_SECONDS = 1.0
 """Of the generator of initial loads, before the topic's own begins"""
 
@@ -109,9 +112,15 @@ class World:
         return [each["topic"] for each in self._remote.call("GET", "topics")["topics"]]
 
     def loaded(self, topic: str, **how: Any) -> LoadSettings:
-        """The load of a placed topic, once every broker has its share."""
+        """The load of a placed topic, once every broker has its share and its bucket is full: a
+        share begins with no tokens, and under load a big bucket would not fill within a run."""
         found = read_placement(self._endpoint, topic)
         assigned = settings_of(found)
+        deadline = time.monotonic() + _FULL_SECONDS
+        while not all(_is_full(door, topic) for door in self.doors):
+            if time.monotonic() > deadline:
+                raise UnavailableError(f"{topic}: a bucket is not full after {_FULL_SECONDS:g} s")
+            time.sleep(_POLL_SECONDS)
         return LoadSettings(
             topic=topic, consume_addresses=assigned["publish_addresses"], **assigned, **how
         )
@@ -172,7 +181,7 @@ class World:
     ) -> Measured:
         """capacity: messages/s that each broker is taken to hold."""
         publishers = scenario.everybody(scale)
-        profile = scenario.traffic(scale, seconds, 10_000 + seed)
+        profile = scenario.traffic(scale, PROFILE * seconds, 10_000 + seed)
         name = f"{scenario.name}-{policy}-{seed}"
         fitted = scenario.contract(scale, profile, spare)
         contract = fitted.model_copy(update={"topic": name})
@@ -207,6 +216,15 @@ class World:
         names = [each.name for each in self.doors]
         topic = placed(placement, publishers, names, sent)
         return simulate([topic], [scale.service] * len(names))[0]
+
+
+def _is_full(door: Door, topic: str) -> bool:
+    """So is a broker without a share of it."""
+    answer = request(door.http, "GET", f"/stats?format=json&topic={topic}")
+    return all(
+        each["placed_elsewhere"] or each.get("tokens", 0.0) >= _FULL * each.get("burst", 0.0)
+        for each in answer.json()["srtm"]["topics"]
+    )
 
 
 def require_hosts(inventory: Path, brokers: int) -> None:
