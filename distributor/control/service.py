@@ -238,7 +238,6 @@ class Distributor:
                     f"topic {name}: {MAX_TOPICS:,} topics are registered, the most of one "
                     "distributor; delete some"
                 )
-            leases = self.state.leases.setdefault(name, TopicLeases())
             changed = RegisteredTopic(contract, keys)
             statements = [put_topic(changed.row()), delete_lost(name)]
             placement = None
@@ -246,7 +245,7 @@ class Distributor:
                 placement = contract_changed(
                     contract,
                     known.in_force,
-                    leases,
+                    self.state.leases[name],
                     self.now(),
                     self.wall(),
                     self.state.next_epoch(),
@@ -260,6 +259,9 @@ class Distributor:
                 known = self.state.topics[name] = changed
                 self.state.lost.discard(name)
                 self.names_changed()
+            # Not before the commit: a report that comes meanwhile forgets those of a topic that was
+            # deleted, once no broker holds any of it.
+            leases = self.state.leases.setdefault(name, TopicLeases())
             leases.total = Share(contract.rate, contract.burst)
             if placement:
                 known.history.append(placement)

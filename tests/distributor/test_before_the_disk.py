@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from distributor.api import PlacementAsked, PublisherAsked, TopicAsked
+from distributor.control import placements
 from distributor.control.service import Distributor
 from distributor.control.state import State
 from distributor.errors import Conflict, NotFound
@@ -93,5 +95,40 @@ def test_a_broker_is_not_forgotten_before_the_leases_of_the_last_leader_end(tmp_
         service = Distributor(state, later, 1.0, lambda: 20.0, lambda: 20.0)
         with pytest.raises(Conflict, match="ask again in 60 s"):
             await service.brokers.forget("b1")
+
+    asyncio.run(work())
+
+
+def test_a_topic_that_is_made_again_while_the_last_broker_lets_it_go(tmp_path: Path) -> None:
+    async def work() -> None:
+        disk = Disk(tmp_path / "store.db")
+        service = service_on(disk, [10.0])
+        contract = TopicAsked(rate=100.0, burst=10.0)
+        await service.brokers.register(ASKED.model_copy(update={"capacity": 1000.0}))
+
+        async def report() -> None:
+            """What it was told last is what it has."""
+            told = service.desired("b1").epoch
+            await service.report("b1", REPORT.model_copy(update={"applied_epoch": told}))
+
+        async def placed() -> None:
+            await service.registrations.register("t", [PublisherAsked(id="p", rate=10.0)])
+            await placements.place(service, "t", PlacementAsked())
+
+        await report()
+        await service.put_topic("t", contract)
+        await placed()
+        await report()
+        await service.delete_topic("t")
+        await report()
+        disk.free.clear()
+        making = asyncio.create_task(service.put_topic("t", contract))
+        await asyncio.sleep(0)
+        letting_go = asyncio.create_task(report())
+        await asyncio.sleep(0)
+        disk.free.set()
+        await asyncio.gather(making, letting_go)
+        await placed()
+        await service.delete_topic("t")
 
     asyncio.run(work())
