@@ -165,7 +165,7 @@ def refusal(tmp_path: Path, text: str) -> str:
         pytest.param(HEAD + "\nx y", "(at line 4, column 3)", id="no-toml-at-a-line"),
         pytest.param(HEAD + 'x = """', "(at line 3, its end)", id="no-toml-at-its-end"),
         pytest.param(
-            routes(OUT + 'dead-letter = "file:/a\\u0000b"'), "can be printed", id="no-path"
+            routes(OUT + 'dead-letter = "file:/a\\u0001b"'), "can be printed", id="no-path"
         ),
     ],
 )
