@@ -96,12 +96,10 @@ def condition(testbed: Testbed, host: str) -> list[str]:
         found.append(f"half-open: {len(sets['silent'])}")
     if near.run(["nft", "list", "table", "ip", "srtm_nat"]).code == 0:
         found.append("is led astray")
-    delayed = _switch_units(testbed, near).status(_DELAY)
-    if delayed and delayed.alive:
-        found.append("is delayed")
-    links = json.loads(run_tool([*inside(near.namespace), "tc", "-json", "qdisc", "show"]) or "[]")
-    kinds = {each["kind"] for each in links if each.get("dev") == "eth0"}
-    if "netem" in kinds:
+    relay = _switch_units(testbed, near).status(_DELAY)
+    qdiscs = json.loads(near.run(["tc", "-json", "qdisc", "show", "dev", "eth0"]).output or "[]")
+    kinds = {each["kind"] for each in qdiscs}
+    if (relay and relay.alive) or "netem" in kinds:
         found.append("is delayed")
     if "tbf" in kinds and not near.table.bandwidth:
         found.append("is limited")
