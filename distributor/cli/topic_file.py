@@ -25,7 +25,18 @@ class _Extra(BaseModel):
     publishers: str = Field(min_length=1)
 
 
-_KEYS = ("name", "rate", "burst", "mode", "max-wait", "slo", "keys", "publishers")
+_KEYS = (
+    "name",
+    "rate",
+    "burst",
+    "mode",
+    "max-wait",
+    "slo",
+    "batch",
+    "batches",
+    "keys",
+    "publishers",
+)
 
 
 @dataclass(frozen=True)

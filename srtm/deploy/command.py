@@ -126,6 +126,12 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
 @click.option("--mode", help="delay (default) or reject.")
 @click.option("--max-wait", help="How long a message may be delayed, such as 2s; or none.")
 @click.option("--slo", help="PERCENTILE@DURATION, such as 0.99@5ms; or none.")
+@click.option("--batch", help="Messages of the largest batch: no broker's share of b is below it.")
+@click.option(
+    "--batches",
+    help="What bounds a batch that is bigger than a broker's share of b: whole (default: it waits "
+    "until its broker has all of b) or each (it goes at once; brokers together may exceed b).",
+)
 @adaptation_options
 @click.option(
     "--migrate",
@@ -141,6 +147,8 @@ def set_(
     mode: str | None,
     max_wait: str | None,
     slo: str | None,
+    batch: str | None,
+    batches: str | None,
     policy: str | None,
     window: str | None,
     every: str | None,
@@ -154,7 +162,8 @@ def set_(
     It is kept over a restart, and split evenly over the brokers; of a topic that the distributor
     holds, the contract is changed there, and split as the topic is placed.
     """
-    given = {"rate": rate, "burst": burst, "mode": mode, "max-wait": max_wait, "slo": slo}
+    given = {"rate": rate, "burst": burst, "mode": mode, "max-wait": max_wait, "slo": slo,
+             "batch": batch, "batches": batches}  # fmt: skip
     changes: dict[str, str | None] = {
         key: value for key, value in given.items() if value is not None
     }
@@ -162,7 +171,8 @@ def set_(
     adaptation = {key: value for key, value in asked.items() if value is not None}
     if not changes and not adaptation and migrate is None:
         raise UsageError(
-            "srtm topic set: give --rate, --burst, --mode, --max-wait, --slo, --adapt or --migrate"
+            "srtm topic set: give --rate, --burst, --mode, --max-wait, --slo, --batch, --batches, "
+            "--adapt or --migrate"
         )
     for key in ("max-wait", "slo"):
         if changes.get(key) == "none":

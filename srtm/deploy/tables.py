@@ -181,7 +181,8 @@ class TopicTable(Contract):
         if not isinstance(values, dict):
             return values
         fields = cls.model_fields.items()
-        known = {field.alias or name for name, field in fields} - {"topic"} | {"name"}
+        known = {field.alias or name for name, field in fields}
+        known = known - {"topic", "contract-burst"} | {"name"}
         refuse_unknown(values, known)
         if "name" not in values:
             raise ValueError("name is missing")

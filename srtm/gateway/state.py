@@ -145,6 +145,7 @@ class State:
                 "names": sorted(self.known.names),
                 "names_version": self.known.names_version,
                 "unplaced": self.known.unplaced,
+                "suspended": sorted(self.known.suspended),
             },
             "topics": {
                 name: {
@@ -182,4 +183,5 @@ def _known(document: dict[str, Any]) -> Known:
         frozenset(map(str, document["names"])),
         str(document["names_version"]),
         Unplaced(document["unplaced"]),
+        frozenset(map(str, document.get("suspended", ()))),
     )

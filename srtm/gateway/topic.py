@@ -14,7 +14,7 @@ from math import inf
 from operator import attrgetter
 from typing import Protocol
 
-from srtm.bucket import TokenBucket
+from srtm.bucket import NEVER, TokenBucket
 from srtm.contract import Limit, Mode
 from srtm.gateway.backlog import Backlog, Bounds
 from srtm.gateway.backlogs import Backlogs
@@ -30,7 +30,7 @@ from srtm.traces.chunk import CLOSED, REJECTED
 
 MAX_IN_FLIGHT = 2
 """MPUBs of one topic at nsqd: one is stored while the next is read. More makes smaller batches."""
-_NEVER = 1 << 62
+_NEVER = NEVER
 _QUANTUM_NS = 100_000
 """While several wait, tokens are handed out no more often than this: at 50,000 msg/s one wake-up
 then serves five messages, and nobody is later by more than a tenth of the tightest usual SLO."""
@@ -69,6 +69,10 @@ class Gate(Protocol):
     def write_debts(self) -> None:
         """Begin to: `awaits_disk` tells which batches wait for it."""
 
+    def batch_waits(self, topic: "Topic") -> None:
+        """A batch that is bigger than the share is now the first to wait: the Load Distributor is
+        to hear of it soon."""
+
 
 class Topic:
     """See the module. All times are monotonic nanoseconds."""
@@ -100,15 +104,21 @@ class Topic:
         self.debt = 0.0  # in tokens, of a share that was taken back; not above 0
         self.most_owed = 0.0  # a crash costs this many tokens
         self.awaits_disk = False  # `most_owed` is not written yet, and nothing goes to nsqd
+        self.refused_batch = 0  # messages of the largest that was over the share since it was asked
+        self._is_leased = False  # its limit is a share of a Load Distributor, which may grow
+        self._told_of: Run | None = None
         self._max_wait_ns = _NEVER
         self.slo_target_ns = _NEVER
 
     # --- contract -----------------------------------------------------------------------------
 
-    def set_limit(self, limit: Limit | None, now: int, tokens: float | None = None) -> None:
+    def set_limit(
+        self, limit: Limit | None, now: int, tokens: float | None = None, leased: bool = False
+    ) -> None:
         """Begin, change or end a contract. A new bucket starts with `tokens` (None: full); a
-        changed one keeps its tokens and its debt."""
+        changed one keeps its tokens and its debt. leased: by a Load Distributor"""
         self.is_shut = False
+        self._is_leased = leased
         self.limit = limit
         self._max_wait_ns = _NEVER
         slo = None if limit is None else limit.slo
@@ -122,11 +132,11 @@ class Topic:
         if self.bucket is None:
             first = limit.burst if tokens is None else tokens
             self.bucket = TokenBucket(
-                limit.rate, limit.burst, now, min(first, limit.burst) + self.debt
+                limit.rate, limit.burst, now, min(first, limit.burst) + self.debt, limit.is_whole
             )
             self.debt = 0.0
         else:
-            self.bucket.rescale(limit.rate, limit.burst, now)
+            self.bucket.rescale(limit.rate, limit.burst, now, limit.is_whole)
         self.release(now)
 
     def shut(self, refuse: bool, now: int) -> None:
@@ -136,7 +146,7 @@ class Topic:
             self.debt = min(0.0, self.bucket.level(now))
         self.limit = self.bucket = None
         self.slo_target_ns = self._max_wait_ns = _NEVER
-        self.is_shut, self._refuses = True, refuse
+        self.is_shut, self._refuses, self._is_leased = True, refuse, True
         self.release(now)
 
     @property
@@ -147,6 +157,17 @@ class Topic:
     def waiting(self) -> int:
         """Messages without a token yet."""
         return sum(run.count - run.admitted for run in self.held if not run.void)
+
+    @property
+    def waiting_batch(self) -> int:
+        """Messages of the batch that waits first; 0: it is a single message, or nothing waits."""
+        return self.held[0].count if self.held and self.held[0].atomic else 0
+
+    @property
+    def is_stuck(self) -> bool:
+        """Does a batch wait first that cannot go by the share as it is?"""
+        bucket, count = self.bucket, self.waiting_batch
+        return count > 0 and (bucket is None or not bucket.fits(count))
 
     # --- in -----------------------------------------------------------------------------------
 
@@ -310,6 +331,7 @@ class Topic:
         if self.is_shut:
             if self._refuses:
                 self._refuse_all()
+            self._tell_of_batch()
             return
         if bucket is None:
             if self._gate.is_open:
@@ -345,17 +367,29 @@ class Topic:
             else:
                 when = _NEVER
             give_up = run.stamp + self._max_wait_ns
-            if give_up <= now or (is_open and refuse_at_once):
+            is_over = when == _NEVER and not self._is_leased  # no share of it will ever grow
+            if give_up <= now or (is_open and (refuse_at_once or is_over)):
                 held.popleft()
                 self._refuse(run, when - now if is_open else None)
                 continue
             next_at = min(when, give_up)
             break
+        self._tell_of_batch()
         if len(held) > 1:
             next_at = max(next_at, now + _QUANTUM_NS)
         if next_at < self._alarm_at:
             self._alarm_at = next_at
             self._gate.call_at(next_at, self._alarm)
+
+    def _tell_of_batch(self) -> None:
+        """Once of each that waits for a bigger share."""
+        head = self.held[0] if self.held else None
+        if head is self._told_of:
+            return
+        self._told_of = None
+        if self._is_leased and self.is_stuck:
+            self._told_of = head
+            self._gate.batch_waits(self)
 
     def _alarm(self, now: int) -> None:
         if self._alarm_at > now:
@@ -376,6 +410,17 @@ class Topic:
             sentence = f"nsqd is away for max-wait ({limit.max_wait}s)"
             error = ProtocolError(run.failure_code, sentence)
             self._fail(run, run.count - run.admitted, error)
+            return
+        if run.atomic and self.bucket is not None and not self.bucket.fits(run.count):
+            self.refused_batch = max(self.refused_batch, run.count)
+            whole = limit.contract_burst or limit.burst
+            error = ProtocolError(
+                run.failure_code,
+                f"a batch of {run.count} is over this broker's share of topic {self.name.decode()}"
+                f" (burst {limit.burst:g} of {whole:g}): send at most {int(limit.burst)} at once,"
+                f" or state batch={run.count} in the contract",
+            )
+            self._fail(run, run.count - run.admitted, error, inf)
             return
         seconds = max(retry_ns, 0) / 1e9
         error = ProtocolError(

@@ -65,7 +65,7 @@ def specs(values: dict[str, Any]) -> dict[str, ChildSpec]:
             --nsqd-http-address=/d/b/nsqd-http.sock --broadcast-address=127.0.0.1
             --admin-socket=/d/b/admin.sock --state-file=/d/b/gateway-state.json
             --lookupd-tcp-address=127.0.0.1:4160
-            --topic=sensors,rate=550.0,burst=20.5,mode=delay,max-wait=2s,slo=0.99@5ms""",
+            --topic=sensors,rate=550.0,burst=20.5,mode=delay,max-wait=2s,slo=0.99@5ms,contract-burst=41.0""",
             id="gateway-has-its-share",
         ),
         pytest.param(
@@ -100,7 +100,7 @@ def specs(values: dict[str, Any]) -> dict[str, ChildSpec]:
             --admin-socket=/d/broker-1/admin.sock --state-file=/d/broker-1/gateway-state.json
             --lookupd-tcp-address=127.0.0.1:4160 --distributor-address=127.0.0.1:4180
             --broker-name=broker-1 --broker-capacity=800 --distributor-token-file=/secret
-            --topic=sensors,rate=550.0,burst=20.5,mode=delay,max-wait=2s,slo=0.99@5ms""",
+            --topic=sensors,rate=550.0,burst=20.5,mode=delay,max-wait=2s,slo=0.99@5ms,contract-burst=41.0""",
             id="gateway-knows-the-distributor",
         ),
         pytest.param(

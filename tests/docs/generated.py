@@ -75,6 +75,8 @@ def _keys() -> str:
 
     def rows(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
         for name, field in model.model_fields.items():
+            if (model, name) == (tables.TopicTable, "contract_burst"):
+                continue  # of a broker's share, which `srtm up` works out
             key = "name" if (model, name) == (tables.TopicTable, "topic") else name
             yield f"`{key.replace('_', '-')}`", _default(field), field.description or ""
 
