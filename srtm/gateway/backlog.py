@@ -64,11 +64,6 @@ class Backlog:
         self.bytes += run.size
         is_over = self._backlogs.is_full_for(self._held_bytes)
         if is_over or self.messages > self._most or self.bytes > self._most_bytes:
-            run.outside = (
-                is_over
-                or self.messages - run.count >= self._most
-                or self.bytes - run.size >= self._most_bytes
-            )
             self._paused.add(run.owner)
             run.owner.pause(self)
 

@@ -106,6 +106,12 @@ class Topics:
             return
         topic.offer(run)
 
+    def give_up(self, run: Run) -> None:
+        """Nobody waits for it any more."""
+        topic = self.by_name.get(run.topic)
+        if topic is not None:
+            topic.give_up(run)
+
     def find(self, name: bytes) -> Topic | None:
         """A new one where it is not there; None at --max-topics."""
         topic = self.by_name.get(name)
