@@ -21,7 +21,7 @@ from srtm.gateway.run import Gone, Run
 from srtm.gateway.topics import Topics
 from srtm.gateway.tunnel import Tunnel, TunnelHost
 from srtm.nsq import identify
-from srtm.nsq.commands import Body, CommandReader, Identify, Line, Subscribe
+from srtm.nsq.commands import Body, CommandReader, Identify, Limits, Line, Subscribe
 from srtm.nsq.errors import ProtocolError
 from srtm.nsq.frames import ERROR, HEARTBEAT_FRAME, OK_FRAME, RESPONSE, build_frame
 
@@ -53,6 +53,7 @@ class ClientHost(TunnelHost, Protocol):
     """What a client sees of the gateway."""
 
     stamps: StampSource
+    limits: Limits
     server: identify.Server
     connection_bounds: ConnectionBounds
     topics: Topics
@@ -495,6 +496,11 @@ class Client:
             self.close()
         elif self.tunnel is None:
             self.write(HEARTBEAT_FRAME)
+
+    def follow(self) -> None:
+        """nsqd has other limits from now on."""
+        self._reader.follow(self._gateway.limits)
+        self._bounds = self._gateway.connection_bounds
 
     # --- back-pressure and the end ------------------------------------------------------------
 

@@ -87,6 +87,10 @@ class Run(Publish):
     def step_ns(self) -> float:
         return 0.0
 
+    def cut(self, stop: int) -> bool:
+        """The messages of the run end at `stop`: is any of them in this piece?"""
+        return stop > 0
+
     @property
     def without_token(self) -> int:
         """Its messages that have none. Without a bucket all pass at once, and `admitted` is 0."""
@@ -141,6 +145,11 @@ class Part:
     @property
     def count(self) -> int:
         return self.stop - self.start
+
+    def cut(self, stop: int) -> bool:
+        """As of a `Run`."""
+        self.stop = min(self.stop, stop)
+        return self.stop > self.start
 
     @property
     def messages(self) -> list[bytes]:

@@ -25,6 +25,7 @@ from srtm.gateway.measure.observed import Observed
 from srtm.gateway.measure.record import Record
 from srtm.gateway.measure.trace import Trace
 from srtm.gateway.run import Part, Piece, Run
+from srtm.nsq.commands import Limits, first_refused
 from srtm.nsq.errors import ProtocolError
 from srtm.traces.chunk import CLOSED, REJECTED
 
@@ -138,6 +139,52 @@ class Topic:
         self.slo_target_ns = self._max_wait_ns = _NEVER
         self.is_shut, self._refuses = True, refuse
         self.release(now)
+
+    # --- nsqd's limits ------------------------------------------------------------------------
+
+    def follow(self, limits: Limits, bounds: Bounds) -> None:
+        """nsqd was started anew with other limits, and nothing is at it. What it would refuse now
+        is refused here, before it is joined with others."""
+        self._max_body_size = bounds.max_body_size
+        self.backlog.follow(bounds)
+        waiting = [*self.arrivals, *self.held, *(piece.run for piece in self.ready)]
+        for run in dict.fromkeys(waiting):
+            found = None if run.void else first_refused(run, limits)
+            if found is None:
+                continue
+            first, error = found
+            if run.refused is None:
+                self._cut(run, first, error)
+            else:  # the rest of it was refused before, and is owed that error
+                run.owner.lose(run)
+                self.give_up(run)
+
+    def _cut(self, run: Run, first: int, error: ProtocolError) -> None:
+        """Its messages from `first` on are refused; those before go on, if they are not stored."""
+        stored = run.count - run.left
+        if first <= stored:
+            if run.without_token:
+                self._end(run, REJECTED)
+            self._fail(run, run.left, error)
+            run.void = self._given_up = True
+            return
+        tail = Run(run.topic, run.messages[first:], run.count - first, False, None)
+        tail.owner, tail.stamp = run.owner, run.stamp
+        if run.without_token:
+            self._end(tail, REJECTED)
+        if run in self.arrivals:
+            self.meter.offered += tail.count
+        self.backlog.shrink(tail.count, tail.size)
+        run.messages = run.messages[:first]
+        run.count = first
+        run.size -= tail.size
+        self.ready = deque(
+            piece for piece in self.ready if piece.run is not run or piece.cut(first)
+        )
+        if run.admitted >= first and run in self.held:
+            self.held.remove(run)
+        run.admitted = min(run.admitted, first)
+        self._fail(run, tail.count, error)
 
     @property
     def throttled(self) -> bool:
