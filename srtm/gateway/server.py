@@ -27,7 +27,7 @@ from srtm.gateway.measure.matching import Deliveries
 from srtm.gateway.measure.probes import Probes
 from srtm.gateway.measure.trace import Trace
 from srtm.gateway.measure.trace_process import TraceProcess
-from srtm.gateway.nsqd import TESTED_VERSION, NsqdHttp, check_tcp
+from srtm.gateway.nsqd import TESTED_VERSION, Facts, NsqdHttp, check_tcp
 from srtm.gateway.options import GatewayOptions
 from srtm.gateway.outbox import Outbox
 from srtm.gateway.reactor import Reactor
@@ -37,7 +37,7 @@ from srtm.gateway.topics import Topics
 from srtm.gateway.tunnel import Tunnel
 from srtm.gateway.upstream import NsqdAddress
 from srtm.gateway.watch import NsqdWatch
-from srtm.http_client import Endpoint
+from srtm.http_client import TIMEOUT_SECONDS, Endpoint
 
 log = logging.getLogger("srtm.gateway")
 
@@ -131,13 +131,7 @@ class Gateway:
         state = State.read(options.state_file)
         state.require_writable()
         facts = await self.nsqd_http.facts()
-        if not facts.info["version"].startswith(TESTED_VERSION):
-            log.warning(
-                "nsqd %s: the gateway is tested with nsqd %sx",
-                facts.info["version"],
-                TESTED_VERSION,
-            )
-        self.limits, self.server, self.info = facts.limits, facts.server, facts.info
+        self._take(facts)
         max_body_size = self.limits.max_body_size
         if options.max_connection_backlog_bytes < max_body_size:
             raise UsageError(
@@ -145,14 +139,6 @@ class Gateway:
                 f"than nsqd's --max-body-size {max_body_size}: one big MPUB would never be read; "
                 "raise it"
             )
-        self.connection_bounds = ConnectionBounds(
-            options.max_connection_backlog, options.max_connection_backlog_bytes
-        )
-        self.bounds = Bounds(
-            options.max_topic_backlog,
-            max(options.max_topic_backlog_bytes, max_body_size),
-            max_body_size,
-        )
         await check_tcp(options.nsqd_tcp_address)
         self.stamps = choose_source(self.wall, options.timestamps)
         closing.append(self.stamps.close)
@@ -161,7 +147,13 @@ class Gateway:
         if sender.why_slower:
             log.info("answers are sent one by one: %s", sender.why_slower)
         self.watch = NsqdWatch(
-            options, self.reactor, self.nsqd, self.nsqd_http, facts, self._gate_changed
+            options,
+            self.reactor,
+            self.nsqd,
+            self.nsqd_http,
+            facts,
+            self._gate_changed,
+            self._follow,
         )
         closing.append(self.watch.pool.close)
         if options.admission_log:
@@ -175,7 +167,7 @@ class Gateway:
             state,
             options.default_limit,
             options.max_topics,
-            Backlogs(max(options.max_backlog_bytes, max_body_size), options.max_topics),
+            Backlogs(self._most_bytes, options.max_topics),
             self.stamps.in_order,
             self.admissions,
             self.trace,
@@ -197,10 +189,11 @@ class Gateway:
         closing += [self.topics.state_file.close, self._close_clients, self.probes.close]
         self.tcp = TcpDoor(self)
         try:
-            self.watch.pool.connect()
+            await self.watch.begin()
         except OSError as error:
+            why = str(error) or f"no answer within {TIMEOUT_SECONDS:g}s"
             raise UnavailableError(
-                f"nsqd at {options.nsqd_tcp_address} takes no V2 connection: {error}"
+                f"nsqd at {options.nsqd_tcp_address} takes no V2 connection: {why}"
             ) from None
         if options.distributor_address:
             token = read_token(options.distributor_token_file, "--distributor-token-file")
@@ -215,6 +208,36 @@ class Gateway:
         check_broadcast(options, self.tcp.address, self.http.address, facts)
         self.topics.state_file.write(clean=False)
         await self.watch.announce()
+
+    def _take(self, facts: Facts) -> None:
+        """What nsqd says of itself, and the bounds that are made of it."""
+        options, largest = self.options, facts.limits.max_body_size
+        if not facts.info["version"].startswith(TESTED_VERSION):
+            log.warning(
+                "nsqd %s: the gateway is tested with nsqd %sx",
+                facts.info["version"],
+                TESTED_VERSION,
+            )
+        self.limits, self.server, self.info = facts.limits, facts.server, facts.info
+        self.connection_bounds = ConnectionBounds(
+            options.max_connection_backlog, max(options.max_connection_backlog_bytes, largest)
+        )
+        self.bounds = Bounds(
+            options.max_topic_backlog, max(options.max_topic_backlog_bytes, largest), largest
+        )
+        self._most_bytes = max(options.max_backlog_bytes, largest)
+
+    def _follow(self, facts: Facts) -> None:
+        """nsqd may be another process than before, with other limits."""
+        before = self.limits
+        if facts.info != self.info or facts.server != self.server or facts.limits != before:
+            self._take(facts)
+        if self.limits == before:
+            return
+        log.info("nsqd was started anew with other limits: %s", self.limits)
+        for client in list(self.clients):
+            client.follow()
+        self.topics.follow(self.limits, self.bounds, self._most_bytes)
 
     def _begin_log(self, closing: list[Callable[[], None]]) -> None:
         options = self.options

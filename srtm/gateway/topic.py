@@ -25,6 +25,7 @@ from srtm.gateway.measure.observed import Observed
 from srtm.gateway.measure.record import Record
 from srtm.gateway.measure.trace import Trace
 from srtm.gateway.run import Part, Piece, Run
+from srtm.nsq.commands import Limits, first_refused
 from srtm.nsq.errors import ProtocolError
 from srtm.traces.chunk import CLOSED, REJECTED
 
@@ -149,6 +150,52 @@ class Topic:
         self.is_shut, self._refuses, self._is_leased = True, refuse, True
         self.release(now)
 
+    # --- nsqd's limits ------------------------------------------------------------------------
+
+    def follow(self, limits: Limits, bounds: Bounds) -> None:
+        """nsqd was started anew with other limits, and nothing is at it. What it would refuse now
+        is refused here, before it is joined with others."""
+        self._max_body_size = bounds.max_body_size
+        self.backlog.follow(bounds)
+        waiting = [*self.arrivals, *self.held, *(piece.run for piece in self.ready)]
+        for run in dict.fromkeys(waiting):
+            found = None if run.void else first_refused(run, limits)
+            if found is None:
+                continue
+            first, error = found
+            if run.refused is None:
+                self._cut(run, first, error)
+            else:  # the rest of it was refused before, and is owed that error
+                run.owner.lose(run)
+                self.give_up(run)
+
+    def _cut(self, run: Run, first: int, error: ProtocolError) -> None:
+        """Its messages from `first` on are refused; those before go on, if they are not stored."""
+        stored = run.count - run.left
+        if first <= stored:
+            if run.without_token:
+                self._end(run, REJECTED)
+            self._fail(run, run.left, error)
+            run.void = self._given_up = True
+            return
+        tail = Run(run.topic, run.messages[first:], run.count - first, False, None)
+        tail.owner, tail.stamp = run.owner, run.stamp
+        if run.without_token:
+            self._end(tail, REJECTED)
+        if run in self.arrivals:
+            self.meter.offered += tail.count
+        self.backlog.shrink(tail.count, tail.size)
+        run.messages = run.messages[:first]
+        run.count = first
+        run.size -= tail.size
+        self.ready = deque(
+            piece for piece in self.ready if piece.run is not run or piece.cut(first)
+        )
+        if run.admitted >= first and run in self.held:
+            self.held.remove(run)
+        run.admitted = min(run.admitted, first)
+        self._fail(run, tail.count, error)
+
     @property
     def throttled(self) -> bool:
         return bool(self.held)
@@ -184,6 +231,11 @@ class Topic:
         tokens of messages that came before it and are still unread. They go to nsqd by `pump`,
         when all topics have decided: what stands behind a refusal of another topic does not."""
         arrivals, self.arrivals = self.arrivals, []
+        if self._given_up:
+            self.meter.offered += sum(run.count for run in arrivals if run.void)
+            arrivals = [run for run in arrivals if not run.void]
+            if not arrivals:
+                return
         if len(arrivals) > 1:
             arrivals.sort(key=_by_stamp)
         if (
@@ -302,8 +354,6 @@ class Topic:
         while held:
             run = held.popleft()
             if run.void:
-                self._end(run, CLOSED)
-                self.forget(run)
                 continue
             ready.append(Part(run, run.admitted, run.count, now, 0.0))
             if log is not None:
@@ -344,8 +394,6 @@ class Topic:
             run = held[0]
             if run.void:
                 held.popleft()
-                self._end(run, CLOSED)
-                self.forget(run)
                 continue
             if is_open:
                 if run.atomic:
@@ -437,10 +485,8 @@ class Topic:
         )
         held, self.held = self.held, deque()
         for run in held:
-            self._end(run, CLOSED if run.void else REJECTED)
-            if run.void:
-                self.forget(run)
-            else:
+            if not run.void:
+                self._end(run, REJECTED)
                 error = ProtocolError(run.failure_code, sentence)
                 self._fail(run, run.count - run.admitted, error, inf)
 
@@ -462,15 +508,17 @@ class Topic:
         """nsqd has been away for too long: what has not been sent was not stored; say so."""
         ready, self.ready = self.ready, deque()
         held, self.held = self.held, deque()
-        waiting = messages_of(ready)
-        waiting += [(run, run.count - run.admitted) for run in held]
-        for run in held:
-            self._end(run, CLOSED if run.void else REJECTED)
-        for run, count in waiting:
+        for piece in ready:
+            run = piece.run
             if run.void:
-                self.forget(run)
+                self.dropped(piece)
             else:
-                self._fail(run, count, ProtocolError(run.failure_code, sentence))
+                self._fail(run, piece.count, ProtocolError(run.failure_code, sentence))
+        for run in held:
+            if not run.void:
+                self._end(run, REJECTED)
+                error = ProtocolError(run.failure_code, sentence)
+                self._fail(run, run.count - run.admitted, error)
 
     def lose_waiting(self, arrivals: Iterable[Run] = ()) -> None:
         """After a fault: nobody knows how far it came, so nothing is answered. arrivals: that may
@@ -559,11 +607,10 @@ class Topic:
         for run, count in messages_of(batch.pieces):
             self.meter.failed += count
             if not run.void:
+                self.give_up(run)
                 run.left = 0  # answers come in order: all before it are given
                 run.refused = ProtocolError(run.failure_code, error.sentence or str(error))
                 run.owner.refuse(run, None)
-                run.void = True
-            self.forget(run)
 
     def lost(self, batch: Batch) -> None:
         """nsqd went away without an answer: nobody may be told anything."""
@@ -572,7 +619,7 @@ class Topic:
             self.meter.unknown += count
             if not run.void:
                 run.owner.lose(run)
-            self.forget(run)
+                self.give_up(run)
 
     def not_run(self, batch: Batch) -> None:
         """nsqd ended the connection before it came to this batch: it is sent again, first."""
@@ -584,21 +631,34 @@ class Topic:
         self.backlog.remove(run)
 
     def give_up(self, run: Run) -> None:
-        """Its client has gone and nobody was told OK. What came when the topic was full makes room
-        while it still is, or clients that come and go would fill the memory."""
-        if run.outside and not run.void and self.backlog.is_full:
-            self.meter.rejected += run.count - run.admitted
+        """Nobody waits for it any more: its client has gone, or was refused what it sent before.
+        What nsqd has not been sent was not stored and never is, whoever sends it again. It makes
+        room at once, and takes no token from those who still wait."""
+        if run.void:
+            return
+        if run.refused is None:
+            left = run.without_token
+            self.meter.abandoned += left
             self._end(run, CLOSED)
-            run.void = True
-            run.messages = []
-            self._given_up = True
-            self.forget(run)
+            if left == run.count:
+                run.messages = []
+        run.void = True
+        self._given_up = True
+        self.forget(run)
+        if self.held and self.held[0] is run:
+            self._alarm_at = 0  # the next one may need fewer tokens
+            self._gate.call_at(0, self._alarm)
+
+    def dropped(self, piece: Piece) -> None:
+        """It had its tokens when its run was given up."""
+        self.meter.abandoned += piece.count
+        self.forget(piece.run)
 
     def tick(self, now: int) -> None:
         """Once a second, while messages come or a record is kept."""
         self.meter.fold(now)
         self.ring.prune(now)
-        if self._given_up:
+        if self._given_up and not self.arrivals:
             self._given_up = False
             self.held = deque(run for run in self.held if not run.void)
         if self.record is not None and not self.record.tick():

@@ -19,6 +19,7 @@ from srtm.gateway.run import Run
 from srtm.gateway.state import Kept, State
 from srtm.gateway.state_writer import StateWriter
 from srtm.gateway.topic import Carrier, Topic
+from srtm.nsq import commands as nsq
 from srtm.nsq.errors import ProtocolError
 from srtm.nsq.names import is_ephemeral
 
@@ -111,6 +112,12 @@ class Topics:
             run.owner.refuse(run, None)
             return
         topic.offer(run)
+
+    def give_up(self, run: Run) -> None:
+        """Nobody waits for it any more."""
+        topic = self.by_name.get(run.topic)
+        if topic is not None:
+            topic.give_up(run)
 
     def find(self, name: bytes) -> Topic | None:
         """A new one where it is not there; None at --max-topics."""
@@ -380,6 +387,16 @@ class Topics:
         return kept
 
     # --- nsqd's side --------------------------------------------------------------------------
+
+    def follow(self, limits: nsq.Limits, bounds: Bounds, most_bytes: int) -> None:
+        """nsqd was started anew with other limits. most_bytes: of all backlogs"""
+        self._bounds = bounds
+        self.backlogs.most = most_bytes
+        for topic in list(self.by_name.values()):
+            try:
+                topic.follow(limits, bounds)
+            except Exception as error:
+                self.failed(topic, error)
 
     def deleted(self, name: str) -> None:
         """nsqd has dropped it through our door: its next PUB is a first one again."""

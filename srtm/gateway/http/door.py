@@ -80,7 +80,7 @@ class Request:
         pass
 
     def leave(self) -> None:
-        """The connection is closed. What was sent goes on."""
+        """The connection is closed. What nsqd has been sent goes on."""
         self._finish(_Left())
 
     def _finish(self, error: Exception | None) -> None:
@@ -239,7 +239,11 @@ class _Publish(_Handler):
         run.stamp = stamp
         gateway.topics.offer(run)
         gateway.reactor.soon()
-        await owner.done
+        try:
+            await owner.done
+        except _Left:
+            gateway.topics.give_up(run)
+            raise
 
 
 class _Pub(_Publish):

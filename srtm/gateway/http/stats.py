@@ -108,6 +108,7 @@ def topic_document(topic: Topic) -> dict[str, Any]:
         admitted=meter.admitted,
         waiting=topic.waiting,
         rejected=meter.rejected,
+        abandoned=meter.abandoned,
         failed=meter.failed,
         unknown=meter.unknown,
         unmatched=meter.unmatched,
