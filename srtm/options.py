@@ -6,7 +6,7 @@ that over the default.
 """
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from types import NoneType
@@ -104,6 +104,19 @@ def read_options(model: type[Model], context: click.Context) -> Model:
         flags = ", ".join("--" + str(each).replace("_", "-") for each in missing)
         at = f"{path}: {key}" if name in in_file else flags if name in missing else f"--{key}"
         raise one_line(error, at, 1) from None
+
+
+def as_flags(values: Mapping[str, Any]) -> list[str]:
+    """The command line that `read_options` reads these from. values: a model's, as JSON."""
+    flags = []
+    for name, value in values.items():
+        flag = "--" + name.replace("_", "-")
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, dict):  # a contract's pairs
+                each = ",".join(f"{key}={pair}" for key, pair in each.items())
+            if each is not False:
+                flags.append(flag if each is True else f"{flag}={each}")
+    return flags
 
 
 def parsed(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:

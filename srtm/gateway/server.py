@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from kernel import StampSource, choose_source
 from srtm.bearer import read_token
 from srtm.clock import NS, WallClock, monotonic_ns, wall_clock_error_ns
-from srtm.errors import SrtmError, UnavailableError, UsageError
+from srtm.errors import SrtmError, UnavailableError
 from srtm.gateway import sender
 from srtm.gateway.agent import Agent
 from srtm.gateway.backlog import Bounds
@@ -139,12 +139,7 @@ class Gateway:
             )
         self.limits, self.server, self.info = facts.limits, facts.server, facts.info
         max_body_size = self.limits.max_body_size
-        if options.max_connection_backlog_bytes < max_body_size:
-            raise UsageError(
-                f"--max-connection-backlog-bytes {options.max_connection_backlog_bytes} is less "
-                f"than nsqd's --max-body-size {max_body_size}: one big MPUB would never be read; "
-                "raise it"
-            )
+        options.check_body_size(max_body_size)
         self.connection_bounds = ConnectionBounds(
             options.max_connection_backlog, options.max_connection_backlog_bytes
         )
