@@ -25,8 +25,6 @@ from distributor.remote import Remote, print_json, remote_or_none
 from srtm.deploy.deployment import Deployment, find
 from srtm.deploy.file import read_plan
 from srtm.deploy.kept_topics import describe as describe_limit
-from srtm.deploy.placed_topics import read_placed
-from srtm.deploy.programs import find_programs, version_warning
 from srtm.deploy.shown import addresses_table, broker_table, topics_table
 from srtm.deploy.topics import Topics
 from srtm.deploy.up import Up
@@ -52,17 +50,14 @@ def up(file: Path, check: bool, no_topics: bool) -> None:
     plan = read_plan(file)
     if plan.hosts:
         raise UsageError(f"{file} has [[host]] tables: srtm testbed up {file} brings up all hosts")
+    run = Up(plan, _say, topics=not no_topics)
     if check:
-        read_placed(plan.topics, {each.topic: each for each in plan.topics})
-        warning = version_warning(find_programs(plan).nsqd)
-        if warning:
-            _say(warning)
+        run.check()
         click.echo(
             f"{file} is correct: {counted(len(plan.brokers), 'broker')}, "
             f"{counted(len(plan.topics), 'topic')}"
         )
         return
-    run = Up(plan, _say, topics=not no_topics)
     with _stopping(run.ask_stop):
         run.run(_show_up)
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from srtm.address import Address
 from srtm.contract import Contract, Limit
 from srtm.duration import Duration
+from srtm.errors import UsageError
 
 _MIB = 1024 * 1024
 _BROKER_NAME = re.compile(r"[A-Za-z0-9_.:\[\]-]{1,128}")
@@ -208,3 +209,12 @@ class GatewayOptions(BaseModel):
                 "nsqd needs an address of its own"
             )
         return self
+
+    def check_body_size(self, max_body_size: int) -> None:
+        """max_body_size: of nsqd. Raises UsageError where a client's backlog holds no such body."""
+        if self.max_connection_backlog_bytes < max_body_size:
+            raise UsageError(
+                f"--max-connection-backlog-bytes {self.max_connection_backlog_bytes} is less "
+                f"than nsqd's --max-body-size {max_body_size}: one big MPUB would never be read; "
+                "raise it"
+            )

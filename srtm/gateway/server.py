@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from kernel import StampSource, choose_source
 from srtm.bearer import read_token
 from srtm.clock import NS, WallClock, monotonic_ns, wall_clock_error_ns
-from srtm.errors import SrtmError, UnavailableError, UsageError
+from srtm.errors import SrtmError, UnavailableError
 from srtm.gateway import sender
 from srtm.gateway.agent import Agent
 from srtm.gateway.backlog import Bounds
@@ -133,12 +133,7 @@ class Gateway:
         facts = await self.nsqd_http.facts()
         self._take(facts)
         max_body_size = self.limits.max_body_size
-        if options.max_connection_backlog_bytes < max_body_size:
-            raise UsageError(
-                f"--max-connection-backlog-bytes {options.max_connection_backlog_bytes} is less "
-                f"than nsqd's --max-body-size {max_body_size}: one big MPUB would never be read; "
-                "raise it"
-            )
+        options.check_body_size(max_body_size)
         await check_tcp(options.nsqd_tcp_address)
         self.stamps = choose_source(self.wall, options.timestamps)
         closing.append(self.stamps.close)

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from srtm.atomic import replacing
 from srtm.contract import Contract, Limit
 from srtm.errors import UsageError, one_line
+from srtm.files import json_in
 from srtm.gateway.lease import Known, Unplaced
 
 
@@ -61,7 +62,7 @@ class State:
             return cls(None, complete=False, instance="")
         file = Path(path)
         try:
-            document = json.loads(file.read_text())
+            document = json_in(file)
             clean = bool(document["clean"])
             topics = {}
             for name, kept in document["topics"].items():
