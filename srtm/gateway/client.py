@@ -280,7 +280,7 @@ class Client:
             self._fail(ProtocolError("E_AUTH_DISABLED", "AUTH disabled"))
 
     def _publisher_name(self) -> str:
-        return identify.publisher_name(self.identity, self.address.rpartition(":")[0])
+        return identify.publisher_name(self.identity, self.address.rpartition(":")[0].strip("[]"))
 
     def finish(self) -> None:
         """No more commands are taken (the client or nsqd ended): what was sent whole is

@@ -68,6 +68,12 @@ class GatewayOptions(BaseModel):
     max_connections: int = Field(
         0, ge=0, description="client connections; 0: as many as the open-file limit allows"
     )
+    max_http_connections: int = Field(
+        0,
+        ge=0,
+        description="HTTP connections, of 16 KiB each; over them the one that has been idle the "
+        "longest goes; 0: a quarter of the open-file limit, at most 16384",
+    )
     max_topic_backlog: int = Field(100_000, ge=1, description="messages of a topic in the gateway")
     max_topic_backlog_bytes: int = Field(64 * _MIB, ge=1, description="bytes of the same")
     max_backlog_bytes: int = Field(
@@ -76,7 +82,16 @@ class GatewayOptions(BaseModel):
     max_connection_backlog: int = Field(20_000, ge=1, description="unanswered messages of a client")
     max_connection_backlog_bytes: int = Field(8 * _MIB, ge=1, description="bytes of the same")
     max_partial_bytes: int = Field(
-        256 * _MIB, ge=1, description="bytes of half-received commands, over all clients"
+        256 * _MIB,
+        ge=1,
+        description="bytes of half-received commands and of HTTP answers that are not read, over "
+        "all clients",
+    )
+    http_timeout: Duration = Field(
+        60.0,
+        gt=0,
+        description="time for the head of an HTTP request, for each MiB of its body, and for a "
+        "client to read on; a connection between requests may be idle for ever",
     )
     drain_timeout: Duration = Field(10.0, description="time that SIGTERM leaves for what was taken")
     nsqd_timeout: Duration = Field(

@@ -17,6 +17,7 @@ from srtm.gateway.backlog import Bounds
 from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.broadcast import broker_name, check_broadcast, identity
 from srtm.gateway.client import Client, ConnectionBounds
+from srtm.gateway.descriptors import Descriptors, take_descriptors
 from srtm.gateway.farewells import Farewells
 from srtm.gateway.heartbeats import Heartbeats
 from srtm.gateway.host import Sender
@@ -54,6 +55,7 @@ class Gateway:
     """
 
     stamps: StampSource
+    descriptors: Descriptors
     tcp: TcpDoor
     watch: NsqdWatch
 
@@ -106,6 +108,7 @@ class Gateway:
                 asyncio.create_task(self._forever(1.0, self._tick)),
                 asyncio.create_task(self._forever(1.0, self._look_at_nsqd)),
                 asyncio.create_task(self._forever(_OFTEN_SECONDS, self._look_often)),
+                asyncio.create_task(self._forever(1.0, self._bound_partials)),
                 asyncio.create_task(self._forever(0.0, self._reload)),
             ]
             if self.agent is not None:
@@ -128,6 +131,7 @@ class Gateway:
     async def _start(self, closing: list[Callable[[], None]]) -> None:
         """Start the parts in order; each that needs it appends how it is closed."""
         options = self.options
+        self.descriptors = take_descriptors(options)
         state = State.read(options.state_file)
         state.require_writable()
         facts = await self.nsqd_http.facts()
@@ -351,7 +355,6 @@ class Gateway:
         self.tcp.try_again()
         self.watch.pool.drop_silent(now - int(self.options.nsqd_timeout * NS))
         self.watch.pool.retire_side()
-        self._bound_partials()
         busy = self.topics.tick(now)
         if self.admissions is not None:
             self.admissions.clock(self.wall.offset_ns, wall_clock_error_ns())
@@ -381,14 +384,16 @@ class Gateway:
         self.heartbeats.tick(monotonic_ns())
         self.deliveries.match()
 
-    def _bound_partials(self) -> None:
-        """Half-received commands may not fill the memory: the biggest holders go first."""
-        senders: list[Sender] = [*self.clients, *self.uploads]
+    async def _bound_partials(self) -> None:
+        """Half-received commands and answers that nobody reads may not fill the memory: the
+        biggest holders go first."""
+        senders = [*await self.http.look(), *self.clients, *self.uploads]
+        most = self.options.max_partial_bytes
         held = sum(each.partial_bytes for each in senders)
-        if held <= self.options.max_partial_bytes:
+        if held <= most:
             return
         for each in sorted(senders, key=lambda each: each.partial_bytes, reverse=True):
-            if held <= self.options.max_partial_bytes:
+            if held <= most:
                 break
             held -= each.partial_bytes
             each.close()

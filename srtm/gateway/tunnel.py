@@ -92,10 +92,20 @@ class Tunnel:
         self._frames = FrameReader(_MAX_FRAME_BYTES)
         self._out = bytearray(
             MAGIC_V2
-            + identify(replay(client.identity, client.address.rpartition(":")[0]))
+            + identify(replay(client.identity, client.address.rpartition(":")[0].strip("[]")))
             + sub(subscribe.topic, subscribe.channel)
         )
         self._socket: socket.socket | None = None
+
+    @property
+    def local_name(self) -> tuple[object, ...] | None:
+        """Of its socket, as nsqd sees it by TCP; None while there is none."""
+        if self._socket is None or self._gateway.nsqd.is_unix:
+            return None
+        try:
+            return tuple(self._socket.getsockname())
+        except OSError:  # closed
+            return None
 
     def start(self) -> None:
         """Connect, once everything that came before SUB is answered."""
