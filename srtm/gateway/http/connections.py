@@ -137,7 +137,8 @@ class BoundedServer(HTTPServer):
         stream.farewells = self._farewells
         self.handle_stream(stream, address)
 
-    def handle_stream(self, stream: Stream, address: tuple[Any, ...]) -> None:
+    def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
+        assert isinstance(stream, Stream)
         if len(self.connections) >= self._most and not self._make_room():
             stream.close()
             return
