@@ -34,6 +34,12 @@ lint: setup
 
 setup: $(STAMPS)/python $(STAMPS)/compiled $(STAMPS)/program $(STAMPS)/nsq $(STAMPS)/kafka.fetched $(STAMPS)/spark.fetched
 
+# The jars of a pom, in a folder. Maven ends its lines with the codes of a terminal's colours, whatever it
+# is told, so what it says is shown only where it fails.
+define fetch_jars
+said=$$(mvn -q -B -f $(1) dependency:copy-dependencies -DoutputDirectory=$(abspath $(2)) 2>&1) || { echo "$$said" >&2; exit 1; }
+endef
+
 $(STAMPS)/python: requirements.lock pyproject.toml
 	@test "$$(uname -s)" = Linux || { echo "SRTM runs on Linux only (epoll, timerfd, kernel time stamps)" >&2; exit 3; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "Python 3.11 or newer is needed as $(PYTHON); name another with make PYTHON=/path/to/python3" >&2; exit 3; }
@@ -66,13 +72,13 @@ $(STAMPS)/nsq: $(NSQ_MODULE)/go.mod $(NSQ_MODULE)/go.sum | $(STAMPS)/python
 # Kafka, for the demo, and for tests and benchmarks of the bridge. Without Java or Maven no stamp is left, as above.
 $(STAMPS)/kafka.fetched: $(KAFKA_POM) | $(STAMPS)/python
 	@if command -v java >/dev/null && command -v mvn >/dev/null; then echo "Kafka 4.1: fetching its jars"; rm -rf $(STAMPS)/kafka; \
-	  mvn -q -B -Dstyle.color=never -f $(KAFKA_POM) dependency:copy-dependencies -DoutputDirectory=$(abspath $(STAMPS))/kafka && touch $@; \
+	  $(call fetch_jars,$(KAFKA_POM),$(STAMPS)/kafka); touch $@; \
 	else echo "no java or no mvn: Kafka is not fetched, and what needs it is skipped (srtm bridge)"; fi
 
 # Spark's Kafka connector, for srtm correlate stream. Spark's own fetching knows no Maven settings.
 $(STAMPS)/spark.fetched: $(SPARK_POM) | $(STAMPS)/python
 	@if command -v mvn >/dev/null; then echo "Spark 4.2: fetching its Kafka connector"; rm -rf $(STAMPS)/spark; \
-	  mvn -q -B -Dstyle.color=never -f $(SPARK_POM) dependency:copy-dependencies -DoutputDirectory=$(abspath $(STAMPS))/spark && touch $@; \
+	  $(call fetch_jars,$(SPARK_POM),$(STAMPS)/spark); touch $@; \
 	else echo "no mvn: Spark's Kafka connector is not fetched (srtm correlate stream from Kafka)"; fi
 
 # The lock file, made anew from pyproject.toml.

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from srtm.address import Address
 from srtm.bearer import read_token
 from srtm.errors import SrtmError, UnavailableError, UsageError
-from srtm.http_client import request
+from srtm.http_client import Answer, request
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _TIMEOUT_SECONDS = 60.0
@@ -37,11 +37,27 @@ class Remote:
     ) -> Any:
         """The answer of /v1/path. Raises UsageError for what the distributor refuses,
         UnavailableError where it is not there or does not lead."""
+        answer = self._answer(method, path, body, query, timeout_seconds)
+        return self._document(answer)
+
+    def find(self, *path: str, timeout_seconds: float = _TIMEOUT_SECONDS) -> Any:
+        """What is at /v1/path; None where there is nothing. Raises as `call` does."""
+        answer = self._answer("GET", path, None, None, timeout_seconds)
+        return None if answer.status == 404 else self._document(answer)
+
+    def _answer(
+        self,
+        method: str,
+        path: tuple[str, ...],
+        body: object,
+        query: Mapping[str, str] | None,
+        timeout_seconds: float,
+    ) -> Answer:
         target = "/v1/" + "/".join(quote(each, safe="") for each in path)
         if query:
             target += f"?{urlencode(query)}"
         try:
-            answer = request(
+            return request(
                 str(self._address),
                 method,
                 target,
@@ -55,6 +71,8 @@ class Remote:
                 f"no distributor answers at {self._address} ({why}); start one with srtm "
                 "distributor, or name it with --distributor-address"
             ) from None
+
+    def _document(self, answer: Answer) -> Any:
         document = answer.document
         if answer.status == 200 and isinstance(document, dict):
             return document

@@ -101,6 +101,17 @@ class Limit(BaseModel):
             or self.burst >= self.contract_burst
         )
 
+    @field_validator("slo")
+    @classmethod
+    def _is_of_all_messages(cls, slo: SLO | None) -> SLO | None:
+        if slo is not None and slo.window_seconds is not None:
+            plain = SLO(slo.percentile, slo.target_seconds)
+            raise ValueError(
+                f"a topic's SLO has no window: write {plain}; `over` counts for srtm autoscale, "
+                "which spends by it what may be late"
+            )
+        return slo
+
     def share(self, parts: int) -> "Limit":
         """One of `parts` (at least 1) even sub-buckets. Raises UsageError where b/parts is less
         than the largest batch."""

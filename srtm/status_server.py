@@ -7,6 +7,7 @@ from tornado.iostream import IOStream
 from tornado.web import Application
 
 from srtm.api_handler import ApiHandler
+from srtm.patient_server import PatientServer
 
 _MAX_HEAD_BYTES = 8 * 1024
 _MAX_BODY_BYTES = 1024  # nobody has to send one
@@ -24,7 +25,7 @@ class Status(Protocol):
     def metrics(self) -> str: ...
 
 
-class _Server(HTTPServer):
+class _Server(PatientServer):
     def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
         if len(self._connections) >= _MOST_CONNECTIONS:
             stream.close()

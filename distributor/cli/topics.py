@@ -118,7 +118,7 @@ def set_topic(
 
 
 def _set_contract(remote: Remote, name: str, changes: Mapping[str, object]) -> Any:
-    known = {each["topic"]: each for each in remote.call("GET", "topics")["topics"]}.get(name)
+    known = remote.find("topics", name)
     values: dict[str, object] = {}
     if known is not None:
         values = {key: known[its] for key, its in _KEYS.items() if known[its] is not None}

@@ -8,8 +8,7 @@ import socket
 from collections.abc import Awaitable, Iterable
 from typing import Any
 
-from tornado.http1connection import HTTP1ServerConnection
-from tornado.httpserver import HTTPServer
+from tornado.http1connection import HTTP1Connection, HTTP1ServerConnection
 from tornado.httputil import (
     HTTPConnection,
     HTTPHeaders,
@@ -21,6 +20,7 @@ from tornado.iostream import IOStream
 from tornado.web import Application
 
 from distributor.http.connections import Connections, Stream
+from srtm.patient_server import PatientServer
 
 log = logging.getLogger("srtm.distributor")
 
@@ -33,8 +33,11 @@ _ANY_BYTES = 1 << 62
 """tornado bounds no body: each handler bounds its own, with a reason in its answer"""
 _IDLE_SECONDS = 75.0
 """without a whole head; longer than a scraper of metrics pauses (60 s at most, usually)"""
-_BODY_SECONDS = 30.0
-"""for a body: the longest, 16 MiB, comes at 5 Mbit/s in that time"""
+_BODY_SECONDS = 10.0
+"""for a body, and"""
+_BODY_BYTES_PER_SECOND = 1024 * 1024
+"""for a long one: the longest, 16 MiB, has 26 s, in which 5 Mbit/s bring it"""
+_LONGEST_BODY_SECONDS = 30.0
 _ACCEPTED_AT_ONCE = 32
 """Then those that came before have a turn: a new connection is not the oldest before it is read."""
 _PAUSE_SECONDS = 0.5
@@ -45,7 +48,7 @@ _UNREAD_CHECK_SECONDS = 5.0
 _NO_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
-class Door(HTTPServer):
+class Door(PatientServer):
     """tornado's own listening stops at no number. With no descriptor left it tries again at once
     and logs a trace each time: 3 MB/s were seen. So this one listens itself."""
 
@@ -58,7 +61,7 @@ class Door(HTTPServer):
             max_header_size=MAX_HEAD_BYTES,
             max_body_size=_ANY_BYTES,
             idle_connection_timeout=_IDLE_SECONDS,
-            body_timeout=_BODY_SECONDS,
+            body_timeout=_LONGEST_BODY_SECONDS,  # where its length is not known
         )
         self._open = connections
         self._loop = asyncio.get_running_loop()
@@ -91,7 +94,7 @@ class Door(HTTPServer):
     ) -> HTTPMessageDelegate:
         assert isinstance(server_conn, HTTP1ServerConnection)
         request = super().start_request(server_conn, request_conn)
-        return _Request(request, self._open, server_conn.stream)
+        return _Request(request, self._open, server_conn.stream, request_conn)
 
     def on_close(self, server_conn: object) -> None:
         assert isinstance(server_conn, HTTP1ServerConnection)
@@ -148,16 +151,26 @@ class _Request(HTTPMessageDelegate):
     """Tells when a request has come whole; else it is tornado's own."""
 
     def __init__(
-        self, request: HTTPMessageDelegate, connections: Connections, stream: Stream
+        self,
+        request: HTTPMessageDelegate,
+        connections: Connections,
+        stream: Stream,
+        connection: HTTPConnection,
     ) -> None:
         self._request = request
         self._open = connections
         self._stream = stream
+        self._connection = connection
         self._has_handler = False
 
     def headers_received(
         self, start_line: RequestStartLine | ResponseStartLine, headers: HTTPHeaders
     ) -> Awaitable[None] | None:
+        length = headers.get("Content-Length", "")
+        if length.isdecimal() and len(length) < 12:
+            assert isinstance(self._connection, HTTP1Connection)
+            seconds = _BODY_SECONDS + int(length) / _BODY_BYTES_PER_SECOND
+            self._connection.set_body_timeout(min(seconds, _LONGEST_BODY_SECONDS))
         prepared = self._request.headers_received(start_line, headers)
         self._has_handler = True
         return prepared

@@ -79,13 +79,18 @@ class ScaledTable(FileTable):
 
     slo: Annotated[SLO, BeforeValidator(_slo)]
     policy: str = "srtm"
-    min: int = Field(default=1, ge=1, le=1000)
+    min: int = Field(default=1, ge=0, le=1000)
     max: int = Field(default=8, ge=1, le=1000)
     mu: float | None = Field(default=None, gt=0, le=1e9)
     interval: Duration = 1.0
 
     @model_validator(mode="after")
     def _in_bounds(self) -> Self:
+        if not self.min:
+            raise ValueError(
+                "min 0: there is no scaling to zero, as without a consumer nobody learns how late "
+                "messages are; write min = 1"
+            )
         if self.max < self.min:
             raise ValueError(f"max {self.max} is less than min {self.min}")
         if not 0.2 <= self.interval <= 3600:

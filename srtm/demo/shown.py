@@ -24,12 +24,11 @@ def as_table(outcomes: Sequence[Outcome], unsplit: Floats, slo: SLO) -> Table:
         Column("p50 ms", 2),
         Column("p99 ms"),
         Column("late"),
-        Column("late by tokens", 1),
         Column("SLO", text=True),
-        Column("token wait mean ms"),
-        Column("on paper ms"),
-        Column("token wait p99 ms"),
-        Column("on paper ms"),
+        Column("token wait ms, mean"),
+        Column("on paper", 2),
+        Column("p99", 2),
+        Column("on paper", 2),
         title=f"{PUBLISHERS} publishers x {RATE:g} msg/s in rooms of {GROUP}, SLO {slo}",
     )
     for each in outcomes:
@@ -39,14 +38,13 @@ def as_table(outcomes: Sequence[Outcome], unsplit: Floats, slo: SLO) -> Table:
             f"{len(each.measured):,}",
             *(f"{each.latency.percentile_ms(p):.2f}" for p in (50, 99)),
             f"{each.late_share:.2%}",
-            f"{each.late_by_tokens(slo):.2%}",
             Text("kept", "green") if each.keeps(slo) else Text("missed", "red"),
             _mean(each.measured),
             _mean(each.predicted),
             _high(each.measured),
             _high(each.predicted),
         )
-    nothing = ("-",) * 7
+    nothing = ("-",) * 6
     table.add("unsplit", *nothing, "-", _mean(unsplit), "-", _high(unsplit))
     return table
 

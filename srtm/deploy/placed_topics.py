@@ -65,6 +65,11 @@ class PlacedTopics:
         found = self._remote.call("GET", "topics", timeout_seconds=_TIMEOUT_SECONDS)
         return {row["topic"]: _placed_topic(row) for row in found["topics"]}
 
+    def one(self, topic: str) -> PlacedTopic | None:
+        """None where it is not the distributor's."""
+        row = self._remote.find("topics", topic, timeout_seconds=_TIMEOUT_SECONDS)
+        return None if row is None else _placed_topic(row)
+
     def change(self, contract: Contract, keys: list[str] | None) -> None:
         """Another contract for a topic that it has; shares shrink before others grow."""
         body = TopicFile(contract, keys, []).topic_document()

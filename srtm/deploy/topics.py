@@ -167,7 +167,7 @@ class Topics:
         if self._distributor is None:
             return None
         try:
-            return self._distributor.all().get(topic)
+            return self._distributor.one(topic)
         except UnavailableError as error:
             raise UnavailableError(
                 f"topic {topic} was not changed: whose it is, only the distributor knows ({error})"

@@ -176,6 +176,23 @@ def test_every_policy_that_is_listed_runs(srtm: Srtm, workload: Path, name: str)
     assert figures["replica_minutes"] >= 0.5
 
 
+@pytest.mark.parametrize(
+    "shares",
+    [
+        pytest.param("0.98,0.01,0.01", id="a-hot-partition"),
+        pytest.param("1,0,0,0", id="partitions-without-events"),
+        pytest.param("1", id="one-partition"),
+    ],
+)
+def test_every_policy_takes_every_skew(srtm: Srtm, tmp_path: Path, shares: str) -> None:
+    file = tmp_path / "short.csv"
+    file.write_text("20\n" * 5 + "0\n" * 5 + "90\n" * 5)
+    for name in policy_names():
+        arguments = ("--workload", file, "--policy", name, "--shares", shares, "--mu", "50")
+        answer = srtm("simulate", *arguments, "--json")
+        assert answer.code == 0, (name, answer.err)
+
+
 def test_clairvoyant_prints_its_lower_bound(srtm: Srtm, tmp_path: Path) -> None:
     file = tmp_path / "short.csv"
     file.write_text("20\n" * 5 + "60\n" * 5)

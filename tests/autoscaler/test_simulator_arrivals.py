@@ -200,6 +200,13 @@ def test_a_workload_is_read(tmp_path: Path, text: str, rates: list[float]) -> No
     assert read_workload(file) == rates
 
 
+@pytest.mark.parametrize("unit", [1e3, 1e6, 1e9], ids=["milli", "micro", "nano"])
+def test_times_may_be_in_smaller_units(tmp_path: Path, unit: float) -> None:
+    file = tmp_path / "workload.csv"
+    file.write_text("".join(f"{int((1_400_000_000 + at) * unit)},5\n" for at in range(3)))
+    assert read_workload(file) == [5, 5, 5]
+
+
 def test_a_change_to_summer_time_is_no_hole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,9 +237,17 @@ def test_a_change_to_summer_time_is_no_hole(
         pytest.param("0,5\n1,6\n3,7\n", "line 3: 2 s after the row before", id="a-second-missing"),
         pytest.param(
             "2022-09-05 16:34:44,5\n2022-09-05 16:34:45,6\n2022-09-05 16:34:55,6\n",
-            "line 3: 10 s after the row before it, and 1 s at the start",
+            "line 3: 10 s after the row before it; one row a second",
             id="ten-seconds-missing",
         ),
+        pytest.param("0,5\n300,6\n600,7\n", "its rows are 300 s apart", id="five-minutes-apart"),
+        pytest.param(
+            "2014-04-10 00:00:00,5\n2014-04-10 00:00:30,6\n", "are 30 s apart", id="by-date"
+        ),
+        pytest.param(
+            "1400000000000,5\n1400000060000,6\n", "are 60 s apart", id="milliseconds-a-minute-apart"
+        ),
+        pytest.param("0,5\n0.1,6\n0.2,7\n", "its rows are 0.1 s apart", id="ten-a-second"),
         pytest.param("0,5\n1,6\n1,7\n", "line 3: 0 s after the row before", id="a-second-twice"),
         pytest.param("0;5\n1;6\n", "line 2: '1;6' is not a number", id="semicolons"),
     ],

@@ -48,6 +48,7 @@ def test_the_smallest_file_has_defaults_for_the_rest(tmp_path: Path) -> None:
         ),
         pytest.param("slo = 'fast'", "Cannot overwrite a value", id="twice"),
         pytest.param("max = 0", "group.max", id="no-consumer"),
+        pytest.param("min = 0", "there is no scaling to zero", id="scale-to-zero"),
         pytest.param("min = 5\nmax = 2", "max 2 is less than min 5", id="min-over-max"),
         pytest.param("mu = -1", "group.mu", id="mu"),
         pytest.param("lease = '10ms'", "lease must be from 500ms", id="lease"),

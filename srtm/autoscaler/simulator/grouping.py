@@ -69,7 +69,7 @@ def late_by_tick(arrivals: Arrivals, setting: Setting, groups: tuple[Parts, ...]
     edges = setting.lag_phase + setting.decision_seconds * np.arange(ticks(arrivals, setting) + 1)
     known: dict[tuple[int, ...], Floats] = {}
     for part in {part for parts in groups for part in parts}:
-        times = np.sort(np.concatenate([arrivals.times[p] for p in part]))
+        times = np.sort(np.concatenate([np.empty(0), *(arrivals.times[p] for p in part)]))
         late = _late_times(times.tolist(), setting.mu, setting.slo.target_seconds)
         known[part] = np.histogram(late, edges)[0].astype(np.float64)
     return np.array([sum(known[part] for part in parts) for parts in groups])

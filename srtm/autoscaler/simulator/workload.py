@@ -11,12 +11,16 @@ import numpy as np
 from srtm.errors import UsageError
 from srtm.files import open_rows
 
+_STEP_ERROR = 0.5
+"""seconds; clocks that write a row a second are not that far off"""
+
 
 def read_workload(path: Path) -> list[float]:
     """The last column of a CSV file, one row a second, with or without a header.
 
     Raises UsageError with the line: a value that is no rate, an empty line between rows, or a first
-    column of times (seconds, or dates as ISO 8601) whose step changes, since a row is missing then.
+    column of times (seconds, milli-, micro- or nanoseconds since 1970, or dates as ISO 8601) whose
+    rows are not a second apart: another step is another workload, and a gap is a missing row.
     """
     rows: list[tuple[int, list[str]]] = []
     try:
@@ -58,19 +62,24 @@ def _check_times(path: Path, rows: list[tuple[int, list[str]]]) -> None:
     known = [(number, time) for number, time in times if time is not None]
     if len(known) < len(rows):
         return  # the first column is something else
-    step = known[1][1] - known[0][1] if len(known) > 1 else 1.0
+    usual = known[1][1] - known[0][1] if len(known) > 1 else 1.0
+    if usual > 0 and abs(usual - 1.0) > _STEP_ERROR:  # else the column is something else
+        raise UsageError(
+            f"{path}: its rows are {usual:g} s apart; one row a second is needed: repeat each rate "
+            "for every second of its time, or leave the times out to take a row for a second"
+        )
     for (_, before), (number, time) in pairwise(known):
-        if abs(time - before - step) > step / 2:
+        if abs(time - before - usual) > usual / 2:
             raise UsageError(
-                f"{path}, line {number}: {time - before:g} s after the row before it, and "
-                f"{step:g} s at the start; one row a second is needed, also where nothing came"
+                f"{path}, line {number}: {time - before:g} s after the row before it; one row a "
+                "second is needed, also where nothing came"
             )
 
 
 def _time(cell: str) -> float | None:
     """Seconds; None where the cell is no time."""
     try:
-        return float(cell)
+        return _seconds(float(cell))
     except ValueError:
         pass
     try:
@@ -79,6 +88,15 @@ def _time(cell: str) -> float | None:
         return None
     # Without a zone, a change to summer time must not look like an hour of missing rows.
     return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+
+
+def _seconds(number: float) -> float:
+    """A number of seconds since 1970 has at most ten digits until the year 2286; a longer one is of
+    milli-, micro- or nanoseconds."""
+    for unit in (1e9, 1e6, 1e3):
+        if abs(number) >= 1e8 * unit:
+            return number / unit
+    return number
 
 
 def iot_like(seconds: int = 600, peak: float = 350.0) -> list[float]:
