@@ -38,6 +38,7 @@ HOT = [
     "srtm/gateway/bodies.py",
     "srtm/gateway/client.py",
     "srtm/gateway/outbox.py",
+    "srtm/gateway/pool.py",
     "srtm/gateway/reactor.py",
     "srtm/gateway/run.py",
     "srtm/gateway/topic.py",

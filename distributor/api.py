@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from distributor.grouping import Use
-from srtm.contract import MAX_BURST, MAX_RATE, MIN_RATE, Mode
+from srtm.contract import MAX_BURST, MAX_RATE, MIN_RATE, Batches, Mode
 
 MAX_PUBLISHERS = 20_000
 """of one request: reading them holds up all others for 0.1 to 0.2 s"""
@@ -163,6 +163,13 @@ class TopicAsked(Asked):
     slo: str | None = Field(None, description="such as 0.99@1ms")
     mode: Mode = Mode.DELAY
     max_wait: str | float | None = Field(None, description="a duration such as 2s, or seconds")
+    batch: int = Field(
+        1, ge=1, le=int(MAX_BURST), description="largest batch, messages: no broker's b is below it"
+    )
+    batches: Batches = Field(
+        Batches.WHOLE,
+        description="what bounds a batch over a broker's b: the whole contract, or each b",
+    )
     keys: list[Id] | None = Field(
         None,
         max_length=MAX_KEYS,
@@ -178,6 +185,11 @@ class TopicShown(Answer):
     slo: str | None
     mode: Mode
     max_wait: str | None
+    batch: int
+    batches: Batches
+    largest_batch: int = Field(
+        description="the largest that was over a broker's b since this distributor leads; 1: none"
+    )
     keys: list[str] | None
     publishers: int
     placed: int

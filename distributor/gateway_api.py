@@ -6,12 +6,14 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from distributor.api import MAX_TOPICS, Answer, Count, Name, Rate, Unplaced
-from srtm.contract import MAX_BURST, MAX_RATE, Mode
+from srtm.contract import MAX_BURST, MAX_RATE, Batches, Mode
 
 MAX_ARRIVALS = 5_000
 """of one topic: a gateway keeps no more until it reports them"""
 MAX_BINS = 2_000
 """of a topic's waits: those from a nanosecond to 30 years"""
+MAX_BATCH = 2**31 - 1
+"""messages: an MPUB's count has 32 bits"""
 MAX_TOLD = 100
 """publishers of one topic in a report, the heaviest of a broker in trouble"""
 
@@ -41,6 +43,8 @@ class HeldTopic(FromGateway):
     mode: Mode = Mode.DELAY
     max_wait: str | None = None
     slo: str | None = None
+    batch: int = Field(1, ge=1, le=int(MAX_BURST), description="least b_l, messages")
+    batches: Batches = Batches.WHOLE
 
 
 class BrokerAsked(FromGateway):
@@ -100,6 +104,13 @@ class TopicReport(FromGateway):
     admitted: Flow = Field(0.0, description="messages/s that got a token since the last report")
     backlog: Count = Field(0.0, description="messages without an answer now")
     waiting: Count = Field(0.0, description="those of them that have no token")
+    batch: int = Field(
+        0,
+        ge=0,
+        le=MAX_BATCH,
+        description="messages of the batch that waits first, or was refused as it is over b_l",
+    )
+    debt: Count = Field(0.0, description="tokens that a batch over b has left to be paid")
     served: Count = Field(0.0, description="deliveries measured since the last report")
     near: Count = Field(0.0, description="those that took longer than 0.8 of the SLO's target")
     late: Count = Field(0.0, description="those that took longer than the SLO's target")
@@ -165,8 +176,14 @@ class DesiredTopic(Answer):
     mode: Mode
     max_wait: str | None = Field(description="a duration such as 2s")
     slo: str | None = Field(description="such as 0.99@1ms")
-    safe_rate: float = Field(description="what is left of r_l when the lease has ended: r_l / b_l")
-    safe_burst: float = Field(description="what is left of b_l then: one message")
+    safe_rate: float = Field(
+        description="what is left of r_l when the lease has ended: its part of safe_burst"
+    )
+    safe_burst: float = Field(description="what is left of b_l then: `batch`, or all of it")
+    batch: int = Field(1, description="least b_l: one message, or the topic's largest batch")
+    batches: Batches = Field(
+        Batches.WHOLE, description="what bounds a batch over b_l: the whole contract, or each b_l"
+    )
     arrivals: bool = Field(
         False, description="report when its messages came: it is fitted, or shares follow them"
     )
@@ -187,6 +204,11 @@ class Desired(Answer):
     topics: list[DesiredTopic] = Field(description="all of them; the gateway has no others")
     report_seconds: float = Field(
         1.0, description="until the next report: less while shares change or a topic is fitted"
+    )
+    suspended: list[str] = Field(
+        default=[],
+        description="topics whose whole contract another broker has for a moment: messages wait, "
+        "whatever `unplaced` says",
     )
     store: str = Field(description="id of the store that the epochs are of")
     newest: int = Field(description="the largest epoch given out, to any gateway")

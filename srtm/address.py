@@ -9,7 +9,8 @@ from pydantic import BeforeValidator, PlainSerializer
 
 from srtm.errors import UnavailableError, UsageError
 
-_ANY = ("", "0.0.0.0", "::")
+ANY_HOST = ("", "0.0.0.0", "::")
+"""Hosts that stand for every address of the machine."""
 
 
 class Address(NamedTuple):
@@ -48,7 +49,7 @@ class Address(NamedTuple):
     @property
     def reachable(self) -> "Address":
         """Where a client on this host connects: an address that means all of them is none."""
-        if self.host not in _ANY:
+        if self.host not in ANY_HOST:
             return self
         return Address("::1" if self.host == "::" else "127.0.0.1", self.port)
 
@@ -62,7 +63,7 @@ class Address(NamedTuple):
         if self.port != other.port:
             return False
         hosts = {each.host.replace("localhost", "127.0.0.1") for each in (self, other)}
-        return len(hosts) == 1 or not hosts.isdisjoint(_ANY)
+        return len(hosts) == 1 or not hosts.isdisjoint(ANY_HOST)
 
 
 ListenAddress = Annotated[

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from srtm.errors import SrtmError
+from srtm.files import json_of, read_file
 
 
 @contextmanager
@@ -44,7 +45,7 @@ def write_json(path: Path, document: object) -> None:
 def read_json(path: Path) -> Any | None:
     """None if there is no such file. Raises SrtmError for one that cannot be read."""
     try:
-        return json.loads(path.read_text("utf-8"))
+        return json_of(read_file(path))
     except FileNotFoundError:
         return None
     except ValueError as error:

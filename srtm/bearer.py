@@ -5,6 +5,7 @@ import stat
 from pathlib import Path
 
 from srtm.errors import UsageError
+from srtm.files import MOST_SETTINGS_BYTES, open_file
 
 _SHORTEST, _LONGEST = 16, 4096
 
@@ -17,9 +18,9 @@ def read_token(path: str, where: str) -> str:
     if not path:
         return ""
     try:
-        with Path(path).open(encoding="utf-8") as file:
+        with open_file(Path(path), MOST_SETTINGS_BYTES) as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            text = file.read(_LONGEST + 1).strip()
+            text = file.read(_LONGEST + 1).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not text"
         raise UsageError(f"{where} {path}: {why}") from None

@@ -4,7 +4,9 @@ Times are integer nanoseconds of one monotonic clock, tokens are messages. *Buck
 message takes its token: the later of its arrival stamp and the token's own time. Admissions in
 bucket time over any interval of t seconds never exceed max(b, n_max) + r*t, n_max being the largest
 batch: a batch bigger than b goes when the bucket is full and leaves a debt. (Over a rescale to b'
-it is the b of before and the debt of after: b + max(0, n_max - b').)
+it is the b of before and the debt of after: b + max(0, n_max - b').) A bucket that is one of
+several sub-buckets owes nothing (`owes`): the others' tokens are there at the same time, so such a
+batch waits until one bucket has all of b.
 """
 
 from collections import deque
@@ -17,20 +19,26 @@ _EPSILON = 1e-9
 _HISTORY = 1024
 """Admissions remembered for messages that are read late: a gateway that reads 1,000 connections
 in one wake-up can see this many stamps out of order. An older one counts as come with the last."""
+NEVER = 1 << 62
+"""later than any clock"""
 _MIN_RATE = 1e-9
 """messages/s, one in 32 years; with less, the wait for a token is no number of nanoseconds."""
 
 
 class TokenBucket:
-    """rate in messages/s, burst in messages (at least 1), level in tokens at time `at`."""
+    """rate in messages/s, burst in messages (at least 1), level in tokens at time `at`; owes: a
+    batch bigger than burst may leave a debt."""
 
-    __slots__ = ("_history", "_per_ns", "at", "burst", "rate", "tokens")
+    __slots__ = ("_history", "_per_ns", "at", "burst", "owes", "rate", "tokens")
 
     _history: deque[tuple[int, float, float]]
     """(time, level just after, tokens that overflowed since the one before) of each admission."""
 
-    def __init__(self, rate: float, burst: float, at: int, tokens: float | None = None) -> None:
+    def __init__(
+        self, rate: float, burst: float, at: int, tokens: float | None = None, owes: bool = True
+    ) -> None:
         _check(rate, burst)
+        self.owes = owes
         self.rate = rate
         self.burst = burst
         self.at = at
@@ -64,16 +72,22 @@ class TokenBucket:
         if tokens > burst:
             lost = tokens - burst
             tokens = burst
-        if tokens + _EPSILON < count and tokens + _EPSILON < burst:
+        if tokens + _EPSILON < count and (tokens + _EPSILON < burst or not self.owes):
             return None
         self.tokens = tokens = tokens - count
         self.at = stamp
         self._history.append((stamp, tokens, lost))
         return stamp
 
+    def fits(self, count: int) -> bool:
+        """Can a batch of `count` ever go as the bucket is now?"""
+        return self.owes or count <= self.burst + _EPSILON
+
     def ready_at(self, count: int) -> int:
         """When `count` tokens will be there (or the bucket is full, for a bigger batch): at that
-        time, or any later one, `take` gives them."""
+        time, or any later one, `take` gives them. NEVER for a batch that does not fit."""
+        if not self.fits(count):
+            return NEVER
         needed = min(count, self.burst)
         if self.tokens + _EPSILON >= needed:
             return self.at
@@ -111,9 +125,10 @@ class TokenBucket:
         self._forget()
         return taken, first, 1 / self._per_ns
 
-    def rescale(self, rate: float, burst: float, now: int) -> None:
+    def rescale(self, rate: float, burst: float, now: int, owes: bool = True) -> None:
         """New (r, b). Tokens and debt stay; growing b adds no tokens, a smaller b caps them."""
         _check(rate, burst)
+        self.owes = owes
         self.tokens = min(self.level(now), burst)
         self.at = max(self.at, now)
         self.rate, self.burst = rate, burst

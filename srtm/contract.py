@@ -25,6 +25,13 @@ MAX_RATE = 1e9
 MAX_BURST = 1e9
 
 
+class Batches(StrEnum):
+    """What bounds a batch that is bigger than one broker's share of b."""
+
+    WHOLE = "whole"  # the contract: it waits until its broker has all of b, so Σ stays in max(b, n)
+    EACH = "each"  # each broker for itself: brokers together may reach the sum of max(b_l, n)
+
+
 class Mode(StrEnum):
     """What happens to a message for which there is no token."""
 
@@ -57,6 +64,20 @@ class Limit(BaseModel):
         default=None, alias="max-wait", gt=0, description="how long a message may be delayed"
     )
     slo: Objective | None = Field(default=None, description="PERCENTILE@DURATION, such as 0.99@5ms")
+    batch: int = Field(
+        default=1, ge=1, le=int(MAX_BURST), description="largest batch; no broker's b is below it"
+    )
+    batches: Batches = Field(
+        default=Batches.WHOLE, description="what bounds a batch over a broker's b: whole or each"
+    )
+    contract_burst: float | None = Field(
+        default=None,
+        alias="contract-burst",
+        ge=1,
+        le=MAX_BURST,
+        allow_inf_nan=False,
+        description="b of the whole contract, where this is one broker's share of it",
+    )
 
     @field_validator("rate")
     @classmethod
@@ -65,20 +86,50 @@ class Limit(BaseModel):
             raise ValueError(f"{rate:g} messages/s is less than one in eleven days")
         return rate
 
+    @property
+    def least_burst(self) -> int:
+        """The least b of one broker, in messages: the largest batch, or all of b."""
+        return min(self.batch, int(self.burst))
+
+    @property
+    def is_whole(self) -> bool:
+        """May a batch that is bigger than b go here, under a debt? Not in a share of b: other
+        brokers have the rest, and the sum would exceed the contract."""
+        return (
+            self.batches is Batches.EACH
+            or self.contract_burst is None
+            or self.burst >= self.contract_burst
+        )
+
     def share(self, parts: int) -> "Limit":
-        """One of `parts` (at least 1) even sub-buckets. Raises UsageError where b/parts < 1."""
+        """One of `parts` (at least 1) even sub-buckets. Raises UsageError where b/parts is less
+        than the largest batch."""
         if parts < 1:
             raise ValueError(f"{parts} parts: a bucket is split into one or more")
-        if parts > self.burst:
+        if parts == 1:
+            return self
+        least = self.least_burst
+        if parts * least > self.burst:
+            needs = f"a batch of {least}" if least > 1 else "one whole message"
             raise UsageError(
                 f"burst {self.burst:g} cannot be split over {parts} brokers: each needs at least "
-                f"one whole message; raise burst to {parts} or use {int(self.burst)} brokers"
+                f"{needs}; raise burst to {parts * least} or use {int(self.burst // least)} "
+                "brokers"
             )
-        return self.model_copy(update={"rate": self.rate / parts, "burst": self.burst / parts})
+        update = {
+            "rate": self.rate / parts,
+            "burst": self.burst / parts,
+            "contract_burst": self.burst,
+        }
+        return self.model_copy(update=update)
 
     def document(self) -> dict[str, Any]:
         """As JSON and TOML files write it."""
-        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        document = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        for key, default in (("batch", 1), ("batches", Batches.WHOLE)):
+            if document[key] == default:
+                del document[key]
+        return document
 
 
 class Contract(Limit):
@@ -100,7 +151,8 @@ class Contract(Limit):
 
     @classmethod
     def parse(cls, spec: str, where: str = "") -> "Contract":
-        """Read a flag: NAME,rate=R,burst=B[,mode=..][,max-wait=D][,slo=0.99@1ms]. Raises
+        """Read a flag: NAME,rate=R,burst=B[,mode=..][,max-wait=D][,slo=0.99@1ms]
+        [,batch=N][,batches=..][,contract-burst=B]. Raises
         UsageError that names `where`, or the flag."""
         where = where or f"--topic {spec}"
         name, *pairs = spec.split(",")
@@ -123,4 +175,4 @@ class Contract(Limit):
             raise one_line(error, where) from None
 
 
-_KEYS = ("rate", "burst", "mode", "max-wait", "slo")
+_KEYS = ("rate", "burst", "mode", "max-wait", "slo", "batch", "batches", "contract-burst")

@@ -6,7 +6,7 @@ that over the default.
 """
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from types import NoneType
@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 
 from srtm.duration import CHECK, format_duration, parse_duration
 from srtm.errors import UsageError, one_line
+from srtm.files import MOST_SETTINGS_BYTES, check_toml, check_toml_values, read_file
 from srtm.known_keys import refuse_unknown, unknown_key
 from srtm.slo import SLO
 
@@ -106,6 +107,19 @@ def read_options(model: type[Model], context: click.Context) -> Model:
         raise one_line(error, at, 1) from None
 
 
+def as_flags(values: Mapping[str, Any]) -> list[str]:
+    """The command line that `read_options` reads these from. values: a model's, as JSON."""
+    flags = []
+    for name, value in values.items():
+        flag = "--" + name.replace("_", "-")
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, dict):  # a contract's pairs
+                each = ",".join(f"{key}={pair}" for key, pair in each.items())
+            if each is not False:
+                flags.append(flag if each is True else f"{flag}={each}")
+    return flags
+
+
 def parsed(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
     """The callback of a flag that a parser of ours reads: its ValueError becomes a UsageError that
     names the flag."""
@@ -123,33 +137,23 @@ def read_toml(path: Path) -> dict[str, Any]:
     """Raises UsageError with the file, the line and what is wrong there."""
     data = b""
     try:
-        data = path.read_bytes()
-        found = tomllib.loads(data.decode().replace("\r\n", "\n"))
+        data = read_file(path, MOST_SETTINGS_BYTES)
+        text = data.decode("utf-8-sig").replace("\r\n", "\n")
+        check_toml(text)
+        found = tomllib.loads(text)
+        check_toml_values(found)
+        return found
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise UsageError(f"{path}: not TOML: no UTF-8 (at line {line})") from None
-    except tomllib.TOMLDecodeError as error:
-        said = str(error).replace("(at end of document)", f"(at line {_lines(data)}, its end)")
+    except ValueError as error:
+        end = max(len(data.splitlines()), 1)
+        said = str(error).replace("(at end of document)", f"(at line {end}, its end)")
+        if said.startswith("Exceeds the limit"):  # of Python, which says no line
+            said = "an integer has thousands of digits"
         raise UsageError(f"{path}: not TOML: {said}") from None
-    except RecursionError as error:
-        raise UsageError(f"{path}: not TOML: {error}") from None
-    if _has_nul(found):  # no path and no command may
-        raise UsageError(f"{path}: a text has a character that is none: \\u0000")
-    return found
-
-
-def _has_nul(value: object) -> bool:
-    if isinstance(value, dict):
-        return any(_has_nul(each) for pair in value.items() for each in pair)
-    if isinstance(value, list):
-        return any(map(_has_nul, value))
-    return isinstance(value, str) and "\0" in value
-
-
-def _lines(data: bytes) -> int:
-    return max(len(data.splitlines()), 1)
 
 
 def _read_file(path: Path, model: type[BaseModel]) -> dict[str, Any]:

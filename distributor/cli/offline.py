@@ -1,6 +1,5 @@
 """The file of `srtm placement plan --offline`: brokers, a topic and its publishers, as JSON."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
@@ -10,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from distributor.model import Broker, Publisher
 from srtm.contract import MAX_RATE, MIN_RATE, Contract
 from srtm.errors import UsageError, one_line
+from srtm.files import json_in
 
 
 class _Row(BaseModel):
@@ -70,10 +70,10 @@ def _refuse_twice(table: str, field: str, names: Sequence[str]) -> None:
 def read_offline(path: Path) -> OfflineFile:
     """Raises UsageError with the file, the path inside it and what is wrong there."""
     try:
-        values = json.loads(path.read_text("utf-8"))
+        values = json_in(path)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UsageError(f"{path}: not JSON: {error}") from None
     try:
         return OfflineFile.model_validate(values)

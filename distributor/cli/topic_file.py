@@ -1,7 +1,6 @@
 """The file of `srtm topic register`: a contract in TOML, its publishers in CSV or JSON lines."""
 
 import csv
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from distributor.api import Id, PublisherAsked
 from srtm.contract import Contract
 from srtm.errors import UsageError, one_line
+from srtm.files import json_of, open_rows
 from srtm.known_keys import refuse_unknown
 from srtm.options import read_toml
 
@@ -25,7 +25,18 @@ class _Extra(BaseModel):
     publishers: str = Field(min_length=1)
 
 
-_KEYS = ("name", "rate", "burst", "mode", "max-wait", "slo", "keys", "publishers")
+_KEYS = (
+    "name",
+    "rate",
+    "burst",
+    "mode",
+    "max-wait",
+    "slo",
+    "batch",
+    "batches",
+    "keys",
+    "publishers",
+)
 
 
 @dataclass(frozen=True)
@@ -78,7 +89,7 @@ def read_publishers(path: Path, keys: list[str] | None) -> list[PublisherAsked]:
     found: dict[str, PublisherAsked] = {}
     known = None if keys is None else set(keys)
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with open_rows(path) as file:
             for where, values in read(path, file):
                 publisher = _publisher(where, values)
                 if publisher.id in found:
@@ -117,8 +128,8 @@ def _json_lines(path: Path, file: Any) -> Iterator[tuple[str, object]]:
     for number, line in enumerate(file, 1):
         if line.strip():
             try:
-                yield f"{path}:{number}", json.loads(line)
-            except (ValueError, RecursionError) as error:
+                yield f"{path}:{number}", json_of(line)
+            except ValueError as error:
                 raise UsageError(f"{path}:{number}: not JSON: {error}") from None
 
 

@@ -14,6 +14,8 @@ from srtm.errors import UsageError
 from srtm.terminal import Column, Table, show
 
 _RULES = ("mode", "max_wait", "slo")
+_KEYS = {"rate": "rate", "burst": "burst", "mode": "mode", "max-wait": "max_wait", "slo": "slo",
+         "batch": "batch", "batches": "batches"}  # fmt: skip
 
 
 def list_topics(remote: Remote, as_json: bool) -> None:
@@ -61,6 +63,14 @@ def describe_topic(remote: Remote, name: str, as_json: bool) -> None:
         return
     rules = ", ".join(f"{key} {topic[key]}" for key in _RULES if topic[key])
     click.echo(f"topic {name}: r = {number(topic['rate'])}, b = {number(topic['burst'])}, {rules}")
+    if topic["batch"] > 1:
+        click.echo(f"batches of up to {topic['batch']:,}: no broker's b is below that")
+    if topic["largest_batch"] > topic["batch"]:
+        click.echo(
+            f"batches of {topic['largest_batch']:,} came, over a broker's b: they wait until their "
+            f"broker has the whole contract; srtm topic set {name} --batch "
+            f"{topic['largest_batch']} gives each broker room for one"
+        )
     click.echo(
         f"{topic['placed']:,} of {topic['publishers']:,} publishers placed, with "
         f"{rate(topic['offered'])} in all"
@@ -111,9 +121,7 @@ def _set_contract(remote: Remote, name: str, changes: Mapping[str, object]) -> A
     known = {each["topic"]: each for each in remote.call("GET", "topics")["topics"]}.get(name)
     values: dict[str, object] = {}
     if known is not None:
-        keys = {"rate": "rate", "burst": "burst", "mode": "mode", "max-wait": "max_wait",
-                "slo": "slo"}  # fmt: skip
-        values = {key: known[its] for key, its in keys.items() if known[its] is not None}
+        values = {key: known[its] for key, its in _KEYS.items() if known[its] is not None}
     elif None in (changes.get("rate"), changes.get("burst")):
         raise UsageError(f"topic {name} is not registered: give both --rate and --burst")
     values.update(changes)

@@ -115,6 +115,8 @@ class Adaptor:
                 continue
             if topic.adaptation.policy == "off" or len(leases.targets) < 2:
                 continue
+            if leases.turns.broker is not None:
+                continue  # nobody has the share that the placement gives
             share = leases.holders[broker].acknowledged
             if share != NOTHING:
                 self._keep(self._of(each.topic, topic), broker, each, share, report.seconds, now)
@@ -185,6 +187,8 @@ class Adaptor:
             return "no two brokers share the topic"
         if topic.is_fitted:
             return "the topic is being fitted"
+        if state.leases[name].turns.broker is not None:
+            return "a batch bigger than a share has the whole contract for a moment"
         if state.listens(now):
             return "gateways tell what they hold"
         if adapted is None:

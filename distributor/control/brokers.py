@@ -103,7 +103,7 @@ class BrokerRegistry:
             known.topics |= known.has.keys()
             self._state.unheard.discard(row.name)
             known.document = None
-            known.written = (known.epoch, [])
+            known.written = (known.epoch, [], [])
             known.contact_at = self._service.now()
             return self._known_as(known)
 

@@ -171,7 +171,7 @@ class Trials:
         deserted = shares.keys() - set(there.values())
         if deserted:
             raise Changed(f"the publishers that it placed at {min(deserted)} were deleted")
-        require_room(leases, list(shares), leases.total, name, service.now())
+        require_room(leases, list(shares), topic.contract, service.now())
         applied = InForce(
             epoch=service.state.next_epoch(),
             at=service.wall(),

@@ -47,7 +47,7 @@ def count_replaced(state: State, gateway: Gateway, asked: BrokerAsked) -> Gatewa
     if not asked.process or asked.process not in gateway.replaced:
         return None
     name = f"{gateway.row.name}{FORMER}{asked.process[:8]}"
-    held = {each.topic: Share(each.rate, each.burst).floor for each in asked.held}
+    held = {each.topic: Share(each.rate, each.burst, each.batch).floor for each in asked.held}
     known = {topic: share for topic, share in held.items() if topic in state.topics}
     if name in state.gateways or not known:
         return None

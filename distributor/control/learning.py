@@ -114,7 +114,7 @@ def contracts(state: State, asked: BrokerAsked) -> list[Statement]:
             log.warning("topic %s: learnt from broker %s", held.topic, asked.name)
         known.contract = contract
         leases = state.leases.setdefault(held.topic, TopicLeases())
-        leases.total = Share(contract.rate, contract.burst)
+        leases.agree(contract)
         state.lost.discard(held.topic)
         statements += [put_topic(known.row()), delete_lost(held.topic)]
     lost = {
@@ -149,7 +149,7 @@ def hold(state: State, gateway: Gateway, asked: BrokerAsked, lease_ends_at: floa
 
 
 def shares(held: Iterable[HeldTopic]) -> dict[str, Share]:
-    return {each.topic: Share(each.rate, each.burst) for each in held}
+    return {each.topic: Share(each.rate, each.burst, each.batch) for each in held}
 
 
 def recovered(state: State, at: float) -> list[tuple[str, InForce]]:
@@ -255,6 +255,8 @@ def _contract(held: HeldTopic) -> Contract:
         "mode": held.mode,
         "max_wait": held.max_wait,
         "slo": held.slo,
+        "batch": held.batch,
+        "batches": held.batches,
     }
     given = {key: value for key, value in values.items() if value is not None}
     return Contract.read(given, f"topic {held.topic}")

@@ -13,33 +13,45 @@ always possible. So with any loss, delay, order and restart, sum r_l <= r and su
 instant, if the contract stays or grows. (A contract made smaller holds from when the shrinks were
 acknowledged, or their leases ended; one below the floors of brokers that are away holds from when
 these are back, or forgotten.)
+
+A topic's messages may come in batches that are admitted whole. No b_l is below the largest batch
+that is stated, nor below the largest that was seen as far as b goes round; a bigger one waits until
+its broker has the whole contract for a moment (`turns.py`).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import fsum, inf, nextafter, ulp
 
-from srtm.contract import MIN_RATE
+from distributor.control.turns import TURN_SECONDS, Turns, Waiting
+from srtm.contract import MIN_RATE, Contract
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A sub-bucket: r_l in messages/s, b_l in messages."""
+    """A sub-bucket: r_l in messages/s, b_l in messages; least: the burst of its floor, the largest
+    batch that goes at once, in messages."""
 
     rate: float
     burst: float
+    least: int = 1
 
     @property
     def floor(self) -> "Share":
-        """The smallest sub-bucket that admits a message, with its part of the rate: (r_l/b_l, 1),
-        but no rate that is none. What is left of the share without contact, as
-        `srtm.gateway.lease.safe_share` has it. The floor of a floor is itself."""
-        if self.burst <= 1:
+        """The smallest sub-bucket that admits a batch of `least`, with its part of the rate:
+        (least r_l / b_l, least), but no rate that is none. What is left of the share without
+        contact, as `srtm.gateway.lease.safe_share` has it. The floor of a floor is itself."""
+        if self.burst <= self.least:
             return self
-        return Share(max(self.rate / self.burst, min(self.rate, MIN_RATE)), 1.0)
+        rate = max(self.rate * self.least / self.burst, min(self.rate, MIN_RATE))
+        return Share(rate, float(self.least), self.least)
 
     def most(self, other: "Share") -> "Share":
-        return Share(max(self.rate, other.rate), max(self.burst, other.burst))
+        return Share(
+            max(self.rate, other.rate),
+            max(self.burst, other.burst),
+            max(self.least, other.least),
+        )
 
 
 NOTHING = Share(0.0, 0.0)
@@ -122,12 +134,53 @@ class TopicLeases:
     targets: broker -> share of the placement in force; their sum is at most `total`
     holders: broker -> what it may hold; a former broker stays here until it holds nothing
     claims:  brokers without a share to which messages come all the same
+    stated:  messages of the largest batch that the contract states, at most all of b
+    seen:    the largest that was too big for a share, since this distributor leads
+    turns:   who has the whole contract while a batch is bigger than a share can be
     """
 
     total: Share = NOTHING
     targets: Mapping[str, Share] = field(default_factory=dict)
     holders: dict[str, Holder] = field(default_factory=dict)
     claims: set[str] = field(default_factory=set)
+    stated: int = 1
+    seen: int = 1
+    turns: Turns = field(default_factory=Turns)
+
+    def agree(self, contract: Contract) -> None:
+        """The contract as it is from now on."""
+        self.total = Share(contract.rate, contract.burst)
+        self.stated = contract.least_burst
+
+    @property
+    def least(self) -> int:
+        """The least b_l in force, in messages: the largest batch that is stated, or that came as
+        far as b goes round."""
+        brokers = len(self.targets) + len(self.outsiders())
+        return max(self.stated, min(self.seen, int(self.total.burst / max(1, brokers))))
+
+    def report(self, broker: str, waiting: Waiting, now: float) -> None:
+        """What waits there by its report; whose turn it is follows."""
+        self.seen = max(self.seen, min(waiting.batch, int(self.total.burst)))
+        self.turns.report(broker, waiting)
+        if not self.turns.waiting and self.turns.broker is None:
+            return
+        longest = TURN_SECONDS + 2 * self.total.burst / self.total.rate if self.total.rate else 0.0
+        self.turns.decide(lambda name, batch: self._needs_turn(name, batch, now), longest, now)
+
+    def _needs_turn(self, broker: str, batch: int, now: float) -> bool:
+        """Is a batch bigger than what its broker has without a turn, and does nobody who is away
+        hold what it needs?"""
+        floor = self.least if broker in self.claims else 0
+        has = self._regular(broker, now).burst if broker in self.targets else floor
+        if batch <= has:
+            return False
+        away = fsum(
+            holder.most(now).burst
+            for name, holder in self.holders.items()
+            if name != broker and (now >= holder.lease_ends_at or holder.lease_ends_at == inf)
+        )
+        return away + batch <= self.total.burst or (not away and batch > self.total.burst)
 
     def outsiders(self) -> list[str]:
         """Brokers that are to have nothing, and may hold something or claim a floor."""
@@ -154,48 +207,72 @@ class TopicLeases:
         own = holder.most(now)
         if holder.lease_ends_at < inf:
             own = own.floor
-        return self.total.floor if own == NOTHING and broker in self.claims else own
+        if broker in self.claims and own.burst < self.least:
+            return replace(self.total, least=self.least).floor
+        return own
 
     def target(self, broker: str, now: float) -> Share:
-        """What `broker` is to have while others still hold or claim floors: its share of the
-        placement, less its part of these."""
-        wanted = self.targets.get(broker, NOTHING)
-        floors = [self.left_to(name, now) for name in self.outsiders()]
-        if wanted == NOTHING or not any(floor.burst for floor in floors):
+        """What `broker` is to have: the whole contract or nothing while somebody has a turn."""
+        if self.turns.broker is None:
+            return self._regular(broker, now)
+        whole = replace(self.total, least=self.least)
+        return whole if broker == self.turns.broker and self.total != NOTHING else NOTHING
+
+    def _regular(self, broker: str, now: float) -> Share:
+        """Its share of the placement, with no less b than the largest batch, while others still
+        hold or claim floors less its part of these."""
+        wanted, least = self.targets.get(broker, NOTHING), self.least
+        if wanted == NOTHING:
             return wanted
+        floors = [self.left_to(name, now) for name in self.outsiders()]
+        is_small = any(share.burst < least for share in self.targets.values())
+        if not is_small and not any(floor.burst for floor in floors):
+            return replace(wanted, least=least)
         rates = fsum(share.rate for share in self.targets.values())
         bursts = fsum(share.burst for share in self.targets.values())
-        spare = bursts - len(self.targets)  # b beyond one message each
+        # b beyond the least of each
+        spare = fsum(max(0.0, share.burst - least) for share in self.targets.values())
         rate_left = min(rates, self.total.rate - fsum(each.rate for each in floors))
         burst_left = min(bursts, self.total.burst - fsum(each.burst for each in floors))
-        burst_share = max(0.0, burst_left - len(self.targets)) / spare if spare > 0 else 0.0
+        left = max(0.0, burst_left - least * len(self.targets))
+        over = max(0.0, wanted.burst - least) * left / spare if spare > 0 else 0.0
         return Share(
             max(MIN_RATE, _less(wanted.rate * max(0.0, rate_left) / rates)),
-            max(1.0, _less(1.0 + (wanted.burst - 1.0) * burst_share)),
+            max(float(least), _less(least + over)),
+            least,
         )
 
     def share(self, broker: str, now: float, keep_floor: bool) -> Share:
         """What `broker` may be told now: its target, as far as the others leave room; never less
-        than what it was told of it. NOTHING where there is no room for a floor yet.
+        than what it was told of it. NOTHING where there is no room for a floor yet, and while
+        another broker has its turn.
 
         keep_floor: messages still come to a broker that is to have nothing, so it has a floor
         """
         own = self.holders.get(broker, Holder()).sure(now)
         others = [holder.most(now) for name, holder in self.holders.items() if name != broker]
-        if broker not in self.targets:
+        if self.turns.broker not in (None, broker):
+            return NOTHING
+        if broker not in self.targets and self.turns.broker is None:
             if not keep_floor or self.total == NOTHING:
                 return NOTHING
-            return own.floor if own != NOTHING else self._floor(broker, now, others)
+            if own != NOTHING and own.burst >= self.least:
+                return own.floor
+            wider = self._floor(broker, now, others)
+            return own.floor if wider == NOTHING else wider
         target = self.target(broker, now)
         rate = _room(self.total.rate, target.rate, [each.rate for each in others])
         burst = _room(self.total.burst, target.burst, [each.burst for each in others])
         found = Share(
-            max(rate, min(own.rate, target.rate)), max(burst, min(own.burst, target.burst))
+            max(rate, min(own.rate, target.rate)),
+            max(burst, min(own.burst, target.burst)),
+            target.least,
         )
         if found.burst < 1 or found.rate < MIN_RATE:
             return NOTHING
-        if own == NOTHING and found.rate < target.floor.rate * 0.5:
-            return NOTHING  # a start with next to no rate would only hold messages
+        least = target.floor
+        if own == NOTHING and (found.rate < least.rate * 0.5 or found.burst < least.burst):
+            return NOTHING  # a start with next to no rate or burst would only hold messages
         return found
 
     def _floor(self, broker: str, now: float, others: list[Share]) -> Share:
@@ -203,12 +280,12 @@ class TopicLeases:
         wanted = self.left_to(broker, now)
         rate = _room(self.total.rate, wanted.rate, [each.rate for each in others])
         burst = _room(self.total.burst, wanted.burst, [each.burst for each in others])
-        enough = burst >= 1 and rate >= max(MIN_RATE, wanted.rate * 0.5)
-        return Share(rate, 1.0) if enough else NOTHING
+        enough = burst >= wanted.burst and rate >= max(MIN_RATE, wanted.rate * 0.5)
+        return Share(rate, wanted.burst, wanted.least) if enough else NOTHING
 
     def fits(self, brokers: int, outsiders: int) -> bool:
-        """Is there a whole message of b for each?"""
-        return brokers + outsiders <= self.total.burst
+        """Is there a whole message of b, or a whole batch, for each?"""
+        return (brokers + outsiders) * self.stated <= self.total.burst
 
 
 def _room(total: float, wanted: float, others: list[float]) -> float:

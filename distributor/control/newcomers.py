@@ -57,7 +57,7 @@ async def _place(service: Distributor, name: str) -> str:
     placement = await asyncio.to_thread(_decided, service, name)
     moved = await asyncio.to_thread(moves, placement.assignment, (), topic)
     if moved:
-        require_applicable(placement, state.leases[name], name, service.now())
+        require_applicable(placement, state.leases[name], topic.contract, service.now())
         who = f"{counted(len(moved), 'publisher')} registered: {some(sorted(moved))}"
         applied = in_force(placement.because([who]), topic, state.next_epoch(), service.wall())
         await apply(service, name, applied, moved)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from distributor.api import Assignment, PlacementPlan, ShareShown
-from distributor.control.leases import NOTHING, Share, TopicLeases
+from distributor.control.leases import NOTHING, TopicLeases
 from distributor.control.state import InForce, RegisteredTopic, State
 from distributor.errors import Conflict
 from distributor.model import Broker, Placement, Publisher
@@ -48,12 +48,15 @@ def decide(policy: str, asked: Asked, keep: bool) -> Placement:
         raise Conflict(f"topic {contract.topic}: {error}") from None
 
 
-def require_applicable(placement: Placement, leases: TopicLeases, name: str, now: float) -> None:
+def require_applicable(
+    placement: Placement, leases: TopicLeases, contract: Contract, now: float
+) -> None:
     """Raises Conflict for a placement that serves nobody or that b cannot be split over."""
+    name = contract.topic
     if not placement.brokers:
         why = placement.reasons[-1] if placement.reasons else "no broker takes publishers"
         raise Conflict(f"topic {name}: not applied, it would place nobody: {why}")
-    require_room(leases, [each.name for each in placement.brokers], leases.total, name, now)
+    require_room(leases, [each.name for each in placement.brokers], contract, now)
 
 
 def contract_changed(
@@ -67,10 +70,15 @@ def contract_changed(
     """The same placement with the new r and b, in proportion to the rates it was made for.
     Raises Conflict where b is too small for its brokers."""
     names = [each.name for each in before.brokers]
-    total = Share(contract.rate, contract.burst)
-    require_room(leases, names, total, contract.topic, now)
+    require_room(leases, names, contract, now)
     rates = [each.rate for each in before.brokers]
-    buckets = sub_buckets(contract.rate, contract.burst, rates, before.unplaced_rate)
+    buckets = sub_buckets(
+        contract.rate,
+        contract.burst,
+        rates,
+        before.unplaced_rate,
+        least=contract.least_burst,
+    )
     return InForce(
         epoch=epoch,
         at=at,
@@ -155,11 +163,10 @@ def _assignments(pairs: Iterable[tuple[str, str]]) -> list[Assignment]:
     return [Assignment(publisher=each, broker=broker) for each, broker in sorted(pairs)]
 
 
-def require_room(
-    leases: TopicLeases, names: Sequence[str], total: Share, topic: str, now: float
-) -> None:
-    """While publishers leave a former broker it keeps one message of b; one that has a floor only
-    because messages come to it gives way. Raises Conflict where b is too small for that."""
+def require_room(leases: TopicLeases, names: Sequence[str], contract: Contract, now: float) -> None:
+    """While publishers leave a former broker it keeps one message of b, or one batch; one that has
+    a floor only because messages come to it gives way. Raises Conflict where b is too small for
+    that."""
     formers = [
         each
         for each, holder in leases.holders.items()
@@ -167,9 +174,11 @@ def require_room(
         and (each in leases.targets or each not in leases.claims)
         and holder.most(now) != NOTHING
     ]
-    if len(names) + len(formers) > total.burst:
+    least = contract.least_burst
+    if (len(names) + len(formers)) * least > contract.burst:
         leaving = f", and on {some(sorted(formers))} while publishers leave" if formers else ""
         raise Conflict(
-            f"topic {topic}: b = {number(total.burst)} leaves less than one message on each of "
-            f"{len(names)} brokers{leaving}; raise burst to {len(names) + len(formers)}"
+            f"topic {contract.topic}: b = {number(contract.burst)} leaves less than "
+            f"{f'a batch of {least}' if least > 1 else 'one message'} on each of {len(names)} "
+            f"brokers{leaving}; raise burst to {(len(names) + len(formers)) * least}"
         )

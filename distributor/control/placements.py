@@ -46,7 +46,7 @@ async def place(service: Distributor, name: str, asked: PlacementAsked) -> Place
             raise Conflict(
                 f"topic {name} is being fitted: srtm placement fit {name} --stop ends it"
             )
-        require_applicable(placement, leases, name, service.now())
+        require_applicable(placement, leases, topic.contract, service.now())
         moved = await asyncio.to_thread(moves, placement.assignment, placement.unplaced, topic)
         applied = in_force(placement, topic, service.state.next_epoch(), service.wall())
         await apply(service, name, applied, moved)

@@ -35,7 +35,7 @@ def require_applicable(service: Distributor, name: str, shown: MigrationShown) -
                 f"{each.target} any more; a new proposal comes within seconds"
             )
     leases = service.state.leases[name]
-    require_room(leases, sorted(_brokers_after(topic, shown)), leases.total, name, now)
+    require_room(leases, sorted(_brokers_after(topic, shown)), topic.contract, now)
 
 
 def _brokers_after(topic: RegisteredTopic, shown: MigrationShown) -> set[str]:

@@ -1,7 +1,7 @@
 """Between the service's state and the pure decision of who leaves a broker in trouble."""
 
 from collections.abc import Iterable
-from math import floor, fsum
+from math import fsum
 
 from distributor.control.service import Distributor
 from distributor.control.state import FORMER, Gateway, RegisteredTopic
@@ -59,7 +59,7 @@ def _seen(topic: RegisteredTopic, broker: str, who: Iterable[str]) -> TopicSeen:
     return TopicSeen(
         topic.contract.topic,
         frozenset(each.name for each in topic.in_force.brokers),
-        floor(topic.contract.burst),
+        int(topic.contract.burst // topic.contract.least_burst),
         len(topic.publishers),
         groups,
         topic.migration.mode == "auto",

@@ -27,7 +27,15 @@ from distributor.control.penalties import Penalties
 from distributor.control.placement_inputs import contract_changed
 from distributor.control.places import where
 from distributor.control.registrations import Registrations, check_key
-from distributor.control.shares import desired_topic, grants, let_go, see, share_of, waits
+from distributor.control.shares import (
+    desired_topic,
+    grants,
+    let_go,
+    see,
+    share_of,
+    suspended,
+    waits,
+)
 from distributor.control.state import Gateway, RegisteredTopic, State
 from distributor.control.topic_names import Names
 from distributor.control.troubles import Troubles
@@ -157,9 +165,10 @@ class Distributor:
             for topic, share in shares.items()
             if share.rate
         ]
-        if lapsed or document != gateway.document:
+        held_up = suspended(self.state, gateway, shares)
+        if lapsed or (document, held_up) != (gateway.document, gateway.suspended):
             gateway.epoch = self.state.next_epoch()
-            gateway.document = document
+            gateway.document, gateway.suspended = document, held_up
         self.adaptor.receive(name, report, now)
         self.penalties.receive(name, report, now)
         self.troubles.receive(name, report, now)
@@ -174,9 +183,9 @@ class Distributor:
             await self.commit([put_epoch(epoch), *put_grants(name, grants(self.state, gateway))])
             gateway.saved = max(gateway.saved, epoch)
         if epoch >= gateway.written[0]:
-            gateway.written = (epoch, document)
+            gateway.written = (epoch, document, held_up)
         return self._answer(
-            epoch, document, self._report_seconds(name, shares, now), report.names_version
+            epoch, document, held_up, self._report_seconds(name, shares, now), report.names_version
         )
 
     def _was_led_elsewhere(self, gateway: Gateway, report: Report) -> bool:
@@ -198,7 +207,12 @@ class Distributor:
         return report.applied_epoch
 
     def _answer(
-        self, epoch: int, document: list[DesiredTopic], seconds: float, has_names: str = ""
+        self,
+        epoch: int,
+        document: list[DesiredTopic],
+        suspended: list[str],
+        seconds: float,
+        has_names: str = "",
     ) -> Desired:
         names = self.names
         changed = has_names != names.version and not self.state.unsure
@@ -206,6 +220,7 @@ class Distributor:
             epoch=epoch,
             lease_seconds=self.lease_seconds,
             topics=document,
+            suspended=suspended,
             report_seconds=seconds,
             store=self.state.lineage.id,
             newest=self.state.kept_epoch,
@@ -262,7 +277,7 @@ class Distributor:
             # Not before the commit: a report that comes meanwhile forgets those of a topic that was
             # deleted, once no broker holds any of it.
             leases = self.state.leases.setdefault(name, TopicLeases())
-            leases.total = Share(contract.rate, contract.burst)
+            leases.agree(contract)
             if placement:
                 known.history.append(placement)
                 leases.place(placement.targets)
@@ -316,6 +331,9 @@ class Distributor:
             slo=contract.get("slo"),
             mode=topic.contract.mode,
             max_wait=contract.get("max-wait"),
+            batch=topic.contract.batch,
+            batches=topic.contract.batches,
+            largest_batch=self.state.leases[name].seen,
             keys=None if topic.keys is None else sorted(topic.keys),
             publishers=len(topic.publishers),
             placed=len(topic.places),

@@ -1,9 +1,10 @@
 """What one broker is to have of each topic, by its report and the leases; it changes State only."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from distributor.control.leases import NOTHING, Holder, Share, TopicLeases
 from distributor.control.state import Gateway, RegisteredTopic, State
+from distributor.control.turns import Waiting
 from distributor.gateway_api import DesiredTopic, Report
 from distributor.store import GrantRow
 
@@ -12,7 +13,13 @@ def see(state: State, gateway: Gateway, report: Report, now: float, may_claim: b
     """Which topics messages come to. may_claim: a broker without a share gets a floor for them"""
     name = gateway.row.name
     for each in report.topics:
-        if not (each.offered or each.backlog) or each.topic not in state.topics:
+        if each.topic not in state.topics:
+            continue
+        if each.topic in gateway.topics or (may_claim and each.waiting):
+            gateway.topics.add(each.topic)
+            waiting = Waiting(each.batch, each.waiting, each.debt)
+            state.leases[each.topic].report(name, waiting, now)
+        if not (each.offered or each.backlog):
             continue
         if each.topic in gateway.topics or may_claim:
             leases = state.leases[each.topic]
@@ -46,9 +53,11 @@ def share_of(
 
 
 def waits(leases: TopicLeases | None, broker: str, share: Share, now: float) -> bool:
-    """Does it wait for others to shrink?"""
+    """Does it wait for others to shrink, or is the whole contract passed round?"""
     if leases is None:
         return False
+    if leases.turns.broker is not None:
+        return True
     if broker in leases.targets:
         return share != leases.target(broker, now)
     return broker in leases.claims and share == NOTHING
@@ -67,6 +76,8 @@ def desired_topic(
         mode=contract.mode,
         max_wait=document.get("max-wait"),
         slo=document.get("slo"),
+        batch=share.least,
+        batches=contract.batches,
         safe_rate=share.floor.rate,
         safe_burst=share.floor.burst,
         arrivals=arrivals or topic.is_fitted,
@@ -77,13 +88,24 @@ def desired_topic(
     )
 
 
+def suspended(state: State, gateway: Gateway, shares: Mapping[str, Share]) -> list[str]:
+    """Topics of which it has nothing, as it is another broker's turn to have all."""
+    return [
+        topic
+        for topic, share in sorted(shares.items())
+        if share == NOTHING
+        and topic in state.topics
+        and state.leases[topic].turns.broker not in (None, gateway.row.name)
+    ]
+
+
 def let_go(state: State, gateway: Gateway) -> None:
     """A topic is none of its any more once it holds nothing of it and is to have nothing."""
     name = gateway.row.name
     for topic in list(gateway.topics):
         leases = state.leases[topic]
         holder = leases.holders[name]
-        is_to_have = name in leases.targets or name in leases.claims
+        is_to_have = name in (leases.targets.keys() | leases.claims | leases.turns.waiting.keys())
         if not is_to_have and holder.settled and holder.last == NOTHING:
             del leases.holders[name]
             gateway.topics.discard(topic)
@@ -98,7 +120,7 @@ def grants(state: State, gateway: Gateway) -> list[GrantRow]:
     """All that it may hold, as it is stored."""
     name = gateway.row.name
     return [
-        GrantRow(topic, name, epoch, share.rate, share.burst)
+        GrantRow(topic, name, epoch, share.rate, share.burst, share.least)
         for topic in sorted(gateway.topics)
         if topic in state.leases
         for epoch, share in state.leases[topic].holders.get(name, Holder()).granted

@@ -48,7 +48,8 @@ class Gateway:
     replaced: processes that others with the same state file have replaced
     has:      topic -> share that it said to hold, or was told since
     named_until: the name is its instance's, as one before this leader may have heard it
-    written:  epoch and document of the last desired state that is on disk
+    suspended: topics of it that it was told to hold up
+    written:  epoch, document and topics held up of the last desired state that is on disk
     """
 
     row: BrokerRow
@@ -64,7 +65,8 @@ class Gateway:
     replaced: set[str] = field(default_factory=set)
     has: dict[str, Share] = field(default_factory=dict)
     named_until: float = -inf
-    written: tuple[int, list[DesiredTopic]] = (0, [])
+    suspended: list[str] = field(default_factory=list)
+    written: tuple[int, list[DesiredTopic], list[str]] = (0, [], [])
 
     def silent_until(self, lease_seconds: float) -> float:
         """Until then it may have been in contact with us, or with a leader before."""
@@ -310,7 +312,7 @@ class State:
             state.gateways[grant.broker].topics.add(grant.topic)
         for name, topic in state.topics.items():
             leases = state.leases.setdefault(name, TopicLeases())
-            leases.total = Share(topic.contract.rate, topic.contract.burst)
+            leases.agree(topic.contract)
             if topic.in_force:
                 leases.targets = topic.in_force.targets
                 for broker_name in leases.targets:
@@ -366,4 +368,4 @@ class State:
 
 
 def _grant(row: GrantRow) -> tuple[int, Share]:
-    return row.epoch, Share(row.rate, row.burst) if row.rate else NOTHING
+    return row.epoch, Share(row.rate, row.burst, row.least) if row.rate else NOTHING

@@ -221,7 +221,13 @@ class Fitting:
         rates = self._topic.rates(assignment)
         contract = self._topic.contract
         waiting = [p.rate for p in self._topic.publishers if p.id not in assignment]
-        split = sub_buckets(contract.rate, contract.burst, list(rates.values()), sum(waiting))
+        split = sub_buckets(
+            contract.rate,
+            contract.burst,
+            list(rates.values()),
+            sum(waiting),
+            least=contract.least_burst,
+        )
         return dict(zip(rates, split, strict=True))
 
     def _learn(self, current: Round, verdicts: Mapping[str, Verdict]) -> None:

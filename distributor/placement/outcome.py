@@ -42,7 +42,8 @@ def outcome(
     }
     contract = asked.contract
     # Whoever has no broker gets no part: it would lie idle, and the others wait for it.
-    buckets = sub_buckets(contract.rate, contract.burst, totals, kept=stay)
+    least = contract.least_burst
+    buckets = sub_buckets(contract.rate, contract.burst, totals, kept=stay, least=least)
     shares = tuple(
         BrokerShare(
             broker.name, total, quotas.get(broker.name, total), len(rates[broker.name]), r, b

@@ -124,7 +124,8 @@ def _missing(asked: Request, found: Candidates, left: Sequence[Publisher]) -> li
     if len(found.new) > found.allowed:
         said.append(
             f"the contract's b = {number(asked.contract.burst)} allows {asked.most_brokers} "
-            f"brokers (b_l >= 1 at each), {len(found.new) - found.allowed} more have room: raise b"
+            f"brokers (b_l >= {asked.contract.least_burst} at each), "
+            f"{len(found.new) - found.allowed} more have room: raise b"
         )
     missing = fsum([publisher.rate for publisher in left])
     remedy = f"add brokers with room for {rate(missing)}"

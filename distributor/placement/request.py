@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from math import floor, fsum
+from math import fsum
 
 from distributor.model import Broker, Publisher
 from srtm.contract import Contract
@@ -30,8 +30,8 @@ class Request:
 
     @property
     def most_brokers(self) -> int:
-        """b_l >= 1 at each."""
-        return floor(self.contract.burst)
+        """b_l holds a whole message, and the largest batch, at each."""
+        return int(self.contract.burst // self.contract.least_burst)
 
     @property
     def offered(self) -> float:

@@ -13,6 +13,7 @@ def sub_buckets(
     rates: Sequence[float],
     unplaced_rate: float = 0.0,
     kept: Mapping[int, tuple[float, float]] | None = None,
+    least: int = 1,
 ) -> list[tuple[float, float]]:
     """r_l = r λ_l / λ and b_l = b λ_l / λ of each broker, in messages/s and messages.
 
@@ -20,19 +21,21 @@ def sub_buckets(
     unplaced_rate: the rest of the topic's offered rate λ; its part of r and b is kept back
     kept:          by number in `rates`, the (r_l, b_l) of brokers that were fitted with them, under
                    the same contract and the same offered rate of the whole topic
+    least:         messages of the largest batch
 
-    b_l is at least 1: a bucket that never holds a whole message admits none. What that takes is
+    b_l is at least `least`: a bucket that never holds a whole batch admits none. What that takes is
     taken from the bigger shares in proportion, and from `kept` ones only where nothing else is left
-    (then they no longer are what was fitted; compare before and after). So b must be at least the
-    number of brokers; raises ValueError where it is not.
+    (then they no longer are what was fitted; compare before and after). So b must be at least
+    `least` times the number of brokers; raises ValueError where it is not.
 
     Every share is a whole number of the last binary places of r (of b), so that any sum of them is
     exact in floating point, in any order: all shares of a topic sum up to r and to b, and never to
     more. This is SRTM sections 2.1 and 4.2 with rates matched, λ_l / r_l = λ / r.
     """
-    if len(rates) > b:
+    if len(rates) * least > b:
+        needs = f"a batch of {least}" if least > 1 else "one whole message"
         raise ValueError(
-            f"burst {b:g} cannot be split over {len(rates)} brokers: each needs one whole message"
+            f"burst {b:g} cannot be split over {len(rates)} brokers: each needs {needs}"
         )
     if not all(rate > 0 for rate in rates):
         raise ValueError(f"offered rates {list(rates)} must all be more than 0")
@@ -44,7 +47,7 @@ def sub_buckets(
     return list(
         zip(
             _split(r, weights, back, 0, rates_kept),
-            _split(b, weights, back, 1, bursts_kept),
+            _split(b, weights, back, least, bursts_kept),
             strict=True,
         )
     )

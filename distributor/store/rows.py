@@ -55,13 +55,15 @@ class PlacementRow:
 
 @dataclass(frozen=True, slots=True)
 class GrantRow:
-    """A sub-bucket that a broker was told of and may hold; rate 0: it was told to hold none."""
+    """A sub-bucket that a broker was told of and may hold; rate 0: it was told to hold none. least:
+    messages of burst that it keeps without contact."""
 
     topic: str
     broker: str
     epoch: int
     rate: float
     burst: float
+    least: int = 1
 
 
 @dataclass(frozen=True, slots=True)

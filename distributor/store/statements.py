@@ -171,8 +171,9 @@ def put_grants(broker: str, rows: Iterable[GrantRow]) -> list[Statement]:
     return [
         Statement("DELETE FROM grants WHERE broker = ?", [(broker,)]),
         Statement(
-            "INSERT INTO grants (topic, broker, epoch, rate, burst) VALUES (?, ?, ?, ?, ?)",
-            [(row.topic, row.broker, row.epoch, row.rate, row.burst) for row in rows],
+            "INSERT INTO grants (topic, broker, epoch, rate, burst, least) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            [astuple(row) for row in rows],
         ),
     ]
 

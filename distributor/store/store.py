@@ -81,7 +81,7 @@ class Store(ABC):
             ),
             grants=self._rows(
                 GrantRow,
-                "SELECT topic, broker, epoch, rate, burst FROM grants "
+                "SELECT topic, broker, epoch, rate, burst, least FROM grants "
                 "ORDER BY topic, broker, epoch",
             ),
             fittings=self._rows(FittingRow, "SELECT topic, document FROM fittings ORDER BY topic"),

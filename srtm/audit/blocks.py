@@ -30,6 +30,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from srtm.files import json_of
+
 VERSION = 1
 MAX_BLOCK_BYTES = 64 << 20
 """of a payload; a reader believes no larger one"""
@@ -179,7 +181,7 @@ def read(data: memoryview) -> Iterator[tuple[Kind, memoryview, int]]:
 
 def read_header(payload: memoryview) -> dict[str, Any]:
     """Raises ValueError for that of another format."""
-    document = json.loads(bytes(payload))
+    document = json_of(bytes(payload))
     if not isinstance(document, dict) or document.get("version") != VERSION:
         raise ValueError("another version")
     for key, kind in (("broker", str), ("boot", str), ("process", str), ("file", int)):

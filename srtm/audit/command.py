@@ -10,6 +10,7 @@ import click
 from srtm.audit.contracts import Source
 from srtm.audit.folder import read_sessions
 from srtm.audit.judge import Audit, Gap, judge
+from srtm.contract import Batches
 from srtm.duration import format_duration, parse_duration
 from srtm.errors import Exit, UsageError
 from srtm.options import parsed
@@ -35,6 +36,13 @@ _SAID_BY = {
     callback=parsed(parse_duration),
     help="of each host's wall clock, in place of what its kernel said",
 )
+@click.option(
+    "--batches",
+    type=click.Choice([each.value for each in Batches]),
+    default=Batches.WHOLE.value,
+    show_default=True,
+    help="what the contract says of batches that are bigger than a broker's share of b",
+)
 @click.option("--json", "as_json", is_flag=True, help="one JSON object")
 def audit(
     topic: str,
@@ -42,19 +50,22 @@ def audit(
     rate: float | None,
     burst: float | None,
     clock_error: float | None,
+    batches: str,
     as_json: bool,
 ) -> None:
     """Did all brokers of TOPIC together keep to its contract?
 
     DIR... are what `srtm gateway --admission-log` wrote, of one broker or of several. Over every
-    interval of bucket time messages may not exceed b + r*t; the worst one is shown. The contract is
-    the one that the logs tell, with its changes, or that of --rate and --burst.
+    interval of bucket time messages may not exceed max(b, largest batch) + r*t; the worst one is
+    shown. The contract is the one that the logs tell, with its changes, or that of --rate and
+    --burst. With --batches each it is the sum of max(b_l, largest batch) over the brokers, + r*t.
 
     Exit code 1: the contract was exceeded, whatever the clocks' error.
     """
     given = _given(rate, burst)
     stated = None if clock_error is None else int(clock_error * 1e9)
-    found = judge(topic, read_sessions(folders, topic), given, stated)
+    each = batches == Batches.EACH
+    found = judge(topic, read_sessions(folders, topic), given, stated, each)
     if as_json:
         click.echo(json.dumps(document(found)))
     else:
@@ -93,7 +104,8 @@ def document(found: Audit) -> dict[str, Any]:
             "messages": worst.messages,
             "allowed": worst.allowed,
         },
-        "allowed_for_batches": found.batches,
+        "largest_batch_over_share": found.batch,
+        "batches": "each" if found.each else "whole",
         "clock_error_seconds": found.clock_error_ns / 1e9,
         "clock_error_messages": found.clock_messages,
         "clock_stepped_seconds": found.clock_stepped_ns / 1e9,
@@ -112,7 +124,7 @@ def document(found: Audit) -> dict[str, Any]:
                 "messages": share.messages,
                 "processes": share.processes,
                 "excess_over_share": share.excess,
-                "batches_over_share": share.batches,
+                "largest_batch_over_share": share.batch,
             }
             for share in found.shares
         },
@@ -171,10 +183,10 @@ def _verdict(found: Audit) -> list[str]:
         f"excess: {found.excess:.6g} messages; {verdict}",
         f"  fullest interval: {worst.messages:,} messages in "
         f"{(worst.ends - worst.begins) / 1e9:.6g} s from {_when(worst.begins)}; "
-        f"b + r t is {worst.allowed:,.6g}",
+        f"{_bound(found)} is {worst.allowed:,.6g}",
     ]
-    if found.batches:
-        said.append(f"  batches bigger than their share of b may exceed it by {found.batches:g}")
+    if found.batch:
+        said.append(f"  the largest batch that was bigger than its broker's b had {found.batch:,}")
     if found.clock_error_ns:
         said.append(
             f"  clocks of the hosts may differ by {format_duration(found.clock_error_ns / 1e9)}: "
@@ -184,6 +196,12 @@ def _verdict(found: Audit) -> list[str]:
         stepped = format_duration(found.clock_stepped_ns / 1e9)
         said.append(f"  a wall clock was stepped by {stepped} meanwhile")
     return said
+
+
+def _bound(found: Audit) -> str:
+    if not found.batch:
+        return "b + r t"
+    return "sum of max(b_l, batch) + r t" if found.each else "max(b, batch) + r t"
 
 
 def _gap(gap: Gap) -> str:

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
 from srtm.audit.blocks import Rule, Word
-from srtm.excess import Contracts
+from srtm.excess import Contracts, Ints
 
 _TOLD = (Rule.SHARE, Rule.SHUT)
 _NEAR = 1e-6
@@ -119,11 +120,20 @@ def limits_of(words: Sequence[tuple[int, Word]]) -> Contracts | None:
     return contracts_of([Span(at, Source.GIVEN, word.rate, word.burst) for at, word in limited])
 
 
-def contracts_of(spans: Sequence[Span]) -> Contracts:
+def is_limited(words: Sequence[tuple[int, Word]], times: Ints) -> NDArray[np.bool_]:
+    """Had the broker a limit at each of these times?"""
+    since = np.array([at for at, _ in words], dtype=np.int64)
+    limited = np.array([word.burst > 0 for _, word in words])
+    place = np.searchsorted(since, times, side="right") - 1
+    return np.asarray((place >= 0) & limited[place])
+
+
+def contracts_of(spans: Sequence[Span], at_once: Sequence[float] | None = None) -> Contracts:
+    """at_once: messages that may go at one instant, by span; b by default"""
     return Contracts(
         np.array([span.since for span in spans], dtype=np.int64),
         np.array([span.rate for span in spans]),
-        np.array([span.burst for span in spans]),
+        np.array([span.burst for span in spans] if at_once is None else at_once, dtype=np.float64),
     )
 
 

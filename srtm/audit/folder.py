@@ -9,6 +9,7 @@ from srtm.audit import blocks
 from srtm.audit.blocks import Admissions, Beat, Kind
 from srtm.audit.session import SUFFIX, Damage, Session
 from srtm.errors import UsageError
+from srtm.files import MOST_ROWS_BYTES, read_file
 
 _MOST_NAMED = 10
 
@@ -43,7 +44,7 @@ def read_sessions(folders: Iterable[Path], topic: str) -> list[Session]:
 
 def _read_file(file: Path, topic: bytes, sessions: dict[str, Session], names: set[bytes]) -> None:
     try:
-        data = memoryview(file.read_bytes())
+        data = memoryview(read_file(file, MOST_ROWS_BYTES))
     except FileNotFoundError:
         return  # the gateway has just made room
     except OSError as error:

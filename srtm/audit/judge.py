@@ -14,6 +14,7 @@ from srtm.audit.contracts import (
     Span,
     by_broker,
     contracts_of,
+    is_limited,
     limits_of,
     spans_of,
 )
@@ -47,14 +48,14 @@ class Gap:
 
 @dataclass(frozen=True)
 class Share:
-    """One broker's part. excess: over its own share, in messages, 0 where there is none; batches:
-    the most that a batch was bigger than its bucket."""
+    """One broker's part. excess: over its own share, in messages, 0 where there is none; batch:
+    messages of the largest batch that was bigger than its bucket; 0: none was."""
 
     broker: str
     messages: int
     processes: int
     excess: float
-    batches: float
+    batch: int
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Audit:
     worst:     the interval that is fullest over its contract; None without judged messages
     spans:     the contracts that held
     unjudged:  messages while nobody said a contract
-    batches:   messages that batches bigger than their bucket may exceed it by
+    each:      a batch is bounded by its broker's share, not by the contract (batches = "each")
     clock_error_ns: by how much times of two brokers may be wrong to each other
     """
 
@@ -73,7 +74,7 @@ class Audit:
     spans: list[Span]
     worst: Worst | None
     unjudged: int
-    batches: float
+    each: bool
     gaps: list[Gap]
     clock_error_ns: int
     clock_stepped_ns: int
@@ -85,13 +86,19 @@ class Audit:
         return sum(share.messages for share in self.shares)
 
     @property
+    def batch(self) -> int:
+        """Messages of the largest batch that was bigger than its broker's bucket; 0: none was."""
+        return max(share.batch for share in self.shares)
+
+    @property
     def rounding(self) -> float:
         """Messages that the excess may be wrong by, whatever the clocks."""
         return _ROUNDING + self._rate * _ROUNDED_NS / 1e9 * len(self.shares)
 
     @property
     def excess(self) -> float:
-        """Over b + r*t in the worst interval; 0 where there is none but rounding."""
+        """Over max(b, largest batch) + r*t in the worst interval, or over what `each` allows; 0
+        where there is none but rounding."""
         found = self.worst.excess if self.worst else 0.0
         return found if found > self.rounding else 0.0
 
@@ -102,8 +109,8 @@ class Audit:
 
     @property
     def is_exceeded(self) -> bool:
-        """Surely, whatever the clocks and the batches."""
-        return self.excess > self.batches + self.clock_messages + self.rounding
+        """Surely, whatever the clocks."""
+        return self.excess > self.clock_messages + self.rounding
 
     @property
     def is_complete(self) -> bool:
@@ -120,8 +127,14 @@ def judge(
     found: Sequence[Session],
     given: tuple[float, float] | None = None,
     stated_error_ns: int | None = None,
+    each: bool = False,
 ) -> Audit:
-    """given: (r, b) in place of what the logs say. `found` is what `read_sessions` gives."""
+    """given: (r, b) in place of what the logs say; each: the topic's batches are bounded by each
+    broker's share. `found` is what `read_sessions` gives.
+
+    The contract lets max(b, n) + r*t through over all brokers, n being the largest batch. Where
+    each broker bounds its own, that is the sum of max(b_l, n_l) + r*t.
+    """
     sessions = [each for each in found if each.beats]
     clocks = clocks_of(sessions, stated_error_ns)
     changes = _changes(sessions, clocks)
@@ -131,13 +144,20 @@ def judge(
     if given is not None:
         spans = [Span(since, Source.GIVEN, *given)]
     streams = {}
-    shares = []
+    shares: list[Share] = []
+    over: dict[str, float] = {}
     for broker in sorted({each.broker for each in sessions}):
         own = [each for each in sessions if each.broker == broker]
         stream = streams[broker] = _merged([_stream(each, clocks) for each in own])
-        shares.append(_share(broker, len(own), stream, words.get(broker, ())))
+        share, over[broker] = _share(broker, len(own), stream, words.get(broker, ()))
+        shares.append(share)
     times, counts = _merged(list(streams.values()))
-    worst, unjudged = _worst(times, counts, spans)
+    batch = max(share.batch for share in shares)
+    at_once = [
+        span.burst + sum(over[share.broker] for share in shares) if each else max(span.burst, batch)
+        for span in spans
+    ]
+    worst, unjudged = _worst(times, counts, spans, at_once)
     gaps = [
         gap
         for broker in sorted({each.broker for each in found})
@@ -149,7 +169,7 @@ def judge(
         spans,
         worst,
         unjudged,
-        sum(share.batches for share in shares),
+        each,
         gaps,
         clocks.error_ns,
         clocks.stepped_ns,
@@ -203,20 +223,27 @@ def _merged(streams: Sequence[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
 
 def _share(
     broker: str, processes: int, stream: tuple[Ints, Ints], words: Sequence[tuple[int, Word]]
-) -> Share:
+) -> tuple[Share, float]:
+    """And by how many messages a batch was bigger than its bucket, at most."""
     times, counts = stream
     limits = limits_of(words)
     total = int(counts.sum())
     if limits is None or not total:
-        return Share(broker, total, processes, 0.0, 0.0)
+        return Share(broker, total, processes, 0.0, 0), 0.0
     worst = worst_interval(times, counts, limits)
     assert worst is not None
-    batches = max(0.0, float(np.max(counts - limits.least_burst_at(times))))
-    return Share(broker, total, processes, max(0.0, worst.excess), batches)
+    # What passes while there is no limit is no batch: it is not admitted together.
+    over = np.where(is_limited(words, times), counts - limits.least_burst_at(times), 0.0)
+    batch = int(counts[over > 0].max(initial=0))
+    most = max(0.0, float(over.max()))
+    return Share(broker, total, processes, max(0.0, worst.excess), batch), most
 
 
-def _worst(times: Ints, counts: Ints, spans: Sequence[Span]) -> tuple[Worst | None, int]:
-    """The worst interval of those in which a contract is known; messages outside of them."""
+def _worst(
+    times: Ints, counts: Ints, spans: Sequence[Span], at_once: Sequence[float]
+) -> tuple[Worst | None, int]:
+    """The worst interval of those in which a contract is known; messages outside of them. at_once:
+    messages that may go at one instant, by span"""
     worst: Worst | None = None
     judged = 0
     for run in _known(spans):
@@ -226,7 +253,8 @@ def _worst(times: Ints, counts: Ints, spans: Sequence[Span]) -> tuple[Worst | No
         start = 0 if begins is None else int(np.searchsorted(times, begins, side="left"))
         stop = times.size if ends is None else int(np.searchsorted(times, ends, side="right"))
         part = slice(start, stop)
-        found = worst_interval(times[part], counts[part], contracts_of(spans[first:last]))
+        contracts = contracts_of(spans[first:last], at_once[first:last])
+        found = worst_interval(times[part], counts[part], contracts)
         judged += int(counts[part].sum())
         if found is not None and (worst is None or found.excess > worst.excess):
             worst = found

@@ -15,6 +15,7 @@ from distributor.placement.words import counted
 from distributor.remote import Remote, print_json, remote_options
 from srtm.correlation.result import GroupedTopic, Result, read_result
 from srtm.errors import UsageError, one_line
+from srtm.files import MOST_ROWS_BYTES, read_file
 
 
 @click.command("propose")
@@ -146,7 +147,7 @@ def _span(folder: Path) -> tuple[int, int]:
     """First and last arrival of the trace. Raises UsageError."""
     path = folder / "run.json"
     try:
-        found = _Run.model_validate_json(path.read_bytes())
+        found = _Run.model_validate_json(read_file(path, MOST_ROWS_BYTES))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except ValidationError as error:

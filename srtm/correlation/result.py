@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from srtm.errors import UsageError, one_line
+from srtm.files import MOST_ROWS_BYTES, read_file
 
 JSON = "groups.json"
 NAMES = (JSON, "groups.parquet", "windows.parquet", "topics.parquet", "run.json")
@@ -65,7 +66,7 @@ def read_result(folder: Path) -> Result:
     """Raises UsageError where there is none, or what is there was not written by a run."""
     path = folder / JSON
     try:
-        return Result.model_validate_json(path.read_bytes())
+        return Result.model_validate_json(read_file(path, MOST_ROWS_BYTES))
     except FileNotFoundError:
         raise UsageError(
             f"{folder}: no result there ({JSON}); srtm correlate run --out writes one, whole"

@@ -1,8 +1,8 @@
 """Of which version a trace's file is, by whoever wrote it."""
 
-import json
 from collections.abc import Mapping
 
+from srtm.files import json_of
 from srtm.traces.version import VERSION, VERSION_KEY
 
 __all__ = ["VERSION", "VERSION_KEY", "version_of"]
@@ -25,7 +25,7 @@ def version_of(metadata: Mapping[bytes, bytes] | None) -> int | None:
 
 def _of_spark(document: bytes) -> str:
     try:
-        fields = json.loads(document)["fields"]
+        fields = json_of(document)["fields"]
         return next((str(each["metadata"][VERSION_KEY]) for each in fields if each["metadata"]), "")
     except (ValueError, KeyError, TypeError):
         return ""

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from srtm.correlation.ranks import nearest_rank
 from srtm.correlation.slices import NS
 from srtm.errors import UsageError
+from srtm.files import open_rows
 from srtm.queueing import token_waits
 from tb_adaptor.share import Part, divide, even
 
@@ -124,7 +125,7 @@ def read_placement(path: Path) -> dict[str, str]:
     """A CSV file with the columns publisher and broker. Raises UsageError with the line."""
     found: dict[str, str] = {}
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        with open_rows(path) as file:
             rows = csv.reader(file)
             header = [each.strip() for each in next(rows, [])]
             if header != _COLUMNS:

@@ -17,6 +17,7 @@ from srtm.deploy.tables import (
     NsqadminTable,
 )
 from srtm.http_client import Answer
+from srtm.options import as_flags
 
 _NODE_IDS = 1024  # nsqd: node-id in [0,1024)
 
@@ -70,6 +71,7 @@ def children(
                 ping=str(broker.http_address.reachable),
                 log=logs / f"{gateway}.log",
                 sockets=(layout.admin,),
+                drain_seconds=plan.gateway_options(broker).drain_timeout,
                 needs=nsqd,
             )
         )
@@ -115,13 +117,8 @@ def lookupd_command(plan: Plan, lookupd: LookupdTable, programs: Programs) -> li
 
 def distributor_command(distributor: DistributorTable, programs: Programs) -> list[str]:
     """Every setting as its flag, so that no variable of the environment has a say."""
-    settings = distributor.model_dump(mode="json", by_alias=True, exclude={"host"}).items()
-    flags = [
-        f"--{key}" if value is True else f"--{key}={value}"
-        for key, value in settings
-        if value is not False
-    ]
-    return [*programs.distributor, *flags]
+    settings = distributor.model_dump(mode="json", exclude={"host"})
+    return [*programs.distributor, *as_flags(settings)]
 
 
 def nsqd_command(plan: Plan, broker: BrokerTable, programs: Programs) -> list[str]:
@@ -157,32 +154,10 @@ def gateway_command(
     plan: Plan, broker: BrokerTable, programs: Programs, topics: Sequence[Contract]
 ) -> list[str]:
     """The gateway with its even share of each topic. Raises UsageError where b/brokers < 1."""
-    layout = plan.layout.broker(broker.name)
-    command = [
-        *programs.gateway,
-        f"--tcp-address={broker.tcp_address}",
-        f"--http-address={broker.http_address}",
-        f"--nsqd-tcp-address={layout.nsqd_tcp}",
-        f"--nsqd-http-address={layout.nsqd_http}",
-        f"--broadcast-address={plan.deployment.broadcast_address}",
-        f"--admin-socket={layout.admin}",
-        f"--state-file={layout.gateway_state}",
-    ]
-    if broker.admission_log:
-        command.append(f"--admission-log={broker.admission_log}")
-    if broker.trace_dir:
-        command.append(f"--trace-dir={broker.trace_dir}")
-    if plan.lookupd_at:
-        command.append(f"--lookupd-tcp-address={plan.lookupd_at[0]}")
-    if plan.distributor_at:
-        address, token_file = plan.distributor_at
-        command += [f"--distributor-address={address}", f"--broker-name={broker.name}"]
-        if broker.capacity:
-            command.append(f"--broker-capacity={broker.capacity}")
-        if token_file:
-            command.append(f"--distributor-token-file={token_file}")
+    options = plan.gateway_options(broker)
+    given = options.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
     shares = (topic_flag(contract, plan.broker_count) for contract in topics)
-    return command + [f"--topic={share}" for share in shares]
+    return [*programs.gateway, *as_flags(given), *(f"--topic={share}" for share in shares)]
 
 
 def _gateway_command_now(

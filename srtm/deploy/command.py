@@ -25,8 +25,6 @@ from distributor.remote import Remote, print_json, remote_or_none
 from srtm.deploy.deployment import Deployment, find
 from srtm.deploy.file import read_plan
 from srtm.deploy.kept_topics import describe as describe_limit
-from srtm.deploy.placed_topics import read_placed
-from srtm.deploy.programs import find_programs, version_warning
 from srtm.deploy.shown import addresses_table, broker_table, topics_table
 from srtm.deploy.topics import Topics
 from srtm.deploy.up import Up
@@ -52,17 +50,14 @@ def up(file: Path, check: bool, no_topics: bool) -> None:
     plan = read_plan(file)
     if plan.hosts:
         raise UsageError(f"{file} has [[host]] tables: srtm testbed up {file} brings up all hosts")
+    run = Up(plan, _say, topics=not no_topics)
     if check:
-        read_placed(plan.topics, {each.topic: each for each in plan.topics})
-        warning = version_warning(find_programs(plan).nsqd)
-        if warning:
-            _say(warning)
+        run.check()
         click.echo(
             f"{file} is correct: {counted(len(plan.brokers), 'broker')}, "
             f"{counted(len(plan.topics), 'topic')}"
         )
         return
-    run = Up(plan, _say, topics=not no_topics)
     with _stopping(run.ask_stop):
         run.run(_show_up)
 
@@ -126,6 +121,12 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
 @click.option("--mode", help="delay (default) or reject.")
 @click.option("--max-wait", help="How long a message may be delayed, such as 2s; or none.")
 @click.option("--slo", help="PERCENTILE@DURATION, such as 0.99@5ms; or none.")
+@click.option("--batch", help="Messages of the largest batch: no broker's share of b is below it.")
+@click.option(
+    "--batches",
+    help="What bounds a batch that is bigger than a broker's share of b: whole (default: it waits "
+    "until its broker has all of b) or each (it goes at once; brokers together may exceed b).",
+)
 @adaptation_options
 @click.option(
     "--migrate",
@@ -141,6 +142,8 @@ def set_(
     mode: str | None,
     max_wait: str | None,
     slo: str | None,
+    batch: str | None,
+    batches: str | None,
     policy: str | None,
     window: str | None,
     every: str | None,
@@ -154,7 +157,8 @@ def set_(
     It is kept over a restart, and split evenly over the brokers; of a topic that the distributor
     holds, the contract is changed there, and split as the topic is placed.
     """
-    given = {"rate": rate, "burst": burst, "mode": mode, "max-wait": max_wait, "slo": slo}
+    given = {"rate": rate, "burst": burst, "mode": mode, "max-wait": max_wait, "slo": slo,
+             "batch": batch, "batches": batches}  # fmt: skip
     changes: dict[str, str | None] = {
         key: value for key, value in given.items() if value is not None
     }
@@ -162,7 +166,8 @@ def set_(
     adaptation = {key: value for key, value in asked.items() if value is not None}
     if not changes and not adaptation and migrate is None:
         raise UsageError(
-            "srtm topic set: give --rate, --burst, --mode, --max-wait, --slo, --adapt or --migrate"
+            "srtm topic set: give --rate, --burst, --mode, --max-wait, --slo, --batch, --batches, "
+            "--adapt or --migrate"
         )
     for key in ("max-wait", "slo"):
         if changes.get(key) == "none":

@@ -17,6 +17,7 @@ from srtm.deploy.host_tables import (
 )
 from srtm.deploy.layout import Layout
 from srtm.deploy.tables import (
+    GATEWAY_PATHS,
     BridgeTable,
     BrokerTable,
     DeploymentTable,
@@ -28,6 +29,7 @@ from srtm.deploy.tables import (
     TopicTable,
 )
 from srtm.errors import SrtmError, UsageError, one_line
+from srtm.gateway.options import GatewayOptions
 from srtm.options import read_toml
 
 MAX_BROKERS = 256
@@ -142,6 +144,38 @@ class Plan(Table):
             return (tcp, http) if http else None
         return None
 
+    def gateway_options(self, broker: BrokerTable) -> GatewayOptions:
+        """What its gateway starts with, but for the topics of the moment. Raises ValidationError,
+        or UsageError where nsqd's flags do not fit."""
+        layout = self.layout.broker(broker.name)
+        values: dict[str, Any] = {
+            **broker.gateway,
+            "tcp_address": str(broker.tcp_address),
+            "http_address": str(broker.http_address),
+            "nsqd_tcp_address": str(layout.nsqd_tcp),
+            "nsqd_http_address": str(layout.nsqd_http),
+            "broadcast_address": self.deployment.broadcast_address,
+            "admin_socket": str(layout.admin),
+            "state_file": str(layout.gateway_state),
+        }
+        backlog = "max_connection_backlog_bytes"
+        if broker.nsqd_body_bytes > GatewayOptions.model_fields[backlog].default:
+            values.setdefault(backlog, broker.nsqd_body_bytes)
+        if self.lookupd_at:
+            more = broker.gateway.get("lookupd_tcp_address", [])
+            own = str(self.lookupd_at[0])
+            values["lookupd_tcp_address"] = [own, *more] if isinstance(more, list) else more
+        if self.distributor_at:
+            address, token_file = self.distributor_at
+            values |= {"distributor_address": str(address), "broker_name": broker.name}
+            if broker.capacity:
+                values["broker_capacity"] = broker.capacity
+            if token_file:
+                values["distributor_token_file"] = token_file
+        options = GatewayOptions.model_validate(values)
+        options.check_body_size(broker.nsqd_body_bytes)
+        return options
+
     def placed(self) -> dict[str, str]:
         """Words for each table that runs somewhere -> the host that it names, "" for none."""
         single = {
@@ -206,7 +240,21 @@ def plan_of(values: dict[str, Any], where: str, base: Path, *, check_files: bool
         plan.layout.check_sockets(plan.broker_names)
     except SrtmError as error:
         raise UsageError(f"{where}: {error}") from None
+    for broker in plan.brokers:
+        _check_gateway(plan, broker, f"{where}: broker {broker.name}")
     return plan
+
+
+def _check_gateway(plan: Plan, broker: BrokerTable, where: str) -> None:
+    """Raises UsageError."""
+    try:
+        plan.gateway_options(broker)
+    except ValidationError as error:
+        place = error.errors()[0]["loc"]
+        key = f": {str(place[0]).replace('_', '-')}" if place else ""
+        raise one_line(error, where + key, 1) from None
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from None
 
 
 def read_bridge_of(where: str, file: Path) -> BridgeFile:
@@ -235,9 +283,12 @@ def _with_absolute_paths(plan: Plan, base: Path) -> Plan:
         "brokers": tuple(
             each.model_copy(
                 update={
-                    key: absolute(getattr(each, key))
-                    for key in ("admission_log", "trace_dir")
-                    if getattr(each, key)
+                    "gateway": {
+                        name: str(absolute(value))
+                        if name in GATEWAY_PATHS and value and isinstance(value, str)
+                        else value
+                        for name, value in each.gateway.items()
+                    }
                 }
             )
             for each in plan.brokers

@@ -91,7 +91,8 @@ def merge(
 def describe(limit: Limit) -> str:
     """`rate=1100 burst=40 mode=delay`."""
     document = limit.document()
-    document.pop("topic", None)
+    for key in ("topic", "contract-burst"):
+        document.pop(key, None)
     return " ".join(
         f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"
         for key, value in document.items()

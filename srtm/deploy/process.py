@@ -41,7 +41,7 @@ GRACE_SECONDS = {
     Stage.LOOKUPD: 5.0,
     Stage.DISTRIBUTOR: 10.0,  # what it acknowledged is on disk: it only closes
     Stage.NSQD: 60.0,  # it writes its messages to disk; killed, it loses those in memory
-    Stage.GATEWAY: 20.0,  # it drains: held messages, answers that are still owed
+    Stage.GATEWAY: 10.0,  # after its drain: held messages, answers that are still owed
     Stage.NSQADMIN: 5.0,
     Stage.BRIDGE: 20.0,  # it drains, while the gateways still answer it
 }
@@ -60,6 +60,7 @@ class ChildSpec:
     path: str = "/ping"
     agrees: Callable[[Answer], bool] = lambda _: True  # where 200 does not say it yet
     sockets: tuple[Path, ...] = ()  # stale ones are removed before a start: nsqd does not
+    drain_seconds: float = 0.0  # that it was told to take after SIGTERM
     needs: str | None = None  # the child that must be ready before this one is restarted
 
 
@@ -92,6 +93,7 @@ class Child:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
+                    env=_plain_environment(),
                     pass_fds=keep_open,
                     preexec_fn=_end_with(os.getpid()),
                 )
@@ -142,6 +144,12 @@ def describe_exit(code: int) -> str:
         return f"was ended by {signal.Signals(-code).name}"
     except ValueError:
         return f"was ended by signal {-code}"
+
+
+def _plain_environment() -> dict[str, str]:
+    """Ours without the variables that are flags of children: the file alone has a say in those."""
+    own = ("SRTM_GATEWAY_", "SRTM_DISTRIBUTOR_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(own)}
 
 
 def _end_with(parent: int) -> Callable[[], None]:

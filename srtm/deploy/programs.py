@@ -4,11 +4,12 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from srtm.deploy.file import Plan
-from srtm.errors import UnavailableError
+from srtm.errors import UnavailableError, UsageError
 from srtm.python import module
 
 TESTED_NSQ = "1.3"
@@ -51,14 +52,28 @@ def find_program(name: str) -> str:
 
 def said_version(nsqd: str) -> str:
     """What `nsqd --version` says. Raises UnavailableError."""
+    return _asked(nsqd).stdout.decode(errors="replace").strip()
+
+
+def check_nsqd_flags(nsqd: str, flags: Sequence[str], where: str) -> None:
+    """As nsqd reads them: asked for its version, it reads its flags first. Raises UsageError."""
+    done = _asked(nsqd, *flags)
+    if done.returncode or not done.stdout.startswith(b"nsqd "):
+        said = done.stderr.decode(errors="replace").partition("\n")[0] or "it would only print help"
+        raise UsageError(f"{where}: nsqd-flags: {said}")
+
+
+def _asked(nsqd: str, *flags: str) -> "subprocess.CompletedProcess[bytes]":
     try:
-        done = subprocess.run(
-            [nsqd, "--version"], capture_output=True, timeout=_VERSION_TIMEOUT_SECONDS, check=False
+        return subprocess.run(
+            [nsqd, *flags, "--version"],
+            capture_output=True,
+            timeout=_VERSION_TIMEOUT_SECONDS,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         what = "did not answer" if isinstance(error, subprocess.TimeoutExpired) else error.strerror
         raise UnavailableError(f"{nsqd} --version: {what}; {_REMEDY}") from None
-    return done.stdout.decode(errors="replace").strip()
 
 
 def is_tested(said: str) -> bool:

@@ -108,13 +108,14 @@ class Supervisor:
             members = self._of(stage)
             for member in members:
                 member.child.signal(signal.SIGTERM)
-            if self._await_end(members, self._grace_seconds[stage]):
+            drain = max((each.spec.drain_seconds for each in members), default=0.0)
+            grace = self._grace_seconds[stage] + drain
+            if self._await_end(members, grace):
                 continue
             for member in members:
                 if member.child.alive:
                     self._say(
-                        f"{member.spec.name} did not end within "
-                        f"{self._grace_seconds[stage]:g} s of SIGTERM: killed"
+                        f"{member.spec.name} did not end within {grace:g} s of SIGTERM: killed"
                     )
                     member.child.signal(signal.SIGKILL)
             self._await_end(members, _FOREVER_SECONDS)

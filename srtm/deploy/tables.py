@@ -1,8 +1,10 @@
 """The tables of a deployment's TOML file, each checked by itself."""
 
+import contextlib
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
@@ -11,6 +13,7 @@ from distributor.options import DistributorOptions
 from srtm.address import Address, ListenAddress
 from srtm.contract import MAX_RATE, Contract
 from srtm.deploy.layout import RESERVED_NAMES
+from srtm.gateway.options import GatewayOptions
 from srtm.known_keys import refuse_unknown
 
 OWN_NSQD_FLAGS = {
@@ -32,6 +35,22 @@ OWN_NSQD_FLAGS = {
     "version": "it ends nsqd",
 }
 """nsqd's flags that `srtm up` sets, or that would open a way round the gateway: flag -> why"""
+OWN_GATEWAY_OPTIONS = {
+    "nsqd_tcp_address": "nsqd listens on a socket of the data path",
+    "nsqd_http_address": "nsqd listens on a socket of the data path",
+    "broadcast_address": "set broadcast-address of [deployment]",
+    "topic": "write [[topic]] tables, which are split over the brokers",
+    "distributor_address": "the gateway reports to the one of [distributor]",
+    "distributor_token_file": "set token-file of [distributor]",
+    "broker_name": "set name",
+    "broker_capacity": "set capacity",
+    "admin_socket": "it is a file of the data path",
+    "state_file": "it is a file of the data path",
+}
+"""the gateway's options that `srtm up` sets by itself: option -> why they are no keys"""
+GATEWAY_PATHS = ("admission_log", "trace_dir")
+"""the others that are paths, and in a file relative to it"""
+_NSQD_BODY_BYTES = 5 * 1024 * 1024  # nsqd's default of --max-body-size
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 
 
@@ -115,7 +134,8 @@ class DistributorTable(Placed, DistributorOptions):
 
 
 class BrokerTable(Table):
-    """`[[broker]]`: an nsqd and the gateway in front of it, which has the addresses."""
+    """`[[broker]]`: an nsqd and the gateway in front of it, which has the addresses. The gateway's
+    options are keys too; folders among them may be shared by brokers."""
 
     name: str = Field(description="no two have the same; broker-1, broker-2, ... without it")
     host: str = Field(default="", description="name of its host, where there are `[[host]]` tables")
@@ -134,16 +154,24 @@ class BrokerTable(Table):
         le=int(MAX_RATE),
         description="what it holds within its SLO, in messages/s; 0: not measured",
     )
-    admission_log: Path | None = Field(
-        default=None,
-        alias="admission-log",
-        description="folder of the gateway's --admission-log; brokers may share one",
+    gateway: Mapping[str, Any] = Field(
+        default={}, exclude=True, description="the gateway's options that the table has as keys"
     )
-    trace_dir: Path | None = Field(
-        default=None,
-        alias="trace-dir",
-        description="folder of the gateway's --trace-dir; brokers may share one",
-    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, values: object) -> object:
+        """Keys of the gateway become `gateway`, by their options' names."""
+        if not isinstance(values, dict):
+            return values
+        for option, why in OWN_GATEWAY_OPTIONS.items():
+            if _key(option) in values:
+                raise ValueError(f"{_key(option)} cannot be set: {why}")
+        own = {field.alias or name for name, field in cls.model_fields.items()} - {"gateway"}
+        options = gateway_keys()
+        refuse_unknown(values, own | options.keys())
+        given = {options[key]: value for key, value in values.items() if key in options}
+        return {key: value for key, value in values.items() if key in own} | {"gateway": given}
 
     _check_name = field_validator("name")(plain_name)
 
@@ -157,6 +185,27 @@ class BrokerTable(Table):
             if name in OWN_NSQD_FLAGS:
                 raise ValueError(f"--{name} cannot be set: {OWN_NSQD_FLAGS[name]}")
         return flags
+
+    @property
+    def nsqd_body_bytes(self) -> int:
+        """nsqd's --max-body-size, as Go reads it. What is no number, nsqd itself refuses."""
+        size = _NSQD_BODY_BYTES
+        for flag in self.nsqd_flags:
+            name, _, value = flag.lstrip("-").partition("=")
+            if name == "max-body-size":
+                with contextlib.suppress(ValueError):
+                    size = int(value, 0)
+        return size
+
+
+def gateway_keys() -> dict[str, str]:
+    """The keys of a `[[broker]]` that are its gateway's -> the options that they are."""
+    own = {*OWN_GATEWAY_OPTIONS, *BrokerTable.model_fields}
+    return {_key(name): name for name in GatewayOptions.model_fields if name not in own}
+
+
+def _key(option: str) -> str:
+    return option.replace("_", "-")
 
 
 class TopicTable(Contract):
@@ -181,7 +230,8 @@ class TopicTable(Contract):
         if not isinstance(values, dict):
             return values
         fields = cls.model_fields.items()
-        known = {field.alias or name for name, field in fields} - {"topic"} | {"name"}
+        known = {field.alias or name for name, field in fields}
+        known = known - {"topic", "contract-burst"} | {"name"}
         refuse_unknown(values, known)
         if "name" not in values:
             raise ValueError("name is missing")

@@ -60,13 +60,13 @@ class TopicStatus:
         return sum(numbers) if len(numbers) == len(values) else None
 
     def rule(self, key: str) -> Any:
-        """mode, max-wait or slo, which all brokers share."""
+        """mode, max-wait, slo, batch or batches, which all brokers share."""
         return next((row[key] for row in self.brokers.values() if row.get(key)), None)
 
     @property
     def contract(self) -> dict[str, Any]:
         """As its owner has it: of the deployment's topics it is what the shares add up to."""
-        rules = ("mode", "max-wait", "slo")
+        rules = ("mode", "max-wait", "slo", "batch", "batches")
         if self.placed is not None:
             found = self.placed.contract.document()
             return {key: found.get(key) for key in ("rate", "burst", *rules)}
@@ -304,6 +304,7 @@ def _changed(topic: str, shares: Iterable[Limit | None], changes: Mapping[str, o
     values: dict[str, object] = {}
     if held:
         values = held[0].document()
+        values.pop("contract-burst", None)
         for key in ("rate", "burst"):
             values[key] = float(f"{sum(getattr(each, key) for each in held):.12g}")
     elif None in (changes.get("rate"), changes.get("burst")):

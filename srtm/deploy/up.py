@@ -11,6 +11,7 @@ from typing import Any
 from distributor.cli.topic_file import TopicFile
 from distributor.placement.words import some
 from srtm.address import require_free
+from srtm.bearer import read_token
 from srtm.clock import NS, monotonic_ns
 from srtm.contract import Contract
 from srtm.deploy.admin import delete_topic, limit_of, topics_of
@@ -20,7 +21,12 @@ from srtm.deploy.file import Plan, plan_of, read_plan
 from srtm.deploy.kept_topics import KeptTopics, merge
 from srtm.deploy.lock import DataPathLock
 from srtm.deploy.placed_topics import PlacedTopics, placed_topics, read_placed
-from srtm.deploy.programs import Programs, find_programs, version_warning
+from srtm.deploy.programs import (
+    Programs,
+    check_nsqd_flags,
+    find_programs,
+    version_warning,
+)
 from srtm.deploy.supervisor import StopRequested, Supervisor
 from srtm.errors import UnavailableError, UsageError
 
@@ -64,13 +70,17 @@ class Up:
         """Of the children that are alive, by name."""
         return self._supervisor.pids if self._supervisor else {}
 
+    def check(self) -> None:
+        """All that can be known before anything is started. Raises SrtmError."""
+        self._check_programs()
+        for line in self._check_topics():
+            self._say(line)
+        self._placed()
+
     def run(self, on_up: Callable[[Deployment], None]) -> None:
         """Start, call `on_up`, watch until asked to stop, end every child. Raises SrtmError."""
         plan = self._plan
-        programs = self._programs or find_programs(plan)
-        warning = version_warning(programs.nsqd)
-        if warning:
-            self._say(warning)
+        programs = self._check_programs()
         try:
             plan.layout.make(plan.broker_names)
         except OSError as error:
@@ -83,6 +93,22 @@ class Up:
             self._supervise(programs, lock, on_up)
         finally:
             lock.release()
+
+    def _check_programs(self) -> Programs:
+        """They are there, and take what the file says of them. Raises SrtmError."""
+        plan = self._plan
+        programs = self._programs or find_programs(plan)
+        warning = version_warning(programs.nsqd)
+        if warning:
+            self._say(warning)
+        for broker in plan.brokers:
+            if broker.nsqd_flags:
+                check_nsqd_flags(programs.nsqd, broker.nsqd_flags, f"broker {broker.name}")
+        if plan.distributor:
+            read_token(plan.distributor.token_file, "token-file of [distributor]")
+        if plan.elsewhere:
+            read_token(plan.elsewhere.distributor_token_file, "token-file of [elsewhere]")
+        return programs
 
     def _supervise(
         self, programs: Programs, lock: DataPathLock, on_up: Callable[[Deployment], None]

@@ -14,6 +14,8 @@ import json
 import logging
 import random
 import secrets
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from heapq import nlargest
 from operator import itemgetter
@@ -58,6 +60,7 @@ class LeasedTopics(Protocol):
     """The gateway's topics."""
 
     by_name: dict[bytes, Topic]
+    tell_soon: Callable[[], None]
 
     @property
     def state_file(self) -> StateFile: ...
@@ -120,6 +123,8 @@ class Agent:
         self._taken = ""  # by whom its name is
         self._desired: Desired | None = None  # the last answer
         self._process = secrets.token_hex(8)
+        self._batch_waits = asyncio.Event()
+        topics.tell_soon = self._batch_waits.set
         topics.know(topics.kept_knowledge())
         topics.lease(self.lease.begin(topics.kept_leases(), topics.kept_knowledge()))
 
@@ -172,10 +177,17 @@ class Agent:
             if await self._exchange():
                 changed = self.lease.epoch != epoch
                 assert self._desired is not None
-                pause = _SOON_SECONDS if changed else self._desired.report_seconds
-                await asyncio.sleep(pause)
+                await self._pause(_SOON_SECONDS if changed else self._desired.report_seconds)
             else:
                 await asyncio.sleep(self._pause_seconds())
+
+    async def _pause(self, seconds: float) -> None:
+        """Shorter where a batch begins to wait for a bigger share."""
+        await asyncio.sleep(min(seconds, _SOON_SECONDS))
+        if seconds > _SOON_SECONDS:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._batch_waits.wait(), seconds - _SOON_SECONDS)
+        self._batch_waits.clear()
 
     def _pause_seconds(self) -> float:
         """After a failure. Several attempts fit into a lease, however short that is."""
@@ -341,6 +353,7 @@ class Agent:
         known = self._counted.get(topic.name, NOTHING)
         return (
             topic.backlog.messages > 0
+            or topic.debt < 0
             or topic.meter.offered != known.offered
             or topic.meter.admitted != known.admitted
             or topic.name.decode() in self.lease.applied
@@ -363,6 +376,7 @@ class Agent:
             "late": count.late - known.late,
             "late_at_broker": count.late_at_broker - known.late_at_broker,
         }
+        entry |= _batches(topic)
         if waits is not None:
             now = monotonic_ns() // 1_000_000
             before = self._waited.get(topic.name)
@@ -370,6 +384,14 @@ class Agent:
         if topic.observed.senders:
             entry["publishers"] = _senders(topic)
         return entry
+
+
+def _batches(topic: Topic) -> dict[str, Any]:
+    """The batch that waits first or was refused, and what batches have left to be paid off."""
+    refused, topic.refused_batch = topic.refused_batch, 0
+    level = topic.debt if topic.bucket is None else topic.bucket.level(monotonic_ns())
+    found = {"batch": max(topic.waiting_batch, refused), "debt": max(0.0, -level)}
+    return {name: value for name, value in found.items() if value}
 
 
 def _arrivals(topic: Topic, now: int) -> dict[str, Any]:

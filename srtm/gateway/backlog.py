@@ -43,6 +43,10 @@ class Backlog:
         self._bodies = Bodies(bounds.max_topic_backlog_bytes, backlogs)
         self._bodies_at = _NEVER  # when they are looked at again
 
+    def follow(self, bounds: Bounds) -> None:
+        """nsqd takes other sizes of bodies from now on."""
+        self._most_bytes = self._bodies.most_bytes = bounds.max_topic_backlog_bytes
+
     @property
     def is_full(self) -> bool:
         """Is it at one of its bounds?"""
@@ -64,11 +68,6 @@ class Backlog:
         self.bytes += run.size
         is_over = self._backlogs.is_full_for(self._held_bytes)
         if is_over or self.messages > self._most or self.bytes > self._most_bytes:
-            run.outside = (
-                is_over
-                or self.messages - run.count >= self._most
-                or self.bytes - run.size >= self._most_bytes
-            )
             self._paused.add(run.owner)
             run.owner.pause(self)
 
@@ -83,6 +82,12 @@ class Backlog:
                 self._resume_owners()
             if self._bodies.waiting:
                 self._look_for_room(0)
+
+    def shrink(self, count: int, size: int) -> None:
+        """Part of a run is done with, before the rest of it."""
+        self.messages -= count
+        self.bytes -= size
+        self._backlogs.remove(size + count * _MESSAGE_BYTES, last=False)
 
     def left(self, owner: Owner) -> None:
         """A client has gone that was not read because of this topic."""

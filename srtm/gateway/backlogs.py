@@ -20,10 +20,10 @@ class Waiting(Protocol):
 class Backlogs:
     """bytes: of all; topics: those that have any"""
 
-    __slots__ = ("_max_topics", "_most", "_waiting", "bytes", "topics")
+    __slots__ = ("_max_topics", "_waiting", "bytes", "most", "topics")
 
     def __init__(self, most_bytes: int, max_topics: int) -> None:
-        self._most = most_bytes
+        self.most = most_bytes
         self._max_topics = max_topics
         self._waiting: dict[Waiting, None] = {}
         self.bytes = 0
@@ -31,10 +31,10 @@ class Backlogs:
 
     def is_full_for(self, backlog_bytes: int) -> bool:
         """backlog_bytes: of the topic that asks"""
-        if self.bytes <= self._most:
+        if self.bytes <= self.most:
             return False
-        parts = self.topics if self.bytes <= 2 * self._most else self._max_topics
-        return backlog_bytes * parts > self._most
+        parts = self.topics if self.bytes <= 2 * self.most else self._max_topics
+        return backlog_bytes * parts > self.most
 
     def add(self, size: int, first: bool) -> None:
         """first: of its topic's backlog"""
@@ -46,12 +46,12 @@ class Backlogs:
         self.bytes -= size
         if last:
             self.topics -= 1
-        if self._waiting and self.bytes <= self._most:
+        if self._waiting and self.bytes <= self.most:
             waiting, self._waiting = self._waiting, {}
             for topic in waiting:
                 topic.look_again()
 
     def wait(self, topic: Waiting) -> None:
         """It is told once all have room; at once it has to look itself."""
-        if self.bytes > self._most:
+        if self.bytes > self.most:
             self._waiting[topic] = None

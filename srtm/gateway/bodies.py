@@ -25,10 +25,10 @@ class Reader(Protocol):
 class Bodies:
     """Times are monotonic nanoseconds."""
 
-    __slots__ = ("_backlogs", "_coming", "_coming_bytes", "_most_bytes", "_waiting")
+    __slots__ = ("_backlogs", "_coming", "_coming_bytes", "_waiting", "most_bytes")
 
     def __init__(self, most_bytes: int, backlogs: Backlogs) -> None:
-        self._most_bytes = most_bytes
+        self.most_bytes = most_bytes
         self._backlogs = backlogs
         self._coming: dict[
             Reader, tuple[int, int]
@@ -78,7 +78,7 @@ class Bodies:
 
     def _has_room(self, backlog_bytes: int, size: int) -> bool:
         held = backlog_bytes + self._coming_bytes
-        return held < self._most_bytes and not self._backlogs.is_full_for(held + size)
+        return held < self.most_bytes and not self._backlogs.is_full_for(held + size)
 
     def _drop_slow(self, now: int) -> None:
         while self._coming:

@@ -21,7 +21,7 @@ from srtm.gateway.run import Gone, Run
 from srtm.gateway.topics import Topics
 from srtm.gateway.tunnel import Tunnel, TunnelHost
 from srtm.nsq import identify
-from srtm.nsq.commands import Body, CommandReader, Identify, Line, Subscribe
+from srtm.nsq.commands import Body, CommandReader, Identify, Limits, Line, Subscribe
 from srtm.nsq.errors import ProtocolError
 from srtm.nsq.frames import ERROR, HEARTBEAT_FRAME, OK_FRAME, RESPONSE, build_frame
 
@@ -53,6 +53,7 @@ class ClientHost(TunnelHost, Protocol):
     """What a client sees of the gateway."""
 
     stamps: StampSource
+    limits: Limits
     server: identify.Server
     connection_bounds: ConnectionBounds
     topics: Topics
@@ -279,7 +280,7 @@ class Client:
             self._fail(ProtocolError("E_AUTH_DISABLED", "AUTH disabled"))
 
     def _publisher_name(self) -> str:
-        return identify.publisher_name(self.identity, self.address.rpartition(":")[0])
+        return identify.publisher_name(self.identity, self.address.rpartition(":")[0].strip("[]"))
 
     def finish(self) -> None:
         """No more commands are taken (the client or nsqd ended): what was sent whole is
@@ -340,8 +341,8 @@ class Client:
             return
         behind = False
         for entry in self._pending:
-            if behind and type(entry) is Run:
-                entry.void = True
+            if behind:
+                self._give_up(entry)
             behind = behind or entry is run
         self._take_no_more()
         if self._pending[0] is run and not run.left:
@@ -349,9 +350,6 @@ class Client:
 
     def lose(self, run: Run) -> None:
         """The outcome of `run` is unknown; only a closed connection says so."""
-        for entry in self._pending:
-            if type(entry) is Run:
-                entry.void = True
         self.close()
 
     def subscribed(self) -> None:
@@ -361,8 +359,7 @@ class Client:
     def unsubscribed(self) -> None:
         """nsqd ended the connection in place of SUB's OK: what came behind it does not run."""
         for entry in self._pending:
-            if type(entry) is Run:
-                entry.void = True
+            self._give_up(entry)
         self._pending.clear()
         self.finish()
 
@@ -500,6 +497,11 @@ class Client:
         elif self.tunnel is None:
             self.write(HEARTBEAT_FRAME)
 
+    def follow(self) -> None:
+        """nsqd has other limits from now on."""
+        self._reader.follow(self._gateway.limits)
+        self._bounds = self._gateway.connection_bounds
+
     # --- back-pressure and the end ------------------------------------------------------------
 
     def pause(self, reason: object) -> None:
@@ -534,7 +536,7 @@ class Client:
         return not self._pending and not self._out
 
     def close(self) -> None:
-        """End the connection now. What is on its way to nsqd goes on; nobody is answered."""
+        """End the connection now. What nsqd has been sent goes on; nobody is answered."""
         self._end(socket.socket.close)
 
     def _end(self, part: Callable[[socket.socket], None]) -> None:
@@ -551,7 +553,7 @@ class Client:
             self.tunnel.close()
 
     def _leave_topics(self) -> None:
-        """What has not gone to nsqd yet goes on, as far as its topic has room (see `give_up`)."""
+        """What has gone to nsqd is answered to nobody; what has not is given up."""
         self._reader.stop()
         if self._body is not None:
             self._body_changed()
@@ -561,9 +563,13 @@ class Client:
         gone = Gone(self.publisher)
         for entry in self._pending:
             if type(entry) is Run:
+                self._give_up(entry)
                 entry.owner = gone  # or it would keep all of this object
-                if entry.outside:
-                    topic = self._topics.get(entry.topic)
-                    if topic is not None:
-                        topic.give_up(entry)
         self._pending.clear()
+
+    def _give_up(self, entry: Run | _Reply | Tunnel) -> None:
+        if type(entry) is Run:
+            topic = self._topics.get(entry.topic)
+            if topic is not None:
+                topic.give_up(entry)
+            entry.void = True

@@ -38,6 +38,10 @@ class DiskTrial:
         self._next_at = 0
         self._left = TOPIC in topics
 
+    def follow(self, mem_queue_size: int) -> None:
+        """nsqd was started anew, perhaps with another one."""
+        self._messages = mem_queue_size + 1
+
     @property
     def possible(self) -> bool:
         return self._messages <= MOST_MESSAGES

@@ -6,8 +6,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-_SOON_NS = 1_000_000_000
-"""Long enough for an answer from nsqd: who is answered by then is not asked."""
+_SOON_NS = 100_000_000
+"""Long enough for an answer from nsqd: who is answered by then is not asked. Who has gone keeps its
+place until it is found out, and may take tokens from those who wait."""
 
 
 class Beating(Protocol):

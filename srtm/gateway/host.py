@@ -6,6 +6,7 @@ from srtm.clock import WallClock
 from srtm.gateway.agent import Agent
 from srtm.gateway.backlog import Bounds
 from srtm.gateway.client import ClientHost
+from srtm.gateway.descriptors import Descriptors
 from srtm.gateway.measure.admissions import AdmissionLog
 from srtm.gateway.measure.log_files import LogFiles
 from srtm.gateway.measure.probes import Probes
@@ -41,6 +42,7 @@ class Host(ClientHost, Protocol):
     """What doors, statistics and metrics see of the gateway."""
 
     options: GatewayOptions
+    descriptors: Descriptors
     wall: WallClock
     bounds: Bounds
     info: dict[str, Any]

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from srtm.clock import NS
-from srtm.contract import MIN_RATE, Contract, Limit
+from srtm.contract import MIN_RATE, Batches, Contract, Limit
 from srtm.errors import UsageError
 
 _MAX_LEASE_SECONDS = 86_400.0
@@ -35,10 +35,12 @@ Changes = dict[str, Limit | None]
 
 
 def safe_share(limit: Limit) -> Limit:
-    """(r_l / b_l, 1): the smallest sub-bucket that admits a message, with its part of the rate, but
-    no rate that is none. The safe share of a safe share is itself."""
-    rate = max(limit.rate / limit.burst, min(limit.rate, MIN_RATE))
-    return limit.model_copy(update={"rate": rate, "burst": 1.0})
+    """The smallest sub-bucket that admits a message, or the topic's largest batch n, with its part
+    of the rate: (n r_l / b_l, n), but no rate that is none. The safe share of a safe share is
+    itself."""
+    least = limit.least_burst
+    rate = max(limit.rate * least / limit.burst, min(limit.rate, MIN_RATE))
+    return limit.model_copy(update={"rate": rate, "burst": float(least)})
 
 
 def is_near(one: Limit, other: Limit) -> bool:
@@ -60,6 +62,7 @@ class Desired:
     contracts: each topic's whole (r, b)
     unplaced: what becomes of topics in `names` without a share
     names: of all topics that have a contract; None: those known before stay
+    suspended: topics whose whole contract another broker has for a moment: messages wait
     """
 
     epoch: int
@@ -77,6 +80,7 @@ class Desired:
     names_version: str = ""
     names: frozenset[str] | None = None
     counted: frozenset[str] = frozenset()
+    suspended: frozenset[str] = frozenset()
 
 
 def read_desired(document: Any, before: Desired | None = None) -> Desired:
@@ -97,6 +101,8 @@ def read_desired(document: Any, before: Desired | None = None) -> Desired:
                 continue
             values = {key: entry.get(key) for key in _FIELDS}
             given = {key: value for key, value in values.items() if value is not None}
+            if entry.get("topic_burst"):
+                given["contract_burst"] = entry["topic_burst"]
             limits[name] = Contract.read(given, f"topic {name}").limit()
         observed = frozenset(name for name, each in entries.items() if each.get("arrivals"))
         counted = frozenset(name for name, each in entries.items() if each.get("publishers"))
@@ -107,6 +113,7 @@ def read_desired(document: Any, before: Desired | None = None) -> Desired:
             if each.get("topic_rate") and each.get("topic_burst")
         }
         names = document.get("names")
+        suspended = frozenset(map(str, document.get("suspended", ())))
         store, proof = str(document.get("store", "")), str(document.get("proof", ""))
         newest = max(epoch, int(document.get("newest", 0)))
         unplaced = Unplaced(document.get("unplaced", Unplaced.PASS))
@@ -128,10 +135,11 @@ def read_desired(document: Any, before: Desired | None = None) -> Desired:
         str(document.get("names_version", "")),
         None if names is None else frozenset(map(str, names)),
         counted,
+        suspended,
     )
 
 
-_FIELDS = ("topic", "rate", "burst", "mode", "max_wait", "slo")
+_FIELDS = ("topic", "rate", "burst", "mode", "max_wait", "slo", "batch", "batches")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +150,7 @@ class Known:
     contracts: topic -> whole (r, b)
     names, names_version, unplaced: topics that have a contract, and what becomes of them without
                           a share
+    suspended: topics whose whole contract another broker has
     """
 
     store: str = ""
@@ -151,6 +160,7 @@ class Known:
     names: frozenset[str] = frozenset()
     names_version: str = ""
     unplaced: Unplaced = Unplaced.PASS
+    suspended: frozenset[str] = frozenset()
 
     def after(self, desired: Desired) -> "Known":
         """With what an answer tells."""
@@ -163,6 +173,7 @@ class Known:
             self.names if desired.names is None else desired.names,
             desired.names_version if told else self.names_version,
             desired.unplaced,
+            desired.suspended,
         )
 
 
@@ -205,6 +216,8 @@ class Lease:
                     "mode": rules["mode"],
                     "max_wait": rules.get("max-wait"),
                     "slo": rules.get("slo"),
+                    "batch": limit.batch,
+                    "batches": rules.get("batches", Batches.WHOLE),
                 }
             )
         return found

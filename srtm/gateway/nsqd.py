@@ -82,7 +82,8 @@ class NsqdHttp:
         info = await self.get("/info")
         if not isinstance(info, dict) or not isinstance(info.get("version"), str):
             raise UnavailableError(f"what listens at {self.address} is not an nsqd")
-        option = {name: await self.get(f"/config/{name}") for name in _OPTIONS}
+        answers = await asyncio.gather(*(self.get(f"/config/{name}") for name in _OPTIONS))
+        option = dict(zip(_OPTIONS, answers, strict=True))
         for name in _NUMBERS:
             if type(option[name]) is not int:
                 raise UnavailableError(

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from srtm.address import Address
 from srtm.contract import Contract, Limit
 from srtm.duration import Duration
+from srtm.errors import UsageError
 
 _MIB = 1024 * 1024
 _BROKER_NAME = re.compile(r"[A-Za-z0-9_.:\[\]-]{1,128}")
@@ -67,6 +68,12 @@ class GatewayOptions(BaseModel):
     max_connections: int = Field(
         0, ge=0, description="client connections; 0: as many as the open-file limit allows"
     )
+    max_http_connections: int = Field(
+        0,
+        ge=0,
+        description="HTTP connections, of 16 KiB each; over them the one that has been idle the "
+        "longest goes; 0: a quarter of the open-file limit, at most 16384",
+    )
     max_topic_backlog: int = Field(100_000, ge=1, description="messages of a topic in the gateway")
     max_topic_backlog_bytes: int = Field(64 * _MIB, ge=1, description="bytes of the same")
     max_backlog_bytes: int = Field(
@@ -75,7 +82,16 @@ class GatewayOptions(BaseModel):
     max_connection_backlog: int = Field(20_000, ge=1, description="unanswered messages of a client")
     max_connection_backlog_bytes: int = Field(8 * _MIB, ge=1, description="bytes of the same")
     max_partial_bytes: int = Field(
-        256 * _MIB, ge=1, description="bytes of half-received commands, over all clients"
+        256 * _MIB,
+        ge=1,
+        description="bytes of half-received commands and of HTTP answers that are not read, over "
+        "all clients",
+    )
+    http_timeout: Duration = Field(
+        60.0,
+        gt=0,
+        description="time for the head of an HTTP request, for each MiB of its body, and for a "
+        "client to read on; a connection between requests may be idle for ever",
     )
     drain_timeout: Duration = Field(10.0, description="time that SIGTERM leaves for what was taken")
     nsqd_timeout: Duration = Field(
@@ -208,3 +224,12 @@ class GatewayOptions(BaseModel):
                 "nsqd needs an address of its own"
             )
         return self
+
+    def check_body_size(self, max_body_size: int) -> None:
+        """max_body_size: of nsqd. Raises UsageError where a client's backlog holds no such body."""
+        if self.max_connection_backlog_bytes < max_body_size:
+            raise UsageError(
+                f"--max-connection-backlog-bytes {self.max_connection_backlog_bytes} is less "
+                f"than nsqd's --max-body-size {max_body_size}: one big MPUB would never be read; "
+                "raise it"
+            )

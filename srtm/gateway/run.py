@@ -38,7 +38,6 @@ class Run(Publish):
     admitted: messages that have their tokens
     left:     messages that nsqd has not answered yet
     earned:   replies earned while an earlier command of the client is unanswered
-    outside:  it came when its topic was full: it goes with its client, if that goes first
     refused:  the error that ends this run and its connection
     void:     what is left of it must not go to nsqd any more
     """
@@ -47,7 +46,6 @@ class Run(Publish):
         "admitted",
         "earned",
         "left",
-        "outside",
         "owner",
         "refused",
         "since",
@@ -72,7 +70,6 @@ class Run(Publish):
         self.admitted = 0
         self.left = count
         self.earned = 0
-        self.outside = False
         self.refused: ProtocolError | None = None
         self.void = False
 
@@ -89,6 +86,10 @@ class Run(Publish):
     @property
     def step_ns(self) -> float:
         return 0.0
+
+    def cut(self, stop: int) -> bool:
+        """The messages of the run end at `stop`: is any of them in this piece?"""
+        return stop > 0
 
     @property
     def without_token(self) -> int:
@@ -144,6 +145,11 @@ class Part:
     @property
     def count(self) -> int:
         return self.stop - self.start
+
+    def cut(self, stop: int) -> bool:
+        """As of a `Run`."""
+        self.stop = min(self.stop, stop)
+        return self.stop > self.start
 
     @property
     def messages(self) -> list[bytes]:

@@ -10,13 +10,14 @@ from collections.abc import Awaitable, Callable
 from kernel import StampSource, choose_source
 from srtm.bearer import read_token
 from srtm.clock import NS, WallClock, monotonic_ns, wall_clock_error_ns
-from srtm.errors import SrtmError, UnavailableError, UsageError
+from srtm.errors import SrtmError, UnavailableError
 from srtm.gateway import sender
 from srtm.gateway.agent import Agent
 from srtm.gateway.backlog import Bounds
 from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.broadcast import broker_name, check_broadcast, identity
 from srtm.gateway.client import Client, ConnectionBounds
+from srtm.gateway.descriptors import Descriptors, take_descriptors
 from srtm.gateway.farewells import Farewells
 from srtm.gateway.heartbeats import Heartbeats
 from srtm.gateway.host import Sender
@@ -27,7 +28,7 @@ from srtm.gateway.measure.matching import Deliveries
 from srtm.gateway.measure.probes import Probes
 from srtm.gateway.measure.trace import Trace
 from srtm.gateway.measure.trace_process import TraceProcess
-from srtm.gateway.nsqd import TESTED_VERSION, NsqdHttp, check_tcp
+from srtm.gateway.nsqd import TESTED_VERSION, Facts, NsqdHttp, check_tcp
 from srtm.gateway.options import GatewayOptions
 from srtm.gateway.outbox import Outbox
 from srtm.gateway.reactor import Reactor
@@ -37,7 +38,7 @@ from srtm.gateway.topics import Topics
 from srtm.gateway.tunnel import Tunnel
 from srtm.gateway.upstream import NsqdAddress
 from srtm.gateway.watch import NsqdWatch
-from srtm.http_client import Endpoint
+from srtm.http_client import TIMEOUT_SECONDS, Endpoint
 
 log = logging.getLogger("srtm.gateway")
 
@@ -54,6 +55,7 @@ class Gateway:
     """
 
     stamps: StampSource
+    descriptors: Descriptors
     tcp: TcpDoor
     watch: NsqdWatch
 
@@ -106,6 +108,7 @@ class Gateway:
                 asyncio.create_task(self._forever(1.0, self._tick)),
                 asyncio.create_task(self._forever(1.0, self._look_at_nsqd)),
                 asyncio.create_task(self._forever(_OFTEN_SECONDS, self._look_often)),
+                asyncio.create_task(self._forever(1.0, self._bound_partials)),
                 asyncio.create_task(self._forever(0.0, self._reload)),
             ]
             if self.agent is not None:
@@ -128,31 +131,13 @@ class Gateway:
     async def _start(self, closing: list[Callable[[], None]]) -> None:
         """Start the parts in order; each that needs it appends how it is closed."""
         options = self.options
+        self.descriptors = take_descriptors(options)
         state = State.read(options.state_file)
         state.require_writable()
         facts = await self.nsqd_http.facts()
-        if not facts.info["version"].startswith(TESTED_VERSION):
-            log.warning(
-                "nsqd %s: the gateway is tested with nsqd %sx",
-                facts.info["version"],
-                TESTED_VERSION,
-            )
-        self.limits, self.server, self.info = facts.limits, facts.server, facts.info
+        self._take(facts)
         max_body_size = self.limits.max_body_size
-        if options.max_connection_backlog_bytes < max_body_size:
-            raise UsageError(
-                f"--max-connection-backlog-bytes {options.max_connection_backlog_bytes} is less "
-                f"than nsqd's --max-body-size {max_body_size}: one big MPUB would never be read; "
-                "raise it"
-            )
-        self.connection_bounds = ConnectionBounds(
-            options.max_connection_backlog, options.max_connection_backlog_bytes
-        )
-        self.bounds = Bounds(
-            options.max_topic_backlog,
-            max(options.max_topic_backlog_bytes, max_body_size),
-            max_body_size,
-        )
+        options.check_body_size(max_body_size)
         await check_tcp(options.nsqd_tcp_address)
         self.stamps = choose_source(self.wall, options.timestamps)
         closing.append(self.stamps.close)
@@ -161,7 +146,13 @@ class Gateway:
         if sender.why_slower:
             log.info("answers are sent one by one: %s", sender.why_slower)
         self.watch = NsqdWatch(
-            options, self.reactor, self.nsqd, self.nsqd_http, facts, self._gate_changed
+            options,
+            self.reactor,
+            self.nsqd,
+            self.nsqd_http,
+            facts,
+            self._gate_changed,
+            self._follow,
         )
         closing.append(self.watch.pool.close)
         if options.admission_log:
@@ -175,7 +166,7 @@ class Gateway:
             state,
             options.default_limit,
             options.max_topics,
-            Backlogs(max(options.max_backlog_bytes, max_body_size), options.max_topics),
+            Backlogs(self._most_bytes, options.max_topics),
             self.stamps.in_order,
             self.admissions,
             self.trace,
@@ -197,10 +188,11 @@ class Gateway:
         closing += [self.topics.state_file.close, self._close_clients, self.probes.close]
         self.tcp = TcpDoor(self)
         try:
-            self.watch.pool.connect()
+            await self.watch.begin()
         except OSError as error:
+            why = str(error) or f"no answer within {TIMEOUT_SECONDS:g}s"
             raise UnavailableError(
-                f"nsqd at {options.nsqd_tcp_address} takes no V2 connection: {error}"
+                f"nsqd at {options.nsqd_tcp_address} takes no V2 connection: {why}"
             ) from None
         if options.distributor_address:
             token = read_token(options.distributor_token_file, "--distributor-token-file")
@@ -215,6 +207,36 @@ class Gateway:
         check_broadcast(options, self.tcp.address, self.http.address, facts)
         self.topics.state_file.write(clean=False)
         await self.watch.announce()
+
+    def _take(self, facts: Facts) -> None:
+        """What nsqd says of itself, and the bounds that are made of it."""
+        options, largest = self.options, facts.limits.max_body_size
+        if not facts.info["version"].startswith(TESTED_VERSION):
+            log.warning(
+                "nsqd %s: the gateway is tested with nsqd %sx",
+                facts.info["version"],
+                TESTED_VERSION,
+            )
+        self.limits, self.server, self.info = facts.limits, facts.server, facts.info
+        self.connection_bounds = ConnectionBounds(
+            options.max_connection_backlog, max(options.max_connection_backlog_bytes, largest)
+        )
+        self.bounds = Bounds(
+            options.max_topic_backlog, max(options.max_topic_backlog_bytes, largest), largest
+        )
+        self._most_bytes = max(options.max_backlog_bytes, largest)
+
+    def _follow(self, facts: Facts) -> None:
+        """nsqd may be another process than before, with other limits."""
+        before = self.limits
+        if facts.info != self.info or facts.server != self.server or facts.limits != before:
+            self._take(facts)
+        if self.limits == before:
+            return
+        log.info("nsqd was started anew with other limits: %s", self.limits)
+        for client in list(self.clients):
+            client.follow()
+        self.topics.follow(self.limits, self.bounds, self._most_bytes)
 
     def _begin_log(self, closing: list[Callable[[], None]]) -> None:
         options = self.options
@@ -333,7 +355,6 @@ class Gateway:
         self.tcp.try_again()
         self.watch.pool.drop_silent(now - int(self.options.nsqd_timeout * NS))
         self.watch.pool.retire_side()
-        self._bound_partials()
         busy = self.topics.tick(now)
         if self.admissions is not None:
             self.admissions.clock(self.wall.offset_ns, wall_clock_error_ns())
@@ -363,14 +384,16 @@ class Gateway:
         self.heartbeats.tick(monotonic_ns())
         self.deliveries.match()
 
-    def _bound_partials(self) -> None:
-        """Half-received commands may not fill the memory: the biggest holders go first."""
-        senders: list[Sender] = [*self.clients, *self.uploads]
+    async def _bound_partials(self) -> None:
+        """Half-received commands and answers that nobody reads may not fill the memory: the
+        biggest holders go first."""
+        senders = [*await self.http.look(), *self.clients, *self.uploads]
+        most = self.options.max_partial_bytes
         held = sum(each.partial_bytes for each in senders)
-        if held <= self.options.max_partial_bytes:
+        if held <= most:
             return
         for each in sorted(senders, key=lambda each: each.partial_bytes, reverse=True):
-            if held <= self.options.max_partial_bytes:
+            if held <= most:
                 break
             held -= each.partial_bytes
             each.close()

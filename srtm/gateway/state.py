@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from srtm.atomic import replacing
 from srtm.contract import Contract, Limit
 from srtm.errors import UsageError, one_line
+from srtm.files import json_in
 from srtm.gateway.lease import Known, Unplaced
 
 
@@ -61,7 +62,7 @@ class State:
             return cls(None, complete=False, instance="")
         file = Path(path)
         try:
-            document = json.loads(file.read_text())
+            document = json_in(file)
             clean = bool(document["clean"])
             topics = {}
             for name, kept in document["topics"].items():
@@ -145,6 +146,7 @@ class State:
                 "names": sorted(self.known.names),
                 "names_version": self.known.names_version,
                 "unplaced": self.known.unplaced,
+                "suspended": sorted(self.known.suspended),
             },
             "topics": {
                 name: {
@@ -182,4 +184,5 @@ def _known(document: dict[str, Any]) -> Known:
         frozenset(map(str, document["names"])),
         str(document["names_version"]),
         Unplaced(document["unplaced"]),
+        frozenset(map(str, document.get("suspended", ()))),
     )

@@ -2,24 +2,17 @@
 
 import errno
 import logging
-import resource
 import socket
 
-from srtm.address import Address, cannot_listen
 from srtm.clock import monotonic_ns
-from srtm.errors import UsageError
 from srtm.gateway.client import Client
 from srtm.gateway.host import Host
+from srtm.gateway.listening import listen, shown
 from srtm.gateway.reactor import READABLE
 
 log = logging.getLogger("srtm.gateway")
 
-_BACKLOG = 1024
 _ACCEPTS_PER_WAKE = 128
-_SPARE_FDS = 64
-_MANY_FILES = 1_000_000
-MAX_HTTP_CONNECTIONS = 256
-"""At once; for more, the slowest are closed, so that V2 clients keep their descriptors."""
 _NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -29,7 +22,7 @@ class TcpDoor:
     def __init__(self, gateway: Host) -> None:
         self._gateway = gateway
         self._listener: socket.socket | None = None
-        self._max_descriptors = _room_for_connections(gateway.options.max_connections)
+        self._max_descriptors = gateway.descriptors.tcp
         self._max_connections = gateway.options.max_connections or self._max_descriptors
         self.consumers = 0
         self.address = gateway.options.tcp_address
@@ -43,21 +36,10 @@ class TcpDoor:
         """Raises UnavailableError where the address is taken."""
         if self._listener is not None:
             return
-        host, port = Address.parse(self.address, lowest=0)
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((host, port))
-            self._gateway.stamps.prepare(listener)
-            listener.listen(_BACKLOG)
-        except OSError as error:
-            listener.close()
-            raise cannot_listen(f"--tcp-address {self.address}", error) from None
-        listener.setblocking(False)
+        listener = listen(self.address, "--tcp-address", self._gateway.stamps.prepare)
         self._gateway.reactor.watch(listener.fileno(), self._accept, end=self.close)
         self._listener = listener
-        self.address = shown(listener)
+        self.address = shown(listener.getsockname())
 
     def close(self) -> None:
         """`open` opens it again: the gateway does so once a second while nsqd is there."""
@@ -96,7 +78,7 @@ class TcpDoor:
                 connection.close()
                 continue
             try:
-                self._take(connection, f"{peer[0]}:{peer[1]}")
+                self._take(connection, shown(peer))
             except Exception as error:  # of one connection: the door stays open to the others
                 gateway.reactor.fault(error, "a connection was not taken")
                 gateway.reactor.forget(connection.fileno())
@@ -113,24 +95,3 @@ class TcpDoor:
         except Exception:
             client.close()
             raise
-
-
-def shown(listener: socket.socket) -> str:
-    """host:port of a listening socket."""
-    host, port = listener.getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _room_for_connections(wanted: int) -> int:
-    """Raise the open-file limit as far as it goes; the descriptors that are for V2 clients then.
-    Raises UsageError where they are fewer than `wanted`."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = _MANY_FILES if hard == resource.RLIM_INFINITY else hard
-    ours = _SPARE_FDS + MAX_HTTP_CONNECTIONS
-    if most - ours < max(wanted, 1):
-        raise UsageError(
-            f"--max-connections {wanted} needs {max(wanted, 1) + ours} open files, and the hard "
-            f"limit is {most}; lower it or raise the limit (ulimit -Hn)"
-        )
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
-    return most - ours

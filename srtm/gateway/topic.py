@@ -14,7 +14,7 @@ from math import inf
 from operator import attrgetter
 from typing import Protocol
 
-from srtm.bucket import TokenBucket
+from srtm.bucket import NEVER, TokenBucket
 from srtm.contract import Limit, Mode
 from srtm.gateway.backlog import Backlog, Bounds
 from srtm.gateway.backlogs import Backlogs
@@ -25,12 +25,13 @@ from srtm.gateway.measure.observed import Observed
 from srtm.gateway.measure.record import Record
 from srtm.gateway.measure.trace import Trace
 from srtm.gateway.run import Part, Piece, Run
+from srtm.nsq.commands import Limits, first_refused
 from srtm.nsq.errors import ProtocolError
 from srtm.traces.chunk import CLOSED, REJECTED
 
 MAX_IN_FLIGHT = 2
 """MPUBs of one topic at nsqd: one is stored while the next is read. More makes smaller batches."""
-_NEVER = 1 << 62
+_NEVER = NEVER
 _QUANTUM_NS = 100_000
 """While several wait, tokens are handed out no more often than this: at 50,000 msg/s one wake-up
 then serves five messages, and nobody is later by more than a tenth of the tightest usual SLO."""
@@ -69,6 +70,10 @@ class Gate(Protocol):
     def write_debts(self) -> None:
         """Begin to: `awaits_disk` tells which batches wait for it."""
 
+    def batch_waits(self, topic: "Topic") -> None:
+        """A batch that is bigger than the share is now the first to wait: the Load Distributor is
+        to hear of it soon."""
+
 
 class Topic:
     """See the module. All times are monotonic nanoseconds."""
@@ -100,15 +105,21 @@ class Topic:
         self.debt = 0.0  # in tokens, of a share that was taken back; not above 0
         self.most_owed = 0.0  # a crash costs this many tokens
         self.awaits_disk = False  # `most_owed` is not written yet, and nothing goes to nsqd
+        self.refused_batch = 0  # messages of the largest that was over the share since it was asked
+        self._is_leased = False  # its limit is a share of a Load Distributor, which may grow
+        self._told_of: Run | None = None
         self._max_wait_ns = _NEVER
         self.slo_target_ns = _NEVER
 
     # --- contract -----------------------------------------------------------------------------
 
-    def set_limit(self, limit: Limit | None, now: int, tokens: float | None = None) -> None:
+    def set_limit(
+        self, limit: Limit | None, now: int, tokens: float | None = None, leased: bool = False
+    ) -> None:
         """Begin, change or end a contract. A new bucket starts with `tokens` (None: full); a
-        changed one keeps its tokens and its debt."""
+        changed one keeps its tokens and its debt. leased: by a Load Distributor"""
         self.is_shut = False
+        self._is_leased = leased
         self.limit = limit
         self._max_wait_ns = _NEVER
         slo = None if limit is None else limit.slo
@@ -122,11 +133,11 @@ class Topic:
         if self.bucket is None:
             first = limit.burst if tokens is None else tokens
             self.bucket = TokenBucket(
-                limit.rate, limit.burst, now, min(first, limit.burst) + self.debt
+                limit.rate, limit.burst, now, min(first, limit.burst) + self.debt, limit.is_whole
             )
             self.debt = 0.0
         else:
-            self.bucket.rescale(limit.rate, limit.burst, now)
+            self.bucket.rescale(limit.rate, limit.burst, now, limit.is_whole)
         self.release(now)
 
     def shut(self, refuse: bool, now: int) -> None:
@@ -136,8 +147,54 @@ class Topic:
             self.debt = min(0.0, self.bucket.level(now))
         self.limit = self.bucket = None
         self.slo_target_ns = self._max_wait_ns = _NEVER
-        self.is_shut, self._refuses = True, refuse
+        self.is_shut, self._refuses, self._is_leased = True, refuse, True
         self.release(now)
+
+    # --- nsqd's limits ------------------------------------------------------------------------
+
+    def follow(self, limits: Limits, bounds: Bounds) -> None:
+        """nsqd was started anew with other limits, and nothing is at it. What it would refuse now
+        is refused here, before it is joined with others."""
+        self._max_body_size = bounds.max_body_size
+        self.backlog.follow(bounds)
+        waiting = [*self.arrivals, *self.held, *(piece.run for piece in self.ready)]
+        for run in dict.fromkeys(waiting):
+            found = None if run.void else first_refused(run, limits)
+            if found is None:
+                continue
+            first, error = found
+            if run.refused is None:
+                self._cut(run, first, error)
+            else:  # the rest of it was refused before, and is owed that error
+                run.owner.lose(run)
+                self.give_up(run)
+
+    def _cut(self, run: Run, first: int, error: ProtocolError) -> None:
+        """Its messages from `first` on are refused; those before go on, if they are not stored."""
+        stored = run.count - run.left
+        if first <= stored:
+            if run.without_token:
+                self._end(run, REJECTED)
+            self._fail(run, run.left, error)
+            run.void = self._given_up = True
+            return
+        tail = Run(run.topic, run.messages[first:], run.count - first, False, None)
+        tail.owner, tail.stamp = run.owner, run.stamp
+        if run.without_token:
+            self._end(tail, REJECTED)
+        if run in self.arrivals:
+            self.meter.offered += tail.count
+        self.backlog.shrink(tail.count, tail.size)
+        run.messages = run.messages[:first]
+        run.count = first
+        run.size -= tail.size
+        self.ready = deque(
+            piece for piece in self.ready if piece.run is not run or piece.cut(first)
+        )
+        if run.admitted >= first and run in self.held:
+            self.held.remove(run)
+        run.admitted = min(run.admitted, first)
+        self._fail(run, tail.count, error)
 
     @property
     def throttled(self) -> bool:
@@ -147,6 +204,17 @@ class Topic:
     def waiting(self) -> int:
         """Messages without a token yet."""
         return sum(run.count - run.admitted for run in self.held if not run.void)
+
+    @property
+    def waiting_batch(self) -> int:
+        """Messages of the batch that waits first; 0: it is a single message, or nothing waits."""
+        return self.held[0].count if self.held and self.held[0].atomic else 0
+
+    @property
+    def is_stuck(self) -> bool:
+        """Does a batch wait first that cannot go by the share as it is?"""
+        bucket, count = self.bucket, self.waiting_batch
+        return count > 0 and (bucket is None or not bucket.fits(count))
 
     # --- in -----------------------------------------------------------------------------------
 
@@ -163,6 +231,11 @@ class Topic:
         tokens of messages that came before it and are still unread. They go to nsqd by `pump`,
         when all topics have decided: what stands behind a refusal of another topic does not."""
         arrivals, self.arrivals = self.arrivals, []
+        if self._given_up:
+            self.meter.offered += sum(run.count for run in arrivals if run.void)
+            arrivals = [run for run in arrivals if not run.void]
+            if not arrivals:
+                return
         if len(arrivals) > 1:
             arrivals.sort(key=_by_stamp)
         if (
@@ -281,8 +354,6 @@ class Topic:
         while held:
             run = held.popleft()
             if run.void:
-                self._end(run, CLOSED)
-                self.forget(run)
                 continue
             ready.append(Part(run, run.admitted, run.count, now, 0.0))
             if log is not None:
@@ -310,6 +381,7 @@ class Topic:
         if self.is_shut:
             if self._refuses:
                 self._refuse_all()
+            self._tell_of_batch()
             return
         if bucket is None:
             if self._gate.is_open:
@@ -322,8 +394,6 @@ class Topic:
             run = held[0]
             if run.void:
                 held.popleft()
-                self._end(run, CLOSED)
-                self.forget(run)
                 continue
             if is_open:
                 if run.atomic:
@@ -345,17 +415,29 @@ class Topic:
             else:
                 when = _NEVER
             give_up = run.stamp + self._max_wait_ns
-            if give_up <= now or (is_open and refuse_at_once):
+            is_over = when == _NEVER and not self._is_leased  # no share of it will ever grow
+            if give_up <= now or (is_open and (refuse_at_once or is_over)):
                 held.popleft()
                 self._refuse(run, when - now if is_open else None)
                 continue
             next_at = min(when, give_up)
             break
+        self._tell_of_batch()
         if len(held) > 1:
             next_at = max(next_at, now + _QUANTUM_NS)
         if next_at < self._alarm_at:
             self._alarm_at = next_at
             self._gate.call_at(next_at, self._alarm)
+
+    def _tell_of_batch(self) -> None:
+        """Once of each that waits for a bigger share."""
+        head = self.held[0] if self.held else None
+        if head is self._told_of:
+            return
+        self._told_of = None
+        if self._is_leased and self.is_stuck:
+            self._told_of = head
+            self._gate.batch_waits(self)
 
     def _alarm(self, now: int) -> None:
         if self._alarm_at > now:
@@ -377,6 +459,17 @@ class Topic:
             error = ProtocolError(run.failure_code, sentence)
             self._fail(run, run.count - run.admitted, error)
             return
+        if run.atomic and self.bucket is not None and not self.bucket.fits(run.count):
+            self.refused_batch = max(self.refused_batch, run.count)
+            whole = limit.contract_burst or limit.burst
+            error = ProtocolError(
+                run.failure_code,
+                f"a batch of {run.count} is over this broker's share of topic {self.name.decode()}"
+                f" (burst {limit.burst:g} of {whole:g}): send at most {int(limit.burst)} at once,"
+                f" or state batch={run.count} in the contract",
+            )
+            self._fail(run, run.count - run.admitted, error, inf)
+            return
         seconds = max(retry_ns, 0) / 1e9
         error = ProtocolError(
             run.failure_code,
@@ -392,10 +485,8 @@ class Topic:
         )
         held, self.held = self.held, deque()
         for run in held:
-            self._end(run, CLOSED if run.void else REJECTED)
-            if run.void:
-                self.forget(run)
-            else:
+            if not run.void:
+                self._end(run, REJECTED)
                 error = ProtocolError(run.failure_code, sentence)
                 self._fail(run, run.count - run.admitted, error, inf)
 
@@ -417,15 +508,17 @@ class Topic:
         """nsqd has been away for too long: what has not been sent was not stored; say so."""
         ready, self.ready = self.ready, deque()
         held, self.held = self.held, deque()
-        waiting = messages_of(ready)
-        waiting += [(run, run.count - run.admitted) for run in held]
-        for run in held:
-            self._end(run, CLOSED if run.void else REJECTED)
-        for run, count in waiting:
+        for piece in ready:
+            run = piece.run
             if run.void:
-                self.forget(run)
+                self.dropped(piece)
             else:
-                self._fail(run, count, ProtocolError(run.failure_code, sentence))
+                self._fail(run, piece.count, ProtocolError(run.failure_code, sentence))
+        for run in held:
+            if not run.void:
+                self._end(run, REJECTED)
+                error = ProtocolError(run.failure_code, sentence)
+                self._fail(run, run.count - run.admitted, error)
 
     def lose_waiting(self, arrivals: Iterable[Run] = ()) -> None:
         """After a fault: nobody knows how far it came, so nothing is answered. arrivals: that may
@@ -514,11 +607,10 @@ class Topic:
         for run, count in messages_of(batch.pieces):
             self.meter.failed += count
             if not run.void:
+                self.give_up(run)
                 run.left = 0  # answers come in order: all before it are given
                 run.refused = ProtocolError(run.failure_code, error.sentence or str(error))
                 run.owner.refuse(run, None)
-                run.void = True
-            self.forget(run)
 
     def lost(self, batch: Batch) -> None:
         """nsqd went away without an answer: nobody may be told anything."""
@@ -527,7 +619,7 @@ class Topic:
             self.meter.unknown += count
             if not run.void:
                 run.owner.lose(run)
-            self.forget(run)
+                self.give_up(run)
 
     def not_run(self, batch: Batch) -> None:
         """nsqd ended the connection before it came to this batch: it is sent again, first."""
@@ -539,21 +631,34 @@ class Topic:
         self.backlog.remove(run)
 
     def give_up(self, run: Run) -> None:
-        """Its client has gone and nobody was told OK. What came when the topic was full makes room
-        while it still is, or clients that come and go would fill the memory."""
-        if run.outside and not run.void and self.backlog.is_full:
-            self.meter.rejected += run.count - run.admitted
+        """Nobody waits for it any more: its client has gone, or was refused what it sent before.
+        What nsqd has not been sent was not stored and never is, whoever sends it again. It makes
+        room at once, and takes no token from those who still wait."""
+        if run.void:
+            return
+        if run.refused is None:
+            left = run.without_token
+            self.meter.abandoned += left
             self._end(run, CLOSED)
-            run.void = True
-            run.messages = []
-            self._given_up = True
-            self.forget(run)
+            if left == run.count:
+                run.messages = []
+        run.void = True
+        self._given_up = True
+        self.forget(run)
+        if self.held and self.held[0] is run:
+            self._alarm_at = 0  # the next one may need fewer tokens
+            self._gate.call_at(0, self._alarm)
+
+    def dropped(self, piece: Piece) -> None:
+        """It had its tokens when its run was given up."""
+        self.meter.abandoned += piece.count
+        self.forget(piece.run)
 
     def tick(self, now: int) -> None:
         """Once a second, while messages come or a record is kept."""
         self.meter.fold(now)
         self.ring.prune(now)
-        if self._given_up:
+        if self._given_up and not self.arrivals:
             self._given_up = False
             self.held = deque(run for run in self.held if not run.void)
         if self.record is not None and not self.record.tick():

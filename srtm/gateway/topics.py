@@ -19,6 +19,7 @@ from srtm.gateway.run import Run
 from srtm.gateway.state import Kept, State
 from srtm.gateway.state_writer import StateWriter
 from srtm.gateway.topic import Carrier, Topic
+from srtm.nsq import commands as nsq
 from srtm.nsq.errors import ProtocolError
 from srtm.nsq.names import is_ephemeral
 
@@ -26,6 +27,10 @@ log = logging.getLogger("srtm.gateway")
 
 _FLEETING_SECONDS = 10
 """an ephemeral topic without messages is kept: longer than its channels take to come back"""
+
+
+def _nobody() -> None:
+    """No agent listens."""
 
 
 class NsqdDoor(Protocol):
@@ -70,6 +75,8 @@ class Topics:
         self._log = log
         self._trace = trace
         self._started_at = monotonic_ns()
+        self.tell_soon: Callable[[], None] = _nobody
+        """of the agent: a batch waits for a bigger share"""
         self._active: set[Topic] = set()
         self._fleeting: dict[bytes, int] = {}  # ephemeral topics: seconds without a message
         reactor.add_stage(self.decide)
@@ -105,6 +112,12 @@ class Topics:
             run.owner.refuse(run, None)
             return
         topic.offer(run)
+
+    def give_up(self, run: Run) -> None:
+        """Nobody waits for it any more."""
+        topic = self.by_name.get(run.topic)
+        if topic is not None:
+            topic.give_up(run)
 
     def find(self, name: bytes) -> Topic | None:
         """A new one where it is not there; None at --max-topics."""
@@ -178,7 +191,7 @@ class Topics:
             self._fleeting[name] = 0
         limits, default = self._limits, self._limits.default
         if limits.is_shut(name):
-            topic.shut(limits.refuses, monotonic_ns())
+            topic.shut(limits.refuses(name), monotonic_ns())
         elif default is not None and not limits.is_given(name):
             now = monotonic_ns()
             if tokens is not None:
@@ -191,7 +204,7 @@ class Topics:
     def _set(self, topic: Topic, now: int) -> None:
         """By whoever has the last word: the Load Distributor, then its own contract."""
         if self._limits.is_shut(topic.name):
-            topic.shut(self._limits.refuses, now)
+            topic.shut(self._limits.refuses(topic.name), now)
         else:
             topic.set_limit(self._limits.without_share(topic.name), now)
 
@@ -233,6 +246,9 @@ class Topics:
 
     def write_debts(self) -> None:
         self.state_file.write_debts()
+
+    def batch_waits(self, topic: Topic) -> None:
+        self.tell_soon()
 
     # --- limits -------------------------------------------------------------------------------
 
@@ -309,7 +325,7 @@ class Topics:
             else:  # --max-topics is for what clients name
                 leased[key] = limit
                 tokens = self._state.first_tokens(name) if topic is None else 0.0
-                (topic or self._new(key)).set_limit(limit, now, tokens or 0.0)
+                (topic or self._new(key)).set_limit(limit, now, tokens or 0.0, leased=True)
             log.debug("topic %s: share %s", name, limit or "taken back")
         self._tell(self._there(changes), now)
         return before.keys() != leased.keys() or not all(
@@ -372,6 +388,16 @@ class Topics:
 
     # --- nsqd's side --------------------------------------------------------------------------
 
+    def follow(self, limits: nsq.Limits, bounds: Bounds, most_bytes: int) -> None:
+        """nsqd was started anew with other limits. most_bytes: of all backlogs"""
+        self._bounds = bounds
+        self.backlogs.most = most_bytes
+        for topic in list(self.by_name.values()):
+            try:
+                topic.follow(limits, bounds)
+            except Exception as error:
+                self.failed(topic, error)
+
     def deleted(self, name: str) -> None:
         """nsqd has dropped it through our door: its next PUB is a first one again."""
         topic = self.by_name.get(name.encode())
@@ -390,6 +416,10 @@ class Topics:
 
     def try_one(self) -> None:
         """Only a message tells whether an ill nsqd can write again: the oldest that waits."""
-        waiting = [each for each in self.by_name.values() if each.held and not each.is_shut]
+        waiting = [
+            each
+            for each in self.by_name.values()
+            if each.held and not each.is_shut and not each.is_stuck
+        ]
         if waiting:
             min(waiting, key=lambda topic: topic.held[0].stamp).try_one(monotonic_ns())

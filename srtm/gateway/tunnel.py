@@ -11,11 +11,13 @@ from typing import Protocol
 from srtm.clock import monotonic_ns
 from srtm.gateway.reactor import BROKEN, READABLE, WRITABLE, Reactor
 from srtm.gateway.upstream import NsqdAddress
-from srtm.nsq.commands import MAGIC_V2, Limits, Line, Subscribe, identify, sub
+from srtm.nsq.commands import MAGIC_V2, Line, Subscribe, identify, sub
 from srtm.nsq.frames import ERROR, HEARTBEAT_FRAME, FrameError, FrameReader, build_frame
 from srtm.nsq.identify import Identity, replay
 
 _READ_BYTES = 256 * 1024
+_MAX_FRAME_BYTES = (1 << 31) - 1
+"""That nsqd can write: what it may have stored is its own to judge, and changes with its flags."""
 _MIN_MESSAGE_BYTES = 35
 """A message frame with a body of one byte; the usual responses are shorter."""
 _MAX_BEHIND_BYTES = 1024 * 1024
@@ -55,7 +57,6 @@ class TunnelHost(Protocol):
 
     reactor: Reactor
     nsqd: NsqdAddress
-    limits: Limits
 
     @property
     def tcp(self) -> Room: ...
@@ -88,13 +89,23 @@ class Tunnel:
         self.closed = False
         self._awaited = True  # nsqd's answer to the replayed IDENTIFY has not come
         self._reading = True
-        self._frames = FrameReader(gateway.limits.max_msg_size + 64)
+        self._frames = FrameReader(_MAX_FRAME_BYTES)
         self._out = bytearray(
             MAGIC_V2
-            + identify(replay(client.identity, client.address.rpartition(":")[0]))
+            + identify(replay(client.identity, client.address.rpartition(":")[0].strip("[]")))
             + sub(subscribe.topic, subscribe.channel)
         )
         self._socket: socket.socket | None = None
+
+    @property
+    def local_name(self) -> tuple[object, ...] | None:
+        """Of its socket, as nsqd sees it by TCP; None while there is none."""
+        if self._socket is None or self._gateway.nsqd.is_unix:
+            return None
+        try:
+            return tuple(self._socket.getsockname())
+        except OSError:  # closed
+            return None
 
     def start(self) -> None:
         """Connect, once everything that came before SUB is answered."""

@@ -10,15 +10,10 @@ from collections.abc import Callable, Iterable
 from srtm.clock import monotonic_ns
 from srtm.gateway.batch import Batch
 from srtm.gateway.reactor import BROKEN, READABLE, WRITABLE, Reactor
-from srtm.gateway.topic import Topic
 from srtm.nsq.commands import MAGIC_V2, NOP, identify
 from srtm.nsq.errors import ProtocolError, is_fatal
 from srtm.nsq.frames import ERROR, HEARTBEAT_DATA, OK_FRAME, FrameError, FrameReader
 
-POOL_SIZE = 4
-"""Connections that known topics share; each topic holds to one while something of it is there."""
-_MAX_SIDE = 16
-"""First publishes to new topics under way: nsqd asks nsqlookupd synchronously for each."""
 _HEARTBEAT_MS = 2000
 _GRACE_NS = 100_000_000
 """An nsqd that dies closes its connections one by one. What has not been sent yet goes by another
@@ -70,16 +65,22 @@ class NsqdAddress:
 
 
 class Upstream:
-    """One connection to nsqd. nsqd runs its commands in order, so answers are matched by order."""
+    """One connection to nsqd. nsqd runs its commands in order, so answers are matched by order.
+    on_identified: told when nsqd has answered its IDENTIFY"""
 
     def __init__(
-        self, reactor: "Reactor", address: NsqdAddress, on_lost: Callable[["Upstream"], None]
+        self,
+        reactor: "Reactor",
+        address: NsqdAddress,
+        on_lost: Callable[["Upstream"], None],
+        on_identified: Callable[["Upstream"], None],
     ) -> None:
         self._reactor = reactor
         self._on_lost = on_lost
+        self._on_identified = on_identified
         self._frames = FrameReader(_MAX_FRAME)
         self._out = bytearray()
-        self._identified = False
+        self.identified = False
         self.on_idle: Callable[[], None] | None = None
         """Called when the last thing asked is answered, where somebody waits for this one."""
         self.in_flight: deque[Batch] = deque()
@@ -129,7 +130,7 @@ class Upstream:
                 self.close("nsqd closed the connection")
                 return
             self.last_read = now = monotonic_ns()
-            if data == OK_FRAME and self._identified:
+            if data == OK_FRAME and self.identified:
                 batch = self.in_flight.popleft()
                 batch.topic.acknowledged(batch, now)
             else:
@@ -165,10 +166,12 @@ class Upstream:
                 return
             if content == HEARTBEAT_DATA:
                 self._write(NOP)
-            elif not self._identified:
-                self._identified = True
+            elif not self.identified:
+                self.identified = True
                 if kind == ERROR:
                     self.close(content.decode(errors="replace"))
+                else:
+                    self._on_identified(self)
             elif not self.in_flight:
                 self.close("nsqd answered what was not asked")
             elif kind == ERROR:
@@ -198,7 +201,17 @@ class Upstream:
     @property
     def heard_at(self) -> int:
         """0 while nsqd has not said anything."""
-        return self.last_read if self._identified else 0
+        return self.last_read if self.identified else 0
+
+    @property
+    def is_there(self) -> bool:
+        """Has nsqd not closed it, as far as the kernel has heard?"""
+        try:
+            return not self.closed and bool(self._socket.recv(1, socket.MSG_PEEK))
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
 
     def is_silent(self, before: int) -> bool:
         """Has it owed an answer, and said nothing, since before `before`?"""
@@ -223,111 +236,8 @@ class Upstream:
             self._reactor.call_at(monotonic_ns() + _GRACE_NS, lambda _now: _pump_all(lost))
 
 
-class Pool:
-    """The connections of one gateway: a few for known topics, and one aside for each new topic,
-    whose first PUB may wait seconds for a hanging nsqlookupd."""
-
-    def __init__(
-        self, reactor: "Reactor", address: NsqdAddress, on_empty: Callable[[], None]
-    ) -> None:
-        self._reactor = reactor
-        self._address = address
-        self._on_empty = on_empty
-        self._shared: list[Upstream] = []
-        self._side: set[Upstream] = set()
-        self._waiting: dict[Topic, None] = {}
-        self._draining = False
-
-    @property
-    def connected(self) -> bool:
-        return bool(self._shared)
-
-    @property
-    def connections(self) -> list[Upstream]:
-        return [*self._shared, *self._side]
-
-    def connect(self) -> None:
-        """Fill the pool. Raises OSError when nsqd takes no connection."""
-        while len(self._shared) < POOL_SIZE:
-            self._shared.append(Upstream(self._reactor, self._address, self._lost))
-
-    def carrier(self, topic: "Topic") -> Upstream | None:
-        """A connection with little on it; a connection of its own for a new topic."""
-        if not self._shared or self._draining:
-            return None
-        if topic.known:
-            return min(self._shared, key=_load)
-        for side in self._side:
-            if not side.in_flight:
-                return side
-        if len(self._side) < _MAX_SIDE:
-            with contextlib.suppress(OSError):
-                side = Upstream(self._reactor, self._address, self._lost)
-                side.on_idle = self._serve_waiting
-                self._side.add(side)
-                return side
-        self._waiting[topic] = None
-        return None
-
-    @property
-    def heard_at(self) -> int:
-        """When nsqd last said anything on one of them."""
-        return max((upstream.heard_at for upstream in self.connections), default=0)
-
-    def retire_side(self) -> None:
-        """Close side connections that nobody needs now."""
-        for side in [side for side in self._side if not side.in_flight]:
-            side.close("its topic is known")
-        self._serve_waiting()
-
-    def _serve_waiting(self) -> None:
-        """New topics that found no side connection free, first come first served."""
-        while self._waiting and (
-            len(self._side) < _MAX_SIDE or not all(side.in_flight for side in self._side)
-        ):
-            topic = next(iter(self._waiting))
-            del self._waiting[topic]
-            topic.pump(monotonic_ns())
-            if topic in self._waiting:
-                return  # nsqd takes no connection
-
-    def drop_silent(self, before: int) -> None:
-        """Give up connections that owe an answer since before `before`: nsqd is frozen."""
-        silent = [upstream for upstream in self.connections if upstream.is_silent(before)]
-        for upstream in silent:
-            self._forget(upstream)  # first all, so that none gets what another did not send
-        for upstream in silent:
-            upstream.close("nsqd does not answer")
-        if silent and not self._shared:
-            self._on_empty()
-
-    def close(self) -> None:
-        self._draining = True
-        for upstream in self.connections:
-            upstream.close("the gateway stops")
-
-    def _lost(self, upstream: Upstream) -> None:
-        if self._forget(upstream) and not self._draining:
-            if upstream.failed:
-                with contextlib.suppress(OSError):
-                    self.connect()
-            self._on_empty()
-
-    def _forget(self, upstream: Upstream) -> bool:
-        """Send nothing more on it; True where others shared it."""
-        self._side.discard(upstream)
-        if upstream not in self._shared:
-            return False
-        self._shared.remove(upstream)
-        return True
-
-
 def _pump_all(batches: "Iterable[Batch]") -> None:
     """Their topics have room in flight again."""
     now = monotonic_ns()
     for topic in dict.fromkeys(batch.topic for batch in batches):
         topic.pump(now)
-
-
-def _load(upstream: Upstream) -> int:
-    return len(upstream.in_flight)

@@ -1,5 +1,6 @@
 """Watching nsqd: is it there, is it well, and does nsqlookupd know of it?"""
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
@@ -9,10 +10,12 @@ from srtm.errors import UnavailableError
 from srtm.gateway.disk_trial import DiskTrial
 from srtm.gateway.nsqd import Facts, NsqdHttp
 from srtm.gateway.options import GatewayOptions
+from srtm.gateway.pool import Pool
 from srtm.gateway.reactor import Reactor
 from srtm.gateway.topic import Topic
 from srtm.gateway.topics import Topics
-from srtm.gateway.upstream import NsqdAddress, Pool, Upstream
+from srtm.gateway.upstream import NsqdAddress, Upstream
+from srtm.http_client import TIMEOUT_SECONDS
 
 log = logging.getLogger("srtm.gateway")
 
@@ -33,14 +36,21 @@ class NsqdWatch:
         http: NsqdHttp,
         facts: Facts,
         on_change: Callable[[], None],
+        on_facts: Callable[[Facts], None],
     ) -> None:
-        self.pool = Pool(reactor, address, self._lost)
+        """on_facts: told what nsqd says of itself, before a message goes to a new one"""
+        self.pool = Pool(reactor, address, self._lost, self._learn_soon)
         self.ill = ""
         """Why nothing is admitted, else empty."""
         self._options = options
+        self._reactor = reactor
         self._http = http
         self._facts = facts
         self._on_change = on_change
+        self._on_facts = on_facts
+        self._learns = asyncio.Lock()
+        self._learning: asyncio.Task[None] | None = None
+        self._why_not = ""  # what was wrong with nsqd when it was last asked
         self._away_since = 0
         self._announced = False  # as far as we know; a new nsqd must be told again
         self._withdrawn = False
@@ -81,6 +91,42 @@ class NsqdWatch:
             self.ill = ""
             self._on_change()
 
+    async def begin(self) -> None:
+        """At start: until a message may go to nsqd. Raises OSError or UnavailableError."""
+        self.pool.connect()
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            while not self.pool.connected:
+                await asyncio.sleep(0.001)
+                await self._learn()
+
+    def _learn_soon(self) -> None:
+        """nsqd has answered on a connection, and it may be another process than before."""
+        self._reactor.let_asyncio_run()
+        self._learning = asyncio.get_running_loop().create_task(self._try_to_learn())
+
+    async def _try_to_learn(self) -> None:
+        try:
+            await self._learn()
+        except (OSError, UnavailableError) as error:
+            if str(error) != self._why_not:
+                self._why_not = str(error)
+                log.warning("%s", error)
+
+    async def _learn(self) -> None:
+        """What nsqd is like, while connections that it has answered wait to be used. Raises
+        OSError or UnavailableError."""
+        async with self._learns:
+            asked = self.pool.strangers
+            if self.pool.connected or not asked:
+                return
+            self._facts = facts = await self._http.facts()
+            self._trial.follow(facts.mem_queue_size)
+            self._on_facts(facts)
+            self.pool.welcome(asked)
+            self._why_not = ""
+        if self.pool.connected and not self.ill:
+            self._on_change()
+
     async def announce(self) -> None:
         """nsqd registers with nsqlookupd from now on. Raises UnavailableError."""
         if self._options.lookupd_tcp_address and not self._withdrawn:
@@ -104,6 +150,7 @@ class NsqdWatch:
         try:
             self.pool.connect()
             is_well = await self._may_be_opened(topics, now)
+            await self._try_to_learn()
             await self._trial.clean()
             if not self._announced:
                 await self.announce()
@@ -113,6 +160,8 @@ class NsqdWatch:
                     topics.try_one()
             elif self.pool.connected:
                 self._open()
+            else:
+                self._close(_AWAY)
         except (OSError, UnavailableError):
             # It may take connections though it is frozen: the kernel does that for it.
             silent = max(self._options.nsqd_timeout, _SILENT_SECONDS) * NS

@@ -4,14 +4,15 @@ import csv
 from pathlib import Path
 
 from srtm.errors import UsageError
+from srtm.files import open_rows
 
 
 def read_trace(path: Path) -> tuple[float, ...]:
     """The events/s of each second. Rows before the first figure are a header. Raises UsageError."""
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        with open_rows(path) as file:
             rows = [(number, row) for number, row in enumerate(csv.reader(file), 1) if row]
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"trace {path}: {getattr(error, 'strerror', None) or error}") from None
     rates: list[float] = []
     for number, row in rows:

@@ -139,6 +139,11 @@ class CommandReader:
     def buffered(self) -> int:
         return len(self._tail)
 
+    def follow(self, limits: Limits) -> None:
+        """nsqd has other limits from now on; what has come in part is judged by them."""
+        self._limits = limits
+        self._need = 0
+
     def stop(self) -> None:
         """Nothing more is taken; what is incomplete is dropped."""
         self.failed = True
@@ -415,6 +420,32 @@ def check_mpub(data: bytes, start: int, end: int, limits: Limits) -> int:
             f"MPUB body of {end - start} bytes holds {count} messages of {position - start} bytes",
         )
     return count
+
+
+def first_refused(publish: Publish, limits: Limits) -> tuple[int, ProtocolError] | None:
+    """The first message of a command that was taken by other limits, and that nsqd refuses by
+    these, with its error. None: it takes all."""
+    size = len(publish.messages[0])
+    if publish.defer_ms is not None:
+        if publish.defer_ms > limits.max_req_timeout_ms:
+            text = f"timeout {publish.defer_ms} out of range 0-{limits.max_req_timeout_ms}"
+            return 0, ProtocolError("E_INVALID", f"DPUB {text}")
+    elif publish.atomic:
+        if size + 4 > limits.max_body_size:
+            text = f"body too big {size + 4} > {limits.max_body_size}"
+            return 0, ProtocolError("E_BAD_BODY", f"MPUB {text}")
+        try:
+            body = _SIZE.pack(publish.count) + publish.messages[0]
+            check_mpub(body, 0, len(body), limits)
+        except ProtocolError as error:
+            return 0, error
+        return None
+    name = "PUB" if publish.defer_ms is None else "DPUB"
+    for index, element in enumerate(publish.messages):
+        if len(element) - 4 > limits.max_msg_size:
+            text = f"message too big {len(element) - 4} > {limits.max_msg_size}"
+            return index, ProtocolError("E_BAD_MESSAGE", f"{name} {text}")
+    return None
 
 
 def split_messages(chunk: bytes) -> list[bytes]:

@@ -105,8 +105,9 @@ def parse_identity(body: bytes, server: Server, earlier: Identity | None = None)
         if identity.msg_timeout == -1:
             raise ProtocolError("E_BAD_BODY", "IDENTIFY msg timeout (-1) is invalid")
         _check("msg timeout", identity.msg_timeout, 1000, server.max_msg_timeout)
-    if identity.tls_v1:
-        # Going on in clear text would send the client's secrets unprotected.
+    if identity.tls_v1 and identity.feature_negotiation:
+        # A client that negotiates would go on in clear text, its secrets included. Without
+        # negotiation nsqd looks at no feature, and the client begins no TLS.
         raise ProtocolError("E_IDENTIFY_FAILED", "TLS is not available here; set tls_v1 to false")
     if earlier is not None:
         kept = {name: getattr(identity, name) or getattr(earlier, name) for name in _KEPT}

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from srtm.errors import SrtmError, UsageError, one_line
+from srtm.files import read_file
 
 MOST_BYTES = 64 << 20
 """of a file: one with every figure of a long run has a few MB"""
@@ -120,10 +121,7 @@ class Result(_Part):
 def read(path: Path) -> Result:
     """With the picture that lies beside it. Raises UsageError where it is no result."""
     try:
-        size = path.stat().st_size
-        if size > MOST_BYTES:
-            raise UsageError(f"{path}: {size >> 20} MiB; no result has over {MOST_BYTES >> 20}")
-        found = Result.model_validate_json(path.read_bytes())
+        found = Result.model_validate_json(read_file(path, MOST_BYTES))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except ValidationError as error:
@@ -151,9 +149,7 @@ def read_all(folder: Path) -> tuple[list[Result], list[str]]:
 
 def _picture(path: Path) -> bytes | None:
     try:
-        if path.stat().st_size > _MOST_PICTURE_BYTES:
-            return None
-        data = path.read_bytes()
+        data = read_file(path, _MOST_PICTURE_BYTES)
     except OSError:
         return None
     return data if data.startswith(_PNG) else None

@@ -15,7 +15,7 @@ from srtm.address import Address
 from srtm.deploy.file import Plan, plan_of, read_bridge_of
 from srtm.deploy.host_tables import HostTable
 from srtm.deploy.placed_topics import read_placed
-from srtm.deploy.tables import BrokerTable
+from srtm.deploy.tables import GATEWAY_PATHS, BrokerTable
 from srtm.errors import UsageError, one_line
 from srtm.options import read_toml
 
@@ -367,9 +367,9 @@ def _broker(broker: BrokerTable, host: HostTable, root: PurePosixPath) -> dict[s
     table = broker.model_dump(mode="json", by_alias=True, exclude={"host"}, exclude_none=True)
     for key in ("tcp-address", "http-address"):
         table[key] = str(at_host(getattr(broker, key.replace("-", "_")), host.address))
-    for key in ("admission-log", "trace-dir"):
-        if key in table:
-            table[key] = str(root / table[key])
+    for name, value in broker.gateway.items():
+        is_path = name in GATEWAY_PATHS and value and isinstance(value, str)
+        table[name.replace("_", "-")] = str(root / value) if is_path else value
     return table
 
 
@@ -382,11 +382,18 @@ def _listening(table: Any, host: HostTable) -> dict[str, Any]:
 
 
 def toml_text(tables: Mapping[str, Any]) -> str:
-    """Tables and lists of tables, one deep. JSON's values are TOML's here."""
+    """Tables and lists of tables, one deep. JSON's plain values are TOML's here."""
+
+    def text(value: Any) -> str:
+        if isinstance(value, Mapping):
+            return "{" + ", ".join(f"{key} = {text(each)}" for key, each in value.items()) + "}"
+        if isinstance(value, list):
+            return "[" + ", ".join(map(text, value)) + "]"
+        return json.dumps(value)
 
     def pairs(table: Mapping[str, Any]) -> str:
         rows = ((key, value) for key, value in table.items() if value is not None)
-        return "".join(f"{key} = {json.dumps(value)}\n" for key, value in rows)
+        return "".join(f"{key} = {text(value)}\n" for key, value in rows)
 
     plain = {name: each for name, each in tables.items() if not isinstance(each, Mapping | list)}
     parts = [pairs(plain)]

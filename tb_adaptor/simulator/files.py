@@ -1,13 +1,13 @@
 """Files of `srtm adaptor simulate`: arrivals in CSV, shares at the beginning in JSON."""
 
 import csv
-import json
 import math
 from pathlib import Path
 
 import numpy as np
 
 from srtm.errors import UsageError
+from srtm.files import json_in, open_rows
 from tb_adaptor.share import Part
 from tb_adaptor.simulator.run import Arrivals
 
@@ -24,7 +24,7 @@ def read_arrivals(path: Path) -> dict[str, Arrivals]:
     counts: dict[str, list[float]] = {}
     last = 0.0
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        with open_rows(path) as file:
             rows = csv.reader(file)
             header = [each.strip() for each in next(rows, [])]
             if header != _COLUMNS:
@@ -73,7 +73,7 @@ def _row(row: list[str], where: str, last: float) -> tuple[float, str, float]:
 def read_shares(path: Path, contract: Part, brokers: list[str]) -> dict[str, Part]:
     """{broker: [r_l, b_l]} for each of `brokers`, within the contract. Raises UsageError."""
     try:
-        document = json.loads(path.read_text())
+        document = json_in(path)
         split = {str(name): Part(float(r), float(b)) for name, (r, b) in document.items()}
     except OSError as error:
         raise UsageError(f"--initial {path}: {error.strerror}") from None

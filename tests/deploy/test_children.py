@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from srtm.contract import Contract
@@ -11,7 +12,11 @@ from srtm.deploy.children import children, node_id, topic_flag
 from srtm.deploy.file import Plan, plan_of
 from srtm.deploy.process import ChildSpec, Stage
 from srtm.deploy.programs import Programs
+from srtm.deploy.tables import gateway_keys
+from srtm.duration import format_duration
+from srtm.gateway.options import GatewayOptions
 from srtm.http_client import Answer
+from srtm.options import add_options, read_options
 
 PROGRAMS = Programs("/bin/nsqd", "/bin/nsqlookupd", "/bin/nsqadmin")
 BASE: dict[str, Any] = {
@@ -62,10 +67,10 @@ def specs(values: dict[str, Any]) -> dict[str, ChildSpec]:
             "b-gateway",
             f"""{sys.executable} -P -m srtm gateway --tcp-address=127.0.0.1:4152
             --http-address=127.0.0.1:4153 --nsqd-tcp-address=/d/b/nsqd.sock
-            --nsqd-http-address=/d/b/nsqd-http.sock --broadcast-address=127.0.0.1
+            --nsqd-http-address=/d/b/nsqd-http.sock --lookupd-tcp-address=127.0.0.1:4160
+            --broadcast-address=127.0.0.1
             --admin-socket=/d/b/admin.sock --state-file=/d/b/gateway-state.json
-            --lookupd-tcp-address=127.0.0.1:4160
-            --topic=sensors,rate=550.0,burst=20.5,mode=delay,max-wait=2s,slo=0.99@5ms""",
+            --topic=sensors,rate=550.0,burst=20.5,mode=delay,max-wait=2s,slo=0.99@5ms,contract-burst=41.0""",
             id="gateway-has-its-share",
         ),
         pytest.param(
@@ -96,11 +101,11 @@ def specs(values: dict[str, Any]) -> dict[str, ChildSpec]:
             "broker-1-gateway",
             f"""{sys.executable} -P -m srtm gateway --tcp-address=0.0.0.0:4150
             --http-address=127.0.0.1:4151 --nsqd-tcp-address=/d/broker-1/nsqd.sock
-            --nsqd-http-address=/d/broker-1/nsqd-http.sock --broadcast-address=127.0.0.1
+            --nsqd-http-address=/d/broker-1/nsqd-http.sock --lookupd-tcp-address=127.0.0.1:4160
+            --broadcast-address=127.0.0.1 --distributor-address=127.0.0.1:4180
+            --distributor-token-file=/secret --broker-name=broker-1 --broker-capacity=800
             --admin-socket=/d/broker-1/admin.sock --state-file=/d/broker-1/gateway-state.json
-            --lookupd-tcp-address=127.0.0.1:4160 --distributor-address=127.0.0.1:4180
-            --broker-name=broker-1 --broker-capacity=800 --distributor-token-file=/secret
-            --topic=sensors,rate=550.0,burst=20.5,mode=delay,max-wait=2s,slo=0.99@5ms""",
+            --topic=sensors,rate=550.0,burst=20.5,mode=delay,max-wait=2s,slo=0.99@5ms,contract-burst=41.0""",
             id="gateway-knows-the-distributor",
         ),
         pytest.param(
@@ -144,6 +149,40 @@ def test_command_lines(values: dict[str, Any], name: str, command: str) -> None:
     plan = plan_from(values)
     expected = command.replace("NODE", str(node_id(plan, plan.brokers[-1]))).split()
     assert list(specs(values)[name].command()) == expected
+
+
+@pytest.mark.parametrize(("key", "option"), gateway_keys().items())
+def test_every_key_of_a_broker_reaches_its_gateway(key: str, option: str) -> None:
+    """A flag of the started gateway reads back as what the file says."""
+    given = {
+        "default-limit": {"rate": 5, "burst": 2, "slo": "0.99@5ms"},
+        "http-admin": True,
+        "lookupd-tcp-address": ["h:1", "h:2"],
+    }
+    field = GatewayOptions.model_fields[option]
+    value = given.get(
+        key, field.default or "/f" if isinstance(field.default, str) else field.default
+    )
+    if isinstance(value, float):
+        value = format_duration(value)
+    command = specs({"broker": [{key: value}]})["broker-1-gateway"].command()
+    seen: list[GatewayOptions] = []
+
+    @click.command()
+    @add_options(GatewayOptions)
+    @click.pass_context
+    def reads(context: click.Context, /, **_: object) -> None:
+        seen.append(read_options(GatewayOptions, context))
+
+    reads.main([*command[command.index("gateway") + 1 :]], standalone_mode=False)
+    plan = plan_from({"broker": [{key: value}]})
+    assert getattr(seen[0], option) == getattr(plan.gateway_options(plan.brokers[0]), option)
+    assert any(word.partition("=")[0] == f"--{key}" for word in command)
+
+
+def test_a_gateway_has_its_whole_drain_before_it_is_killed() -> None:
+    gateway = specs({"broker": [{"drain-timeout": "50s"}]})["broker-1-gateway"]
+    assert gateway.drain_seconds == 50
 
 
 def test_passed_flags_come_last_so_that_ours_are_always_read() -> None:

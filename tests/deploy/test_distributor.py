@@ -236,6 +236,7 @@ def test_a_token_guards_it_and_is_in_no_command_line(tmp_path: Path, spec: Spec)
         pytest.param({"publishers": "none.csv"}, ["--check"], "none.csv: No", id="no-file-checked"),
         pytest.param({"keys": ["room-0"]}, [], "key 'room-1' is none of the topic's 1", id="key"),
         pytest.param({"token-file": "no-token"}, [], "no-token: No such file", id="no-token"),
+        pytest.param({"token-file": "no"}, ["--check"], "no: No such file", id="no-token-checked"),
     ],
 )
 def test_a_slip_is_one_line_and_nothing_is_started(

@@ -1,12 +1,15 @@
 """The deployment file: every slip is one clear line, and a good file means what it says."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from srtm.address import Address
 from srtm.deploy.file import Plan, read_plan
+from srtm.deploy.tables import OWN_GATEWAY_OPTIONS, BrokerTable, gateway_keys
 from srtm.errors import UsageError
+from srtm.gateway.options import GatewayOptions
 
 WHOLE = """
 [deployment]
@@ -226,6 +229,30 @@ def test_an_absolute_data_path_stays(tmp_path: Path) -> None:
             f"{BROKER}nsqd-flags = ['x']", ["'x' is not a flag"], id="word-that-ends-go-flags"
         ),
         pytest.param(f"{BROKER}nsqd-flags = ['--']", ["not a flag"], id="dashes-that-end-go-flags"),
+        pytest.param(
+            f"{BROKER}max-topics = 0",
+            ["broker broker-1: max-topics", "greater than or equal to 1 (got 0)"],
+            id="gateway-option-out-of-bounds",
+        ),
+        pytest.param(
+            f"{BROKER}default-limit = 'rate=0,burst=1'",
+            ["broker broker-1: --default-limit rate=0,burst=1: rate"],
+            id="gateway-option-with-its-own-parser",
+        ),
+        pytest.param(
+            f"{BROKER}http-admn = true", ['did you mean "http-admin"?'], id="misspelt-gateway-key"
+        ),
+        pytest.param(f"{BROKER}gateway = {{}}", ['unknown key "gateway"'], id="our-own-field"),
+        pytest.param(
+            f"{BROKER}nsqd-flags = ['--max-body-size=0x1400000']\nmax-connection-backlog-bytes = 9",
+            ["broker broker-1", "--max-connection-backlog-bytes 9", "--max-body-size 20971520"],
+            id="backlog-under-nsqd's-body",
+        ),
+        pytest.param(
+            f"{BROKER}max-connection-backlog-bytes = 5242879",
+            ["--max-body-size 5242880"],
+            id="backlog-under-nsqd's-default-body",
+        ),
     ],
 )
 def test_a_slip_is_one_line_with_file_and_place(tmp_path: Path, text: str, said: list[str]) -> None:
@@ -236,6 +263,39 @@ def test_a_slip_is_one_line_with_file_and_place(tmp_path: Path, text: str, said:
     assert "\n" not in line
     for part in said:
         assert part in line
+
+
+@pytest.mark.parametrize("option", OWN_GATEWAY_OPTIONS)
+def test_an_option_that_srtm_up_sets_is_no_key(tmp_path: Path, option: str) -> None:
+    assert option in GatewayOptions.model_fields
+    key = option.replace("_", "-")
+    said = re.escape(f"{key} cannot be set: {OWN_GATEWAY_OPTIONS[option]}")
+    with pytest.raises(UsageError, match=said):
+        read(tmp_path, f"{BROKER}{key} = 'x'")
+
+
+@pytest.mark.parametrize("option", GatewayOptions.model_fields)
+def test_every_option_of_the_gateway_has_a_key_or_is_set_by_srtm_up(option: str) -> None:
+    own = option in BrokerTable.model_fields or option in OWN_GATEWAY_OPTIONS
+    assert own != (option in gateway_keys().values())
+
+
+@pytest.mark.parametrize(
+    ("flags", "bytes_"),
+    [
+        pytest.param("", None, id="nsqd's-default"),
+        pytest.param("'--max-body-size=8388608'", None, id="as-big-as-the-gateway's-default"),
+        pytest.param("'-max-body-size=9_000_000'", 9_000_000, id="as-Go-writes-numbers"),
+        pytest.param("'--max-body-size=1', '--max-body-size=20971520'", 20971520, id="last-counts"),
+    ],
+)
+def test_the_gateway_takes_bodies_as_big_as_its_nsqd(
+    tmp_path: Path, flags: str, bytes_: int | None
+) -> None:
+    plan = read(tmp_path, f"{BROKER}nsqd-flags = [{flags}]")
+    options = plan.gateway_options(plan.brokers[0])
+    given = "max_connection_backlog_bytes" in options.model_fields_set
+    assert (options.max_connection_backlog_bytes if given else None) == bytes_
 
 
 def test_a_missing_file_is_said(tmp_path: Path) -> None:

@@ -6,8 +6,14 @@ import pytest
 
 from srtm.address import Address, free_addresses, require_free
 from srtm.deploy.file import plan_of
-from srtm.deploy.programs import find_program, find_programs, version_warning
-from srtm.errors import UnavailableError
+from srtm.deploy.programs import (
+    check_nsqd_flags,
+    find_program,
+    find_programs,
+    version_warning,
+)
+from srtm.errors import UnavailableError, UsageError
+from tests.support.deployments import need_nsq
 
 
 def fake(folder: Path, name: str = "nsqd", says: str = "nsqd v1.3.0 (built w/go1.21.1)") -> str:
@@ -65,6 +71,26 @@ def test_another_version_is_one_line_of_warning(tmp_path: Path, says: str, warne
     if warning:
         assert warning.startswith(f"warning: {tmp_path}/nsqd says '{says or 'nothing'}'")
         assert "\n" not in warning
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        pytest.param(["--mem-queue-size=0", "-verbose"], "", id="right"),
+        pytest.param(["--max-body-size=5x"], 'invalid value "5x" for flag', id="no-number"),
+        pytest.param(["--mem-size=5"], "not defined: -mem-size", id="no-such-flag"),
+        pytest.param(["--help"], "it would only print help", id="help"),
+    ],
+)
+def test_nsqd_reads_its_flags_before_it_is_started(
+    monkeypatch: pytest.MonkeyPatch, flags: list[str], said: str
+) -> None:
+    need_nsq(monkeypatch)
+    if not said:
+        check_nsqd_flags(find_program("nsqd"), flags, "broker b")
+        return
+    with pytest.raises(UsageError, match=f"^broker b: nsqd-flags: .*{said}"):
+        check_nsqd_flags(find_program("nsqd"), flags, "broker b")
 
 
 def test_a_program_that_cannot_be_run(tmp_path: Path) -> None:

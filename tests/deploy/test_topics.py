@@ -400,7 +400,10 @@ def test_a_silent_broker_is_told_beside_what_the_others_say(far: Far) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["set", "t"], "give --rate, --burst, --mode, --max-wait, --slo, --adapt or --migrate"),
+        (
+            ["set", "t"],
+            "give --rate, --burst, --mode, --max-wait, --slo, --batch, --batches, --adapt or",
+        ),
         (["set", "t", "--rate=x", "--burst=3"], "topic t: rate: "),
         (["set", "t", "--rate=5", "--burst=3", "--slo=5ms"], "topic t: slo: "),
         (["set", "no topic", "--rate=5", "--burst=3"], "is not a topic name"),

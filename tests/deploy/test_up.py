@@ -54,7 +54,14 @@ def listens(address: object) -> bool:
 
 def test_a_whole_deployment(tmp_path: Path, spec: Spec) -> None:
     tcp, http, lookupd_tcp, lookupd_http, nsqadmin = free_addresses(5)
-    spec["broker"].append({"tcp-address": str(tcp), "http-address": str(http)})
+    spec["broker"].append(
+        {
+            "tcp-address": str(tcp),
+            "http-address": str(http),
+            "http-admin": True,
+            "nsqd-flags": ["--max-body-size=20971520", "--max-msg-size=20971520"],
+        }
+    )
     spec["lookupd"] = {"tcp-address": str(lookupd_tcp), "http-address": str(lookupd_http)}
     spec["nsqadmin"] = {"http-address": str(nsqadmin)}
     with running(spec) as deployment:
@@ -70,6 +77,12 @@ def test_a_whole_deployment(tmp_path: Path, spec: Spec) -> None:
         saved = json.loads((tmp_path / "d" / "deployment.json").read_text())
         assert saved["pid"] == os.getpid()
         assert saved["brokers"][1]["tcp-address"] == str(tcp)
+
+        first, second = (str(each.http_address) for each in deployment.brokers)
+        assert request(first, "POST", "/topic/create?topic=sensors").status == 405
+        assert request(second, "POST", "/topic/create?topic=sensors").status == 200
+        big = "x" * 19_000_000  # more than a client of a gateway may have waiting by default
+        assert request(second, "POST", "/pub?topic=sensors", document=big).status == 200
 
         nodes = get_json(str(lookupd_http), "/nodes")["producers"]
         ports = {(each["tcp_port"], each["http_port"]) for each in nodes}
@@ -286,6 +299,19 @@ def test_check_starts_nothing(tmp_path: Path, spec: Spec) -> None:
     with outside(tmp_path, spec, "--check") as up:
         assert up.end() == (Exit.OK, [])
         assert up.output == f"{tmp_path}/srtm.toml is correct: 1 broker, 1 topic\n"
+    assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize("flags", [[], ["--check"]])
+def test_what_nsqd_would_refuse_is_said_before_anything_starts(
+    tmp_path: Path, spec: Spec, flags: list[str]
+) -> None:
+    spec["broker"][0]["nsqd-flags"] = ["--mem-size=5"]
+    with outside(tmp_path, spec, *flags) as up:
+        assert up.end() == (
+            Exit.USAGE,
+            ["srtm: broker broker-1: nsqd-flags: flag provided but not defined: -mem-size"],
+        )
     assert not (tmp_path / "d").exists()
 
 

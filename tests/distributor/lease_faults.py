@@ -328,7 +328,7 @@ class World:
             topic, leases = service.state.topics["t"], service.state.leases["t"]
             asked = asked_of(service.state, "t", self.now, LEASE)
             placement = decide(policy, asked, keep=False)
-            require_applicable(placement, leases, "t", self.now)
+            require_applicable(placement, leases, topic.contract, self.now)
             moved = moves(placement.assignment, placement.unplaced, topic)
             applied = in_force(placement, topic, service.state.next_epoch(), self.now)
             self.call(self.leader, apply(service, "t", applied, moved))

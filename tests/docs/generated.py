@@ -18,6 +18,7 @@ from srtm.gateway.http.metrics import (
     TRACE_METRICS,
 )
 from srtm.gateway.measure.meter import SKETCHES
+from srtm.gateway.options import GatewayOptions
 
 ROOT = Path(__file__).parents[2]
 _SECTION = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.S)
@@ -74,7 +75,13 @@ def _keys() -> str:
     }
 
     def rows(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
-        for name, field in model.model_fields.items():
+        fields = {**model.model_fields}
+        if fields.pop("gateway", None):
+            options = GatewayOptions.model_fields
+            fields |= {name: options[name] for name in tables.gateway_keys().values()}
+        if model is tables.TopicTable:
+            del fields["contract_burst"]  # of a broker's share, which `srtm up` works out
+        for name, field in fields.items():
             key = "name" if (model, name) == (tables.TopicTable, "topic") else name
             yield f"`{key.replace('_', '-')}`", _default(field), field.description or ""
 

@@ -4,11 +4,12 @@ import contextlib
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import psutil
 import pytest
 
-from srtm.nsq.commands import message, mpub, pub
+from srtm.nsq.commands import dpub, message, mpub, pub
 from tests.support.servers import GatewayProcess, Servers, http, wait_for
 from tests.support.v2 import V2
 
@@ -88,14 +89,98 @@ def test_small_messages_of_clients_that_have_gone_are_bounded_too(servers: Serve
     wait_for(lambda: gateway.offered("t") == count, "all have come")
     wait_for(lambda: gateway.metric("srtm_connections") == 0, "all have gone", 20)
     counts = gateway.inside("t")
-    assert counts["backlog_bytes"] <= bound + 60_004
-    assert counts["waiting"] + counts["rejected"] == count, "each is accounted for"
-    gateway.set_limit("t", **OPEN)
-    wait_for(lambda: gateway.inside("t")["waiting"] == 0, "what had room goes to nsqd")
-    wait_for(
-        lambda: gateway.nsqd.message_count("t") == counts["waiting"] >= bound // 60_004,
-        "what came first is not lost",
-    )
+    assert (counts["backlog_bytes"], counts["waiting"]) == (0, 0)
+    assert counts["admitted"] + counts["abandoned"] == count, "each is accounted for"
+
+
+class Crowded(NamedTuple):
+    gateway: GatewayProcess
+    topic: str
+
+    def counts(self) -> dict[str, Any]:
+        return self.gateway.inside(self.topic)
+
+    def wait_for(self, waiting: int) -> None:
+        wait_for(lambda: self.counts()["waiting"] == waiting, f"{waiting} wait for tokens")
+
+    def open(self) -> None:
+        self.gateway.set_limit(self.topic, rate=10, burst=1)
+
+
+@pytest.fixture(scope="module")
+def gateway_of_all(shared: Servers) -> GatewayProcess:
+    return shared.gateway()
+
+
+@pytest.fixture
+def crowded(gateway_of_all: GatewayProcess, request: pytest.FixtureRequest) -> Crowded:
+    """A topic of the test's own, whose bucket is empty and stays so."""
+    topic = f"t{abs(hash(request.node.name))}"
+    gateway_of_all.set_limit(topic, rate=0.001, burst=1)
+    with V2(gateway_of_all.tcp) as client:
+        client.send(pub(topic.encode(), b"takes the token"))
+        client.oks(1)
+    return Crowded(gateway_of_all, topic)
+
+
+@pytest.mark.parametrize("how", ["close", "reset"])
+@pytest.mark.parametrize(
+    ("command", "count"),
+    [
+        pytest.param(pub(b"TOPIC", b"x"), 1, id="PUB"),
+        pytest.param(pub(b"TOPIC", b"x") * 3, 3, id="PUBs-of-one-read"),
+        pytest.param(mpub(b"TOPIC", [message(b"x")] * 30, 30), 30, id="MPUB-of-many-tokens"),
+        pytest.param(dpub(b"TOPIC", 50, message(b"x")), 1, id="DPUB"),
+    ],
+)
+def test_what_nobody_waits_for_takes_no_token_from_those_who_wait(
+    crowded: Crowded, how: str, command: bytes, count: int
+) -> None:
+    """It gives its place up. An MPUB at the head lets those behind it go when their own tokens are
+    there."""
+    topic = crowded.topic.encode()
+    with V2(crowded.gateway.tcp) as leaves, V2(crowded.gateway.tcp) as stays:
+        leaves.send(command.replace(b"TOPIC", topic))
+        crowded.wait_for(count)
+        stays.send(pub(topic, b"y"))
+        crowded.wait_for(count + 1)
+        leaves.reset() if how == "reset" else leaves.close()
+        crowded.wait_for(1)
+        crowded.open()
+        stays.oks(1)
+    counts = crowded.counts()
+    assert (counts["abandoned"], counts["admitted"], counts["backlog_bytes"]) == (count, 2, 0)
+    parts = ("admitted", "rejected", "failed", "unknown", "abandoned", "waiting")
+    assert counts["offered"] == sum(counts[name] for name in parts)
+    assert crowded.gateway.nsqd.message_count(crowded.topic) == 2
+
+
+def test_a_sender_by_http_that_has_gone_takes_no_token_either(crowded: Crowded) -> None:
+    host, port = crowded.gateway.http.split(":")
+    head = f"POST /pub?topic={crowded.topic} HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx"
+    with socket.create_connection((host, int(port))) as leaves:
+        leaves.sendall(head.encode())
+        crowded.wait_for(1)
+    crowded.wait_for(0)
+    assert crowded.counts()["abandoned"] == 1
+
+
+@pytest.mark.parametrize("where", ["nsqd", "gateway"])
+def test_a_client_that_only_ends_its_sending_still_gets_its_ok(
+    crowded: Crowded, where: str
+) -> None:
+    address = crowded.gateway.tcp if where == "gateway" else crowded.gateway.nsqd.tcp
+    with V2(address) as client:
+        client.send(pub(crowded.topic.encode(), b"x"))
+        client.socket.shutdown(socket.SHUT_WR)
+        if where == "gateway":
+            crowded.wait_for(1)
+            frame = client.frame()
+            assert frame is not None
+            assert frame.data == b"_heartbeat_", "it is asked whether it is there"
+            crowded.open()
+        assert client.reply() == b"OK"
+        assert client.ended()
 
 
 def test_at_the_bound_bodies_come_one_after_the_other_when_there_is_room(

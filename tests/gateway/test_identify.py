@@ -112,6 +112,12 @@ BODIES: list[Any] = [
     pytest.param(b'{"msg_timeout":-1}', invalid("msg timeout (-1)"), id="timeout-none"),
     pytest.param(b'{"heartbeat_interval":1,"output_buffer_size":1,"sample_rate":-1}',
                  invalid("heartbeat interval (1)"), id="the-first-fault-in-nsqds-order"),
+    # Without negotiation no feature counts.
+    pytest.param(b'{"tls_v1":true}', {"tls_v1": True}, id="TLS-that-is-not-negotiated"),
+    pytest.param(b'{"tls_v1":true,"feature_negotiation":false,"snappy":true,"deflate":true}',
+                 {"tls_v1": True, "snappy": True, "deflate": True},
+                 id="features-that-are-not-negotiated"),
+    pytest.param(b'{"tls_v1":"yes"}', NOT_JSON, id="a-text-for-TLS"),
     pytest.param(b'{"output_buffer_size":1,"output_buffer_timeout":1}',
                  invalid("output buffer timeout (1)"), id="timeout-before-size"),
 ]  # fmt: skip
@@ -140,7 +146,7 @@ def test_nsqd_judges_each_body_alike(
 
 def test_tls_is_refused_rather_than_left_out() -> None:
     with pytest.raises(ProtocolError) as raised:
-        parse_identity(b'{"tls_v1":true}', SERVER)
+        parse_identity(b'{"tls_v1":true,"feature_negotiation":true}', SERVER)
     assert raised.value.code == "E_IDENTIFY_FAILED"
     assert raised.value.fatal
     assert parse_identity(b'{"tls_v1":false}', SERVER) == Identity()

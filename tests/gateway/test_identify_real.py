@@ -79,7 +79,12 @@ BODIES = {
     "snappy-declined": {**NEGOTIATED, "snappy": True},
     "both-declined": {**NEGOTIATED, "snappy": True, "deflate": True},
     "the-first-fault-counts": {"heartbeat_interval": 1, "sample_rate": 1000, "msg_timeout": 1},
-    "a-fault-without-features": {"output_buffer_size": 1},
+    "tls-false": {**NEGOTIATED, "tls_v1": False},
+    "tls-null": {**NEGOTIATED, "tls_v1": None},
+    "tls-as-a-number": {**NEGOTIATED, "tls_v1": 1},
+    "deflate-level-negative": {**NEGOTIATED, "deflate": True, "deflate_level": -1},
+    "deflate-level-too-high": {**NEGOTIATED, "deflate": True, "deflate_level": 99},
+    "auth-is-no-field": {**NEGOTIATED, "auth_required": True, "auth": "secret"},
     "a-text-for-a-number": {**NEGOTIATED, "msg_timeout": "5000"},
     "a-number-for-a-text": {**NEGOTIATED, "client_id": 5},
     "a-fraction-for-a-number": {**NEGOTIATED, "msg_timeout": 5000.0},
@@ -103,6 +108,19 @@ RAW = {
 }
 
 
+def plain() -> dict[str, Any]:
+    """The same without negotiation, where nsqd looks at no feature, and TLS on top."""
+    rows: dict[str, Any] = {}
+    for name, body in BODIES.items():
+        if isinstance(body, dict):
+            kept = {key: value for key, value in body.items() if key != "feature_negotiation"}
+            rows[f"{name}-not-negotiated"] = kept
+    rows["tls-not-negotiated"] = {"tls_v1": True}
+    rows["tls-negotiation-refused"] = {"tls_v1": True, "feature_negotiation": False}
+    rows["all-features-not-negotiated"] = {"tls_v1": True, "snappy": True, "deflate": True}
+    return rows
+
+
 def asked(address: str, sent: bytes) -> tuple[Any, bool]:
     """What is answered to `sent`, as JSON where it is, and whether the connection is closed."""
     with V2(address) as client:
@@ -119,7 +137,10 @@ def asked(address: str, sent: bytes) -> tuple[Any, bool]:
 
 @pytest.mark.parametrize(
     "body",
-    [pytest.param(json.dumps(body).encode(), id=name) for name, body in BODIES.items()]
+    [
+        pytest.param(json.dumps(body).encode(), id=name)
+        for name, body in {**BODIES, **plain()}.items()
+    ]
     + [pytest.param(body, id=name) for name, body in RAW.items()],
 )
 def test_the_answer_is_nsqds_own(gateway: GatewayProcess, nsqd: Nsqd, body: bytes) -> None:

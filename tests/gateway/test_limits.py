@@ -34,7 +34,7 @@ def test_who_has_the_last_word(name: bytes, unplaced: Unplaced, shut: bool, leas
     limits = limits_of(unplaced)
     assert limits.is_shut(name) is shut
     assert limits.is_leased(name) is leased
-    assert limits.refuses is (unplaced is Unplaced.REJECT)
+    assert limits.refuses(name) is (unplaced is Unplaced.REJECT)
 
 
 def test_without_a_share_its_own_holds_or_the_default() -> None:

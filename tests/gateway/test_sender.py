@@ -10,7 +10,7 @@ from errno import EAGAIN, EBADF, EPIPE
 
 import pytest
 
-from srtm.gateway.http.stats import sender_line
+from srtm.gateway.http.stats_text import sender_line
 from srtm.gateway.sender import NO_RING, NOT_COMPILED, send_each
 
 try:

@@ -82,6 +82,8 @@ class World:
 
     def write_debts(self) -> None: ...
 
+    def batch_waits(self, topic: Topic) -> None: ...
+
     def call_at(self, when: int, alarm: Callable[[int], None]) -> None:
         self.alarms.append((when, alarm))
 

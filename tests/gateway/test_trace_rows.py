@@ -84,7 +84,7 @@ def test_each_message_is_in_one_row_whatever_becomes_of_it(steps: list[tuple[obj
             now += int(step[1])  # type: ignore[call-overload]
             world.wake(now)
         elif step[0] == "void" and runs:
-            runs[int(step[1]) % len(runs)].void = True  # type: ignore[call-overload]
+            world.topic.give_up(runs[int(step[1]) % len(runs)])  # type: ignore[call-overload]
         elif step[0] == "limit":
             kind = step[1]
             mode = Mode.REJECT if kind == "reject" else Mode.DELAY
@@ -99,7 +99,7 @@ def test_each_message_is_in_one_row_whatever_becomes_of_it(steps: list[tuple[obj
             world.topic.lose_waiting()
         elif step[0] == "leave" and runs:
             run = runs[int(step[1]) % len(runs)]  # type: ignore[call-overload]
-            run.owner, run.outside = Gone("p"), True
+            run.owner = Gone("p")
             world.topic.give_up(run)
     world.topic.set_limit(None, now)
     for _ in range(3):

@@ -26,7 +26,6 @@ def need_nsq(monkeypatch: pytest.MonkeyPatch) -> None:
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no {', '.join(missing)} on PATH")
-    monkeypatch.setenv("SRTM_GATEWAY_MAX_CONNECTIONS", "500")  # few open files are enough here
 
 
 class Outside:

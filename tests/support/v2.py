@@ -15,7 +15,7 @@ class V2:
 
     def __init__(self, address: str, magic: bytes = MAGIC_V2, receive_buffer: int = 0) -> None:
         host, port = address.rsplit(":", 1)
-        self.socket = socket.socket()
+        self.socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.settimeout(60)

@@ -9,6 +9,7 @@ from typing import Any
 
 from srtm.consumer.wire import Note
 from srtm.errors import UsageError
+from srtm.files import json_of, read_file
 
 log = logging.getLogger("srtm.autoscale")
 
@@ -65,11 +66,10 @@ class State:
 def read_state(path: Path) -> dict[str, Any]:
     """{} where there is none, or none that makes sense."""
     try:
-        with path.open("rb") as file:
-            found = json.loads(file.read(_MOST_BYTES))
+        found = json_of(read_file(path, _MOST_BYTES))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         log.warning("%s: cannot be read (%s); it begins anew", path, error)
         return {}
     decisions = found.get("decisions") if isinstance(found, dict) else None

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from srtm.errors import UsageError
+from srtm.files import open_rows
 
 
 def read_workload(path: Path) -> list[float]:
@@ -19,7 +20,7 @@ def read_workload(path: Path) -> list[float]:
     """
     rows: list[tuple[int, list[str]]] = []
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        with open_rows(path) as file:
             reader = csv.reader(file)
             for row in reader:
                 rows.append((reader.line_num, [cell.strip() for cell in row]))

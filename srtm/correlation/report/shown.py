@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from srtm.correlation.report.timeline import Timeline, timelines
 from srtm.correlation.result import read_result
 from srtm.errors import UsageError
+from srtm.files import read_file
 
 MOST_TOPICS = 6
 MOST_GROUPS = 12
@@ -90,7 +91,7 @@ def shown(folder: Path, topic: str | None = None) -> Shown:
     """Of what `srtm correlate run` left. Raises UsageError where it is none, or damaged."""
     result = read_result(folder).only(topic)
     try:
-        run = Run.model_validate_json((folder / "run.json").read_bytes())
+        run = Run.model_validate_json(read_file(folder / "run.json"))
         table = pq.read_table(folder / "groups.parquet", columns=list(_COLUMNS))
         lines = timelines(folder / "windows.parquet")
     except (OSError, ValueError, pa.ArrowException) as error:

@@ -11,6 +11,7 @@ from srtm.correlation.group_options import group_options, read_window
 from srtm.correlation.session import spark_session
 from srtm.correlation.stream.lock import STATE, only_one
 from srtm.errors import UsageError
+from srtm.files import MOST_SETTINGS_BYTES, read_file
 from srtm.options import duration_option
 
 
@@ -105,7 +106,7 @@ def _say(line: str) -> None:
 def read_properties(path: Path) -> dict[str, str]:
     """Lines of name=value; # begins a comment. Raises UsageError."""
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = read_file(path, MOST_SETTINGS_BYTES).decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--kafka-config {path}: {error}") from None
     found = {}

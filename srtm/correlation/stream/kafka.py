@@ -3,7 +3,6 @@
 `FOLDER/_stream` holds Spark's checkpoint and our ledger; no reader of a trace looks there.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from srtm.correlation.stream.batches import Batches
 from srtm.correlation.stream.ledger import Ledger, read_ledger
 from srtm.correlation.stream.lock import STATE
 from srtm.errors import SrtmError, UsageError
+from srtm.files import json_in
 
 _CHECKPOINT = "checkpoint"
 _LEDGER = "ledger.json"
@@ -123,8 +123,7 @@ class Intake:
     def _query_id(self) -> str:
         """Of the checkpoint; empty: there is none."""
         try:
-            text = (self._state / _CHECKPOINT / "metadata").read_text("utf-8")
-            return str(json.loads(text)["id"])
+            return str(json_in(self._state / _CHECKPOINT / "metadata")["id"])
         except (OSError, ValueError, KeyError, TypeError):
             return ""
 

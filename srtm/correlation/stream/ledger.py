@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from srtm.atomic import write_json
 from srtm.errors import UsageError, one_line
+from srtm.files import MOST_ROWS_BYTES, read_file
 
 
 class BadRecords(BaseModel):
@@ -60,7 +61,7 @@ def lines(bad: Mapping[str, BadRecords]) -> list[str]:
 def read_ledger(path: Path) -> Ledger | None:
     """None: there is none yet. Raises UsageError."""
     try:
-        return Ledger.model_validate_json(path.read_bytes())
+        return Ledger.model_validate_json(read_file(path, MOST_ROWS_BYTES))
     except FileNotFoundError:
         return None
     except OSError as error:

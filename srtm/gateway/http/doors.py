@@ -1,124 +1,65 @@
 """The HTTP door, and the admin socket where one is asked for."""
 
+import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Awaitable, Callable
-from typing import Any
 
 from tornado.httpserver import HTTPServer
-from tornado.httputil import (
-    HTTPConnection,
-    HTTPHeaders,
-    HTTPMessageDelegate,
-    RequestStartLine,
-    ResponseStartLine,
-)
-from tornado.iostream import IOStream
-from tornado.netutil import bind_sockets, bind_unix_socket
+from tornado.netutil import bind_unix_socket
 
-from srtm.address import Address, cannot_listen
+from srtm.clock import NS, monotonic_ns
 from srtm.errors import UnavailableError
-from srtm.gateway.host import Host
+from srtm.gateway.host import Host, Sender
 from srtm.gateway.http.admin import admin_application
+from srtm.gateway.http.connections import BoundedServer
 from srtm.gateway.http.door import door_application
-from srtm.gateway.tcp_door import MAX_HTTP_CONNECTIONS, shown
+from srtm.gateway.http.waiting import Waiting
+from srtm.gateway.listening import listen, shown
 
-_IDLE_SECONDS = 60
-_MAX_HEADER_BYTES = 16 * 1024
-_BEING_ANSWERED = 16
-"""Connections over the bound while no other can make room: most are about to be free again."""
-
-
-class _BoundedServer(HTTPServer):
-    """Takes so many connections and no more. When they are all in use, the one that has been idle,
-    or has kept us waiting for the rest of its request, the longest makes room for a new one: who
-    sends half requests holds up nobody. One whose request is being served stays."""
-
-    def initialize(self, *args: Any, **kwargs: Any) -> None:
-        self._open: set[IOStream] = set()
-        self._unasked: dict[IOStream, None] = {}  # no whole request has come; oldest first
-        super().initialize(*args, **kwargs)
-
-    def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
-        if len(self._open) >= MAX_HTTP_CONNECTIONS:
-            slow = next(iter(self._unasked), None)
-            if slow is not None:
-                self._forget(slow)
-                slow.close()
-            elif len(self._open) >= MAX_HTTP_CONNECTIONS + _BEING_ANSWERED:
-                stream.close()
-                return
-        self._open.add(stream)
-        self._unasked[stream] = None
-        super().handle_stream(stream, address)
-
-    def start_request(self, server_conn: Any, request_conn: HTTPConnection) -> HTTPMessageDelegate:
-        """The connection is new, or has had its answer: its next request is awaited."""
-        stream = server_conn.stream
-        self._unasked.pop(stream, None)
-        if stream in self._open:
-            self._unasked[stream] = None
-        delegate = super().start_request(server_conn, request_conn)
-        return _Whole(delegate, lambda: self._unasked.pop(stream, None))
-
-    def on_close(self, server_conn: Any) -> None:
-        self._forget(server_conn.stream)
-        super().on_close(server_conn)
-
-    def _forget(self, stream: IOStream) -> None:
-        self._open.discard(stream)
-        self._unasked.pop(stream, None)
-
-
-class _Whole(HTTPMessageDelegate):
-    """Tells when a request has come whole."""
-
-    def __init__(self, delegate: HTTPMessageDelegate, whole: Callable[[], object]) -> None:
-        self._delegate = delegate
-        self._whole = whole
-
-    def headers_received(
-        self, start_line: RequestStartLine | ResponseStartLine, headers: HTTPHeaders
-    ) -> Awaitable[None] | None:
-        return self._delegate.headers_received(start_line, headers)
-
-    def data_received(self, chunk: bytes) -> Awaitable[None] | None:
-        return self._delegate.data_received(chunk)
-
-    def finish(self) -> None:
-        self._whole()
-        self._delegate.finish()
-
-    def on_connection_close(self) -> None:
-        self._delegate.on_connection_close()
+_PER_OTHER = 16
+"""Of so many connections one is for /ping, /metrics and the like."""
+_PER_TURN = 200
+"""connections that are looked at while messages wait: about half a millisecond"""
+_KEEPALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),  # seconds: those of Go
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15),
+)
+"""An idle client may stay for ever, unless its host is gone."""
 
 
 class HttpDoors:
     """The HTTP door, and the admin socket where one is asked for."""
 
     def __init__(self, gateway: Host) -> None:
-        self._servers: list[HTTPServer] = []
+        self._admin: HTTPServer | None = None
         self._admin_socket = ""  # once it is ours
         options = gateway.options
-        server = _BoundedServer(
-            door_application(gateway),
-            max_body_size=gateway.limits.max_body_size,
-            max_buffer_size=gateway.limits.max_body_size + 64 * 1024,
-            max_header_size=_MAX_HEADER_BYTES,
-            idle_connection_timeout=_IDLE_SECONDS,
-            body_timeout=_IDLE_SECONDS,
-        )
-        host, port = Address.parse(options.http_address, lowest=0)
-        try:
-            listeners = bind_sockets(port, host)
-        except OSError as error:
-            raise cannot_listen(f"--http-address {options.http_address}", error) from None
-        server.add_sockets(listeners)
-        self._servers.append(server)
-        self.address = shown(listeners[0])
+        self._timeout_ns = int(options.http_timeout * NS)
+        most = gateway.descriptors.http
+        application = door_application(gateway, Waiting(most - most // _PER_OTHER - 1))
+        self._server = BoundedServer(application, most=most, farewells=gateway.farewells)
+        listener = listen(options.http_address, "--http-address", _keep_alive)
+        self._server.add_sockets([listener])
+        self.address = shown(listener.getsockname())
         if options.admin_socket:
             self._open_admin(gateway, options.admin_socket)
+
+    async def look(self) -> list[Sender]:
+        """Once a second: end the connections that are late; the others."""
+        now = monotonic_ns()
+        there: list[Sender] = []
+        for number, connection in enumerate(list(self._server.connections.values())):
+            if number % _PER_TURN == 0:
+                await asyncio.sleep(0)
+            if connection.stream.closed():
+                continue
+            if connection.is_late(now, self._timeout_ns):
+                connection.give_up()
+            else:
+                there.append(connection)
+        return there
 
     def _open_admin(self, gateway: Host, path: str) -> None:
         admin = HTTPServer(admin_application(gateway), max_body_size=64 * 1024)
@@ -128,15 +69,21 @@ class HttpDoors:
             admin.add_socket(bind_unix_socket(path, mode=0o600))
         except (OSError, ValueError) as error:
             raise UnavailableError(f"--admin-socket {path}: {error}") from None
-        self._servers.append(admin)
+        self._admin = admin
         self._admin_socket = path
 
     def close(self) -> None:
-        for server in self._servers:
-            server.stop()
-        if self._admin_socket:
+        self._server.stop()
+        if self._admin is not None:
+            self._admin.stop()
             with contextlib.suppress(OSError):
                 os.unlink(self._admin_socket)
+
+
+def _keep_alive(listener: socket.socket) -> None:
+    """Accepted connections inherit it."""
+    for level, option, value in _KEEPALIVE:
+        listener.setsockopt(level, option, value)
 
 
 def _is_served(path: str) -> bool:

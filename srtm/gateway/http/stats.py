@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
@@ -12,9 +13,13 @@ from srtm.gateway.agent import Agent
 from srtm.gateway.client import Client
 from srtm.gateway.host import Host
 from srtm.gateway.http.metrics import TOPICS_PER_TURN
+from srtm.gateway.listening import shown
 from srtm.gateway.measure.meter import SKETCHES
 from srtm.gateway.measure.probe import CHANNEL
 from srtm.gateway.topic import Topic
+
+_NO_TOPIC = "/stats?topic=%20&include_clients=false&include_mem=false"
+"""A page of nsqd's that is nothing but its head: no topic has this name."""
 
 
 async def stats_document(
@@ -39,18 +44,34 @@ async def stats_document(
             "start_time": gateway.info.get("start_time", 0),
             "topics": [],
         }
-    for found in document.get("topics") or []:
+    topics = document.get("topics") or []
+    addresses = _consumers(gateway) if include_clients else {}
+    for found in topics:
         found["channels"] = [
-            _plain(kept) for kept in found["channels"] or [] if kept["channel_name"] != CHANNEL
+            _plain(kept, addresses)
+            for kept in found["channels"] or []
+            if kept["channel_name"] != CHANNEL
         ]
-    document["producers"] = [
-        entry
+    producers = [
+        _producer(client, topic)
         for client in gateway.clients
-        if include_clients and client.published
-        for entry in _producer(client, topic)
+        if client.published and (document.get("topics") is not None or not topic)
     ]
+    document["producers"] = producers if include_clients and producers else None
     document["srtm"] = {"nsqd_away": away, **await srtm_document(gateway, topic)}
     return document
+
+
+async def nsqds_head(gateway: Host, document: dict[str, Any]) -> str:
+    """The first lines of nsqd's own text: what built it and since when it runs, which its JSON does
+    not say."""
+    if not document["srtm"]["nsqd_away"]:
+        with suppress(UnavailableError):
+            answer = await gateway.nsqd_http.call("GET", _NO_TOPIC)
+            head, _, rest = answer.body.decode("utf-8", "replace").partition("\n\n")
+            if rest.startswith("Health"):
+                return head
+    return f"nsqd v{document['version']}\nstart_time {document['start_time']}"
 
 
 async def srtm_document(gateway: Host, topic: str = "") -> dict[str, Any]:
@@ -108,6 +129,7 @@ def topic_document(topic: Topic) -> dict[str, Any]:
         admitted=meter.admitted,
         waiting=topic.waiting,
         rejected=meter.rejected,
+        abandoned=meter.abandoned,
         failed=meter.failed,
         unknown=meter.unknown,
         unmatched=meter.unmatched,
@@ -122,137 +144,49 @@ def _flag(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _plain(channel: dict[str, Any]) -> dict[str, Any]:
+def _consumers(gateway: Host) -> dict[str, str]:
+    """Addresses of consumers by that of their tunnel, which nsqd sees."""
+    names = [(client.tunnel and client.tunnel.local_name, client) for client in gateway.clients]
+    return {shown(name): client.address for name, client in names if name}
+
+
+def _plain(channel: dict[str, Any], addresses: dict[str, str]) -> dict[str, Any]:
     """Consumers by their own address: on nsqd's unix socket they are bound to a name like it."""
     for client in channel.get("clients") or []:
-        client["remote_address"] = client["remote_address"].removeprefix("@")
+        address = client["remote_address"].removeprefix("@")
+        client["remote_address"] = addresses.get(address, address)
     return channel
 
 
-def _producer(client: Client, topic: str) -> list[dict[str, Any]]:
-    host = client.address.rpartition(":")[0]
+def _producer(client: Client, topic: str) -> dict[str, Any]:
+    """As nsqd has it: of one that has not published to `topic`, no counts."""
+    host = client.address.rpartition(":")[0].strip("[]")
     identity = client.identity
     counts = [
         {"topic": name.decode(), "count": count}
         for name, count in client.published.items()
         if not topic or name == topic.encode()
     ]
-    if not counts:
-        return []
-    return [
-        {
-            "client_id": identity.client_id or host,
-            "hostname": identity.hostname or host,
-            "version": "V2",
-            "remote_address": client.address,
-            "state": 0,
-            "ready_count": 0,
-            "in_flight_count": 0,
-            "message_count": 0,
-            "finish_count": 0,
-            "requeue_count": 0,
-            "connect_ts": int(time.time() - (monotonic_ns() - client.connected_at) / NS),
-            "sample_rate": identity.sample_rate,
-            "deflate": False,
-            "snappy": False,
-            "user_agent": identity.user_agent,
-            "tls": False,
-            "tls_cipher_suite": "",
-            "tls_version": "",
-            "tls_negotiated_protocol": "",
-            "tls_negotiated_protocol_is_mutual": False,
-            "pub_counts": counts,
-        }
-    ]
-
-
-def sender_line(found: dict[str, Any]) -> str:
-    return "together, by io_uring" if found["io_uring"] else f"one by one: {found['reason']}"
-
-
-def timestamps_line(timestamps: dict[str, Any]) -> str:
-    """The source in use, and what is to be known of it."""
-    line = str(timestamps["source"])
-    if timestamps["reason"]:
-        line += f" (no {timestamps['reason']})"
-    if timestamps["degraded_bytes"] or timestamps["lost_records"]:
-        line += (
-            f", {timestamps['lost_records']} segments not recorded, "
-            f"{timestamps['degraded_bytes']} bytes stamped by a worse source"
-        )
-    return line
-
-
-def distributor_line(distributor: dict[str, Any]) -> str:
-    """Contact, epoch and lease."""
-    line = f"{distributor['address']} as {distributor['broker']}, epoch {distributor['epoch']}, "
-    if distributor["safe_share"]:
-        line += "lease ended: safe shares hold"
-    else:
-        line += f"lease {distributor['lease_left_seconds']:.1f}s"
-    return line if distributor["contact"] else f"{line}; NO CONTACT: {distributor['error']}"
-
-
-def trace_line(trace: dict[str, Any]) -> str:
-    """Where it is, what is in it and what is not."""
-    line = f"{trace['folder']}, {trace['written_messages']} messages written, "
-    line += f"{trace['dropped_messages']} dropped"
-    return f"{line}; FAILING: {trace['failing']}" if trace["failing"] else line
-
-
-def _contract_lines(ours: dict[str, Any]) -> list[str]:
-    """Nothing for a topic without a contract."""
-    if "rate" not in ours:
-        return []
-    return [
-        f"      contract {ours['rate']:g}/s burst {ours['burst']:g} "
-        f"tokens: {ours['tokens']:.1f} waiting: {ours['waiting']} "
-        f"rejected: {ours['rejected']}{' THROTTLED' if ours['throttled'] else ''}"
-    ]
-
-
-def as_text(document: dict[str, Any]) -> str:
-    """For people: nsqd's own lines, and ours under each topic."""
-    ours = {topic["topic"]: topic for topic in document["srtm"]["topics"]}
-    lines = [
-        f"nsqd v{document['version']} behind srtm",
-        f"start_time {document['start_time']}",
-        "",
-        f"Health: {document['health']}",
-        f"Timestamps: {timestamps_line(document['srtm']['timestamps'])}",
-        f"Answers: {sender_line(document['srtm']['sender'])}",
-        *(
-            [f"Distributor: {distributor_line(document['srtm']['distributor'])}"]
-            if document["srtm"]["distributor"]
-            else []
-        ),
-        *([f"Trace: {trace_line(document['srtm']['trace'])}"] if document["srtm"]["trace"] else []),
-        "",
-        "Topics:" if document["topics"] or document["srtm"]["nsqd_away"] else "Topics: None",
-    ]
-    for topic in document["topics"] or []:
-        lines.append(
-            f"{'*P' if topic['paused'] else '  '} [{topic['topic_name']:<15}] "
-            f"depth: {topic['depth']:<5} be-depth: {topic['backend_depth']:<5} "
-            f"msgs: {topic['message_count']:<8}"
-        )
-        lines += _contract_lines(ours.pop(topic["topic_name"], {}))
-        lines += [
-            f"   {'*P' if channel['paused'] else '  '} [{channel['channel_name']:<25}] "
-            f"depth: {channel['depth']:<5} be-depth: {channel['backend_depth']:<5} "
-            f"inflt: {channel['in_flight_count']:<4} def: {channel['deferred_count']:<4} "
-            f"re-q: {channel['requeue_count']:<5} timeout: {channel['timeout_count']:<5} "
-            f"msgs: {channel['message_count']:<8}"
-            for channel in topic["channels"]
-        ]
-    if document["srtm"]["nsqd_away"]:
-        for name, mine in ours.items():
-            lines += [f"   [{name:<15}] nsqd is away", *_contract_lines(mine)]
-    lines += ["", "Producers:" if document["producers"] else "Producers: None"]
-    lines += [
-        f"   [V2 {producer['hostname']}:{producer['remote_address'].rpartition(':')[2]} "
-        f"{producer['user_agent']}] "
-        + " ".join(f"{count['topic']}={count['count']}" for count in producer["pub_counts"])
-        for producer in document["producers"]
-    ]
-    return "\n".join(lines) + "\n"
+    return {
+        "client_id": identity.client_id or host,
+        "hostname": identity.hostname or host,
+        "version": "V2",
+        "remote_address": client.address,
+        "state": 0,
+        "ready_count": 0,
+        "in_flight_count": 0,
+        "message_count": 0,
+        "finish_count": 0,
+        "requeue_count": 0,
+        "connect_ts": int(time.time() - (monotonic_ns() - client.connected_at) / NS),
+        "sample_rate": identity.sample_rate,
+        "deflate": False,
+        "snappy": False,
+        "user_agent": identity.user_agent,
+        **({"pub_counts": counts} if counts else {}),
+        "tls": False,
+        "tls_cipher_suite": "",
+        "tls_version": "",
+        "tls_negotiated_protocol": "",
+        "tls_negotiated_protocol_is_mutual": False,
+    }

@@ -14,6 +14,7 @@ class Meter:
     """Counters in messages since start; sketches hold durations."""
 
     __slots__ = (
+        "abandoned",
         "admitted",
         "broker_latency",
         "consumer_latency",
@@ -31,6 +32,7 @@ class Meter:
         self.offered = 0  # arrived
         self.admitted = 0  # stored by nsqd
         self.rejected = 0  # refused: over the limit, or nsqd away for too long
+        self.abandoned = 0  # not sent to nsqd, as nobody waited for them any more
         self.failed = 0  # nsqd answered with an error
         self.unknown = 0  # nsqd went away before it answered
         self.late_at_broker = 0  # of broker_latency: over the SLO's target without their token wait

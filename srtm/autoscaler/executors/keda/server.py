@@ -12,6 +12,7 @@ from srtm.address import Address
 from srtm.autoscaler.executors.keda.messages import CLASSES, SERVICE
 from srtm.consumer.file import ExecutorTable
 from srtm.errors import UnavailableError, UsageError
+from srtm.files import MOST_SETTINGS_BYTES, read_file
 
 METRIC: Final = "srtm-consumers"
 _WORKERS = 16
@@ -138,7 +139,7 @@ def _credentials(table: ExecutorTable, file: Path) -> Any:
 
 def _pem(file: Path, name: str, path: str) -> bytes:
     try:
-        found = (file.parent / path).read_bytes()
+        found = read_file(file.parent / path, MOST_SETTINGS_BYTES)
     except OSError as error:
         raise UsageError(f"{file}: [executor]: {name} {path}: {error.strerror}") from None
     if b"-----BEGIN" not in found:

@@ -1,0 +1,400 @@
+"""Batches over several brokers: the contract bounds them too, and each of them goes some time.
+
+The real service, the real gateways' leases and topics, on a network, clocks and nsqds made up here.
+"""
+
+import asyncio
+import json
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from distributor.api import PlacementAsked, PublisherAsked, TopicAsked
+from distributor.control.placements import place
+from distributor.control.service import Distributor
+from distributor.control.state import State
+from distributor.errors import Conflict, NotFound
+from distributor.gateway_api import BrokerAsked, Desired, Report, TopicReport
+from distributor.store.statements import put_lineage
+from srtm.clock import NS
+from srtm.contract import Batches, Limit
+from srtm.excess import worst_excess
+from srtm.gateway.lease import Changes, Lease, read_desired
+from srtm.gateway.measure.record import Record
+from srtm.nsq.commands import message, mpub
+from tests.distributor.test_leases import LEASE, MemoryStore, _Committer
+from tests.gateway.test_topic_bucket_time import World as Host
+from tests.support.cases import cases
+from tests.support.distributors import DistributorProcess, srtm
+from tests.support.servers import GatewayProcess, Servers, wait_for
+from tests.support.v2 import V2
+
+NAMES = ("b1", "b2", "b3", "b4")
+RATE, BURST = 200.0, 40.0
+SOON = 0.05
+
+
+class Gateway:
+    """A host's topic and its lease. next_at: when it reports of itself"""
+
+    def __init__(self, name: str, now: float, records: list[Record]) -> None:
+        self.name = name
+        self.lease = Lease()
+        self.process = f"{name}-{len(records)}"
+        self.next_at = now
+        self.host = Host(RATE, BURST)
+        self.host.topic.set_limit(None, int(now * NS))
+        records.append(self.host.record)
+
+    def apply(self, changes: Changes, now: int) -> None:
+        topic = self.host.topic
+        if changes.get("t") is not None:
+            topic.set_limit(changes["t"], now, 0.0, leased=True)
+        elif "t" in changes or topic.limit is None:
+            topic.shut(False, now)
+
+    def entry(self) -> TopicReport:
+        topic = self.host.topic
+        now = int(self.host_now)
+        level = topic.debt if topic.bucket is None else topic.bucket.level(now)
+        refused, topic.refused_batch = topic.refused_batch, 0
+        return TopicReport(
+            topic="t",
+            offered=float(bool(topic.held)),
+            backlog=float(topic.waiting),
+            waiting=float(topic.waiting),
+            batch=max(topic.waiting_batch, refused),
+            debt=max(0.0, -level),
+        )
+
+    host_now = 0.0
+
+
+class World:
+    def __init__(self, asked: dict[str, Any]) -> None:
+        self.now = 1000.0
+        self.store = MemoryStore()
+        self.asked = asked
+        self.records: list[Record] = []
+        self.largest = 1
+        self.away: set[str] = set()
+        self.answers: list[tuple[str, Gateway, float, Desired]] = []
+        self.gateways = {name: Gateway(name, self.now, self.records) for name in NAMES}
+        self.start()
+
+    def start(self) -> None:
+        state = State.of(self.store.snapshot(), self.now + LEASE * 4 / 3)
+        self.store.write(put_lineage(state.lineage_row()))
+        self.service = Distributor(
+            state,
+            _Committer(self.store),  # type: ignore[arg-type]
+            LEASE,
+            lambda: self.now,
+            lambda: self.now,
+        )
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """To its end: nothing of it waits for anything but a thread."""
+        return asyncio.run(work)
+
+    async def prepare(self, brokers: int) -> None:
+        for name in NAMES:
+            await self.register(self.gateways[name])
+        await self.service.put_topic("t", TopicAsked(rate=RATE, burst=BURST, **self.asked))
+        publishers = [PublisherAsked(id=f"p{n}", rate=10.0) for n in range(4 * brokers)]
+        await self.service.registrations.register("t", publishers)
+        await self.place(brokers)
+        for _ in range(3):
+            await self.pass_time(1.0)
+
+    async def place(self, brokers: int) -> None:
+        for number, name in enumerate(NAMES):
+            await self.service.brokers.drain(name, number >= brokers)
+        with suppress(Conflict):  # no room while somebody leaves
+            await place(self.service, "t", PlacementAsked(policy="lb"))
+
+    async def register(self, gateway: Gateway) -> None:
+        known = gateway.lease.known
+        document = {
+            "name": gateway.name,
+            "tcp_address": "h:1",
+            "http_address": "h:2",
+            "capacity": 500.0,
+            "process": gateway.process,
+            "instance": gateway.name,
+            "store": known.store,
+            "newest": known.newest,
+            "proof": known.proof,
+            "held": gateway.lease.held(),
+            "applied_epoch": gateway.lease.epoch,
+        }
+        await self.service.brokers.register(BrokerAsked.model_validate(document, strict=False))
+
+    async def exchange(self, gateway: Gateway, loses: bool = False) -> None:
+        lease = gateway.lease
+        gateway.host_now = self.now * NS
+        report = Report(
+            applied_epoch=lease.epoch,
+            store=lease.known.store,
+            process=gateway.process,
+            topics=[gateway.entry()],
+        )
+        self.service.confirmed_at = self.now
+        try:
+            desired = await self.service.report(gateway.name, report)
+        except NotFound:
+            await self.register(gateway)
+            desired = await self.service.report(gateway.name, report)
+        gateway.next_at = self.now + desired.report_seconds
+        if not loses:
+            before = lease.epoch
+            changes = lease.answered(
+                read_desired(desired.model_dump(mode="json")), int(self.now * NS)
+            )
+            if changes is not None:
+                gateway.apply(changes, int(self.now * NS))
+            if lease.epoch != before:
+                gateway.next_at = self.now + SOON
+
+    async def pass_time(self, seconds: float) -> None:
+        """Gateways that are not away report when they are to, and messages go as tokens come."""
+        ends = self.now + seconds
+        while self.now < ends:
+            self.now = min(ends, round(self.now + 0.01, 6))
+            now = int(self.now * NS)
+            for name, gateway in self.gateways.items():
+                changes = gateway.lease.expire(now)
+                if changes:
+                    gateway.apply(changes, now)
+                gateway.host.wake(now)
+                if name not in self.away and gateway.next_at <= self.now:
+                    await self.exchange(gateway)
+
+    def offer(self, name: str, count: int, atomic: bool) -> None:
+        self.largest = max(self.largest, count if atomic else 1)
+        now = int(self.now * NS)
+        host = self.gateways[name].host
+        host.offer(now, count, atomic)
+        host.wake(now)
+
+    def crash(self, name: str) -> None:
+        """What waited is lost with its clients; share and debts are on disk."""
+        before = self.gateways[name]
+        topic, now = before.host.topic, int(self.now * NS)
+        level = topic.debt if topic.bucket is None else topic.bucket.level(now)
+        gateway = self.gateways[name] = Gateway(name, self.now, self.records)
+        gateway.process += "-again"
+        gateway.host.topic.debt = min(0.0, level)
+        gateway.apply(gateway.lease.begin(before.lease.applied, before.lease.known), now)
+        if not before.lease.applied:
+            gateway.host.topic.shut(False, now)
+
+    @property
+    def waiting(self) -> int:
+        return sum(each.host.topic.waiting for each in self.gateways.values())
+
+    def excess(self) -> float:
+        """Over max(b, largest batch) + r t, over all brokers."""
+        found = []
+        for record in self.records:
+            for first, step_ns, count in record.admissions:
+                if step_ns:
+                    found += [(first + number * step_ns, 1) for number in range(count)]
+                else:
+                    found.append((first, count))
+        if not found:
+            return -BURST
+        found.sort()
+        times = np.array([at for at, _ in found]) / NS
+        counts = np.array([float(count) for _, count in found])
+        return worst_excess(times - times[0], RATE, max(BURST, self.largest), counts)
+
+
+ROUNDING = 1e-3
+"""messages: times are floats of seconds here"""
+
+_name = st.sampled_from(NAMES)
+OPERATIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("offer"), _name, st.integers(1, 60), st.booleans()),
+        st.tuples(st.just("offer"), _name, st.sampled_from([20, 40, 41]), st.just(True)),
+        st.tuples(st.just("wait"), st.sampled_from([0.02, 0.2, 1.0, 3.0])),
+        st.tuples(st.just("lose"), _name),
+        st.tuples(st.just("away"), _name),
+        st.tuples(st.just("back")),
+        st.tuples(st.just("crash"), _name),
+        st.tuples(st.just("restart")),
+        st.tuples(st.just("place"), st.integers(1, 4)),
+    ),
+    max_size=25,
+)
+
+
+async def play(world: World, operations: Sequence[tuple[Any, ...]]) -> None:
+    for what, *arguments in operations:
+        match what, arguments:
+            case "offer", [name, count, atomic]:
+                world.offer(name, count, atomic)
+            case "wait", [seconds]:
+                await world.pass_time(seconds)
+            case "lose", [name] if name not in world.away:
+                await world.exchange(world.gateways[name], loses=True)
+            case "away", [name]:
+                world.away.add(name)
+            case "back", []:
+                world.away.clear()
+            case "crash", [name]:
+                world.crash(name)
+            case "restart", []:
+                world.start()
+                for gateway in world.gateways.values():
+                    if gateway.name not in world.away:
+                        await world.register(gateway)
+            case "place", [brokers]:
+                await world.place(brokers)
+
+
+@given(OPERATIONS, st.sampled_from([1, 2, 4]), st.sampled_from([{}, {"batch": 20}, {"batch": 40}]))
+@settings(max_examples=cases(100), deadline=None)
+@example([("offer", name, 40, True) for name in NAMES], 4, {})
+@example([("offer", name, 60, True) for name in NAMES], 4, {})
+def test_all_brokers_together_keep_to_the_contract_and_every_batch_goes(
+    operations: list[tuple[Any, ...]], brokers: int, asked: dict[str, Any]
+) -> None:
+    async def check() -> None:
+        world = World(asked)
+        await world.prepare(brokers)
+        await play(world, operations)
+        assert world.excess() <= ROUNDING
+        world.away.clear()
+        for _ in range(100):
+            await world.pass_time(1.0)
+            if not world.waiting:
+                break
+        assert not world.waiting, "something waits for ever"
+        assert world.excess() <= ROUNDING
+
+    asyncio.run(check())
+
+
+def test_each_broker_for_itself_is_an_option_and_exceeds_the_contract() -> None:
+    """Four batches at once, as a contract that says so lets them through."""
+
+    async def check() -> None:
+        world = World({"batches": Batches.EACH})
+        await world.prepare(4)
+        await world.pass_time(1.0)
+        for name in NAMES:
+            world.offer(name, 40, True)
+        await world.pass_time(0.1)
+        assert world.waiting == 0
+        assert world.excess() == pytest.approx(3 * 40, abs=1.0)
+
+    asyncio.run(check())
+
+
+def test_singles_at_other_brokers_have_their_turn_between_batches() -> None:
+    async def check() -> None:
+        world = World({})
+        await world.prepare(4)
+        for _ in range(200):
+            world.offer("b1", 40, True)
+        world.offer("b3", 10, False)
+        world.offer("b3", 10, False)
+        for _ in range(6):
+            await world.pass_time(1.0)
+        assert world.gateways["b3"].host.topic.waiting == 0
+        assert world.gateways["b1"].host.topic.waiting > 0
+
+    asyncio.run(check())
+
+
+def test_shares_come_back_when_no_batch_waits_any_more() -> None:
+    async def check() -> None:
+        world = World({})
+        await world.prepare(4)
+        world.offer("b2", 60, True)
+        await world.pass_time(5.0)
+        assert world.waiting == 0
+        held = {name: each.lease.applied.get("t") for name, each in world.gateways.items()}
+        assert all(held.values())
+        assert sum(each.rate for each in held.values() if each) == pytest.approx(RATE)
+        assert not any(each.lease.known.suspended for each in world.gateways.values())
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize(
+    ("limit", "fits"),
+    [
+        pytest.param(Limit(rate=200, burst=40), True, id="a-whole-contract-takes-any-batch"),
+        pytest.param(Limit(rate=200, burst=40).share(4), False, id="a-quarter-of-it-does-not"),
+        pytest.param(
+            Limit(rate=200, burst=40, batches=Batches.EACH).share(4), True, id="but-each-for-itself"
+        ),
+        pytest.param(Limit(rate=200, burst=40).share(1), True, id="one-broker-has-the-whole"),
+    ],
+)
+def test_who_may_let_a_bigger_batch_go(limit: Limit, fits: bool) -> None:
+    assert limit.is_whole is fits
+
+
+def real_brokers(
+    servers: Servers, distributor: DistributorProcess, **contract: object
+) -> list[GatewayProcess]:
+    """Four real gateways that share r = 200, b = 40, with all tokens there."""
+    gateways = [
+        servers.gateway(
+            f"--distributor-address={distributor.address}",
+            f"--broker-name={name}",
+            "--broker-capacity=5000",
+            f"--admission-log={servers.folder / 'log'}",
+        )
+        for name in NAMES
+    ]
+    distributor.topic(rate=RATE, burst=BURST, slo=None, **contract)
+    distributor.publishers(8)
+    assert len(distributor.place(policy="lb")["brokers"]) == 4
+    for gateway in gateways:
+        wait_for(lambda g=gateway: g.inside("t").get("tokens", 0) >= 10, "its tokens are there")
+    return gateways
+
+
+@pytest.mark.parametrize("size", [40, 60])
+def test_a_batch_at_each_of_four_real_brokers_at_once_keeps_to_the_contract(
+    servers: Servers, distributor: DistributorProcess, size: int
+) -> None:
+    gateways = real_brokers(servers, distributor)
+    clients = [V2(gateway.tcp) for gateway in gateways]
+    for client in clients:
+        client.send(mpub(b"t", [message(b"x")] * size, size))
+    for client in clients:
+        client.oks(1)
+        client.close()
+    answer = srtm("audit", "t", str(servers.folder / "log"), "--json")
+    found = json.loads(answer.stdout)
+    assert found["messages"] == 4 * size
+    assert not found["exceeded"]
+    assert found["excess"] == 0
+    wait_for(
+        lambda: all("rate" in gateway.inside("t") for gateway in gateways),
+        "each has a share again",
+    )
+
+
+def test_in_a_topic_that_rejects_a_batch_over_the_share_is_told_what_would_do(
+    servers: Servers, distributor: DistributorProcess
+) -> None:
+    [gateway, *_] = real_brokers(servers, distributor, mode="reject")
+    with V2(gateway.tcp) as client:
+        client.send(mpub(b"t", [message(b"x")] * 40, 40))
+        frame = client.frame()
+    assert frame is not None
+    error = frame.data.decode()
+    assert "a batch of 40 is over this broker's share of topic t (burst 10 of 40)" in error
+    wait_for(lambda: distributor.ok("GET", "/topics/t")["largest_batch"] == 40, "it is known")

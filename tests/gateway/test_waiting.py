@@ -1,0 +1,57 @@
+"""Requests that wait: nobody takes the places of those who have none yet."""
+
+from contextlib import ExitStack
+
+import pytest
+
+from srtm.gateway.http.waiting import Full, Waiting
+
+
+def fill(waiting: Waiting, stack: ExitStack, name: bytes) -> int:
+    """All that it may have; how many these are."""
+    count = 0
+    try:
+        while True:
+            stack.enter_context(waiting.place(name))
+            count += 1
+    except Full:
+        return count
+
+
+@pytest.mark.parametrize(
+    ("greedy", "had"),
+    [
+        pytest.param(1, [50], id="one-has-half"),
+        pytest.param(2, [50, 25], id="the-next-half-of-the-rest"),
+        pytest.param(4, [50, 25, 13, 6], id="and-so-on"),
+    ],
+)
+def test_a_newcomer_has_a_place(greedy: int, had: list[int]) -> None:
+    waiting = Waiting(100)
+    with ExitStack() as stack:
+        assert [fill(waiting, stack, b"%d" % name) for name in range(greedy)] == had
+        with waiting.place(b"newcomer"):
+            pass
+        with pytest.raises(Full):
+            stack.enter_context(waiting.place(b"0"))
+
+
+def test_together_they_share_alike() -> None:
+    waiting = Waiting(90)
+    counts = {b"a": 0, b"b": 0}
+    with ExitStack() as stack:
+        for _ in range(100):
+            for name in counts:
+                try:
+                    stack.enter_context(waiting.place(name))
+                    counts[name] += 1
+                except Full:
+                    pass
+    assert counts == {b"a": 30, b"b": 30}
+
+
+def test_who_leaves_makes_room() -> None:
+    waiting = Waiting(10)
+    for _ in range(3):
+        with ExitStack() as stack:
+            assert fill(waiting, stack, b"a") == 5
