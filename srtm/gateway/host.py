@@ -23,6 +23,11 @@ class Listener(Protocol):
     address: str
 
 
+class HttpListener(Listener, Protocol):
+    @property
+    def connections(self) -> int: ...
+
+
 class TcpListener(Listener, Room, Protocol):
     refused: int
     """Connections over the limit."""
@@ -65,4 +70,4 @@ class Host(ClientHost, Protocol):
     def tcp(self) -> TcpListener: ...
 
     @property
-    def http(self) -> Listener: ...
+    def http(self) -> HttpListener: ...

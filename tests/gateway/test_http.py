@@ -99,7 +99,6 @@ REQUESTS: dict[str, tuple[str, bytes | Iterator[bytes] | None]] = {
     "a-path-that-is-not-there": ("/nothing", None),
     "a-path-that-is-not-there-by-post": ("/nothing", b""),
     "the-root": ("/", None),
-    "stats-of-no-topic": ("/stats?format=json&topic=nosuch&include_mem=false", None),
     "stats-with-a-broken-escape": ("/stats?topic=%zz", None),
     # What nsqd's router takes for another path (see `route`).
     "two-slashes": ("//pub?topic=t", b"one"),

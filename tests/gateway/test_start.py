@@ -329,7 +329,7 @@ def test_more_connections_than_files_and_a_backlog_under_one_body_are_told(
     gateway = servers.gateway("--max-connections=100000000", nsqd=nsqd, wait=False)
     assert gateway.process.popen.wait(60) == Exit.USAGE
     line = gateway.process.text().splitlines()[-1]  # before it, why timestamps are not the best
-    assert "--max-connections 100000000 needs 100000320 open files" in line
+    assert "--max-connections 100000000 needs 100000128 open files" in line
     gateway = servers.gateway("--max-connection-backlog-bytes=1000", nsqd=nsqd, wait=False)
     assert gateway.process.popen.wait(60) == Exit.USAGE
     line = gateway.process.text().splitlines()[-1]

@@ -46,6 +46,10 @@ class HttpDoors:
         if options.admin_socket:
             self._open_admin(gateway, options.admin_socket)
 
+    @property
+    def connections(self) -> int:
+        return len(self._server.connections)
+
     async def look(self) -> list[Sender]:
         """Once a second: end the connections that are late; the others."""
         now = monotonic_ns()

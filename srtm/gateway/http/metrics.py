@@ -64,6 +64,7 @@ GATEWAY_METRICS: dict[str, tuple[str, Callable[[Host], float]]] = {
         "Connections over --max-connections.",
         lambda g: g.tcp.refused,
     ),
+    "srtm_http_connections": ("HTTP connections.", lambda g: g.http.connections),
     "srtm_paused_connections": (
         "Clients that are not read: a backlog is full, or they do not read their answers.",
         lambda g: sum(client.paused for client in g.clients),
