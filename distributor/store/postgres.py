@@ -45,7 +45,7 @@ class PostgresStore(Store):
                 keepalives_interval=2,
                 keepalives_count=3,
                 tcp_user_timeout=10_000,
-                options="-c client_connection_check_interval=2s -c synchronous_commit=on",
+                options=_SESSION,
             )
         except psycopg.Error as error:
             raise UnavailableError(f"store: PostgreSQL: {_line(error)}") from None
@@ -112,6 +112,21 @@ class PostgresStore(Store):
                 raise StoreError(f"store: PostgreSQL: {_line(error)}") from None
             self._leads = False
             raise StoreLost(f"store: PostgreSQL: {_line(error)}") from None
+
+
+_SESSION = " ".join(
+    f"-c {name}={value}"
+    for name, value in {
+        "client_connection_check_interval": "2s",
+        "synchronous_commit": "on",
+        # A leader whose host is gone says nothing, and its session would hold the lock until the
+        # server's own keepalive ends it, two hours by default: these end it within 4 s.
+        "tcp_keepalives_idle": 1,
+        "tcp_keepalives_interval": 1,
+        "tcp_keepalives_count": 3,
+        "tcp_user_timeout": 4000,
+    }.items()
+)
 
 
 def _line(error: Exception) -> str:

@@ -98,10 +98,7 @@ class Batches:
         track = self._source.tracks.get((topic, partition))
         if track is None:
             return  # it has just been given up
-        first, last = run[0].offset() or 0, run[-1].offset() or 0
-        if first != track.following or last - first != len(run) - 1:
-            self._tell_gaps(topic, partition, track.following, run)
-        track.following = last + 1
+        track.following = (run[-1].offset() or 0) + 1
         target = self._route.target
         lane = (partition + len(topic)) % len(self._publishers)
         name = target.of(topic)
@@ -115,13 +112,6 @@ class Batches:
                 self._add(lane, name, track, [record], [body])
             else:
                 track.add(other, (record.offset() or 0) + 1)
-
-    def _tell_gaps(self, topic: str, partition: int, following: int, run: list[Message]) -> None:
-        for offset in map(Message.offset, run):
-            assert offset is not None
-            if offset != following:
-                self._source.gap(topic, partition, following, offset)
-            following = offset + 1
 
     def _are_plain(self, run: list[Message], bodies: list[Any], name: str) -> bool:
         """Can all of them be published? Asked of the run as a whole, as nearly all can."""
@@ -154,7 +144,7 @@ class Batches:
         batch.bodies += bodies
         batch.bytes += size + 4 * len(run)
         self._figures.counts["message_bytes"] += size
-        track.add(batch, (run[-1].offset() or 0) + 1)
+        track.add(batch, (run[-1].offset() or 0) + 1, len(run))
 
     def _fault(self, record: Message, name: str, body: Any) -> DeadRecord | _Skipped | None:
         """What becomes of a record that is not published; None for one that is."""

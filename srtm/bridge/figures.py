@@ -38,7 +38,8 @@ COUNTERS = {
     "looped_count": "Records that came from the topic that they would go to.",
     "resent_count": "Messages published again, as their connection broke before the answer.",
     "connect_count": "Connections to nsqd that were made.",
-    "gone_count": "Records that Kafka had deleted before they were read.",
+    "gone_count": "Offsets that Kafka had deleted before they were read: records, or no more than "
+    "markers of transactions.",
 }
 
 

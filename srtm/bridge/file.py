@@ -33,6 +33,7 @@ OWN_SETTINGS = {
     "enable.auto.commit": "offsets are committed after nsqd's OK",
     "enable.auto.offset.store": "offsets are committed after nsqd's OK",
     "auto.offset.reset": "what was never committed is read from its beginning",
+    "enable.partition.eof": "the route commits up to the end of the log",
     "partition.assignment.strategy": "partitions move one by one (cooperative-sticky)",
     "acks": "nothing less than all keeps what NSQ has given up",
     "request.required.acks": "nothing less than all keeps what NSQ has given up",

@@ -7,7 +7,7 @@ import threading
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluent_kafka import (
@@ -22,8 +22,9 @@ from confluent_kafka import (
 from srtm.bridge.figures import Figures
 from srtm.bridge.file import KafkaTable
 from srtm.bridge.names import End, glob
-from srtm.bridge.topic_ids import TopicIds
-from srtm.kafka.client import LastFault, away, client_settings, told
+from srtm.kafka.client import NOT_THERE, LastFault, away, client_settings, told
+from srtm.kafka.place import Note, read_note
+from srtm.kafka.topic_ids import TopicIds
 
 log = logging.getLogger("srtm.bridge")
 
@@ -38,37 +39,64 @@ _CLOSE_SECONDS = 1.0
 _NOT_AN_INSTANCE = re.compile(r"[^a-zA-Z0-9._-]")
 
 
+class _Nothing:
+    """What has offsets and no records: markers of transactions, aborted or compacted records."""
+
+    done = True
+
+
+_NOTHING = _Nothing()
+
+
 class Track:
     """A partition: what was taken of it and is not finished, in order of offset."""
 
-    __slots__ = ("before", "entries", "following", "stored")
+    __slots__ = ("before", "end", "entries", "following", "records", "stored")
 
     def __init__(self) -> None:
-        self.entries: deque[tuple[Any, int]] = deque()  # (what, offset after it)
+        self.entries: deque[tuple[Any, int, int]] = deque()  # (what, offset after it, records)
+        self.records = 0  # of the entries
         self.following = -1  # the offset that comes next; -1 before the first
+        self.end = -1  # where the log ended when it was read so far
         self.stored = -1
         self.before = -1  # where it stood until it began anew, at a lower offset
 
-    def add(self, what: Any, following: int) -> None:
+    def add(self, what: Any, following: int, records: int = 1) -> None:
         """`what` holds the records up to there; more of them, where it held the last ones."""
         entries = self.entries
+        self.records += records
         if entries and entries[-1][0] is what:
-            entries[-1] = (what, following)
+            entries[-1] = (what, following, entries[-1][2] + records)
         else:
-            entries.append((what, following))
+            entries.append((what, following, records))
+
+    def reach(self, end: int) -> None:
+        """All that the log has is taken: it ends there, and no record is in between."""
+        if end >= self.following:
+            self.end = self.following = end
+            if end > self.stored:
+                self.add(_NOTHING, end, 0)
 
     def advance(self) -> int:
         """The offset up to which all is finished, if it has grown; -1 otherwise."""
         entries, found = self.entries, -1
         while entries and entries[0][0].done:
-            found = entries.popleft()[1]
+            _, found, records = entries.popleft()
+            self.records -= records
         return found
+
+    def lag(self, high: int) -> int:
+        """Records that are not finished. Of offsets that were not read yet nobody knows how many
+        have a record: all of them are counted. high: where the log ended at the last fetch."""
+        unread = 0 if self.following < 0 or self.following == self.end else high - self.following
+        return self.records + max(unread, 0)
 
     def anew(self) -> "Track":
         """Of the same partition, from its beginning. What is under way still counts, so that it
         is waited for, but finishes nothing of the new topic."""
         found = Track()
-        found.entries.extend((what, 0) for what, _ in self.entries)
+        found.entries.extend((what, 0, records) for what, _, records in self.entries)
+        found.records = self.records
         found.before = max(self.following, self.stored, self.before)
         return found
 
@@ -119,7 +147,9 @@ class KafkaSource:
                 "group.instance.id": instance_id(bridge, route),
                 "enable.auto.offset.store": False,
                 "enable.auto.commit": True,
-                "auto.offset.reset": "earliest",
+                # What is not there any more, or not yet, is told, and read from its beginning.
+                "auto.offset.reset": "error",
+                "enable.partition.eof": True,
                 "partition.assignment.strategy": "cooperative-sticky",
                 "error_cb": self._failed,
             }
@@ -130,7 +160,8 @@ class KafkaSource:
         )
 
     def take(self, most: int, seconds: float) -> list[Message]:
-        """As many as are there, or the first that comes within `seconds`."""
+        """As many as are there, or the first that comes within `seconds`. Kafka's words about where
+        a log begins and ends are for `heard`."""
         first = self._consumer.poll(seconds)
         if first is None:
             return []
@@ -139,6 +170,22 @@ class KafkaSource:
         # `consume` would wait until there are `most`, so it only takes what is there.
         return [first, *self._consumer.consume(most - 1, 0)]
 
+    def heard(self, message: Message, error: KafkaError) -> bool:
+        """True for a word about where a log begins or ends; after the records before it."""
+        where = (message.topic() or "", message.partition() or 0)
+        track, offset = self.tracks.get(where), message.offset()
+        if error.code() == KafkaError._PARTITION_EOF:
+            if track is not None and offset is not None:
+                track.reach(offset)
+            return True
+        if error.code() not in NOT_THERE:
+            return False
+        if track is not None:
+            if offset is not None and offset >= 0:
+                self._tell_gone(*where, offset)
+            self._restart({where: OFFSET_BEGINNING})
+        return True
+
     def store(self) -> None:
         """What is finished is committed soon."""
         found, back = [], []
@@ -146,7 +193,7 @@ class KafkaSource:
             offset = track.advance()
             if offset >= 0:
                 track.stored = offset
-                found.append(TopicPartition(topic, partition, offset))
+                found.append(self._place(topic, partition, offset))
                 if offset < track.before:
                     back.append(found[-1])
         if found:
@@ -157,30 +204,17 @@ class KafkaSource:
             except KafkaException as error:
                 log.info("offsets are not stored: %s", told(error.args[0]))
 
-    def gap(self, topic: str, partition: int, expected: int, offset: int) -> None:
-        """A record comes that does not follow the last: compaction, or records that are gone."""
-        if expected < 0:
-            return
-        if offset < expected:
-            log.warning(
-                "%s[%d] begins anew at offset %d, after %d: the topic was made anew, or its "
-                "offsets were set back",
-                topic,
-                partition,
-                offset,
-                expected,
-            )
-            self.tracks[topic, partition].before = expected
-            return
-        self._tell_gone(topic, partition, expected)
+    def _place(self, topic: str, partition: int, offset: int) -> TopicPartition:
+        return TopicPartition(topic, partition, offset, str(Note(self._ids.of(topic))))
 
-    def _tell_gone(self, topic: str, partition: int, expected: int) -> bool:
-        """True where `expected` is not there."""
+    def _tell_gone(self, topic: str, partition: int, expected: int) -> None:
+        """Kafka has no such offset."""
         where = TopicPartition(topic, partition)
         try:
             low, high = self._consumer.get_watermark_offsets(where, _ASK_SECONDS)
         except KafkaException:
-            return False
+            log.warning("%s[%d]: offset %d is not there", topic, partition, expected)
+            return
         if expected < low:
             self._figures.counts["gone_count"] += low - expected
             log.warning(
@@ -192,7 +226,7 @@ class KafkaSource:
                 low - 1,
                 low,
             )
-        elif expected > high:
+        else:
             log.warning(
                 "%s[%d]: offset %d was committed, and the topic ends at %d: it was made anew, and "
                 "is read from its beginning",
@@ -201,8 +235,19 @@ class KafkaSource:
                 expected,
                 high,
             )
-            self.tracks[topic, partition].before = expected
-        return not low <= expected <= high
+
+    def _restart(self, begins: Mapping[Partition, int]) -> None:
+        """Read on from elsewhere. Not by a seek: a partition that stands, as its offset is not
+        there, takes none. Raises KafkaException."""
+        there = [TopicPartition(*each) for each in begins]
+        self._consumer.incremental_unassign(there)
+        for each in begins:
+            self.tracks[each] = self.tracks[each].anew()
+        self._consumer.incremental_assign(
+            [TopicPartition(*each, offset) for each, offset in begins.items()]
+        )
+        if self.paused:
+            self._consumer.pause(there)
 
     def look(self, now: float) -> None:
         """Often: what librdkafka does not tell. Was a topic made anew, and is Kafka back?"""
@@ -215,18 +260,13 @@ class KafkaSource:
                 self._ask_at = time.monotonic() + _LOOK_EVERY_SECONDS
 
     def _begin_anew(self, topic: str) -> bool:
-        partitions = [number for name, number in self.tracks if name == topic]
+        mine = [each for each in self.tracks if each[0] == topic]
         try:
-            for each in partitions:
-                self._consumer.seek(TopicPartition(topic, each, OFFSET_BEGINNING))
-                self.tracks[topic, each] = self.tracks[topic, each].anew()
-            # What was finished last may have been committed to the new topic.
-            starts = [TopicPartition(topic, each, 0) for each in partitions]
-            self._consumer.commit(offsets=starts, asynchronous=True)
+            self._restart(dict.fromkeys(mine, OFFSET_BEGINNING))
         except KafkaException as error:
             log.info("%s is read from its beginning later: %s", topic, told(error))
             return False
-        log.warning("%s was made anew: it is read from its beginning", topic)
+        _say_anew(topic)
         return True
 
     def pause(self) -> None:
@@ -246,8 +286,7 @@ class KafkaSource:
         for (topic, partition), track in self.tracks.items():
             where = TopicPartition(topic, partition)
             _, high = self._consumer.get_watermark_offsets(where, cached=True)
-            if high > 0:
-                total += max(high - max(track.stored, 0), 0)
+            total += track.lag(high)
         return total
 
     def close(self) -> None:
@@ -279,14 +318,15 @@ class KafkaSource:
         with contextlib.suppress(KafkaException):  # asked for again as the partition is fetched
             partitions = consumer.committed(partitions, timeout=_ASK_SECONDS)
         self._ids.learn(ids, max(ask_until - time.monotonic(), 0))
-        ask_until = time.monotonic() + _ASK_SECONDS
         for each in partitions:
             track = self.tracks[each.topic, each.partition] = Track()
-            if each.offset >= 0:
-                track.stored = each.offset
-                in_time = time.monotonic() < ask_until
-                if not (in_time and self._tell_gone(each.topic, each.partition, each.offset)):
-                    track.following = each.offset
+            if each.offset < 0:
+                continue
+            if read_note(each.metadata).is_of(self._ids.of(each.topic)):
+                track.stored = track.following = each.offset
+                continue
+            track.before, each.offset = each.offset, OFFSET_BEGINNING
+            _say_anew(f"{each.topic}[{each.partition}]")
         names = ", ".join(f"{each.topic}[{each.partition}]" for each in partitions[:20])
         log.info("route %s: partitions assigned: %s", self._route, names or "none")
         consumer.incremental_assign(
@@ -321,6 +361,10 @@ class KafkaSource:
             self.fault = told(error)
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
             self.away = away(self._kafka, error, self._last.text)
+
+
+def _say_anew(what: str) -> None:
+    log.warning("%s was made anew: it is read from its beginning", what)
 
 
 def instance_id(bridge: str, route: str) -> str:

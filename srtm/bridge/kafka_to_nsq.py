@@ -136,12 +136,15 @@ class KafkaToNsq(Runner):
     def _take(self, most: int, seconds: float) -> None:
         """Records to batches; Kafka's own words to the consumer are among them."""
         records = self._source.take(most, seconds)
-        if any(map(Message.error, records)):
-            for error in filter(None, map(Message.error, records)):
-                self._refused(error)
+        words = list(filter(Message.error, records))
+        if words:
             records = [each for each in records if each.error() is None]
         if records:
             self._batches.publish(records)
+        for each in words:
+            error = each.error()
+            if error is not None and not self._source.heard(each, error):
+                self._refused(error)
 
     def _answers(self, seconds: float) -> None:
         """What nsqd and Kafka say to what was sent."""
@@ -195,7 +198,7 @@ class KafkaToNsq(Runner):
         elif error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             which = "that matches " if self.route.source.is_pattern else ""
             self.said(f"Kafka has no topic {which}{self.route.source.topic} yet; create it")
-        elif error.code() != KafkaError._PARTITION_EOF:
+        else:
             self.said(f"Kafka: {told(error)}")
 
     def _stored(self, batch: Batch) -> None:

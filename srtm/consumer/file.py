@@ -34,6 +34,7 @@ OWN_SETTINGS = {
     "enable.auto.commit": "offsets are committed after the sink",
     "enable.auto.offset.store": "offsets are committed after the sink",
     "auto.offset.reset": "it is reset of [group]",
+    "enable.partition.eof": "consumers commit up to the end of the log",
     "acks": "what the group is told is kept by all replicas",
     "message.timeout.ms": "it follows from lease of [group]",
 }

@@ -5,7 +5,7 @@ batch. What was gathered of partitions that go is dropped; what the sink has is 
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer
@@ -19,8 +19,11 @@ from srtm.consumer.assignor import Assignor, join, rejoin
 from srtm.consumer.batch import Record
 from srtm.consumer.file import ConsumerTable, GroupFile, KafkaTable
 from srtm.consumer.membership import Membership
+from srtm.consumer.places import Place, Places
 from srtm.errors import UnavailableError
+from srtm.kafka.place import Note
 from srtm.kafka.python_client import admin_settings, python_settings, quiet
+from srtm.kafka.topic_ids import TopicIds
 
 log = logging.getLogger("srtm.consumer")
 
@@ -29,6 +32,7 @@ _COMMIT_MS = 5_000
 _FETCH_MS = 20
 _HEARTBEAT_MS = 500
 """A member that has not read a new plan yet learns so that the others wait for it."""
+_LOOK_NS = NS // 10
 _ASK_AGAIN_NS = NS // 10
 """The leader may read a new plan a moment later than this member."""
 _LEAVE_MS = 3_000
@@ -41,8 +45,7 @@ class Joined:
         """Raises UnavailableError."""
         quiet()
         self.fault = ""
-        self.positions: dict[int, int] = {}
-        """partition -> the offset that is processed next"""
+        self._places = Places()
         self.generation = 0
         self._topic = file.group.topic
         self._group = file.group.id
@@ -55,19 +58,23 @@ class Joined:
         self._bytes = 0
         self._due_ns = 0
         self._asked_ns = 0
-        self._committed: dict[int, int] = {}
+        self._look_ns = 0
+        self._ids = TopicIds(file.kafka, f"{self._name}-records")
+        self._is_anew = False
         self._fresh: set[int] = set()
         self._assignor = Assignor(self._topic, membership, self._assigned)
         settings = {
             "fetch_max_wait_ms": _FETCH_MS,
             "heartbeat_interval_ms": _HEARTBEAT_MS,
             "request_timeout_ms": 30_000,
+            "isolation_level": "read_committed",  # as librdkafka has it by default
             **python_settings(file.kafka),
             "client_id": f"{self._name}-records",
             "group_id": self._group,
             "group_instance_id": self._name,
             "enable_auto_commit": False,
             "auto_offset_reset": "earliest",
+            "allow_auto_create_topics": False,
             "max_poll_records": table.batch,
             # A batch that takes longer ends the process; a rebalance waits for one in hand.
             "max_poll_interval_ms": round(2e3 * table.batch_timeout) + 30_000,
@@ -79,6 +86,10 @@ class Joined:
             raise UnavailableError(f"Kafka at {file.kafka.bootstrap_servers}: {error}") from None
         self._consumer.subscribe([self._topic], listener=_Listener(self))
 
+    @property
+    def positions(self) -> Mapping[int, int]:
+        return self._places.offsets
+
     # --- partitions come and go, in the client's own thread or loop -------------------------------
 
     def _assigned(self, generation: int, partitions: Sequence[int]) -> None:
@@ -88,19 +99,17 @@ class Joined:
 
     async def revoked(self, partitions: Iterable[int]) -> None:
         gone = set(partitions) & self.positions.keys()
-        moved = self._not_committed(gone)
+        moved = {p: each for p, each in self._places.moved().items() if p in gone}
         if moved:
             try:
-                await self._consumer.commit_async(moved)
+                await self._consumer.commit_async(self._offsets(moved))
             except KafkaError as error:
                 log.warning("offsets are not committed, and come again: %s", error)
         self.lost(gone)
 
     def lost(self, partitions: Iterable[int]) -> None:
         gone = set(partitions)
-        for partition in gone:
-            self.positions.pop(partition, None)
-            self._committed.pop(partition, None)
+        self._places.drop(gone)
         self._fresh -= gone
         self._gathered = [each for each in self._gathered if each.partition not in gone]
         self._bytes = sum(map(_size, self._gathered))
@@ -110,24 +119,51 @@ class Joined:
 
     def _begin(self) -> None:
         """Of what has come: where the last owner committed. In the main thread."""
+        ids = self._ids.ask([self._topic])
+        found = {}
         for partition in sorted(self._fresh):
             at = TopicPartition(self._topic, partition)
-            begin = self._consumer.committed(at, timeout_ms=_COMMIT_MS)
-            if begin is None:
-                begin = self._never_committed(at)
-            self._consumer.seek(at, begin)
-            self.positions[partition] = self._committed[partition] = begin
+            found[at] = self._consumer.committed(at, metadata=True, timeout_ms=_COMMIT_MS)
+        self._ids.learn(ids, _COMMIT_MS / 1e3, self._made_anew)
+        has_none = not self.positions
+        if has_none:
+            self._places.topic_id = self._ids.of(self._topic)
+            if self._is_anew:
+                self._say_anew(self._topic)
+        for at, committed in found.items():
+            if committed is None or committed.offset < 0:
+                self._places.begin(at.partition, self._never_committed(at))
+            elif not self._places.begin(at.partition, committed.offset, committed.metadata):
+                self._say_anew(f"{self._topic}[{at.partition}]")
+            self._consumer.seek(at, self.positions[at.partition])
             self._consumer.resume(at)
+        self._is_anew = self._is_anew and not has_none
         self._fresh.clear()
 
     def _never_committed(self, at: TopicPartition) -> int:
         ask = self._consumer.beginning_offsets
-        if self._reset == "latest":
+        if self._reset == "latest" and not self._is_anew:
             ask = self._consumer.end_offsets
         begin = int(ask([at], timeout_ms=_COMMIT_MS)[at])
         if self._reset == "latest":  # kept at once, or the next owner would skip what came since
-            self._consumer.commit({at: _offset(begin)}, timeout_ms=_COMMIT_MS)
+            place = Place(begin, str(Note(self._places.topic_id, 0)))
+            self._consumer.commit(self._offsets({at.partition: place}), timeout_ms=_COMMIT_MS)
         return begin
+
+    def _made_anew(self, _: str) -> bool:
+        """It is seen to when nothing is in hand."""
+        self._is_anew = True
+        return True
+
+    def _say_anew(self, what: str) -> None:
+        log.warning("%s was made anew: it is read from its beginning", what)
+
+    def _begin_anew(self) -> None:
+        self._is_anew = False
+        self._places.begin_anew(self._ids.of(self._topic))
+        if self.positions:
+            self._say_anew(self._topic)
+        self.rewind()
 
     # --- the runner's -----------------------------------------------------------------------------
 
@@ -138,13 +174,33 @@ class Joined:
     def gather(self, interrupted: Callable[[], bool]) -> list[Record]:
         """Phase 1, as in `reader`. No more than `batch` records are ever in hand."""
         while not interrupted():
+            self._ids.tick([self._topic], monotonic_ns() / NS, self._made_anew)
+            if self._is_anew and not self._gathered:
+                self._begin_anew()
             full = len(self._gathered) >= self._table.batch
             full = full or self._bytes >= self._table.batch_bytes
-            if full or (self._gathered and monotonic_ns() >= self._due_ns):
+            due = self._gathered and (self._is_anew or monotonic_ns() >= self._due_ns)
+            if full or due:
                 found, self._gathered, self._bytes = self._gathered, [], 0
                 return found
             self._poll(self._table.batch - len(self._gathered))
+            if not self._gathered and self._has_to_commit():
+                return []
         return []
+
+    def _has_to_commit(self) -> bool:
+        """While nothing is in hand: what has no records, such as markers, is passed all the
+        same."""
+        now = monotonic_ns()
+        if now < self._look_ns:
+            return False
+        self._look_ns = now + _LOOK_NS
+        for partition in self.positions:
+            at = TopicPartition(self._topic, partition)
+            if at in self._consumer.assignment():
+                self._places.reach(partition, self._consumer.position(at, timeout_ms=0) or 0)
+        self._places.done()
+        return self._places.has_moved
 
     def _poll(self, most: int) -> None:
         now = monotonic_ns()
@@ -189,6 +245,7 @@ class Joined:
     def rewind(self) -> None:
         """Read again from where the last commit stands."""
         self._gathered, self._bytes = [], 0
+        self._places.rewind()
         for partition, at in self.positions.items():
             try:
                 self._consumer.seek(TopicPartition(self._topic, partition), at)
@@ -196,31 +253,26 @@ class Joined:
                 continue
 
     def done(self, records: Iterable[Record]) -> None:
-        for each in records:
-            if each.partition in self.positions:
-                self.positions[each.partition] = each.offset + 1
+        self._places.done(records)
 
-    def _not_committed(self, partitions: Iterable[int]) -> dict[TopicPartition, OffsetAndMetadata]:
+    def _offsets(self, places: Mapping[int, Place]) -> dict[TopicPartition, OffsetAndMetadata]:
         return {
-            TopicPartition(self._topic, p): _offset(self.positions[p])
-            for p in partitions
-            if self._committed.get(p) != self.positions[p]
+            TopicPartition(self._topic, p): OffsetAndMetadata(at.offset, at.note, -1)
+            for p, at in places.items()
         }
 
     def commit(self) -> bool:
         """False: Kafka did not take it; the positions stay, and go with the next commit."""
-        moved = self._not_committed(self.positions)
-        if not moved:
-            return True
+        moved = self._places.moved()
         try:
-            self._consumer.commit(moved, timeout_ms=_COMMIT_MS)
+            if moved:
+                self._consumer.commit(self._offsets(moved), timeout_ms=_COMMIT_MS)
         except KafkaError as error:
             self.fault = f"offsets are not committed: {error}"
             log.warning("%s", self.fault)
             return False
-        for at, offset in moved.items():
-            self._committed[at.partition] = offset.offset
-        self.fault = ""
+        self._places.committed(moved)
+        self.fault = "" if moved else self.fault
         return True
 
     def pause(self) -> None:
@@ -266,10 +318,6 @@ def remove_member(kafka: KafkaTable, group: str, name: str) -> None:
         log.warning("%s stays in group %s for its session timeout: %s", name, group, error)
     finally:
         admin.close()
-
-
-def _offset(at: int) -> OffsetAndMetadata:
-    return OffsetAndMetadata(at, "", -1)
 
 
 def _size(record: Record) -> int:

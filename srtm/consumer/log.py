@@ -13,10 +13,10 @@ from confluent_kafka import (
 
 from srtm.clock import NS, boottime_ns
 from srtm.consumer.file import GroupFile
-from srtm.consumer.topic import MAKES_NONE, Look, TopicWatch, make_topic
+from srtm.consumer.topic import Look, TopicWatch, make_topic
 from srtm.consumer.wire import Word, Written, decode, encode, tombstones
 from srtm.errors import UnavailableError
-from srtm.kafka.client import client_settings, told
+from srtm.kafka.client import MAKES_NONE, client_settings, told
 
 log = logging.getLogger("srtm.consumer")
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from confluent_kafka import (
     Consumer,
+    KafkaError,
     KafkaException,
     Message,
     TopicPartition,
@@ -16,7 +17,10 @@ from confluent_kafka import (
 from srtm.clock import NS, monotonic_ns
 from srtm.consumer.batch import Record
 from srtm.consumer.file import ConsumerTable, GroupFile
-from srtm.kafka.client import client_settings, told
+from srtm.consumer.places import Places
+from srtm.kafka.client import NOT_THERE, client_settings, told
+from srtm.kafka.place import Note, read_note
+from srtm.kafka.topic_ids import TopicIds
 
 log = logging.getLogger("srtm.consumer")
 
@@ -26,6 +30,8 @@ _SLICE_SECONDS = 0.01
 _RECOMMIT_NS = 3600 * NS
 """Kafka forgets an offset of a group without members a week after it was committed
 (offsets.retention.minutes), also where a partition is only quiet."""
+_IDLE_COMMIT_NS = NS // 10
+"""Between two commits of what was only passed: a transaction without records for us moves them."""
 _QUEUED_KBYTES = 16_384
 _FETCH_MS = 20
 """How long the broker waits for records. A partition that was taken up is fetched only when the
@@ -36,13 +42,19 @@ class Records(Protocol):
     """The data side of a consumer, whoever says which partitions it has."""
 
     fault: str
-    positions: dict[int, int]
+
+    @property
+    def positions(self) -> Mapping[int, int]:
+        """partition -> the offset that is processed next"""
+        ...
 
     def tokens(self) -> dict[int, int]:
         """partition -> a number that grows with each change of its owner; 0: there is none"""
         ...
 
-    def gather(self, interrupted: Callable[[], bool]) -> list[Record]: ...
+    def gather(self, interrupted: Callable[[], bool]) -> list[Record]:
+        """Nothing where it is interrupted, or where there is only something to be committed."""
+        ...
 
     def rewind(self) -> None: ...
 
@@ -66,8 +78,7 @@ class Reader:
         protocol: Mapping[str, str] | None = None,
     ) -> None:
         self.fault = ""
-        self.positions: dict[int, int] = {}
-        """partition -> the offset that is processed next"""
+        self._places = Places()
         self._topic = file.group.topic
         self._reset = file.group.reset
         self._table = table
@@ -75,7 +86,10 @@ class Reader:
         self._bytes = 0
         self._due_ns = 0
         self._recommit_ns = monotonic_ns() + _RECOMMIT_NS
-        self._committed: dict[int, int] = {}
+        self._idle_ns = 0
+        self._ids = TopicIds(file.kafka, client)
+        self._is_anew = False
+        self._not_there: dict[int, int] = {}
         self._consumer = Consumer(
             {
                 "queued.max.messages.kbytes": _QUEUED_KBYTES,
@@ -86,8 +100,10 @@ class Reader:
                 **client_settings(file.kafka, client),
                 "group.id": file.group.id,
                 "enable.auto.commit": False,
-                # What was committed and is gone by now; never committed is decided in `start`.
-                "auto.offset.reset": "earliest",
+                # What was committed and is gone by now is told; never committed is decided in
+                # `start`.
+                "auto.offset.reset": "error",
+                "enable.partition.eof": True,
                 "error_cb": self._failed,
                 **(protocol or {}),
             }
@@ -99,6 +115,10 @@ class Reader:
         with contextlib.suppress(KafkaException):
             self._consumer.list_topics(self._topic, timeout=_ASK_SECONDS)
 
+    @property
+    def positions(self) -> Mapping[int, int]:
+        return self._places.offsets
+
     def tokens(self) -> dict[int, int]:
         return dict.fromkeys(self.positions, 0)
 
@@ -109,26 +129,49 @@ class Reader:
             return
         if not self.positions:
             self.warm()
+        ids = self._ids.ask([self._topic])
         found = self._consumer.committed(asked, timeout=_ASK_SECONDS)
         for each in found:
             if each.error is not None:
                 raise KafkaException(each.error)
-        begins = [TopicPartition(self._topic, each.partition, self._begin(each)) for each in found]
-        self._consumer.incremental_assign(begins)
-        for each in begins:
-            self.positions[each.partition] = each.offset
-            self._committed[each.partition] = each.offset
+        self._ids.learn(ids, _ASK_SECONDS, self._made_anew)
+        has_none = not self.positions
+        if has_none:
+            self._places.topic_id = self._ids.of(self._topic)
+            if self._is_anew:
+                self._say_anew(self._topic)
+        begins = [(each, self._begin(each)) for each in found]
+        self._consumer.incremental_assign(
+            [TopicPartition(self._topic, each.partition, at) for each, at in begins]
+        )
+        for each, at in begins:
+            if each.offset < 0:
+                self._places.begin(each.partition, at)
+            elif not self._places.begin(each.partition, each.offset, each.metadata or ""):
+                self._say_anew(f"{self._topic}[{each.partition}]")
+        if has_none:
+            self._is_anew = False
 
     def _begin(self, committed: TopicPartition) -> int:
         if committed.offset >= 0:
-            return committed.offset
+            is_mine = read_note(committed.metadata).is_of(self._places.topic_id)
+            return committed.offset if is_mine else 0
         low, high = self._consumer.get_watermark_offsets(committed, _ASK_SECONDS)
-        if self._reset == "earliest":
+        if self._reset == "earliest" or self._is_anew:
             return low
         # Kept at once, or what comes before the first commit would be skipped by the next owner.
-        at_end = TopicPartition(self._topic, committed.partition, high)
+        note = str(Note(self._places.topic_id, 0))
+        at_end = TopicPartition(self._topic, committed.partition, high, note)
         self._consumer.commit(offsets=[at_end], asynchronous=False)
         return high
+
+    def _made_anew(self, _: str) -> bool:
+        """It is seen to when nothing is in hand."""
+        self._is_anew = True
+        return True
+
+    def _say_anew(self, what: str) -> None:
+        log.warning("%s was made anew: it is read from its beginning", what)
 
     def stop(self, partitions: Iterable[int]) -> None:
         """What was gathered of them and is not processed is left to the next owner."""
@@ -136,15 +179,16 @@ class Reader:
         if not gone:
             return
         self._consumer.incremental_unassign([TopicPartition(self._topic, p) for p in gone])
+        self._places.drop(gone)
         for partition in gone:
-            del self.positions[partition]
-            self._committed.pop(partition, None)
+            self._not_there.pop(partition, None)
         self._gathered = [each for each in self._gathered if each.partition not in gone]
         self._bytes = sum(map(_size, self._gathered))
 
     def rewind(self) -> None:
         """Read again from where the last commit stands: a batch was dropped."""
         self._gathered, self._bytes = [], 0
+        self._places.rewind()
         again = [TopicPartition(self._topic, p, at) for p, at in self.positions.items()]
         if again:
             self._consumer.incremental_unassign(again)
@@ -152,19 +196,74 @@ class Reader:
 
     def gather(self, interrupted: Callable[[], bool]) -> list[Record]:
         """Phase 1: until there are `batch` records or `batch-bytes`, or `wait` after the first one.
-        Nothing where `interrupted`; what was gathered stays for the next call."""
+        Nothing where `interrupted`, and what was gathered stays for the next call; nothing also
+        where there is only something to be committed."""
         while not interrupted():
+            self._ids.tick([self._topic], monotonic_ns() / NS, self._made_anew)
+            elsewhere = self._is_anew or bool(self._not_there)
+            if elsewhere and not self._gathered:
+                self._begin_elsewhere()
             left = self._table.batch - len(self._gathered)
-            for message in self._consumer.consume(left, 0) if left else []:
+            for message in self._consumer.consume(left, 0) if left and not elsewhere else []:
                 self._take(message)
-            if self._is_full() or (self._gathered and monotonic_ns() >= self._due_ns):
+            due = self._gathered and (elsewhere or monotonic_ns() >= self._due_ns)
+            if due or self._is_full():
                 found, self._gathered, self._bytes = self._gathered, [], 0
                 return found
             first = self._consumer.poll(_SLICE_SECONDS)
             if first is not None:
                 self._take(first)
-            self._commit_again()
+            elif not self._gathered and self._has_to_commit():
+                return []
         return []
+
+    def _has_to_commit(self) -> bool:
+        """While nothing is in hand: the end of the log was reached, or Kafka may forget."""
+        now = monotonic_ns()
+        self._places.done()
+        if now >= self._recommit_ns:
+            self._recommit_ns = now + _RECOMMIT_NS
+            self._places.commit_again()
+        if not self._places.has_moved or now < self._idle_ns:
+            return False
+        self._idle_ns = now + _IDLE_COMMIT_NS
+        return True
+
+    def _begin_elsewhere(self) -> None:
+        """The topic was made anew, or Kafka does not have what comes next."""
+        not_there, self._not_there = self._not_there, {}
+        if self._is_anew:
+            self._is_anew = False
+            self._places.begin_anew(self._ids.of(self._topic))
+            if self.positions:
+                self._say_anew(self._topic)
+        else:
+            for partition, at in not_there.items():
+                self._places.begin_at(partition, self._begin_of(partition, at))
+        self.rewind()
+
+    def _begin_of(self, partition: int, expected: int) -> int:
+        """Where it is read on, as `expected` is not there."""
+        where = TopicPartition(self._topic, partition)
+        try:
+            if expected < 0:  # nothing was committed, as is known by now
+                return self._begin(where)
+            low, high = self._consumer.get_watermark_offsets(where, _ASK_SECONDS)
+        except KafkaException:
+            return expected  # and it is told again
+        if expected < low:
+            log.warning(
+                "%s[%d]: Kafka has deleted offsets %d to %d before they were read (retention); it "
+                "goes on at %d",
+                *(self._topic, partition, expected, low - 1, low),
+            )
+        else:
+            log.warning(
+                "%s[%d]: offset %d was committed, and the topic ends at %d: it is read from its "
+                "beginning",
+                *(self._topic, partition, expected, high),
+            )
+        return low
 
     def _is_full(self) -> bool:
         whole = len(self._gathered) >= self._table.batch
@@ -174,7 +273,7 @@ class Reader:
         error = message.error()
         partition, offset = message.partition(), message.offset()
         if error is not None:
-            self.fault = told(error)
+            self._heard(error, partition, offset)
             return
         self.fault = ""
         if partition is None or offset is None or partition not in self.positions:
@@ -185,45 +284,39 @@ class Reader:
         self._gathered.append(record)
         self._bytes += _size(record)
 
+    def _heard(self, error: KafkaError, partition: int | None, offset: int | None) -> None:
+        if error.code() != KafkaError._PARTITION_EOF and error.code() not in NOT_THERE:
+            self.fault = told(error)
+        elif partition in self.positions and offset is not None:
+            if error.code() == KafkaError._PARTITION_EOF:
+                self._places.reach(partition, offset)
+            else:
+                self._not_there[partition] = offset
+
     def done(self, records: Iterable[Record]) -> None:
         """The sink has them: what is committed next."""
-        for each in records:
-            self.positions[each.partition] = each.offset + 1
-
-    def _not_committed(self) -> list[TopicPartition]:
-        return [
-            TopicPartition(self._topic, p, at)
-            for p, at in self.positions.items()
-            if self._committed.get(p) != at and at >= 0
-        ]
+        self._places.done(records)
 
     def commit(self) -> bool:
         """False: Kafka did not take it; the positions stay, and go with the next commit."""
-        moved = self._not_committed()
-        if not moved:
-            return True
+        moved = self._places.moved()
+        offsets = [TopicPartition(self._topic, p, at.offset, at.note) for p, at in moved.items()]
         try:
-            for each in self._consumer.commit(offsets=moved, asynchronous=False) or []:
+            for each in self._consumer.commit(offsets=offsets, asynchronous=False) if moved else []:
                 if each.error is not None:
                     raise KafkaException(each.error)
         except KafkaException as error:
             self.fault = f"offsets are not committed: {told(error)}"
             log.warning("%s", self.fault)
             return False
-        for each in moved:
-            self._committed[each.partition] = each.offset
-        self.fault = ""
+        self._places.committed(moved)
+        self.fault = "" if moved else self.fault
         return True
-
-    def _commit_again(self) -> None:
-        if monotonic_ns() >= self._recommit_ns:
-            self._recommit_ns = monotonic_ns() + _RECOMMIT_NS
-            self._committed.clear()
-            self.commit()
 
     def pause(self) -> None:
         """Nothing is to be done; the client is kept alive, and joins in rebalances. No more is kept
         than a batch."""
+        self._ids.tick([self._topic], monotonic_ns() / NS, self._made_anew)
         if self._is_full():
             self.rewind()
         message = self._consumer.poll(0)

@@ -114,6 +114,10 @@ class Runner:
         records = self._reader.gather(self._interrupted)
         if records:
             self._work(tuple(records))
+        elif not self._interrupted():
+            self._figures.enter(Phase.COMMIT)
+            self._commit()
+            self._figures.enter(Phase.IDLE)
 
     def _interrupted(self) -> bool:
         changed = self._subscribes and self._reader.tokens() != self._tokens

@@ -30,7 +30,7 @@ class Subscribed(Reader):
             log.warning("committed offsets are not known yet: %s", told(error))
             self._consumer.incremental_assign(partitions)  # librdkafka asks again
             for each in partitions:
-                self.positions[each.partition] = each.offset
+                self._places.begin(each.partition, each.offset)
 
     def _revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self.commit()

@@ -10,7 +10,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from srtm.consumer.file import GroupFile
 from srtm.errors import UnavailableError
-from srtm.kafka.client import LastFault, away, client_settings, told
+from srtm.kafka.client import MAKES_NONE, LastFault, away, client_settings, told
 
 log = logging.getLogger("srtm.consumer")
 
@@ -27,9 +27,6 @@ _TOPIC = {
     "segment.ms": str(600_000),
     "min.cleanable.dirty.ratio": "0.1",
 }
-MAKES_NONE = {"allow.auto.create.topics": False}
-"""Of who produces or asks: a Kafka that makes topics by itself, as it does by default, would make a
-topic that is not compacted."""
 
 
 def make_topic(file: GroupFile) -> None:

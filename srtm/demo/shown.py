@@ -25,11 +25,12 @@ def as_table(outcomes: Sequence[Outcome], unsplit: Floats, slo: SLO) -> Table:
         Column("p99 ms"),
         Column("late"),
         Column("SLO", text=True),
-        Column("token wait ms, mean"),
+        Column("mean wait"),
         Column("on paper", 2),
-        Column("p99", 2),
+        Column("p99 wait", 2),
         Column("on paper", 2),
-        title=f"{PUBLISHERS} publishers x {RATE:g} msg/s in rooms of {GROUP}, SLO {slo}",
+        title=f"{PUBLISHERS} publishers x {RATE:g} msg/s in rooms of {GROUP}, SLO {slo}; "
+        "waits for tokens in ms, measured and on paper",
     )
     for each in outcomes:
         table.add(

@@ -13,6 +13,12 @@ from srtm.kafka.file import KafkaTable
 _quiet = logging.getLogger("srtm.librdkafka")
 _quiet.setLevel("CRITICAL")
 """What it would log comes as errors of calls too."""
+MAKES_NONE = {"allow.auto.create.topics": False}
+"""Of who produces or asks: a Kafka that makes topics by itself, as it does by default, would make
+one anew that was just deleted, and not as it was."""
+
+NOT_THERE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION})
+"""codes of a partition that stands, with auto.offset.reset=error: the next offset is not there"""
 
 
 def client_settings(kafka: KafkaTable, client_id: str, error_cb: Any = None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.support.autoscaled import ROOT, WORK
 from tests.support.groups import Group
@@ -89,6 +89,46 @@ def test_a_group_that_begins_at_the_end(make_group: Make) -> None:
     group.produce(20)
     group.wait_kept()
     assert group.ids()["old"] == 0
+
+
+def test_a_topic_that_is_made_anew_is_read_from_its_beginning(make_group: Make) -> None:
+    group = make_group("reborn", partitions=1, group={"min": 1, "max": 1})
+    group.controller()
+    group.wait_state(1)
+    group.produce(10)
+    wait_for(lambda: group.kafka.committed("reborn-group", "reborn") == 10, "all are done")
+    group.kafka.delete("reborn")
+    group.kafka.create("reborn", 1)
+    group.kafka.produce("reborn", [b"new-%d" % number for number in range(20)])
+    wait_for(
+        lambda: {f"new-{number}" for number in range(20)} <= group.ids().keys(),
+        "the new topic is read whole",
+        60,
+    )
+    assert "was made anew: it is read from its beginning" in group.logs()
+
+
+def test_markers_of_transactions_are_neither_lag_nor_late(make_group: Make) -> None:
+    """Ten transactions of one record, and one of many that is aborted: 22 offsets and more."""
+    group = make_group("markers", partitions=1, group={"min": 1, "max": 2})
+    group.controller()
+    group.wait_state(1)
+    producer = Producer(
+        {"bootstrap.servers": group.kafka.address, "transactional.id": "markers-producer"}
+    )
+    producer.init_transactions(30)
+    for number in range(10):
+        producer.begin_transaction()
+        producer.produce("markers", b"kept-%d" % number)
+        producer.commit_transaction(30)
+    producer.begin_transaction()
+    for _ in range(50):
+        producer.produce("markers", b"aborted")
+    producer.flush(30)
+    producer.abort_transaction(30)
+    wait_for(lambda: len(group.ids()) == 10, "all that was committed is done", 60)
+    wait_for(lambda: group.kafka.committed("markers-group", "markers") == 71, "to the end", 60)
+    assert not any(each.startswith("aborted") for each in group.ids())
 
 
 def test_offsets_that_kafka_has_deleted_are_passed_over(make_group: Make) -> None:

@@ -65,7 +65,7 @@ def test_a_commit_that_is_never_answered(make_group: Make) -> None:
         "    commit = reader.Reader.commit\n"
         "    def first(self):\n"
         "        marker = pathlib.Path(__file__).parent / 'hung'\n"
-        "        if self._not_committed() and not marker.exists():\n"
+        "        if max(self._places.offsets.values(), default=0) > 0 and not marker.exists():\n"
         "            marker.touch()\n"
         "            time.sleep(600)\n"
         "        return commit(self)\n"

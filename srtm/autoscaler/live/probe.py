@@ -12,6 +12,8 @@ from srtm.autoscaler.live.monitor import Sample
 from srtm.consumer.file import GroupFile
 from srtm.errors import UnavailableError
 from srtm.kafka.client import LastFault, away, client_settings, told
+from srtm.kafka.place import Note, read_note
+from srtm.kafka.topic_ids import TopicIds
 
 if TYPE_CHECKING:
     from srtm.autoscaler.live.sizes import Sizes
@@ -59,6 +61,14 @@ class Probe:
         self._starts: dict[int, int] = {}
         self._starts_at: float | None = None
         self._sizes = _sizes(file)
+        self._ids = TopicIds(file.kafka, f"srtm-autoscale-{self._group}")
+        self._uncommitted_settings = {
+            **settings,
+            "group.id": self._group,
+            "isolation.level": "read_uncommitted",
+        }
+        self._uncommitted: Consumer | None = None
+        self._suspects: dict[int, int] = {}
 
     def partitions(self) -> int:
         """How many the topic has now."""
@@ -76,13 +86,45 @@ class Probe:
 
     def sample(self, at: float) -> Sample:
         sizes: dict[int, int] = {}
+        if not self._ids.of(self._topic):
+            self._ids.learn(self._ids.first([self._topic]), _ASK_SECONDS)
+        self._ids.tick([self._topic], at, self._made_anew)
         if self._starts_at is None or at - self._starts_at >= _STARTS_EVERY_SECONDS:
             self._count = self.partitions()
             self._starts = self._offsets(_EARLIEST)
             sizes = self._sizes.read() if self._sizes is not None else {}
             self._starts_at = at
         ends = self._offsets(_LATEST)
-        return Sample(at, ends, dict(self._starts), self._committed(), sizes)
+        topic_id, committed, records = self._ids.of(self._topic), {}, {}
+        for partition, (offset, note) in self._committed().items():
+            # What was committed of the old topic is nothing of the new one.
+            committed[partition] = offset if note.is_of(topic_id) else 0
+            if note.records is not None:
+                records[partition] = note.records
+        beyond = self._beyond(ends, committed)
+        starts = dict(self._starts)
+        return Sample(at, ends, starts, committed, sizes, records, beyond, topic_id)
+
+    def _made_anew(self, _: str) -> bool:
+        self._starts_at = None
+        return True
+
+    def _beyond(self, ends: dict[int, int], committed: dict[int, int]) -> dict[int, int]:
+        """Committed offsets that are not there, and where their logs end. Beyond an end that was
+        read before is what came meanwhile, and so is, for who reads it, an open transaction."""
+        suspects = {p: at for p, at in committed.items() if at > ends.get(p, at)}
+        again = [p for p, at in suspects.items() if self._suspects.get(p) == at]
+        self._suspects = suspects
+        if not again:
+            return {}
+        if self._uncommitted is None:
+            self._uncommitted = Consumer(self._uncommitted_settings)
+        asked = [TopicPartition(self._topic, p, _LATEST) for p in again]
+        try:
+            found = _plain(self._uncommitted.offsets_for_times(asked, timeout=_ASK_SECONDS))
+        except KafkaException as error:
+            raise self._fault(f"offsets of topic {self._topic}", error) from None
+        return {p: end for p, end in found.items() if committed[p] > end}
 
     def members(self) -> tuple[GroupMember, ...]:
         """Who subscribes; nobody where partitions are handed over directly."""
@@ -131,13 +173,18 @@ class Probe:
             self._starts_at = None
             raise self._fault(f"offsets of topic {self._topic}", error) from None
 
-    def _committed(self) -> dict[int, int]:
+    def _committed(self) -> dict[int, tuple[int, Note]]:
         asked = [TopicPartition(self._topic, p) for p in range(self._count)]
         try:
-            found = _plain(self._consumer.committed(asked, timeout=_ASK_SECONDS))
+            found = self._consumer.committed(asked, timeout=_ASK_SECONDS)
+            _plain(found)
         except KafkaException as error:
             raise self._fault(f"offsets of group {self._group}", error) from None
-        return {partition: offset for partition, offset in found.items() if offset >= 0}
+        return {
+            each.partition: (each.offset, read_note(each.metadata))
+            for each in found
+            if each.offset >= 0
+        }
 
     def _fault(self, what: str, error: KafkaException) -> UnavailableError:
         if error.args[0].code() in _AWAY:

@@ -11,21 +11,29 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from srtm.bridge.file import KafkaTable
-from srtm.kafka.client import client_settings
+from srtm.kafka.client import MAKES_NONE, client_settings
+from srtm.kafka.file import KafkaTable
+
+Asked = dict[str, "Future[Any]"]
 
 _ASK_SECONDS = 1.0
 _TIMEOUT_SECONDS = 10.0
+_NONE = "AAAAAAAAAAAAAAAAAAAAAA"
+"""of a Kafka before 2.8, whose topics have no ids"""
 
 
 class TopicIds:
     """Asks without waiting: `tick` often. One that is away for now keeps the id that it had."""
 
     def __init__(self, kafka: KafkaTable, client_id: str) -> None:
-        self._admin = AdminClient(client_settings(kafka, client_id))
+        self._admin = AdminClient({**client_settings(kafka, client_id), **MAKES_NONE})
         self._known: dict[str, str] = {}
-        self._asked: dict[str, Future[Any]] = {}
+        self._asked: Asked = {}
         self._next = 0.0
+
+    def of(self, topic: str) -> str:
+        """Empty while nobody has told."""
+        return self._known.get(topic, "")
 
     def tick(self, topics: Iterable[str], now: float, anew: Callable[[str], bool]) -> None:
         """anew: called with each topic that has another id; True once it has seen to that."""
@@ -39,21 +47,23 @@ class TopicIds:
             wanted = sorted(topics)
             self._next = now + _ASK_SECONDS
             self._known = {each: id for each, id in self._known.items() if each in wanted}
-            self._asked = self._ask(wanted)
+            self._asked = self.ask(wanted)
 
-    def first(self, topics: Iterable[str]) -> "dict[str, Future[Any]]":
+    def first(self, topics: Iterable[str]) -> Asked:
         """Ask of those that are new, for `learn`: before their offsets are asked for, so that an
         offset of the old topic never meets the id of the new one."""
-        return self._ask(sorted(set(topics) - self._known.keys()))
+        return self.ask(sorted(set(topics) - self._known.keys()))
 
-    def learn(self, asked: "dict[str, Future[Any]]", seconds: float) -> None:
+    def learn(
+        self, asked: Asked, seconds: float, anew: Callable[[str], bool] = lambda _: False
+    ) -> None:
         """Waits so long at most; who has not answered by then is asked by `tick`."""
         wait(asked.values(), seconds)
         for topic, answer in asked.items():
             if answer.done():
-                self._take(topic, answer, lambda _: False)
+                self._take(topic, answer, anew)
 
-    def _ask(self, topics: list[str]) -> "dict[str, Future[Any]]":
+    def ask(self, topics: list[str]) -> Asked:
         if not topics:
             return {}
         return self._admin.describe_topics(
@@ -64,6 +74,8 @@ class TopicIds:
         try:
             id = str(answer.result().topic_id)
         except KafkaException:
+            return
+        if id == _NONE:
             return
         if self._known.setdefault(topic, id) != id and anew(topic):
             self._known[topic] = id
