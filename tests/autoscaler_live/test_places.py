@@ -1,4 +1,6 @@
-"""Offsets, and what they are not: places of a topic that is known by its id, and counts of records."""
+"""Offsets, and what they are not: places of a topic known by its id, and counts of records."""
+
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -91,7 +93,7 @@ def test_between_two_commits_there_are_as_many_records_as_were_counted(
         records += counted
         passed.see(before, offset, records)
         points.append((offset, records))
-    for (low, done), (high, after) in zip(points, points[1:], strict=False):
+    for (low, done), (high, after) in pairwise(points):
         assert passed.between(low, high) == pytest.approx(after - done)
     assert passed.counts
 
