@@ -1,4 +1,4 @@
-"""A real PostgreSQL for tests, from a wheel: no system package, no port, ended with the tests."""
+"""A real PostgreSQL for tests, from a wheel: no system package, ended with the tests."""
 
 import contextlib
 import importlib.util
@@ -14,27 +14,36 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.servers import STARTED
+from tests.support.servers import STARTED, free_port
 
 
 @dataclass
 class Postgres:
-    """folder: of its unix socket; databases are made by `database`."""
+    """folder: of its unix socket; port: on 127.0.0.1; databases are made by `database`."""
 
     folder: Path
+    port: int
     programs: Path
     user: str | None
     count: int = 0
 
     def url(self, name: str) -> str:
-        return f"postgresql://postgres@/{name}?host={self.folder}"
+        return f"postgresql://postgres@/{name}?host={self.folder}&port={self.port}"
+
+    def tcp_url(self, name: str) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{name}"
 
     def database(self) -> str:
         """URL of a new, empty one."""
+        return self.url(self.new())
+
+    def new(self) -> str:
+        """Name of a new, empty one."""
         self.count += 1
         name = f"test{self.count}"
-        self.run("createdb", "-h", str(self.folder), "-U", "postgres", name)
-        return self.url(name)
+        socket = ("-h", str(self.folder), "-p", str(self.port))
+        self.run("createdb", *socket, "-U", "postgres", name)
+        return name
 
     def run(self, program: str, *arguments: str) -> None:
         command = [str(self.programs / program), *arguments]
@@ -64,10 +73,11 @@ def postgres() -> Iterator[Postgres]:
     try:
         if user:
             os.chown(folder, pwd.getpwnam(user).pw_uid, pwd.getpwnam(user).pw_gid)
-        made = Postgres(folder, programs, user)
+        made = Postgres(folder, free_port(), programs, user)
         data = folder / "data"
         made.run("initdb", "-D", str(data), "-U", "postgres", "-A", "trust", "-N", "-E", "UTF8")
-        flags = ["-k", str(folder), "-c", "listen_addresses=", "-c", "fsync=off"]
+        flags = ["-k", str(folder), "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off"]
+        flags += ["-c", f"port={made.port}"]
         server = subprocess.Popen(
             [str(programs / "postgres"), "-D", str(data), *flags],
             user=user,
@@ -76,7 +86,7 @@ def postgres() -> Iterator[Postgres]:
             stderr=subprocess.DEVNULL,
         )
         STARTED.append(server)
-        ready = [str(programs / "pg_isready"), "-h", str(folder), "-t", "1"]
+        ready = [str(programs / "pg_isready"), "-h", str(folder), "-p", str(made.port), "-t", "1"]
         for _ in range(100):
             if subprocess.run(ready, capture_output=True, timeout=10).returncode == 0:
                 break
