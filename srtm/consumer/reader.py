@@ -287,7 +287,7 @@ class Reader:
     def _heard(self, error: KafkaError, partition: int | None, offset: int | None) -> None:
         if error.code() != KafkaError._PARTITION_EOF and error.code() not in NOT_THERE:
             self.fault = told(error)
-        elif partition in self.positions and offset is not None:
+        elif partition is not None and partition in self.positions and offset is not None:
             if error.code() == KafkaError._PARTITION_EOF:
                 self._places.reach(partition, offset)
             else:

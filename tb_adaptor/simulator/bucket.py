@@ -2,7 +2,8 @@
 
 The level V is tokens where it is positive, and less the messages that wait where it is negative. It
 rises by r to at most b. A batch of n goes when all its tokens are there, or when the bucket is full
-where n > b, which leaves a debt. Who waits is served in order, so a batch that lacks x tokens goes
+where n > b, which leaves a debt; in a share of a contract (`owes` is False) such a batch waits for
+all of it. Who waits is served in order, so a batch that lacks x tokens goes
 once r has brought x, whatever comes behind it. Growing adds no tokens, shrinking cuts them.
 """
 
@@ -12,6 +13,8 @@ from srtm.queueing import Floats
 from tb_adaptor.share import Part
 from tb_adaptor.window import levels_after
 
+_NO_RATE = 1e-12
+"""messages/s: of a broker whose share another one has for a moment"""
 _SLACK = 1e-9
 """messages; less is rounding"""
 
@@ -19,8 +22,9 @@ _SLACK = 1e-9
 class Bucket:
     """times: seconds, sorted, shape (n,); counts: messages of each batch. It starts full at 0."""
 
-    def __init__(self, part: Part, times: Floats, counts: Floats) -> None:
+    def __init__(self, part: Part, times: Floats, counts: Floats, owes: bool = True) -> None:
         self.part = part
+        self.owes = owes
         self._times = times
         self._counts = counts
         self._next = 0
@@ -37,6 +41,24 @@ class Bucket:
         """Messages without a token, as of the last advance."""
         return float(self._counts[self._first : self._next].sum())
 
+    @property
+    def head(self) -> int:
+        """Messages of the batch that waits first; 0: none does."""
+        return int(self._counts[self._first]) if self._first < self._next else 0
+
+    @property
+    def debt(self) -> float:
+        """Tokens that a batch bigger than b has left to be paid."""
+        return max(0.0, -self._level - self.waiting)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Is there something, waiting or to come, that never goes by this share?"""
+        left = self._counts[self._first :]
+        if not left.size or not self.part.rate:
+            return left.size > 0
+        return not self.owes and float(left.max()) > self.part.burst + _SLACK
+
     def arrivals(self, since: int) -> tuple[Floats, Floats]:
         """Those that have come, from the batch `since` on."""
         return self._times[since : self._next], self._counts[since : self._next]
@@ -49,6 +71,9 @@ class Bucket:
         """All that comes until then, that instant included."""
         rate, burst = self.part
         end = int(np.searchsorted(self._times, until, side="right"))
+        if self._is_held:
+            self._hold(until, end)
+            return
         times, counts = self._times[self._next : end], self._counts[self._next : end]
         level = self._level
         if times.size:
@@ -61,8 +86,32 @@ class Bucket:
         self._next = end
         self._serve(until)
         self._level = min(burst, level)
+        if self._is_held:
+            self._level = level
+            self._cut(burst)
         self._brought += rate * (until - self._at)
         self._at = until
+        self.most_waiting = max(self.most_waiting, self.waiting)
+
+    @property
+    def _is_held(self) -> bool:
+        """Does the first that waits not go by this share?"""
+        over = not self.owes and self.head > self.part.burst + _SLACK
+        return self.head > 0 and (over or not self.part.rate)
+
+    def _hold(self, until: float, end: int) -> None:
+        """The first that waits cannot go, and nobody behind it does: the bucket fills, and holds no
+        more than b. Batches up to `end` come meanwhile."""
+        rate, burst = self.part
+        brought = rate * (until - self._at)
+        tokens = self._level + self.waiting + brought
+        self._target[self._first : self._next] += max(0.0, tokens - burst)
+        tokens = min(tokens, burst)
+        self._brought += brought
+        ahead = self.waiting + np.cumsum(self._counts[self._next : end])
+        self._target[self._next : end] = self._brought - tokens + ahead
+        self._next, self._at = end, until
+        self._level = tokens - self.waiting
         self.most_waiting = max(self.most_waiting, self.waiting)
 
     def _serve(self, until: float) -> None:
@@ -72,19 +121,26 @@ class Bucket:
         rate, burst = self.part
         times, counts = self._times[first:end], self._counts[first:end]
         needed = self._target[first:end] - np.maximum(counts - burst, 0.0)
+        if not self.owes:
+            needed = np.where(counts > burst + _SLACK, np.inf, needed)
         needed = np.maximum.accumulate(needed)
         brought_at_arrival = self._brought + rate * np.maximum(times - self._at, 0.0)
         lacks = needed - brought_at_arrival
-        went = np.maximum(self._at + (needed - self._brought) / rate, np.maximum(times, self._at))
+        ready = self._at + (needed - self._brought) / max(rate, _NO_RATE)
+        went = np.maximum(ready, np.maximum(times, self._at))
         went = np.where((lacks <= _SLACK) & (times >= self._at), times, went)
-        gone = int(np.searchsorted(went, until, side="right"))
+        gone = int(np.searchsorted(went, until + _SLACK, side="right"))
         self.left[first : first + gone] = went[:gone]
         self._first += gone
 
-    def rescale(self, part: Part, at: float) -> None:
+    def rescale(self, part: Part, at: float, owes: bool = True) -> None:
         self.advance(at)
-        self.part = part
-        lost = max(0.0, self._level + self.waiting - part.burst)  # tokens that no longer fit
+        self.part, self.owes = part, owes
+        self._cut(part.burst)
+
+    def _cut(self, burst: float) -> None:
+        """Tokens that do not fit are lost to those who wait."""
+        lost = max(0.0, self._level + self.waiting - burst)
         self._level -= lost
         self._target[self._first : self._next] += lost
 

@@ -29,12 +29,13 @@ def unsplit_waits(contract: Part, arrivals: Mapping[str, Arrivals]) -> Floats:
 
 
 def excess(outcome: Outcome, contract: Part) -> float:
-    """The most messages by which admissions of all brokers together exceeded b + r t over any
-    interval of t seconds; 0 where they never did."""
+    """The most messages by which admissions of all brokers together exceeded max(b, largest batch)
+    + r t over any interval of t seconds; 0 where they never did."""
     if not outcome.went.size:
         return 0.0
     order = np.argsort(outcome.went, kind="stable")
-    over = worst_excess(outcome.went[order], *contract, outcome.sizes[order])
+    at_once = max(contract.burst, float(outcome.sizes.max()))
+    over = worst_excess(outcome.went[order], contract.rate, at_once, outcome.sizes[order])
     return over if over > _ROUNDING * contract.burst + _ROUNDED_SECONDS * contract.rate else 0.0
 
 

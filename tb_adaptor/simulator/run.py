@@ -1,7 +1,8 @@
 """A topic's brokers under one policy: they report, are told shares as live ones are, and wait.
 
 Shares travel by the distributor's own leases (distributor/control/leases.py), so that one grows
-only once the others have shrunk and said so. A report and its answer take no time.
+only once the others have shrunk and said so, and a batch bigger than its broker's share waits for
+the whole contract. A report and its answer take no time.
 """
 
 import heapq
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from distributor.control.leases import Holder, Share, TopicLeases
+from distributor.control.turns import Waiting
 from srtm.queueing import Floats
 from tb_adaptor.policies import POLICIES
 from tb_adaptor.policies.policy import EARLIEST_SECONDS, Policy
@@ -80,7 +82,8 @@ class _Run:
         self._settings = settings
         self._window = Window(settings.window)
         self._buckets = {
-            name: Bucket(split[name], each.times, each.counts) for name, each in arrivals.items()
+            name: Bucket(split[name], each.times, each.counts, len(split) == 1)
+            for name, each in arrivals.items()
         }
         self._reported = dict.fromkeys(arrivals, 0)
         self._leases = TopicLeases(
@@ -102,7 +105,9 @@ class _Run:
             for place, name in enumerate(self._buckets)
         ]
         heapq.heapify(reports)
-        while reports[0][0] <= self._ends_at:
+        while reports[0][0] <= self._ends_at or any(
+            each.is_stuck for each in self._buckets.values()
+        ):
             now, name = heapq.heappop(reports)
             heapq.heappush(reports, (now + self._report(name, now), name))
         for bucket in self._buckets.values():
@@ -115,17 +120,23 @@ class _Run:
         bucket.advance(now)
         times, counts = bucket.arrivals(self._reported[name])
         self._reported[name] = bucket.arrived
-        self._window.add(
-            name, WindowReport(now, bucket.part, times, counts, bucket.waiting, bucket.most_waiting)
-        )
+        # In a turn nobody has the share that the policy gives.
+        if leases.turns.broker is None and bucket.part.rate:
+            self._window.add(
+                name,
+                WindowReport(now, bucket.part, times, counts, bucket.waiting, bucket.most_waiting),
+            )
         bucket.most_waiting = bucket.waiting
+        head = bucket.head if bucket.head > 1 else 0
+        leases.report(name, Waiting(head, bucket.waiting, bucket.debt), now)
         leases.holders[name] = leases.holders[name].heard(now, self._epochs[name])
         self._decide(now, waits=bucket.waiting > 0)
         share = leases.share(name, now, keep_floor=True)
         changed = share != leases.holders[name].last
         if changed:
             self._epochs[name] += 1
-            bucket.rescale(Part(share.rate, share.burst), now)
+            is_whole = share.burst >= self._contract.burst
+            bucket.rescale(Part(share.rate, share.burst), now, is_whole)
             after = {each: other.part for each, other in self._buckets.items()}
             if self.shares[-1][0] == now:
                 self.shares.pop()
@@ -135,11 +146,13 @@ class _Run:
         )
         if changed:
             return CHANGED_SECONDS
-        if share != leases.target(name, now):
+        if leases.turns.broker is not None or share != leases.target(name, now):
             return GROWING_SECONDS
         return self._settings.report
 
     def _decide(self, now: float, waits: bool) -> None:
+        if self._leases.turns.broker is not None:
+            return
         since = now - self._decided_at
         early = waits and self._policy.acts_early and since >= EARLIEST_SECONDS
         if not (early or since >= self._settings.every - 1e-9):

@@ -1,6 +1,7 @@
 """`srtm adaptor simulate`, and what must hold of every run of it."""
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -58,7 +59,9 @@ def test_an_excess_is_found() -> None:
     arrivals = {"a": Arrivals(np.array([0.0]), np.array([9.0]))}
     arrivals["b"] = Arrivals(np.array([0.0]), np.array([9.0]))
     outcome = simulate("static", CONTRACT, arrivals)
-    assert excess(outcome, CONTRACT) == pytest.approx(6), "both go at once, with debts of 3"
+    assert excess(outcome, CONTRACT) == 0, "one waits for the whole contract"
+    at_once = replace(outcome, went=np.zeros(2))
+    assert excess(at_once, CONTRACT) == pytest.approx(6)
 
 
 def run(*words: str) -> Result:
@@ -197,3 +200,17 @@ def test_bad_shares_are_one_line(tmp_path: Path, shares: str, said: str) -> None
     done = run(written(tmp_path, SWAP), "--rate=120", "--burst=10", f"--initial={file}")
     assert isinstance(done.exception, UsageError)
     assert said in str(done.exception)
+
+
+@pytest.mark.parametrize("size", [40, 60])
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_batches_bigger_than_a_share_keep_to_the_contract(policy: str, size: int) -> None:
+    """One at each of four brokers at once, and single messages besides."""
+    contract = Part(200.0, 40.0)
+    arrivals = {
+        f"b{number}": Arrivals(np.array([1.0, 1.5, 2.0]), np.array([float(size), 1.0, 1.0]))
+        for number in range(4)
+    }
+    found = simulate(policy, contract, arrivals)
+    assert np.isfinite(found.went).all()
+    assert excess(found, contract) == 0
