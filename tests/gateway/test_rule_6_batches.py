@@ -413,3 +413,28 @@ def test_all_are_told_of_a_disk_that_took_a_part_of_them(servers: Servers, full_
     is_told(gateway, "t", lambda: None)
     assert 2 < nsqd.message_count("t") < 204
     nsqd.process.kill()
+
+
+@pytest.mark.parametrize("mode", ["delay", "reject"])
+def test_a_batch_over_a_share_that_nobody_passes_round_is_refused(
+    gateway: GatewayProcess, mode: str
+) -> None:
+    """A quarter of b = 40, as `srtm up` splits it: other brokers have the rest at the same time."""
+    name = f"quarter-{mode}"
+    gateway.set_limit(name, rate=1000, burst=10, mode=mode, **{"contract-burst": 40})
+    body = b"\n".join([b"x"] * 20)
+    status, answer = http(gateway.http, f"/mpub?topic={name}", body)[:2]
+    assert status == 429
+    assert "a batch of 20 is over this broker's share" in str(answer)
+    with V2(gateway.tcp) as client:
+        client.send(mpub(name.encode(), [message(b"x")] * 20, 20))
+        refused = client.reply()
+        assert refused is not None
+        assert refused.startswith(b"E_MPUB_FAILED a batch of 20 is over")
+        assert client.ended()
+    assert http(gateway.http, f"/mpub?topic={name}", b"x\ny")[0] == 200, "what fits goes"
+
+
+def test_each_broker_for_itself_is_an_option(gateway: GatewayProcess) -> None:
+    gateway.set_limit("each", rate=1000, burst=10, batches="each", **{"contract-burst": 40})
+    assert http(gateway.http, "/mpub?topic=each", b"\n".join([b"x"] * 20))[0] == 200
