@@ -35,6 +35,11 @@ class Seen:
         return float(self.counts.sum())
 
 
+def nothing_of(part: Part, now: float) -> Seen:
+    """A broker that has not reported: nothing is taken to have come to it."""
+    return Seen(now, part, np.empty(0), np.empty(0), np.zeros(1), 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class WindowReport:
     """One report. at: when it came; times: of arrivals since the report before."""

@@ -119,3 +119,11 @@ SCENARIOS = (
     Scenario("stationary", {"b1": constant(0.6), "b2": constant(0.3), "b3": constant(0.1)}),
     Scenario("stationary, groups", {"b1": constant(0.5), "b2": constant(0.5)}, kind="groups"),
 )  # fmt: skip
+CHOOSING = (
+    Scenario("other step", {"b1": steps((0, 0.3), (47, 0.7)), "b2": steps((0, 0.7), (47, 0.3))}),
+    Scenario("other ramp", {"b1": ramp(0.8, 0.3, 20, 55), "b2": ramp(0.2, 0.7, 20, 55)}),
+    Scenario("other on-off", {"b1": constant(0.5), "b2": on_off(0.5, 7, 25)}),
+    Scenario("other wave", {f"b{n}": wave(1 / 4, 0.2, 45, n / 4) for n in range(4)}),
+    Scenario("other clumps", {"b1": constant(0.6), "b2": constant(0.4)}, kind="groups"),
+)
+"""On these settings are chosen; what is judged is judged on SCENARIOS."""

@@ -1,7 +1,9 @@
-"""The best constant split for each stretch between shifts, found knowing all arrivals.
+"""A good constant split for each stretch between shifts, found knowing all arrivals.
 
-It is switched at the shift without delay, each bucket full. The best is the least p99 of the token
-wait over the stretch, by a search from three splits: even, by rate, and by need.
+It is switched at the shift without delay, each bucket full. Good is a low p99 of the token wait
+over the stretch, by a search from three splits: even, by rate, and by need. It bounds no policy:
+one that moves shares within a stretch can be far below, and the search may miss the best constant
+split. What bounds is in `bound.py`.
 """
 
 from collections.abc import Mapping, Sequence

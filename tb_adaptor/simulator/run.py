@@ -6,6 +6,7 @@ the whole contract. A report and its answer take no time.
 """
 
 import heapq
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,10 +19,12 @@ from tb_adaptor.policies import POLICIES
 from tb_adaptor.policies.policy import EARLIEST_SECONDS, Policy
 from tb_adaptor.share import Part, even
 from tb_adaptor.simulator.bucket import Bucket
-from tb_adaptor.window import Window, WindowReport
+from tb_adaptor.window import Window, WindowReport, nothing_of
 
 GROWING_SECONDS = 0.1
 CHANGED_SECONDS = 0.05
+_LOOK_SECONDS = 0.1
+"""The distributor looks so often whether a decision is due."""
 _LEASE_SECONDS = 10.0
 
 
@@ -35,11 +38,13 @@ class Arrivals:
 
 @dataclass(frozen=True)
 class Settings:
-    """seconds: window of the policy, its period, and the brokers' reports"""
+    """seconds: window of the policy, its period, and the brokers' reports; phase: how much later
+    than the arrivals the reports begin"""
 
     window: float = 10.0
     every: float = 10.0
     report: float = 1.0
+    phase: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,8 @@ class _Run:
             {name: Holder(((0, Share(*part)),), _LEASE_SECONDS) for name, part in split.items()},
         )
         self._epochs = dict.fromkeys(arrivals, 0)
-        self._decided_at = 0.0
+        self._reported_at = self._decided_at = math.inf  # until the first report
+        self._waits = False  # at any broker, since the last decision
         self.shares = [(0.0, dict(split))]
         self._ends_at = max(
             (float(e.times[-1]) for e in arrivals.values() if e.times.size), default=0
@@ -101,7 +107,7 @@ class _Run:
     def outcome(self) -> Outcome:
         count = len(self._buckets)
         reports = [
-            ((place + 1) * self._settings.report / count, name)
+            (self._settings.phase + (place + 1) * self._settings.report / count, name)
             for place, name in enumerate(self._buckets)
         ]
         heapq.heapify(reports)
@@ -116,6 +122,7 @@ class _Run:
 
     def _report(self, name: str, now: float) -> float:
         """Seconds until its next one."""
+        self._decide_before(now)
         bucket, leases = self._buckets[name], self._leases
         bucket.advance(now)
         times, counts = bucket.arrivals(self._reported[name])
@@ -130,7 +137,8 @@ class _Run:
         head = bucket.head if bucket.head > 1 else 0
         leases.report(name, Waiting(head, bucket.waiting, bucket.debt), now)
         leases.holders[name] = leases.holders[name].heard(now, self._epochs[name])
-        self._decide(now, waits=bucket.waiting > 0)
+        self._waits = self._waits or bucket.waiting > 0
+        self._reported_at, self._decided_at = now, min(self._decided_at, now)
         share = leases.share(name, now, keep_floor=True)
         changed = share != leases.holders[name].last
         if changed:
@@ -150,17 +158,22 @@ class _Run:
             return GROWING_SECONDS
         return self._settings.report
 
-    def _decide(self, now: float, waits: bool) -> None:
-        if self._leases.turns.broker is not None:
-            return
-        since = now - self._decided_at
-        early = waits and self._policy.acts_early and since >= EARLIEST_SECONDS
-        if not (early or since >= self._settings.every - 1e-9):
-            return
+    def _decide_before(self, now: float) -> None:
+        """What was due by then. Between two reports nothing is new."""
+        while self._leases.turns.broker is None:
+            early = self._waits and self._policy.acts_early
+            due = self._decided_at + (EARLIEST_SECONDS if early else self._settings.every)
+            at = max(due, self._reported_at)
+            if at >= now:
+                return
+            at = min(now, _LOOK_SECONDS * math.ceil(at / _LOOK_SECONDS - 1e-9))
+            self._decide(at)
+
+    def _decide(self, now: float) -> None:
         seen = self._window.seen(now)
-        if seen.keys() != self._buckets.keys():
-            return  # not all have been heard
-        self._decided_at = now
+        for broker, bucket in self._buckets.items():
+            seen.setdefault(broker, nothing_of(bucket.part, now))
+        self._decided_at, self._waits = now, False
         found = self._policy.rescale(self._contract, seen, now)
         if found is not None:
             self._leases.place({name: Share(*part) for name, part in found.split.items()})

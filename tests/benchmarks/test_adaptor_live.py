@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.adaptor.live import POLICIES, SECONDS, SWAP, Live, _by_second, live_bars
+from benchmarks.adaptor.scenarios import CHOOSING, SCENARIOS
 
 CALM = Live("srtm", 700.0, [], 650.0, [], 18_000, 0.0, False, 9)
 RUNS = [replace(CALM, policy=name, p99_ms=8_000.0) for name in POLICIES if name != "srtm"]
@@ -41,3 +42,12 @@ def test_the_traffic_changes_sides() -> None:
         )
         assert abs(before - first * 400) < 30
         assert abs(after - last * 400) < 30
+
+
+def test_settings_are_chosen_on_other_traffic_than_is_judged() -> None:
+    assert not {each.name for each in SCENARIOS} & {each.name for each in CHOOSING}, "nor its seeds"
+    for one in CHOOSING:
+        for other in SCENARIOS:
+            at = np.arange(0.5, 120.0)
+            rates = [[rate(at).tolist() for rate in each.brokers.values()] for each in (one, other)]
+            assert (rates[0], one.kind) != (rates[1], other.kind), (one.name, other.name)

@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srtm.errors import UsageError
+from srtm.queueing import token_waits
 from tb_adaptor.command import adaptor
 from tb_adaptor.policies import POLICIES
 from tb_adaptor.share import Part
-from tb_adaptor.simulator.judge import excess, unsplit_waits
+from tb_adaptor.simulator.bound import late_at_least, least_ms
+from tb_adaptor.simulator.judge import excess, in_ms, unsplit_waits
 from tb_adaptor.simulator.run import Arrivals, Settings, simulate
 
 CONTRACT = Part(50.0, 12.0)
@@ -50,9 +52,42 @@ def test_no_policy_lets_in_more_than_the_contract(name: str, arrivals: dict[str,
     for _, split in outcome.shares:
         assert sum(Fraction(part.rate) for part in split.values()) <= Fraction(CONTRACT.rate)
         assert sum(Fraction(part.burst) for part in split.values()) <= Fraction(CONTRACT.burst)
-    # No sub-buckets ever serve sooner than the one bucket, on average (SRTM Proposition 1).
-    if outcome.waits.size:
-        assert outcome.waits.mean() >= unsplit_waits(CONTRACT, arrivals).mean() - 1e-9
+    waited, least = in_ms(outcome.waits), least_ms(CONTRACT, arrivals)
+    for figure, bound in least.items():
+        assert waited[figure] >= bound - 1e-6, figure
+
+
+def test_the_bound_is_the_fewest_late_of_all_choices() -> None:
+    random = np.random.default_rng(3)
+    for _ in range(60):
+        times, wait = np.sort(random.uniform(0, 3, 9)), float(random.uniform(0, 1))
+        whole = Part(float(random.uniform(0.5, 3)), float(random.integers(1, 4)))
+        most = 0
+        for chosen in range(1 << times.size):
+            kept = times[[bool(chosen >> n & 1) for n in range(times.size)]]
+            if kept.size and token_waits(kept, *whole).max() <= wait + 1e-7:
+                most = max(most, kept.size)
+        assert late_at_least(times, whole, wait) == times.size - most
+
+
+def test_a_percentile_of_one_bucket_is_no_bound_and_the_least_is() -> None:
+    """A batch makes all behind it wait in one bucket; in another order it is late alone."""
+    one = Arrivals(np.array([0.0, *np.arange(100) / 10]), np.array([60.0, *np.ones(100)]))
+    contract = Part(10.0, 50.0)
+    served = in_ms(unsplit_waits(contract, {"a": one}))
+    least = least_ms(contract, {"a": one})
+    assert least["p50"] == 0 < served["p50"]
+
+
+def test_a_decision_needs_no_report_of_a_broker_that_waits_for_nothing() -> None:
+    """As live: the distributor looks by itself, and of who has not reported it knows nothing."""
+    busy = Arrivals(np.arange(0, 10, 1 / 45), np.ones(450))
+    outcome = simulate("srtm", CONTRACT, {"a": busy, "b": Arrivals(np.empty(0), np.empty(0))})
+    shrunk, split = outcome.shares[1]
+    assert shrunk == pytest.approx(1.0), "at its first report, half a second after the other's"
+    assert split["b"].rate < 25
+    assert outcome.shares[2][1]["a"].rate > 40
+    assert outcome.waits.max() < 0.8
 
 
 def test_an_excess_is_found() -> None:
@@ -106,7 +141,7 @@ def test_initial_shares_are_taken_and_a_table_is_shown(tmp_path: Path) -> None:
     assert lines[0] == "token wait"
     assert lines[1].split()[:3] == ["policy", "mean", "ms"]
     assert lines[2].strip("─ ") == "", "a rule below the header"
-    assert [line.split()[0] for line in lines[3:]] == ["static", "srtm", "one"]
+    assert [line.split()[0] for line in lines[3:]] == ["static", "srtm", "one", "none"]
 
 
 def test_hindsight_and_one_bucket_bound_the_policies(tmp_path: Path) -> None:
