@@ -7,6 +7,8 @@ from pathlib import Path
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from benchmarks.catalogue import BENCHMARKS
+from benchmarks.kept import RESULTS
 from srtm.deploy import host_tables, tables
 from srtm.duration import format_duration
 from srtm.errors import EXITS
@@ -19,6 +21,7 @@ from srtm.gateway.http.metrics import (
 )
 from srtm.gateway.measure.meter import SKETCHES
 from srtm.gateway.options import GatewayOptions
+from srtm.report.result import read
 
 ROOT = Path(__file__).parents[2]
 _SECTION = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.S)
@@ -103,10 +106,28 @@ def _default(field: FieldInfo) -> str:
     return f"`{format_duration(value) if isinstance(value, float) else value}`"
 
 
+def _verdicts() -> str:
+    """Of each benchmark's kept run."""
+
+    def rows() -> Iterator[tuple[str, ...]]:
+        for name, entry in BENCHMARKS.items():
+            file = RESULTS / f"{name}.json"
+            if not file.exists():
+                yield f"`{name}`", entry.shows, "", "", "", "not kept"
+                continue
+            found = read(file)
+            counts = (str(found.count(met)) for met in (True, False, None))
+            when = found.started_at[:10] + (", changed tree" if found.commit.dirty else "")
+            yield f"`{name}`", entry.shows, *counts, when
+
+    return _table("benchmark", "shows", "met", "missed", "undecided", "run", rows=rows())
+
+
 MADE: dict[str, Callable[[], str]] = {
     "gateway-metrics": _metrics,
     "exit-codes": _exits,
     "deployment-keys": _keys,
+    "verdicts": _verdicts,
 }
 
 

@@ -36,6 +36,15 @@ def test_generated_tables_are_those_of_the_code(page: Path) -> None:
     assert renewed(page.read_text()) == page.read_text(), "run make docs"
 
 
+def test_no_figure_is_typed_beside_the_results_that_it_comes_from() -> None:
+    text = (ROOT / "benchmarks/README.md").read_text()
+    for made in (r"<!-- generated: .*?<!-- end -->", r"```.*?```", r"`[^`]*`"):
+        text = re.sub(made, "", text, flags=re.S)
+    assert (
+        re.findall(r"\d[\d,.]* ?(?:[mu]?s|[kMG]i?B|%|x|/s|msg/s|messages|times)(?!\w)", text) == []
+    )
+
+
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     "page", [case for case in PAGES if any(each.runs for each in runnable(case.values[0]))]
