@@ -33,6 +33,12 @@ def bars(points: Points, quick: bool) -> list[Bar]:
             if points[label, x, "max-min"].met
             and points[label, x, "max-min"].brokers < points[label, x, "srtm"].brokers
         ]
+        blind = [points[label, x, "max-min"] for x in larger]
+        more = [
+            float(points[label, x, "max-min"].brokers - points[label, x, "srtm"].brokers)
+            for x in larger
+        ]
+        worse = [points[label, x, AT_SAME].mean / points[label, x, "max-min"].mean for x in larger]
         doubt = f"{len(sizes)} of {len(SIZES)} sizes" if len(sizes) < len(SIZES) else ""
         doubt = doubt or ("few short repetitions" if quick else "")
         kind = f"simulated: {label} ({arrivals})"
@@ -54,6 +60,25 @@ def bars(points: Points, quick: bool) -> list[Bar]:
                 f"{kind}: sizes of {_LARGER} and more that Max-Min holds on fewer brokers",
                 [float(len(fewer))] if larger else [],
                 at_most=0.0,
+                doubt=doubt,
+            ),
+            judge(
+                f"{kind}: Max-Min's p99 over the target, the largest groups",
+                [blind[-1].ratio] if blind else [],
+                at_least=1.0,
+                doubt=doubt,
+            ),
+            judge(
+                f"{kind}: brokers of Max-Min more than SRTM's, groups of {_LARGER} and more, most",
+                [max(more)] if more else [],
+                at_most=0.0,
+                doubt=doubt,
+            ),
+            judge(
+                f"{kind}: Max-Min's p99 on as many brokers as SRTM over that on its own number, "
+                "smallest",
+                [min(worse)] if worse else [],
+                at_least=1.0,
                 doubt=doubt,
             ),
         ]

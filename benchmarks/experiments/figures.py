@@ -17,19 +17,29 @@ _Points = Mapping[tuple[str, float, str], Point]
 
 
 def panel_table(
-    label: str, title: str, x: str, designs: Sequence[str], points: _Points, says: str
+    label: str,
+    title: str,
+    x: str,
+    designs: Sequence[str],
+    bursts: Mapping[str, _Points],
+    says: str,
 ) -> Table:
+    """bursts: points by the b that the contracts have"""
     made = table(
         f"SRTM Fig. {label}, simulated: {title}\n{says}",
         x,
-        *(f"{design}: p99, ms (k)" for design in designs),
+        *(f"{design}, {of}: p99, ms (k)" for of in bursts for design in designs),
         "target, ms",
-        "b",
+        *bursts,
     )
-    for at in sorted({each for panel, each, _ in points if panel == label}):
-        found = [points[label, at, design] for design in designs]
+    first = next(iter(bursts.values()))
+    for at in sorted({each for panel, each, _ in first if panel == label}):
+        found = [[points[label, at, design] for design in designs] for points in bursts.values()]
         made.add_row(
-            f"{at:g}", *map(shown, found), number(found[0].target * 1e3), f"{found[0].burst:,.0f}"
+            f"{at:g}",
+            *(shown(each) for points in found for each in points),
+            number(found[0][0].target * 1e3),
+            *(f"{points[0].burst:,.0f}" for points in found),
         )
     return made
 
