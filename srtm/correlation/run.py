@@ -140,4 +140,4 @@ _MOST_PLANS = 100
 
 
 def _write(frame: DataFrame, path: Path) -> None:
-    frame.write.parquet(path.absolute().as_uri())
+    frame.write.parquet(f"file://{path.absolute()}")

@@ -5,6 +5,7 @@ or an underscore, or ends in `.tmp`. All other `.parquet` files, in folders belo
 trace, and each is looked at before any is read: a file that is left out must never go unnoticed.
 """
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from srtm.errors import UsageError
 from srtm.traces.names import TraceFile, parse, superseded
 from srtm.traces.version import VERSION
 
+_PATTERN = re.compile(r"[\\{}\[\]*?]")
+"""what Hadoop's globs give a meaning"""
 _SHOWN = 3
 """faults that one line names"""
 _COLUMNS = {
@@ -63,7 +66,12 @@ class Trace:
         """Its rows, with the columns of TRACE. An empty trace is an empty frame."""
         if not self.files:
             return spark.createDataFrame([], TRACE)
-        return spark.read.schema(TRACE).parquet(*map(str, self.files))
+        return spark.read.schema(TRACE).parquet(*map(literal, self.files))
+
+
+def literal(path: Path) -> str:
+    """As Spark reads it: what it takes is a pattern, in which a backslash makes a sign plain."""
+    return _PATTERN.sub(r"\\\g<0>", str(path.absolute()))
 
 
 def open_trace(folder: Path, skip: bool = False, damaged: Collection[Path] = ()) -> Trace:

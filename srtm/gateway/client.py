@@ -73,12 +73,24 @@ class _Reply:
         self.last = last  # and then the connection ends
 
 
+class _Closing:
+    """A consumer's CLS, which nsqd answers: in its turn, so that its CLOSE_WAIT is too. lines: it,
+    and the consumer's commands behind it, until they are sent"""
+
+    __slots__ = ("is_sent", "lines")
+
+    def __init__(self, line: Line) -> None:
+        self.lines = [line]
+        self.is_sent = False
+
+
 class Client:
     __slots__ = (
         "_body",
         "_body_backlog",
         "_bounds",
         "_came_ill",
+        "_closing",
         "_ends",
         "_fd",
         "_gateway",
@@ -116,8 +128,9 @@ class Client:
         self._send = connection.send
         self._reads = gateway.stamps.reader(connection)
         self._reader = CommandReader(gateway.limits, Run)
-        self._pending: deque[Run | _Reply | Tunnel] = deque()
+        self._pending: deque[Run | _Reply | Tunnel | _Closing] = deque()
         self._replies = 0  # of `_pending`
+        self._closing: _Closing | None = None  # its first CLS
         self._pauses: set[object] = set()
         self._outbox = gateway.outbox
         self._turn = 0  # of the outbox, when it last had an answer of ours in `_slot`
@@ -242,7 +255,14 @@ class Client:
     def _command(self, command: object) -> None:
         tunnel = self.tunnel
         if isinstance(command, Line):
-            if tunnel is not None:
+            if self._closing is not None and not self._closing.is_sent:
+                self._closing.lines.append(command)
+            elif tunnel is not None and command.name == b"CLS" and self._closing is None:
+                self._closing = _Closing(command)
+                self._pending.append(self._closing)
+                if len(self._pending) == 1:
+                    self._advance()
+            elif tunnel is not None:
                 tunnel.forward(command)
             elif command.name != b"NOP":
                 name = command.name.decode()
@@ -286,6 +306,8 @@ class Client:
         """No more commands are taken (the client or nsqd ended): what was sent whole is
         answered, as nsqd would, and then the connection is closed."""
         self._take_no_more()
+        if self._pending and isinstance(self._pending[0], _Closing):
+            self._advance()  # nsqd may have ended without an answer to it
         self._close_if_done()
         if not self.closed:
             self._is_it_there()
@@ -353,7 +375,7 @@ class Client:
         self.close()
 
     def subscribed(self) -> None:
-        """nsqd has answered SUB: what came behind it has its turn."""
+        """nsqd has answered SUB, or CLS: what came behind it has its turn."""
         self._advance()
 
     def unsubscribed(self) -> None:
@@ -398,6 +420,14 @@ class Client:
             elif isinstance(entry, Tunnel):
                 if not entry.answered:
                     entry.start()
+                    return
+            elif isinstance(entry, _Closing):
+                assert self.tunnel is not None
+                if not entry.is_sent:
+                    entry.is_sent = True
+                    for line in entry.lines:
+                        self.tunnel.forward(line)
+                if self.tunnel.awaits_close:
                     return
             else:
                 assert isinstance(entry, _Reply)
@@ -567,7 +597,7 @@ class Client:
                 entry.owner = gone  # or it would keep all of this object
         self._pending.clear()
 
-    def _give_up(self, entry: Run | _Reply | Tunnel) -> None:
+    def _give_up(self, entry: Run | _Reply | Tunnel | _Closing) -> None:
         if type(entry) is Run:
             topic = self._topics.get(entry.topic)
             if topic is not None:

@@ -12,7 +12,14 @@ from srtm.clock import monotonic_ns
 from srtm.gateway.reactor import BROKEN, READABLE, WRITABLE, Reactor
 from srtm.gateway.upstream import NsqdAddress
 from srtm.nsq.commands import MAGIC_V2, Line, Subscribe, identify, sub
-from srtm.nsq.frames import ERROR, HEARTBEAT_FRAME, FrameError, FrameReader, build_frame
+from srtm.nsq.frames import (
+    ERROR,
+    HEARTBEAT_FRAME,
+    RESPONSE,
+    FrameError,
+    FrameReader,
+    build_frame,
+)
 from srtm.nsq.identify import Identity, replay
 
 _READ_BYTES = 256 * 1024
@@ -20,6 +27,7 @@ _MAX_FRAME_BYTES = (1 << 31) - 1
 """That nsqd can write: what it may have stored is its own to judge, and changes with its flags."""
 _MIN_MESSAGE_BYTES = 35
 """A message frame with a body of one byte; the usual responses are shorter."""
+_CLOSE_WAIT = build_frame(RESPONSE, b"CLOSE_WAIT")
 _MAX_BEHIND_BYTES = 1024 * 1024
 """Deliveries that the client has not read yet; past it we stop reading nsqd, whose own RDY count
 and timeouts then do their work."""
@@ -75,6 +83,7 @@ class Tunnel:
         "_reading",
         "_socket",
         "answered",
+        "awaits_close",
         "channel",
         "closed",
         "topic",
@@ -86,6 +95,7 @@ class Tunnel:
         self.topic = subscribe.topic
         self.channel = subscribe.channel
         self.answered = False  # nsqd's answer to SUB has come
+        self.awaits_close = False  # its answer to CLS has not
         self.closed = False
         self._awaited = True  # nsqd's answer to the replayed IDENTIFY has not come
         self._reading = True
@@ -126,6 +136,7 @@ class Tunnel:
 
     def forward(self, line: Line) -> None:
         """A command of the client, as it stands."""
+        self.awaits_close = not self.closed and (self.awaits_close or line.name == b"CLS")
         self._out += line.raw
         if self._socket is not None and len(self._out) == len(line.raw):
             self._flush()
@@ -174,6 +185,9 @@ class Tunnel:
         if not self.answered and not self.closed and _is_subscribed(raw, ends):
             self.answered = True
             self._client.subscribed()
+        if self.awaits_close and _has(raw, ends, _CLOSE_WAIT):
+            self.awaits_close = False
+            self._client.subscribed()
         if len(raw) >= _MIN_MESSAGE_BYTES:
             self._gateway.consumed(self.topic, raw, ends, monotonic_ns())
         if self._client.unread_bytes > _MAX_BEHIND_BYTES and not self.closed:
@@ -217,10 +231,20 @@ class Tunnel:
         if self.closed:
             return
         self.closed = True
+        self.awaits_close = False
         if self._socket is not None:
             self._gateway.reactor.forget(self._socket.fileno())
             self._gateway.tcp.consumers -= 1
         self._gateway.tunnel_closed(self, self._socket)
+
+
+def _has(raw: bytes, ends: list[int], frame: bytes) -> bool:
+    start = 0
+    for end in ends:
+        if raw[start:end] == frame:
+            return True
+        start = end
+    return False
 
 
 def _is_subscribed(raw: bytes, ends: list[int]) -> bool:

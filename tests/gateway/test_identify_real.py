@@ -391,3 +391,36 @@ def test_a_channel_that_is_full_refuses_through_the_gateway_too(servers: Servers
             b"OK",
             b"still served",
         }
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        pytest.param([b"CLS\n", pub(b"order", b"x")], id="close-then-publish"),
+        pytest.param([pub(b"order", b"x"), b"CLS\n"], id="publish-then-close"),
+        pytest.param(
+            [pub(b"order", b"x"), b"CLS\n", pub(b"order", b"y"), b"NOP\n"], id="between-publishes"
+        ),
+        pytest.param([b"CLS\n", b"CLS\n", pub(b"order", b"x")], id="close-twice"),
+        pytest.param([b"CLS\n", b"FIN x\n", pub(b"order", b"x")], id="then-nonsense"),
+    ],
+)
+@pytest.mark.parametrize("together", [True, False])
+def test_answers_of_a_closing_consumer_keep_the_order_of_its_commands(
+    gateway: GatewayProcess, nsqd: Nsqd, commands: list[bytes], together: bool
+) -> None:
+    """Some are nsqd's, some the gateway's. Up to the first error, behind which nothing runs."""
+    found = []
+    for address in (nsqd.tcp, gateway.tcp):
+        with V2(address) as client:
+            sent = [sub(b"order", b"order-c#ephemeral"), *commands]
+            for data in [b"".join(sent)] if together else sent:
+                client.send(data)
+            expected = 1 + sum(not each.startswith((b"RDY", b"NOP")) for each in commands)
+            replies: list[bytes] = []
+            while len(replies) < expected and (reply := client.reply()) is not None:
+                replies.append(reply)
+                if reply.startswith(b"E_"):
+                    break
+            found.append(replies)
+    assert found[1] == found[0]

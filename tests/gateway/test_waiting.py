@@ -36,6 +36,37 @@ def test_a_newcomer_has_a_place(greedy: int, had: list[int]) -> None:
             stack.enter_context(waiting.place(b"0"))
 
 
+def test_many_greedy_ones_leave_a_place_for_each_newcomer() -> None:
+    """Until everybody has one: the newest of who has most gives it up."""
+    waiting, gone = Waiting(100), []
+    with ExitStack() as stack:
+        for name in range(100):
+            for number in range(100):
+                word = (name, number)
+
+                def leave(word: tuple[int, int] = word) -> bool:
+                    gone.append(word)
+                    return True
+
+                try:
+                    stack.enter_context(waiting.place(b"%d" % name, leave))
+                except Full:
+                    assert number, f"topic {name} has a place"
+                    break
+        assert gone[0][0] == 0, "of who had most"
+        with pytest.raises(Full):
+            stack.enter_context(waiting.place(b"the-hundred-and-first"))
+
+
+def test_who_cannot_leave_any_more_stays() -> None:
+    waiting = Waiting(3)
+    with ExitStack() as stack:
+        for name in (b"a", b"b"):
+            fill(waiting, stack, name)
+        with pytest.raises(Full):
+            stack.enter_context(waiting.place(b"c"))
+
+
 def test_together_they_share_alike() -> None:
     waiting = Waiting(90)
     counts = {b"a": 0, b"b": 0}

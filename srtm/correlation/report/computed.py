@@ -17,6 +17,7 @@ from srtm.correlation.needs import ONE_BUCKET, statistics_document
 from srtm.correlation.report.figures import Figures, Wait
 from srtm.correlation.report.shown import Group, Shown, ShownTopic
 from srtm.correlation.slices import NS
+from srtm.correlation.trace import literal
 from srtm.errors import UsageError
 from tb_adaptor.share import Part
 
@@ -50,7 +51,7 @@ def computed(trace: DataFrame, shown: Shown) -> dict[str, Figures]:
 
 def _members(spark: SparkSession, shown: Shown) -> DataFrame:
     """Columns: topic, group, publisher, number: of the group; place: in it."""
-    groups = spark.read.parquet((shown.folder / "groups.parquet").absolute().as_uri())
+    groups = spark.read.parquet(literal(shown.folder / "groups.parquet"))
     return groups.select(
         "topic",
         F.col("name").alias("group"),

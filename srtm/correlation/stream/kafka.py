@@ -32,6 +32,8 @@ _SETTINGS = {
     "kafka.socket.connection.setup.timeout.ms": "5000",
     "fetchOffset.numRetries": "1",
     "kafkaConsumer.pollTimeoutMs": "10000",
+    # What a producer took back is no arrival; Kafka's own default reads it.
+    "kafka.isolation.level": "read_committed",
     "maxOffsetsPerTrigger": str(_MOST_RECORDS),
     "startingOffsets": "earliest",
 }
@@ -132,7 +134,7 @@ class Intake:
             self._query = (
                 self._source.records(self._spark)
                 .writeStream.foreachBatch(self._take)
-                .option("checkpointLocation", (self._state / _CHECKPOINT).absolute().as_uri())
+                .option("checkpointLocation", f"file://{(self._state / _CHECKPOINT).absolute()}")
                 .trigger(processingTime=f"{_BATCH_SECONDS} seconds")
                 .start()
             )

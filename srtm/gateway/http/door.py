@@ -188,10 +188,11 @@ class _Elsewhere(Handler):
 class _Door(Application):
     """Finds handlers by `route`."""
 
-    def __init__(self, gateway: Host, waiting: Waiting) -> None:
+    def __init__(self, gateway: Host, waiting: Waiting, asking: Waiting) -> None:
+        """waiting: who publishes; asking: who waits for a call of nsqd's"""
         super().__init__(log_function=lambda handler: None)
         self._shared = {"gateway": gateway, "waiting": waiting}
-        stats, admin = ({"turns": asyncio.Semaphore(_CALLS)} for _ in range(2))
+        stats, admin = ({"turns": asyncio.Semaphore(_CALLS), "waiting": asking} for _ in range(2))
         self._handlers: dict[str, tuple[type[Handler], dict[str, Any]]] = {
             "/pub": (Pub, {}),
             "/mpub": (Mpub, {}),
@@ -217,5 +218,5 @@ class _Door(Application):
         return self.get_handler_delegate(request, kind, {**self._shared, **more})
 
 
-def door_application(gateway: Host, waiting: Waiting) -> Application:
-    return _Door(gateway, waiting)
+def door_application(gateway: Host, waiting: Waiting, asking: Waiting) -> Application:
+    return _Door(gateway, waiting, asking)

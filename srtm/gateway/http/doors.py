@@ -19,6 +19,8 @@ from srtm.gateway.listening import listen, shown
 
 _PER_OTHER = 16
 """Of so many connections one is for /ping, /metrics and the like."""
+_FEWEST_ASKING = 8
+"""connections for calls that nsqd answers: two kinds that hang leave places for others"""
 _PER_TURN = 200
 """connections that are looked at while messages wait: about half a millisecond"""
 _KEEPALIVE = (
@@ -38,7 +40,10 @@ class HttpDoors:
         options = gateway.options
         self._timeout_ns = int(options.http_timeout * NS)
         most = gateway.descriptors.http
-        application = door_application(gateway, Waiting(most - most // _PER_OTHER - 1))
+        others = most // _PER_OTHER + 1
+        asking = max(_FEWEST_ASKING, others)
+        waiting = Waiting(most - others - asking)
+        application = door_application(gateway, waiting, Waiting(asking))
         self._server = BoundedServer(application, most=most, farewells=gateway.farewells)
         listener = listen(options.http_address, "--http-address", _keep_alive)
         self._server.add_sockets([listener])

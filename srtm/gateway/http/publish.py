@@ -52,6 +52,14 @@ class Request:
         """The connection is closed. What nsqd has been sent goes on."""
         self._finish(_Left())
 
+    def yields(self, run: Run) -> bool:
+        """Its place is wanted for a topic that has none. Not where some of it has a token: that may
+        be stored."""
+        if self.done.done() or run.without_token < run.count:
+            return False
+        self._finish(Full())
+        return True
+
     def _finish(self, error: Exception | None) -> None:
         if self.done.done():
             return
@@ -220,19 +228,20 @@ class _Publish(Handler):
         # One body may go past the bounds, as at the TCP door: else a big one would never come in.
         if topic is not None and topic.backlog.is_full:
             raise HttpError(429, "BACKLOG_FULL", 1.0)
+        owner = self._waits = Request(gateway.reactor, f"@{self.request.remote_ip}")
+        run.owner = owner
+        run.stamp = stamp
         try:
-            with self.waiting.place(run.topic):
-                owner = self._waits = Request(gateway.reactor, f"@{self.request.remote_ip}")
-                run.owner = owner
-                run.stamp = stamp
+            with self.waiting.place(run.topic, lambda: owner.yields(run)):
                 gateway.topics.offer(run)
                 gateway.reactor.soon()
-                await owner.done
+                try:
+                    await owner.done
+                except (Full, _Left):
+                    gateway.topics.give_up(run)
+                    raise
         except Full:
             raise HttpError(429, "BACKLOG_FULL", 1.0) from None
-        except _Left:
-            gateway.topics.give_up(run)
-            raise
 
 
 class Pub(_Publish):
