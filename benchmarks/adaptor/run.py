@@ -4,8 +4,8 @@ Each scenario is run with each seed by each policy, exactly, with reports and le
 have them (`srtm adaptor simulate`); reports begin at another part of a second in each seed. The
 paper's rule runs at its best window and period (`paper_rule`) and at those that the paper names.
 `hindsight` knows all arrivals: the best constant split of each stretch between shifts that a search
-finds. It is a yardstick and no bound, as a policy may move shares within a stretch: `least` is the
-bound that no policy within the contract can be below (`tb_adaptor.simulator.bound`). A policy is
+finds. It is a yardstick and no bound, as a policy may move shares within a stretch: the
+bound is `none is below` (`tb_adaptor.simulator.bound`). A policy is
 back after a shift when the p99 of a second, and of the two after it, is at most 1.5 x hindsight's
 for that stretch, or 1 ms. --full adds a swap on real brokers (`live`).
 """
