@@ -122,18 +122,19 @@ def test_while_nsqd_is_ill_consumers_come_in_and_new_publishers_go_elsewhere(
 ) -> None:
     nsqd = servers.nsqd("--mem-queue-size=20")
     gateway = servers.gateway(nsqd=nsqd)
-    with V2(gateway.tcp) as before, nsqd.full_disk():
-        before.send(pub(b"t", b"x") * 20)
-        before.oks(20)
-        make_ill(gateway, nsqd, "t", 1)
-        before.send(pub(b"t", b"x"))
-        with V2(gateway.tcp) as late:
-            late.send(pub(b"t", b"x"))
-            assert late.reply() == b"E_PUB_FAILED nsqd is ill; publish to another broker"
-            assert late.ended()
-        assert before.silent(0.2), "it waits"
-    with V2(gateway.tcp) as consumer:
-        consumer.subscribe("t", "c")
-        for _ in range(21):
-            consumer.message()
+    with V2(gateway.tcp) as before:
+        with nsqd.full_disk():
+            before.send(pub(b"t", b"x") * 20)
+            before.oks(20)
+            make_ill(gateway, nsqd, "t", 1)
+            before.send(pub(b"t", b"x"))
+            with V2(gateway.tcp) as late:
+                late.send(pub(b"t", b"x"))
+                assert late.reply() == b"E_PUB_FAILED nsqd is ill; publish to another broker"
+                assert late.ended()
+            assert before.silent(0.2), "it waits"
+        with V2(gateway.tcp) as consumer:
+            consumer.subscribe("t", "c")
+            for _ in range(21):
+                consumer.message()
     assert gateway.ours("t")["offered"] == 21
