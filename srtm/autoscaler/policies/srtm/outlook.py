@@ -32,6 +32,7 @@ class Outlook:
     rates:  forecast of each interval, events/s; errors: its standard error
     surges: rises that no forecast sees, events/s, shape (surges,); surge_weights: how likely each
     lead:   intervals within which such a rise is there
+    most:   consumers that there may be (None: one for each partition)
     """
 
     seen: Observation
@@ -44,20 +45,26 @@ class Outlook:
     surge_weights: Floats = field(default_factory=lambda: np.zeros(0))
     lead: int = 1
     longest_poll_seconds: float = TUNING.longest_poll_seconds
+    most: int | None = None
+    uneven: float = TUNING.uneven
     heavy: tuple[int, ...] = field(init=False)
-    """Partitions that keep a consumer busy, or more than busy, for a while: more waits than the
-    fastest serves within the target, or more may come than it serves. Only one consumer reads a
-    partition, so a larger group cannot divide this work."""
+    """Partitions that keep a consumer busy, or more than busy, for a while (more waits than the
+    fastest serves within the target, or more may come than it serves), with more work than each of
+    the most consumers would have of an even one. A larger group cannot divide this: only one
+    consumer reads a partition."""
     _lags: dict[int, float] = field(init=False)
 
     def __post_init__(self) -> None:
         shares = self.shape.sum(axis=1).mean(axis=0) / len(self.rates)
-        most, fastest = shares * float(self.futures.max()), self._fastest
-        heavy = (
-            p.id
-            for p, rate in zip(self.seen.partitions, most.tolist(), strict=True)
-            if rate > fastest or p.lag > fastest * self.target_seconds
+        lags = np.array([p.lag for p in self.seen.partitions])
+        seconds, fastest = len(self.rates) * self.interval_seconds, self._fastest
+        busy = (lags > fastest * self.target_seconds) | (
+            shares * float(self.futures.max()) > fastest
         )
+        work = lags + shares * float(self.rates.mean()) * seconds
+        even = work.sum() / min(self.most or len(lags), len(lags))
+        busy &= work > self.uneven * even
+        heavy = [p.id for p, each in zip(self.seen.partitions, busy, strict=True) if each]
         object.__setattr__(self, "heavy", tuple(heavy))
         object.__setattr__(self, "_lags", {p.id: p.lag for p in self.seen.partitions})
 

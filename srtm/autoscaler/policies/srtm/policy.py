@@ -104,6 +104,8 @@ class Srtm:
             interval_seconds=self._seconds,
             target_seconds=self._slo.target_seconds,
             longest_poll_seconds=tuning.longest_poll_seconds,
+            most=self._room(seen),
+            uneven=tuning.uneven,
         )
         return self._choose(outlook, notes)
 
