@@ -1,5 +1,5 @@
-"""Every policy runs on every kind of group: partitions without events, one partition, more consumers
-than partitions, silence, and more than can be served."""
+"""Every policy runs on every kind of group: partitions without events, one partition, more
+consumers than partitions, silence, and more than can be served."""
 
 import itertools
 import json
