@@ -142,11 +142,6 @@ def test_what_is_divisible_is_divided() -> None:
     assert found.late[:, 2].sum() == pytest.approx(0)
 
 
-def test_what_waits_at_a_heavy_partition_is_work_for_a_balanced_group() -> None:
-    loads = uneven([10.0, 20, 20], [1000.0, 40, 0]).loads()
-    assert loads == pytest.approx({0: 10 + 1000 / INTERVALS, 1: 20, 2: 20})
-
-
 def test_an_unsure_rate_has_late_events_that_a_sure_one_has_not() -> None:
     # 190/s and an error of 20: 155/s or 225/s, each in one case of six.
     sure, unsure = outlook(190.0), outlook(190.0, error=20.0)

@@ -102,17 +102,6 @@ class Outlook:
         new = self.seen.new_mu
         return np.array([new if c is None else known[c] for c, _ in group])
 
-    def loads(self) -> dict[int, float]:
-        """Events/s of each partition that a balanced group divides: what comes, as in the last
-        minute, and what waits at a heavy one, over the horizon."""
-        come = self.shape.sum(axis=1).mean(axis=0) / len(self.rates) * float(self.rates[0])
-        loads = {p.id: rate for p, rate in zip(self.seen.partitions, come.tolist(), strict=True)}
-        seconds = len(self.rates) * self.interval_seconds
-        for p in self.seen.partitions:
-            if p.id in self.heavy:
-                loads[p.id] += p.lag / seconds
-        return {p: max(load, 1e-9) for p, load in loads.items()}
-
     def stages(self, groups: Sequence[Group]) -> Stages:
         """Of groups of which the first is the one as it is, with its queue.
 

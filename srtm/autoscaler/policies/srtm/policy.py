@@ -183,7 +183,8 @@ class Srtm:
     def _choose(self, outlook: Outlook, notes: tuple[str, ...]) -> Decision:
         seen, tuning = outlook.seen, self._tuning
         now = group_of(seen)
-        loads = outlook.loads()
+        share = outlook.shape.sum(axis=(0, 1))
+        loads = {p.id: max(float(s), 1e-9) for p, s in zip(seen.partitions, share, strict=True)}
         sizes = _sizes(len(now), self._room(seen), tuning.wider)
         others = [balanced(loads, seen, n, tuning.move_worth) for n in sizes]
         groups = [now, *(group for group in others if set(group) != set(now)), now]
