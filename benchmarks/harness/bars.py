@@ -12,7 +12,7 @@ class Bar:
     """A judged figure: value is the median of its repetitions, low and high their range.
 
     Exactly one of at_least and at_most is given. met: None where this run could not tell, and
-    `why` says what stood in the way.
+    `why` says what stood in the way; where it is missed, `why` may say what it comes of.
     """
 
     name: str

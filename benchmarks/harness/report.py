@@ -64,7 +64,7 @@ def render(report: Report) -> RenderableType:
 
 
 def _bars(bars: list[Bar]) -> Table:
-    made = table("bars", "figure", "value", "range", "bar", "verdict", "why undecided")
+    made = table("bars", "figure", "value", "range", "bar", "verdict", "why")
     for bar in bars:
         made.add_row(
             bar.name,

@@ -146,6 +146,20 @@ def test_a_partition_above_mu_is_named_with_its_remedy(name: str) -> None:
 
 
 @every_policy
+def test_consumers_beyond_the_partitions_are_counted(name: str) -> None:
+    observation = seen([10, 10], {"c0": [0], "c1": [1], "c2": [], "c3": []})
+    notes = make(name).decide(observation).notes
+    assert any("4 consumers and 2 partitions: 2 can have nothing to do" in note for note in notes)
+
+
+@every_policy
+def test_an_slo_shorter_than_one_event_is_named(name: str) -> None:
+    quick = Settings(SLO(0.99, 0.004), SETTINGS.mu)
+    notes = make(name, quick).decide(seen([10, 10], {"c0": [0, 1]})).notes
+    assert any(note.startswith("an event takes 0.005 s") for note in notes)
+
+
+@every_policy
 def test_an_slo_shorter_than_a_rebalance_is_named(name: str) -> None:
     slow = seen([10, 10], {"c0": [0, 1]}, rebalance_seconds=2.0)
     quick = seen([10, 10], {"c0": [0, 1]}, rebalance_seconds=0.5)

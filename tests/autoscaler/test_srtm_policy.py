@@ -20,7 +20,12 @@ from srtm.autoscaler.observation import (
     PartitionSeen,
 )
 from srtm.autoscaler.policies.srtm import Srtm, tuning
-from srtm.autoscaler.simulator.arrivals import ArrivalModel, arrivals_of, even_shares
+from srtm.autoscaler.simulator.arrivals import (
+    ArrivalModel,
+    arrivals_by_partition,
+    arrivals_of,
+    even_shares,
+)
 from srtm.autoscaler.simulator.run import Run, simulate
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.autoscaler.simulator.workload import iot_like, taxi_like
@@ -189,6 +194,47 @@ def test_a_partition_that_nobody_can_keep_up_with_is_no_reason_for_a_launch() ->
         for n in range(60)
     ]
     assert {decision.action for decision in decisions} == {_NONE}
+
+
+_CALM, _TIME = 20, 120
+
+
+@pytest.mark.parametrize("handover", list(Handover))
+@pytest.mark.parametrize(
+    ("rates", "most"),
+    [
+        pytest.param([(0, 150), (0, 0), (0, 0), (0, 0)], 1, id="all-that-comes-is-of-one"),
+        pytest.param([(0, 400), (0, 0), (0, 0), (0, 0)], 1, id="and-is-far-too-much"),
+        pytest.param([(150, 150), (0, 0), (0, 0), (0, 0)], 1, id="from-the-start"),
+        pytest.param([(150, 150), (1, 1), (1, 1), (1, 1)], 2, id="the-others-trickle"),
+        pytest.param([(0, 150), (0, 150), (0, 0), (0, 0)], 2, id="two-of-four"),
+        pytest.param([(5, 150), (5, 5), (5, 5), (5, 5)], 2, id="one-of-even-ones-grows"),
+        pytest.param([(97, 97), (0, 0), (0, 0), (0, 0)], 1, id="it-is-just-kept-up-with"),
+    ],
+)
+def test_nobody_is_launched_who_could_take_nothing_off_a_hot_partition(
+    rates: list[tuple[float, float]], most: int, handover: Handover
+) -> None:
+    """mu is 100: one consumer serves what comes at a partition, or nobody can."""
+    rows = [[before] * _CALM + [after] * (_TIME - _CALM) for before, after in rates]
+    arrivals = arrivals_by_partition(rows, ArrivalModel.POISSON, 1)
+    setting = Setting(_SLO, mu=100.0, handover=handover)
+    run = simulate(Srtm(_SLO, handovers=(handover,)), arrivals, setting)
+    assert max(count for _, count in run.replicas) <= most
+
+
+def test_who_works_off_what_waits_at_one_partition_is_not_helped_by_others() -> None:
+    behind = group({"a": (0,), "b": (1, 2, 3)})
+    behind.watch([10.0] * 4)
+    decisions = [behind.decide([10.0] * 4, lags=[9000.0 - 90 * n, 0, 0, 0]) for n in range(40)]
+    assert Action.UP not in {decision.action for decision in decisions}
+
+
+def test_partitions_without_an_owner_are_adopted_by_no_more_than_can_help() -> None:
+    nobody = group({})
+    decision = nobody.decide([900.0, 10, 10, 10])
+    assert decision.action is Action.UP
+    assert len(decision.members) == 2, "two consumers could not share partition 0"
 
 
 def test_its_neighbours_are_taken_from_it() -> None:

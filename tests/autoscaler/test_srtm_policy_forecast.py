@@ -177,6 +177,22 @@ def test_silence_is_spread_evenly() -> None:
     assert shaped([[[0.0, 0.0], [0.0, 0.0]]]).paths().ravel().tolist() == [0.25] * 8
 
 
+def test_an_interval_without_events_says_nothing_of_the_partitions_shares() -> None:
+    paths = shaped([[[0.0, 0.0]], [[0.0, 0.0]], [[0.0, 0.0]], [[0.0, 9.0]]], 4, 1).paths()
+    assert paths[0, :, 0].tolist() == [0.0] * 4
+    assert paths[0, 0].tolist() == [0.0, 1.0]
+
+
+def test_after_a_jump_of_the_rate_partitions_have_the_shares_that_they_have_since() -> None:
+    shape = shaped([[[6.0, 4.0]]] * 4, horizon=5, paths=1)
+    shape.see(np.array([[90.0, 0.0]]), jumped=True)
+    paths = shape.paths()[0]
+    old = paths[:3] / paths[:3].sum(axis=1, keepdims=True)
+    # What came before counts as one interval: 6 and 4 of 100.
+    assert old.ravel().tolist() == pytest.approx([0.96, 0.04] * 3)
+    assert shaped([[[6.0, 4.0]]] * 4, 5, 1).paths()[0, 0].tolist() == pytest.approx([0.6, 0.4])
+
+
 @given(
     st.lists(st.lists(st.integers(0, 1000), min_size=6, max_size=6), min_size=1, max_size=20),
     st.integers(1, 5),

@@ -67,11 +67,79 @@ def test_overload_leaves_work_and_lag_comes_first() -> None:
 
 
 def test_without_the_queue_it_begins_with_no_more_than_is_served_within_the_target() -> None:
-    # 300 wait for each partition; a consumer serves 100 in 0.5 s.
-    waiting = outlook(0.0, lag=300.0)
-    assert waiting.late(ONE, queue=True)[1][0].tolist() == pytest.approx([600, 400, 200, 0, 0, 0])
-    assert waiting.late(TWO)[1][:, 0].tolist() == pytest.approx([200] * FUTURES)
+    # A consumer serves 100 in 0.5 s: 90 of each of three partitions are not heavy.
+    waiting = outlook(0.0, lag=90.0, partitions=3)
+    three: Group = (("a", (0, 1, 2)),)
+    assert waiting.late(three, queue=True)[1][0].tolist() == pytest.approx([270, 70, 0, 0, 0, 0])
+    assert waiting.late(three)[1][:, 0].tolist() == pytest.approx([100] * FUTURES)
     assert outlook(0.0, lag=30.0).late(TWO)[1][:, 0].tolist() == pytest.approx([60] * FUTURES)
+
+
+# --- what one partition brings, only one consumer can serve ---------------------------------------
+
+ALL: Group = (("a", (0, 1, 2)),)
+ALONE: Group = (("a", (0,)), (None, (1, 2)))
+EACH: Group = (("a", (0,)), (None, (1,)), (None, (2,)))
+
+
+def uneven(rates: list[float], lags: list[float], mu: float = 100.0) -> Outlook:
+    second = np.tile(np.array(rates) / sum(rates) / SLOTS, (SLOTS, 1))
+    return Outlook(
+        seen=Observation(
+            at=0.0,
+            partitions=tuple(
+                PartitionSeen(p, rate, lag)
+                for p, (rate, lag) in enumerate(zip(rates, lags, strict=True))
+            ),
+            consumers=(ConsumerSeen("a", mu, (0, 1, 2)),),
+            new_mu=mu,
+        ),
+        shape=np.tile(second, (INTERVALS, 1))[None],
+        rates=np.full(INTERVALS, float(sum(rates))),
+        errors=np.zeros(INTERVALS),
+        interval_seconds=1.0,
+        target_seconds=0.5,
+    )
+
+
+@pytest.mark.parametrize(
+    ("rates", "lags"),
+    [
+        pytest.param([150.0, 0, 0], [0.0, 0, 0], id="more-comes-than-one-serves"),
+        pytest.param([150.0, 0, 0], [2000.0, 0, 0], id="and-waits"),
+        pytest.param([10.0, 0, 0], [2000.0, 0, 0], id="all-that-waits-is-of-one"),
+    ],
+)
+def test_no_group_is_charged_with_what_no_group_can_help(
+    rates: list[float], lags: list[float]
+) -> None:
+    seen = uneven(rates, lags)
+    found = seen.stages([ALL, ALONE, EACH, ALL])
+    assert seen.heavy == (0,)
+    assert found.late.max() == pytest.approx(0)
+    assert found.left.max() == pytest.approx(0)
+    assert found.rates.max() == pytest.approx(0)
+    assert found.taken.tolist() == [pytest.approx([100] * INTERVALS)] * FUTURES
+
+
+def test_a_heavy_partition_leaves_its_consumer_no_time_for_others() -> None:
+    found = uneven([150.0, 20, 20], [500.0, 0, 0]).stages([ALL, ALONE, EACH, ALL])
+    second = np.arange(INTERVALS + 1)
+    assert found.left[1, 0].tolist() == pytest.approx((40 * second).tolist())
+    assert found.left[:, 1:3].max() == pytest.approx(0)
+    assert found.late[1, 0].tolist() == pytest.approx([40] * INTERVALS)
+    assert found.late[:, 1:3].max() == pytest.approx(0)
+    assert (found.mu - found.taken[1, 0]).tolist() == pytest.approx([0, 100, 200, 0])
+
+
+def test_what_is_divisible_is_divided() -> None:
+    """Of three partitions none is heavy, and all of them are too much for one consumer."""
+    seen = uneven([60.0, 60, 60], [10.0, 10, 10])
+    assert seen.heavy == ()
+    found = seen.stages([ALL, ALONE, EACH, ALL])
+    assert found.taken.max() == 0
+    assert found.late[:, 0].sum() > 0
+    assert found.late[:, 2].sum() == pytest.approx(0)
 
 
 def test_an_unsure_rate_has_late_events_that_a_sure_one_has_not() -> None:

@@ -29,6 +29,7 @@ def together(
     futures: list[tuple[float, Rows, Rows | None, float]],
     sizes: list[int],
     hand: list[float] | None = None,
+    taken: float = 0.0,
 ) -> Stages:
     """futures: weight, late, left (one more than late: at the start too), rate of each. Without its
     queue the group as it is has no late events where there is one."""
@@ -44,6 +45,7 @@ def together(
         hand=np.array([*(hand or [0.0] * len(sizes)), 0.0]),
         rates=np.array([[rate] * len(futures[0][1][0]) for _, _, _, rate in futures]),
         mu=MU * count,
+        taken=np.full((len(futures), len(futures[0][1][0])), taken),
         target_seconds=TARGET,
     )
 
@@ -149,7 +151,9 @@ def test_a_launch_that_one_future_needs(rush: Rows, likely: float, step: int) ->
 
 def of_future(of: Stages, number: int) -> Stages:
     one = np.s_[number : number + 1]
-    return replace(of, late=of.late[one], left=of.left[one], rates=of.rates[one])
+    return replace(
+        of, late=of.late[one], left=of.left[one], rates=of.rates[one], taken=of.taken[one]
+    )
 
 
 def lasting(of: Stages, price: float, seconds: float, persist: int, group: int) -> float:
@@ -159,8 +163,9 @@ def lasting(of: Stages, price: float, seconds: float, persist: int, group: int) 
         found, _ = taking_over(of, price, seconds, persist, 0, last, of.late.shape[2])
         return found + lasting(of, price, seconds, persist, last)
     size, mu, rate = float(of.sizes[group]), float(of.mu[group]), float(of.rates[0, -1])
-    over = max(0.0, float(of.left[0, group, -1]) - mu * TARGET)
-    behind = max(0.0, over + (rate - mu) * after) if over else 0.0
+    left = mu - float(of.taken[0, -1])
+    over = max(0.0, float(of.left[0, group, -1]) - max(0.0, left) * TARGET)
+    behind = max(0.0, over + (rate - left) * after) if over else 0.0
     late = float(of.late[0, group, -1]) / seconds * after
     return size * after + price * late + (price + size / mu) * behind
 
@@ -173,7 +178,8 @@ def taking_over(
     mu, rate = float(of.mu[new]), float(of.rates[0, 0])
     found, own = min(of.left[0, old, at : at + 2]), max(of.left[0, new, at : at + 2])
     over = max(0.0, float(found) - max(rate * TARGET, float(own)))
-    spare, inside = max(mu - rate, 1e-9), (horizon - at) * seconds
+    spare = max(mu - float(of.taken[0, 0]) - rate, 1e-9)
+    inside = (horizon - at) * seconds
     busy = min(over / spare, inside + persist * seconds)
     until = min(horizon, at + max(1, math.ceil(busy / seconds)))
     anyhow = float(of.late[0, new, at:until].sum())
@@ -260,6 +266,7 @@ tiny = st.tuples(st.integers(2, 3), st.integers(1, 4)).flatmap(
         ),
         sizes=st.lists(st.integers(1, 4), min_size=shape[0], max_size=shape[0]),
         hand=st.lists(amounts, min_size=shape[0], max_size=shape[0]),
+        taken=st.sampled_from([0.0, 100.0, 250.0]),
     )
 )
 

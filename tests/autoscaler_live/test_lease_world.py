@@ -5,6 +5,7 @@ import pytest
 
 from srtm.autoscaler.live import direct
 from srtm.autoscaler.live.controller import Controller
+from srtm.autoscaler.live.figures import document
 from srtm.consumer import lease
 from tests.autoscaler_live.world import PARTITIONS, World
 
@@ -52,3 +53,12 @@ def test_two_controllers_one_of_them_leads() -> None:
     assert isinstance(other, Controller)
     assert "leads; this one stands by" in other.fault
     assert lease.take_over_seconds(1.0) > 1.0
+
+
+def test_what_a_policy_warns_of_is_told_and_shown(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(1)
+    world.settle()
+    world.run(20)
+    (leading,) = (each.controller for each in world.leaders if each.controller.direct is not None)
+    assert document(leading)["notes"] == ["a whim cannot be met"]
+    assert [each.message for each in caplog.records].count("a whim cannot be met") == 1

@@ -17,6 +17,7 @@ from srtm.autoscaler.executors.local import Local
 from srtm.autoscaler.live.bounds import Unsound, adopted, bounded
 from srtm.autoscaler.live.roster import Roster
 from srtm.autoscaler.live.states import STEPS, Event, State, step
+from srtm.autoscaler.live.warned import Warned
 from srtm.autoscaler.observation import ConsumerSeen, Observation, PartitionSeen
 from srtm.autoscaler.policies.srtm import Srtm
 from srtm.autoscaler.simulator.arrivals import ArrivalModel, arrivals_of, even_shares
@@ -443,3 +444,18 @@ def answers(port: int) -> bool:
         return http(f"127.0.0.1:{port}", "/ping")[0] == 200
     except OSError:
         return False
+
+
+HOT = "partition 0 brings more than the {}/s that a consumer serves: add partitions"
+
+
+def test_a_warning_is_told_once_for_as_long_as_it_lasts(caplog: pytest.LogCaptureFixture) -> None:
+    warned = Warned()
+    for second in range(0, 90, 2):  # the rate is about mu, which is learnt meanwhile
+        warned.tell([HOT.format(100 + second / 7)] if second % 4 else [], float(second))
+        assert len(warned.now) == (second > 0)
+    assert [each.message for each in caplog.records] == [HOT.format(100 + 2 / 7)]
+    warned.tell([], 160.0)
+    assert warned.now == ()
+    warned.tell([HOT.format(100), HOT.replace("partition 0", "partition 1")], 161.0)
+    assert len(caplog.records) == 3, "it is over, and another one is another"

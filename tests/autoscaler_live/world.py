@@ -135,7 +135,7 @@ class Whims:
         chance = self._world.random
         orphans = any(p.id not in seen.owners for p in seen.partitions)
         if not orphans and (self._world.calm or chance.random() < 0.9):
-            return Decision(Action.NONE)
+            return Decision(Action.NONE, notes=("a whim cannot be met",))
         who: list[str | None] = [each.id for each in seen.consumers if chance.random() < 0.8]
         if self._world.calm:
             who = [each.id for each in seen.consumers]

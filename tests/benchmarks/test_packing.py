@@ -47,6 +47,7 @@ def his(**changed: Point) -> landau.Points:
     points = {name: Point(0.10, 5.0) for name in landau.LANDAU}
     points["next-fit"], points["next-fit-decreasing"] = Point(0.3, 4), Point(0.2, 3)
     points["best-fit-decreasing"] = Point(0.0, 4)
+    points["first-fit-decreasing"] = points["worst-fit-decreasing"] = Point(0.02, 4)
     points["mwf"], points["mbf"] = Point(0.06, 1), Point(0.04, 2)
     points["mwfp"], points["mbfp"] = Point(0.05, 2.5), Point(0.02, 3)
     return points | {name.replace("_", "-"): point for name, point in changed.items()}
@@ -69,6 +70,22 @@ def test_his_orderings_hold_where_they_are_as_he_says() -> None:
         ),
         pytest.param({"worst_fit": Point(0.1, 0.9)}, "MWF has the best Rscore", -0.1, id="mwf"),
         pytest.param({"mwfp": Point(0.05, 0.9)}, "MWF is on the Pareto front", -1, id="front"),
+        pytest.param({"mwfp": Point(0.05, 0.9)}, "MWFP is not on the Pareto front", -1, id="mwfp"),
+        pytest.param(
+            {"worst_fit": Point(0.01, 5)}, "FFD, BFD and WFD have the best CBS", -0.01, id="decr"
+        ),
+        pytest.param(
+            {"next_fit_decreasing": Point(0.2, 4.5)},
+            "the modified and NFD have the best Rscore",
+            -0.5,
+            id="nfd-rscore",
+        ),
+        pytest.param(
+            {"mbfp": Point(0.07, 3)},
+            "of the modified the best by Rscore is the worst by CBS",
+            -0.01,
+            id="trade",
+        ),
     ],
 )
 def test_an_ordering_that_does_not_hold_says_by_how_much(
@@ -81,8 +98,8 @@ def test_the_bars_count_the_streams_that_vary() -> None:
     streams = {delta: his() for delta in landau.DELTAS}
     streams[0] = his(first_fit=Point(0.9, 0))
     seeds = dict.fromkeys((1, 2, 3), streams)
-    assert [bar.met for bar in landau.bars(seeds)] == [True] * 8
-    assert [bar.met for bar in landau.bars({1: streams})] == [None] * 8
+    assert [bar.met for bar in landau.bars(seeds)] == [True] * 12
+    assert [bar.met for bar in landau.bars({1: streams})] == [None] * 12
     streams[25] = his(first_fit=Point(0.31, 5))
     missed = [bar for bar in landau.bars(seeds) if not bar.met]
     assert [bar.value for bar in missed] == [4, 4]

@@ -35,6 +35,7 @@ from srtm.autoscaler.live.rolling import RollingBudget
 from srtm.autoscaler.live.roster import Roster
 from srtm.autoscaler.live.slow import SlowLeavers
 from srtm.autoscaler.live.states import Event, State, step
+from srtm.autoscaler.live.warned import Warned
 from srtm.autoscaler.observation import Observation
 from srtm.clock import NS
 from srtm.consumer.file import GroupTable
@@ -85,6 +86,7 @@ class Controller:
     counts: dict[Action, int] = field(default_factory=dict)
     replica_seconds: float = 0.0
     learnt: Learnt = field(default_factory=Learnt)
+    warned: Warned = field(default_factory=Warned)
 
     def __post_init__(self) -> None:
         self.name = f"{self.name}-{uuid.uuid4().hex[:8]}"
@@ -288,6 +290,7 @@ class Controller:
             self.fault = self._adviser.fault or self.fault
             self._keeper.keep(seen)
             self._keeper.keep_budget(reading.at, self.budget)
+            self.warned.tell(decision.notes, reading.at)
         self._reassign(seen, decision, now_ns)
 
     def _recall(self, at: float) -> None:

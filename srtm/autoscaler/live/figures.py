@@ -34,6 +34,7 @@ def document(controller: Controller) -> dict[str, Any]:
         "epoch": controller.ledger.epoch,
         "state": str(controller.state),
         "health": f"NOK - {controller.fault}" if controller.fault else "OK",
+        "notes": list(controller.warned.now),
         "leads": float(controller.state not in (State.STANDBY, State.SYNCHRONIZE)),
         "consumers": controller.running(),
         "starting": sorted(roster.launched),

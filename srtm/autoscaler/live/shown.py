@@ -197,7 +197,10 @@ def show_looks(watch: Looking, interval_seconds: float, count: int, as_json: boo
                 show(client_table(look) if pool else consumer_table(look), "")
             if look["policies"]:
                 show(policy_table(look), "")
-            for note in look["notes"]:
+            warnings = (
+                [] if pool else [n for each in look["policies"].values() for n in each["notes"]]
+            )
+            for note in dict.fromkeys([*look["notes"], *warnings]):
                 click.echo(f"note: {note}", err=True)
     finally:
         watch.close()

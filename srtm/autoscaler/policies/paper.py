@@ -35,12 +35,24 @@ def cannot_be_met(seen: Observation, w_sla: float) -> Iterator[str]:
     """What no policy can meet here, each with its remedy. Like all notes without a figure that
     changes by the second, so that a run can count them."""
     fastest = max([seen.new_mu, *(consumer.mu for consumer in seen.consumers)])
+    takes = 1 / fastest
+    if takes > w_sla:
+        yield (
+            f"an event takes {takes:g} s and w_sla is {w_sla:g} s: every one is late; make "
+            "consumers faster or allow a longer latency"
+        )
     for partition in seen.partitions:
         if partition.rate > fastest:
             yield (
                 f"partition {partition.id} brings more than the {fastest:g}/s that a consumer "
                 "serves: its lag grows whatever is done; add partitions or a faster consumer"
             )
+    count, most = len(seen.consumers), len(seen.partitions)
+    if count > most:
+        yield (
+            f"{count} consumers and {most} partitions: {count - most} can have nothing to do; "
+            "start fewer or add partitions"
+        )
     if seen.rebalance_seconds > w_sla:
         yield (
             f"a rebalance takes {seen.rebalance_seconds:g} s and w_sla is {w_sla:g} s: what "

@@ -36,13 +36,16 @@ class Forecast:
         self._levels = np.zeros(experts)
         self._slopes = np.zeros(experts)
         self._usual: deque[float] = deque(maxlen=ahead)
+        self.jumped = False
+        """Is the last rate the first one at a new level?"""
         self.surprise: float | None = None
         """The last rate less what had been forecast of it, events/s; None: nothing was yet."""
         self._dampings = np.tile(tuning.dampings, len(tuning.windows))
 
     def see(self, rate: float) -> None:
         """The rate of the interval that has just ended, events/s."""
-        if self._is_jump(rate):
+        self.jumped = self._is_jump(rate)
+        if self.jumped:
             self._seen.clear()  # what was before says nothing of the new level
         self._seen.append(rate)
         if len(self._said) == self._said.maxlen:

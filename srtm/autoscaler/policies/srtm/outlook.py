@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 from srtm.autoscaler.decision import Handover
 from srtm.autoscaler.observation import Observation
 from srtm.autoscaler.policies.srtm.groups import Group
+from srtm.autoscaler.policies.srtm.plan import Stages
 from srtm.autoscaler.policies.srtm.queue import late_by_stop, late_events
 from srtm.autoscaler.policies.srtm.tuning import TUNING
 
 Floats = NDArray[np.float64]
+_Row = tuple[tuple[tuple[int, ...], float], ...]
+"""Each consumer's partitions, and its mu in events/s."""
 
 _POINTS = (-math.sqrt(3.0), 0.0, math.sqrt(3.0))
 WEIGHTS = np.array([1 / 6, 2 / 3, 1 / 6])
@@ -29,6 +32,7 @@ class Outlook:
     rates:  forecast of each interval, events/s; errors: its standard error
     surges: rises that no forecast sees, events/s, shape (surges,); surge_weights: how likely each
     lead:   intervals within which such a rise is there
+    most:   consumers that there may be (None: one for each partition)
     """
 
     seen: Observation
@@ -41,20 +45,28 @@ class Outlook:
     surge_weights: Floats = field(default_factory=lambda: np.zeros(0))
     lead: int = 1
     longest_poll_seconds: float = TUNING.longest_poll_seconds
-    usual: dict[int, float] = field(init=False)
-    """Events/s of each partition, of the last minute's shares."""
-    hot: frozenset[int] = field(init=False)
-    """Partitions that bring more than the fastest consumer serves, now and as a mean of the last
-    minute. Such a backlog grows whoever has it: it is no reason for a larger group."""
+    most: int | None = None
+    uneven: float = TUNING.uneven
+    heavy: tuple[int, ...] = field(init=False)
+    """Partitions that keep a consumer busy, or more than busy, for a while (more waits than the
+    fastest serves within the target, or more may come than it serves), with more work than each of
+    the most consumers would have of an even one. A larger group cannot divide this: only one
+    consumer reads a partition."""
+    _lags: dict[int, float] = field(init=False)
 
     def __post_init__(self) -> None:
-        partitions, fastest = self.seen.partitions, self._fastest
         shares = self.shape.sum(axis=1).mean(axis=0) / len(self.rates)
-        each = (shares * float(self.rates[0])).tolist()
-        usual = {p.id: rate for p, rate in zip(partitions, each, strict=True)}
-        hot = (p.id for p in partitions if min(p.rate, usual[p.id]) > fastest)
-        object.__setattr__(self, "usual", usual)
-        object.__setattr__(self, "hot", frozenset(hot))
+        lags = np.array([p.lag for p in self.seen.partitions])
+        seconds, fastest = len(self.rates) * self.interval_seconds, self._fastest
+        busy = (lags > fastest * self.target_seconds) | (
+            shares * float(self.futures.max()) > fastest
+        )
+        work = lags + shares * float(self.rates.mean()) * seconds
+        even = work.sum() / min(self.most or len(lags), len(lags))
+        busy &= work > self.uneven * even
+        heavy = [p.id for p, each in zip(self.seen.partitions, busy, strict=True) if each]
+        object.__setattr__(self, "heavy", tuple(heavy))
+        object.__setattr__(self, "_lags", {p.id: p.lag for p in self.seen.partitions})
 
     @property
     def _fastest(self) -> float:
@@ -90,44 +102,59 @@ class Outlook:
         new = self.seen.new_mu
         return np.array([new if c is None else known[c] for c, _ in group])
 
-    def serves(self, group: Group) -> float:
-        """Events/s of all that have something to do. Who has a hot partition serves what comes
-        there: others can neither help it nor be helped by it."""
-        return math.fsum(
-            max(mu, math.fsum(self.usual.get(p, 0.0) for p in partitions))
-            if self.hot & set(partitions)
-            else mu
-            for (_, partitions), mu in zip(group, self.mu(group).tolist(), strict=True)
-            if partitions
+    def stages(self, groups: Sequence[Group]) -> Stages:
+        """Of groups of which the first is the one as it is, with its queue.
+
+        What a heavy partition would leave, and make late, with the fastest consumer to itself is
+        taken off them all, and so is what it takes of its consumer: no group can help it.
+        """
+        rows = [self._rows(group) for group in groups]
+        alone = [(((p,), self._fastest),) for p in self.heavy]
+        first = len(groups)
+        queues = [True] + [False] * (first - 1) + [True] * len(alone)
+        late, left = self._queues([*rows, *alone], queues)
+        came = self._arrivals([(p,) for p in self.heavy]).mean(axis=1)
+        came = came.reshape(len(came), len(self.rates), self._slots, len(alone)).sum(axis=2)
+        came = came.swapaxes(1, 2)  # (futures, heavy partitions, intervals)
+        served = (came - np.diff(left[:, first:])) / self.interval_seconds
+        return Stages(
+            weights=self.weights,
+            sizes=np.array([float(len(group)) for group in groups]),
+            mu=np.array([math.fsum(mu for ps, mu in row if ps) for row in rows]),
+            taken=served.sum(axis=1),
+            late=_beyond(late, first),
+            left=_beyond(left, first),
+            hand=np.zeros(first),
+            rates=np.maximum(0.0, self.futures - came.sum(axis=1) / self.interval_seconds),
+            target_seconds=self.target_seconds,
         )
 
     def late(self, group: Group, queue: bool = False) -> tuple[Floats, Floats]:
         """Late events in each interval of each future, shape (futures, intervals), and the work
         left at the start of each and at the end of the last one: means over the paths.
 
-        queue: with all that waits; or with no more than is served within the target, as what a
-               group finds depends on when it takes over
+        queue: with all that waits; or with no more than is served within the target, but at heavy
+               partitions, as what a group finds depends on when it takes over
         """
-        late, left = self.late_of([group], [queue])
+        late, left = self._queues([self._rows(group)], [queue])
         return late[:, 0], left[:, 0]
 
-    def late_of(self, groups: Sequence[Group], queues: Sequence[bool]) -> tuple[Floats, Floats]:
+    def _rows(self, group: Group) -> _Row:
+        mu = self.mu(group).tolist()
+        return tuple((partitions, each) for (_, partitions), each in zip(group, mu, strict=True))
+
+    def _queues(self, rows: Sequence[_Row], queues: Sequence[bool]) -> tuple[Floats, Floats]:
         """`late` of several groups at once, shapes (futures, groups, intervals) and (futures,
         groups, intervals + 1). What groups have in common is computed once."""
-        lags = {p.id: p.lag for p in self.seen.partitions}
-        for p in self.hot:
-            lags[p] = min(lags[p], self._fastest * self.target_seconds)
         columns: dict[tuple[tuple[int, ...], float, bool], int] = {}
-        members = np.zeros((len(groups), sum(map(len, groups))))
-        for row, (group, queue) in enumerate(zip(groups, queues, strict=True)):
-            for (_, partitions), mu in zip(group, self.mu(group), strict=True):
-                column = columns.setdefault((partitions, float(mu), queue), len(columns))
-                members[row, column] += 1.0
+        members = np.zeros((len(rows), sum(map(len, rows))))
+        for place, (row, queue) in enumerate(zip(rows, queues, strict=True)):
+            for partitions, each in row:
+                column = columns.setdefault((partitions, each, queue), len(columns))
+                members[place, column] += 1.0
         members = members[:, : len(columns)]
         mu = np.array([each for _, each, _ in columns])
-        waiting = np.array([math.fsum(lags.get(p, 0.0) for p in ps) for ps, _, _ in columns])
-        behind = np.array([queue for _, _, queue in columns])
-        waiting = np.where(behind, waiting, np.minimum(waiting, mu * self.target_seconds))
+        waiting = np.array([self._waiting(*column) for column in columns])
         arrivals = self._arrivals([partitions for partitions, _, _ in columns])
         late, left = late_events(arrivals, mu, self._slot_seconds, self.target_seconds, waiting)
         shape = (len(self.rates), self._slots)
@@ -136,6 +163,14 @@ class Outlook:
         starts = np.broadcast_to(waiting, (len(late), 1, len(columns)))
         works = np.concatenate((starts, ends), axis=1)
         return (sums @ members.T).swapaxes(1, 2), (works @ members.T).swapaxes(1, 2)
+
+    def _waiting(self, partitions: tuple[int, ...], mu: float, queue: bool) -> float:
+        """Events at the start of a consumer's queue. What waits at a heavy partition is there
+        whenever a group takes over."""
+        light = math.fsum(self._lags.get(p, 0.0) for p in partitions if p not in self.heavy)
+        if not queue:
+            light = min(light, mu * self.target_seconds)
+        return light + math.fsum(self._lags[p] for p in self.heavy if p in partitions)
 
     def hand_over(self, old: Group, new: Group, kind: Handover, stop_seconds: float) -> float:
         """Late events that going from `old` to `new` now would cause."""
@@ -176,9 +211,10 @@ class Outlook:
     def _poll_seconds(self, old: Group) -> dict[str | None, float]:
         """Of each owner: it ends its poll before it gives anything up, so what waits there is
         served first."""
-        lags = {p.id: p.lag for p in self.seen.partitions}
         return {
-            consumer: min(self.longest_poll_seconds, math.fsum(lags.get(p, 0.0) for p in ps) / mu)
+            consumer: min(
+                self.longest_poll_seconds, math.fsum(self._lags.get(p, 0.0) for p in ps) / mu
+            )
             for mu, (consumer, ps) in zip(self.mu(old).tolist(), old, strict=True)
         }
 
@@ -191,3 +227,9 @@ class Outlook:
         counts = np.repeat(self.futures * self.interval_seconds, self._slots, axis=1)
         arrivals: Floats = (self.shape @ owner)[None] * counts[:, None, :, None]
         return arrivals
+
+
+def _beyond(found: Floats, groups: int) -> Floats:
+    """Of groups, what is more than the others, each a partition alone, come to together."""
+    beyond: Floats = np.maximum(0.0, found[:, :groups] - found[:, groups:].sum(axis=1)[:, None])
+    return beyond

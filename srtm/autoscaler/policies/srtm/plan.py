@@ -10,14 +10,17 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """What each group would cost in each of several futures. Group 0 is the group as it is, with
-    the queue that there is; the others begin with no more of it than they serve within the target.
-    The last one is the group as it is too, without the queue: what it will be like once that is
-    served. Nothing goes over to these two.
+    """What each group would cost in each of several futures, beyond what no group can help: what
+    one partition brings more than a consumer serves. Group 0 is the group as it is, with the queue
+    that there is; the others begin with no more of it than they serve within the target. The last
+    one is the group as it is too, without the queue: what it will be like once that is served.
+    Nothing goes over to these two.
 
     weights: of the futures, shape (futures,); they sum to 1
     sizes:   consumers, shape (groups,)
     mu:      events/s that the group serves, shape (groups,)
+    taken:   events/s that go to partitions whose work a larger group would not divide, each for
+             itself, shape (futures, intervals)
     late:    late events of each interval, shape (futures, groups, intervals)
     left:    work left at the start of each interval and at the end of the last one, shape
              (futures, groups, intervals + 1)
@@ -29,6 +32,7 @@ class Stages:
     weights: Floats
     sizes: Floats
     mu: Floats
+    taken: Floats
     late: Floats
     left: Floats
     hand: Floats
@@ -92,6 +96,7 @@ class _Paths:
         self._price = price
         self._seconds = interval_seconds
         self._persist = persist * interval_seconds
+        self._mu = stages.mu[:, None] - stages.taken[:, None]  # for all others
         cost = stages.sizes[:, None] * interval_seconds + price * stages.late
         futures, groups, self.horizon = cost.shape
         self._summed = np.zeros((futures, groups, self.horizon + 1))
@@ -126,10 +131,11 @@ class _Paths:
         """
         stages = self._stages
         left = stages.left[..., at : at + 2]  # it goes up and down within an interval
-        rates = stages.rates[:, min(at, self.horizon - 1)][:, None, None]
+        now = min(at, self.horizon - 1)
+        rates = stages.rates[:, now][:, None, None]
         own = np.maximum(rates * stages.target_seconds, left.max(axis=2)[:, None, :])
         over = np.maximum(0.0, left.min(axis=2)[..., None] - own)
-        spare = np.maximum(stages.mu - rates, 1e-9)
+        spare = np.maximum(self._mu[..., now][:, None, :] - rates, 1e-9)
         end = (self.horizon - at) * self._seconds + self._persist
         busy = np.minimum(over / spare, end)
         until = at + np.maximum(1, np.ceil(busy / self._seconds)).astype(int)
@@ -148,8 +154,10 @@ class _Paths:
         """Of a group that is kept on and on as in the horizon's last interval, shape (futures,
         groups), and of the queue that grows."""
         stages = self._stages
-        over = np.maximum(0.0, stages.left[..., -1] - stages.mu * stages.target_seconds)
-        grown = over + (stages.rates[:, -1:] - stages.mu) * self._persist
+        mu = self._mu[..., -1]
+        own = np.maximum(0.0, mu) * stages.target_seconds
+        over = np.maximum(0.0, stages.left[..., -1] - own)
+        grown = over + (stages.rates[:, -1:] - mu) * self._persist
         behind = np.where(over > 0, np.maximum(0.0, grown), 0.0)
         cost: Floats = stages.sizes * self._persist + self._price * self._late_after
         return cost + self._behind(behind)

@@ -27,7 +27,7 @@ from srtm.autoscaler.policies.srtm.budget import Budget
 from srtm.autoscaler.policies.srtm.forecast import Forecast
 from srtm.autoscaler.policies.srtm.groups import Group, balanced, group_of
 from srtm.autoscaler.policies.srtm.outlook import Outlook
-from srtm.autoscaler.policies.srtm.plan import Stages, first_step
+from srtm.autoscaler.policies.srtm.plan import first_step
 from srtm.autoscaler.policies.srtm.shape import Shape, beside
 from srtm.autoscaler.policies.srtm.stops import Stops
 from srtm.autoscaler.policies.srtm.surges import Surges
@@ -104,6 +104,8 @@ class Srtm:
             interval_seconds=self._seconds,
             target_seconds=self._slo.target_seconds,
             longest_poll_seconds=tuning.longest_poll_seconds,
+            most=self._room(seen),
+            uneven=tuning.uneven,
         )
         return self._choose(outlook, notes)
 
@@ -119,7 +121,8 @@ class Srtm:
             self._rates.append(seen.rate)
             if forecast.surprise is not None:
                 self._surges.see(forecast.surprise)
-            self._shape.see(_slots(seen, self._seconds, self._slo.target_seconds))
+            slots = _slots(seen, self._seconds, self._slo.target_seconds)
+            self._shape.see(slots, forecast.jumped)
         self._budget.see(seen, self._seconds)
         changing = seen.rebalancing or any(
             c.state is ConsumerState.STARTING for c in seen.consumers
@@ -161,7 +164,10 @@ class Srtm:
     def _adopt(self, seen: Observation, orphans: int, notes: tuple[str, ...]) -> Decision:
         """Partitions without a consumer are not served at all: that cannot wait."""
         loads = {p.id: max(p.rate, 1e-9) for p in seen.partitions}
-        enough = math.ceil(seen.rate / seen.new_mu)
+        # A consumer more would be no help to a partition that brings more than one serves.
+        enough = math.ceil(
+            math.fsum(min(p.rate, seen.new_mu) for p in seen.partitions) / seen.new_mu
+        )
         count = min(self._room(seen), max(1, len(seen.consumers), enough))
         action = Action.UP if count > len(seen.consumers) else Action.REASSIGN
         if count < len(seen.consumers):
@@ -182,18 +188,7 @@ class Srtm:
         sizes = _sizes(len(now), self._room(seen), tuning.wider)
         others = [balanced(loads, seen, n, tuning.move_worth) for n in sizes]
         groups = [now, *(group for group in others if set(group) != set(now)), now]
-        waits = [True] + [False] * (len(groups) - 1)
-        late, left = outlook.late_of(groups, waits)
-        stages = Stages(
-            weights=outlook.weights,
-            sizes=np.array([float(len(group)) for group in groups]),
-            mu=np.array([outlook.serves(group) for group in groups]),
-            late=late,
-            left=left,
-            hand=np.zeros(len(groups)),
-            rates=outlook.futures,
-            target_seconds=self._slo.target_seconds,
-        )
+        stages = outlook.stages(groups)
         lead, persist = self._lead(seen), max(1, round(tuning.persist_seconds / self._seconds))
         price = self._budget.price
         best, _ = first_step(stages, price, self._seconds, lead, persist)

@@ -28,12 +28,15 @@ class Shape:
         self._horizon = horizon
         self._seen: deque[Floats] = deque(maxlen=horizon * paths)
         self._beside = beside(interval_seconds, level_seconds)
+        self._since = 0  # intervals since the rate came to a new level
 
-    def see(self, slots: Floats) -> None:
-        """slots: events of the interval that has just ended, shape (slots, partitions)."""
+    def see(self, slots: Floats, jumped: bool = False) -> None:
+        """slots: events of the interval that has just ended, shape (slots, partitions); jumped: is
+        it the first one at a new level?"""
         if self._seen and self._seen[-1].shape != slots.shape:
             self._seen.clear()  # a partition came or went
         self._seen.append(slots)
+        self._since = 1 if jumped else self._since + 1
 
     def paths(self, horizon: int | None = None) -> Floats:
         """Futures for one event an interval: the last intervals again, shape (paths, horizon *
@@ -43,14 +46,27 @@ class Shape:
         """
         horizon = horizon or self._horizon
         seen = np.array(self._seen)
+        shares = self._shares(seen)
         levels = self._levels(seen.sum(axis=(1, 2)))[:, None, None]
-        even = np.full_like(seen, 1 / seen[0].size)
+        even = np.broadcast_to(shares / seen.shape[1], seen.shape).copy()
+        before = seen[: -self._since]
+        before[:] = before.sum(axis=2, keepdims=True) * shares
         shapes = list(np.divide(seen, levels, out=even, where=levels > 0))
         paths = max(1, len(shapes) // horizon)
         while len(shapes) < paths * horizon:
             shapes = shapes + shapes
         block = np.stack(shapes[-paths * horizon :])
         return block.reshape(paths, horizon * block.shape[1], block.shape[2])
+
+    def _shares(self, seen: Floats) -> Floats:
+        """Of the partitions. Those from before a new level say little of it, as it may be of one
+        partition alone: all of them together count as one interval."""
+        before, since = seen[: -self._since], seen[-self._since :]
+        counts = since.sum(axis=(0, 1)) + before.sum(axis=(0, 1)) / max(1, len(before))
+        if not counts.any():
+            counts = np.ones_like(counts)
+        shares: Floats = counts / counts.sum()
+        return shares
 
     def _levels(self, counts: Floats) -> Floats:
         """The mean about each interval, as far to either side: a mean of what came before would

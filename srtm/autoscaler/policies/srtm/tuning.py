@@ -133,6 +133,9 @@ class Tuning:
     move_worth: float = 0.25
     """Of a partition's load: by so much at least must moving it lower the fullest. Equal partitions
     are never quite equal within a minute, and what is moved stands still."""
+    uneven: float = 1.25
+    """A partition with so many times the work of an even split is one that bounds a group: less is
+    chance, and divides well enough."""
     longest_poll_seconds: float = 1.0
     """What an owner still serves before it gives a partition up, at most: more is overload, which
     the queues show anyhow."""
