@@ -17,7 +17,6 @@ from srtm.deploy.process import ChildSpec, Stage
 from srtm.deploy.programs import find_program
 from srtm.deploy.supervisor import Supervisor
 from srtm.errors import UnavailableError
-from srtm.gateway.measure.probe import CHANNEL
 from srtm.http_client import get_json, request
 
 NSQD_FLAGS = ("--mem-queue-size=1000000",)
@@ -63,8 +62,7 @@ class Node:
             received += found["message_count"]
             waiting += found["depth"]
             for channel in found["channels"]:
-                if channel["channel_name"] != CHANNEL:
-                    waiting += channel["depth"] + channel["in_flight_count"]
+                waiting += channel["depth"] + channel["in_flight_count"]
         return Depth(received, waiting)
 
     def create(self, topic: str, channel: str = "") -> None:

@@ -220,8 +220,8 @@ class _Sender:
 
 
 async def _keep_a_channel(host: str, port: int) -> None:
-    """A probe measures only beside another channel. This one takes nothing: its messages go with
-    its memory queue's room, and cost no CPU."""
+    """A topic without a channel keeps its messages, on disk from 10,000 on. This one takes nothing:
+    what finds its memory queue full is dropped, and costs no CPU."""
     reader, writer = await asyncio.open_connection(host, port)
     writer.write(MAGIC_V2 + sub(model.TOPIC.encode(), b"kept#ephemeral"))
     frames = FrameReader(1 << 20)

@@ -8,6 +8,8 @@ from urllib.parse import quote
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 
 from srtm.address import Address
 from srtm.bearer import read_token
@@ -46,7 +48,7 @@ def check(file: BridgeFile) -> list[Finding]:
     last = LastFault()
     admin = AdminClient(client_settings(file.kafka, "check", last))
     topics: dict[str, int] | None = None
-    findings = []
+    findings: list[Finding] = []
     try:
         found = admin.list_topics(timeout=_SECONDS).topics
         topics = {
@@ -62,6 +64,7 @@ def check(file: BridgeFile) -> list[Finding]:
         findings.append(Finding(name, f"{route.source} -> {route.target}"))
         if topics is not None:
             findings += _kafka_side(route, topics)
+            findings += _without_keys(route, topics, admin)
         findings += _nsq_side(route, topics)
         if route.dead_letter and route.dead_letter.system == "file":
             findings.append(_file(route, route.dead_letter.topic))
@@ -93,6 +96,34 @@ def _kafka_topic(route: Route, end: End, topics: dict[str, int]) -> list[Finding
     if name not in topics:
         return [Finding(route.name, _no_topic(name), True)]
     return [Finding(route.name, f"kafka:{name} has {topics[name]} partitions")]
+
+
+def _without_keys(route: Route, topics: dict[str, int], admin: AdminClient) -> list[Finding]:
+    """A compacted topic takes no record without a key."""
+    found = []
+    if route.target.system == "kafka" and not route.key:
+        name = route.target.of(route.source.topic)
+        found.append((name, "the route has none; give it a key"))
+    if route.dead_letter is not None and route.dead_letter.system == "kafka":
+        name = route.dead_letter.of(route.source.topic)
+        found.append((name, "a dead letter may have none; name another topic"))
+    return [
+        Finding(
+            route.name, f"kafka:{name} is compacted and takes no record without a key: {why}", True
+        )
+        for name, why in found
+        if name in topics and _is_compacted(name, admin)
+    ]
+
+
+def _is_compacted(name: str, admin: AdminClient) -> bool:
+    """As far as it is for us to see."""
+    topic = ConfigResource(ResourceType.TOPIC, name)
+    try:
+        found = admin.describe_configs([topic], request_timeout=_SECONDS)[topic].result(_SECONDS)
+        return "compact" in found["cleanup.policy"].value
+    except (KafkaException, KeyError, TimeoutError):
+        return False
 
 
 def _file(route: Route, path: str) -> Finding:

@@ -4,6 +4,10 @@ import json
 from collections.abc import Callable
 
 
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
 class NoKey(ValueError):
     """The body has none there; its text says why."""
 
@@ -19,7 +23,9 @@ def pointer(text: str) -> Callable[[bytes], bytes]:
 
     def key_of(body: bytes) -> bytes:
         try:
-            found = json.loads(body)
+            # A number is its own text: 7.50 is no 7.5 to who looks for its partition, and there is
+            # none too big.
+            found = json.loads(body, parse_float=str, parse_int=str, parse_constant=_refuse)
         except (ValueError, RecursionError):
             raise NoKey(f"the body is no JSON, and its key is at {text}") from None
         for token in tokens:

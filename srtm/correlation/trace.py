@@ -38,6 +38,7 @@ _COLUMNS = {
     ),
 }
 """Arrow types that a column of Spark's type may have in a file"""
+_CODECS = ("SNAPPY", "ZSTD", "GZIP", "LZ4", "UNCOMPRESSED")
 _FIELDS = {field.name: field for field in TRACE.fields}
 
 
@@ -148,24 +149,29 @@ def _rows(path: Path) -> int | str:
                 f"not {field.dataType.simpleString()}"
             )
     for at in range(metadata.num_row_groups):
-        if why := _impossible(metadata.row_group(at)):
-            return f"a damaged trace: {why}"
+        if why := _unreadable(metadata.row_group(at)):
+            return why
     return int(metadata.num_rows)
 
 
-def _impossible(group: pq.RowGroupMetaData) -> str:
-    """What no gateway writes, as the footer's statistics tell; empty: nothing."""
+def _unreadable(group: pq.RowGroupMetaData) -> str:
+    """Why it cannot be read, as its footer tells; empty: nothing."""
     for at in range(group.num_columns):
         column = group.column(at)
         name, found = column.path_in_schema, column.statistics
+        if column.compression not in _CODECS:
+            return (
+                f"column {name!r} is compressed by {column.compression}, which Spark cannot read; "
+                f"write it with one of {', '.join(_CODECS)}"
+            )
         if found is None or name not in _FIELDS:
             continue
         if not _FIELDS[name].nullable and found.null_count:
-            return f"column {name!r} has rows without a value"
+            return f"a damaged trace: column {name!r} has rows without a value"
         lowest, highest = RANGES.get(name, (None, None))
         if lowest is None or not found.has_min_max:
             continue
         for value in (found.min, found.max):
             if not lowest <= value <= highest:
-                return f"column {name!r} has {value:,}, which cannot be"
+                return f"a damaged trace: column {name!r} has {value:,}, which cannot be"
     return ""

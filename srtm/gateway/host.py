@@ -9,7 +9,6 @@ from srtm.gateway.client import ClientHost
 from srtm.gateway.descriptors import Descriptors
 from srtm.gateway.measure.admissions import AdmissionLog
 from srtm.gateway.measure.log_files import LogFiles
-from srtm.gateway.measure.probes import Probes
 from srtm.gateway.measure.trace_process import TraceProcess
 from srtm.gateway.nsqd import NsqdHttp
 from srtm.gateway.options import GatewayOptions
@@ -52,7 +51,6 @@ class Host(ClientHost, Protocol):
     bounds: Bounds
     info: dict[str, Any]
     nsqd_http: NsqdHttp
-    probes: Probes
     watch: NsqdWatch
     agent: Agent | None
     """Where there is a Load Distributor."""

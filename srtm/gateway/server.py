@@ -4,8 +4,8 @@ import asyncio
 import gc
 import logging
 import signal
-import socket
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from kernel import StampSource, choose_source
 from srtm.bearer import read_token
@@ -25,7 +25,9 @@ from srtm.gateway.http.doors import HttpDoors
 from srtm.gateway.measure.admissions import AdmissionLog
 from srtm.gateway.measure.log_files import LogFiles
 from srtm.gateway.measure.matching import Deliveries
-from srtm.gateway.measure.probes import Probes
+from srtm.gateway.measure.probe import TOPIC as PROBE_TOPIC
+from srtm.gateway.measure.probe import Probe
+from srtm.gateway.measure.subscription import Subscription
 from srtm.gateway.measure.trace import Trace
 from srtm.gateway.measure.trace_process import TraceProcess
 from srtm.gateway.nsqd import TESTED_VERSION, Facts, NsqdHttp, check_tcp
@@ -35,7 +37,6 @@ from srtm.gateway.reactor import Reactor
 from srtm.gateway.state import State
 from srtm.gateway.tcp_door import TcpDoor
 from srtm.gateway.topics import Topics
-from srtm.gateway.tunnel import Tunnel
 from srtm.gateway.upstream import NsqdAddress
 from srtm.gateway.watch import NsqdWatch
 from srtm.http_client import TIMEOUT_SECONDS, Endpoint
@@ -159,6 +160,11 @@ class Gateway:
             self._begin_log(closing)
         if options.trace_dir:
             self._begin_trace(closing)
+        who = identity(options, state.instance)
+        channel = f"{who.instance}#ephemeral".encode()
+        self.probe = Probe(
+            partial(Subscription, self.reactor, self.nsqd, PROBE_TOPIC, channel), facts
+        )
         self.topics = Topics(
             self.reactor,
             self.watch,
@@ -170,6 +176,7 @@ class Gateway:
             self.stamps.in_order,
             self.admissions,
             self.trace,
+            self.probe,
         )
         if self.admissions is not None:
             self.reactor.add_stage(self.admissions.stage)
@@ -177,15 +184,7 @@ class Gateway:
             self.reactor.add_stage(self.trace.stage)
         self.reactor.add_stage(self.outbox.flush)  # after the topics' own
         self.topics.begin(options.topic, facts.topics)
-        self.probes = Probes(
-            self.reactor,
-            self.nsqd,
-            self.nsqd_http,
-            self.deliveries,
-            self.topics,
-            self.limits.max_msg_size,
-        )
-        closing += [self.topics.state_file.close, self._close_clients, self.probes.close]
+        closing += [self.topics.state_file.close, self._close_clients, self.probe.close]
         self.tcp = TcpDoor(self)
         try:
             await self.watch.begin()
@@ -197,7 +196,7 @@ class Gateway:
         if options.distributor_address:
             token = read_token(options.distributor_token_file, "--distributor-token-file")
             endpoint = Endpoint(options.distributor_address, token)
-            self.agent = Agent(endpoint, identity(options, state.instance), self.topics)
+            self.agent = Agent(endpoint, who, self.topics)
             closing.append(self.agent.close)
             await self.agent.first_contact()
         self.tcp.open()
@@ -229,6 +228,7 @@ class Gateway:
     def _follow(self, facts: Facts) -> None:
         """nsqd may be another process than before, with other limits."""
         before = self.limits
+        self.probe.heed(facts)
         if facts.info != self.info or facts.server != self.server or facts.limits != before:
             self._take(facts)
         if self.limits == before:
@@ -326,13 +326,9 @@ class Gateway:
 
     # --- consumers ----------------------------------------------------------------------------
 
-    def tunnel_closed(self, tunnel: Tunnel, connection: socket.socket | None) -> None:
-        if connection is not None:
-            self.probes.tunnel_closed(tunnel, connection)
-
     def consumed(self, name: bytes, raw: bytes, ends: list[int], now: int) -> None:
         topic = self.topics.by_name.get(name)
-        if topic is not None and topic.limit is not None and topic.limit.slo is not None:
+        if topic is not None and topic.has_slo:
             self.deliveries.consumed(topic, raw, ends, now)
 
     # --- every second -------------------------------------------------------------------------
@@ -356,6 +352,7 @@ class Gateway:
         self.watch.pool.drop_silent(now - int(self.options.nsqd_timeout * NS))
         self.watch.pool.retire_side()
         busy = self.topics.tick(now)
+        self.probe.tick(now, not self.watch.is_away and self.topics.have_slo)
         if self.admissions is not None:
             self.admissions.clock(self.wall.offset_ns, wall_clock_error_ns())
             self.admissions.tick(now)
@@ -374,10 +371,6 @@ class Gateway:
         await self.watch.check(self.topics)
         if not self.watch.is_away:
             self._open_tcp()
-        if self.watch.is_open:
-            await self.probes.place()
-        else:
-            self.probes.leave_all()
 
     async def _look_often(self) -> None:
         """What a second would be too coarse for."""

@@ -45,6 +45,13 @@ class Carrier(Protocol):
     def publish(self, batch: Batch) -> None: ...
 
 
+class Follower(Protocol):
+    """Who measures the latency of batches (see `srtm.gateway.measure.probe`)."""
+
+    def follow(self, topic: "Topic", batch: Batch, carrier: Carrier) -> None:
+        """`batch` has just gone by `carrier`."""
+
+
 class Gate(Protocol):
     """What a topic asks of the gateway around it."""
 
@@ -94,6 +101,7 @@ class Topic:
         self.record: Record | None = None
         self.log: AdmissionLog | None = None
         self.trace: Trace | None = None
+        self.probe: Follower | None = None
         self.backlog = Backlog(bounds, gate.backlogs, gate.call_at)
         self.observed = Observed()
         self.ring = Ring()
@@ -195,6 +203,10 @@ class Topic:
             self.held.remove(run)
         run.admitted = min(run.admitted, first)
         self._fail(run, tail.count, error)
+
+    @property
+    def has_slo(self) -> bool:
+        return self.slo_target_ns < _NEVER
 
     @property
     def throttled(self) -> bool:
@@ -567,6 +579,8 @@ class Topic:
             self.in_flight += 1
             batch.written_at = now
             carrier.publish(batch)
+            if self.probe is not None and self.has_slo:
+                self.probe.follow(self, batch, carrier)
             pieces = batch.pieces
             together = [piece for piece in pieces if not piece.step_ns]
             self.meter.gateway_time.add_many(
@@ -596,7 +610,7 @@ class Topic:
             if run.left == 0:
                 self.forget(run)
         batch.payload = b""
-        if self.slo_target_ns < _NEVER:
+        if self.has_slo:
             self.ring.append(batch)
         if self.ready:
             self.pump(now)

@@ -18,7 +18,7 @@ from srtm.gateway.reactor import Reactor
 from srtm.gateway.run import Run
 from srtm.gateway.state import Kept, State
 from srtm.gateway.state_writer import StateWriter
-from srtm.gateway.topic import Carrier, Topic
+from srtm.gateway.topic import Carrier, Follower, Topic
 from srtm.nsq import commands as nsq
 from srtm.nsq.errors import ProtocolError
 from srtm.nsq.names import is_ephemeral
@@ -59,6 +59,7 @@ class Topics:
         in_order: bool,
         log: AdmissionLog | None = None,
         trace: Trace | None = None,
+        probe: Follower | None = None,
     ) -> None:
         """in_order: stamps tell which of two messages came first, whichever was read first"""
         self.by_name: dict[bytes, Topic] = {}
@@ -74,6 +75,7 @@ class Topics:
         self._in_order = in_order
         self._log = log
         self._trace = trace
+        self._probe = probe
         self._started_at = monotonic_ns()
         self.tell_soon: Callable[[], None] = _nobody
         """of the agent: a batch waits for a bigger share"""
@@ -157,6 +159,11 @@ class Topics:
         self._reactor.fault(error, f"topic {topic.name.decode()} failed and loses what waits")
         topic.lose_waiting(arrivals)
 
+    @property
+    def have_slo(self) -> bool:
+        """Is there one with an SLO?"""
+        return any(topic.has_slo for topic in self.by_name.values())
+
     def tick(self, now: int) -> bool:
         """Once a second; True when there were messages since the last one."""
         active, self._active = self._active, set()
@@ -187,6 +194,7 @@ class Topics:
         topic = self.by_name[name] = Topic(name, self, self._bounds, Meter())
         topic.log = self._log
         topic.trace = self._trace
+        topic.probe = self._probe
         if is_ephemeral(name):
             self._fleeting[name] = 0
         limits, default = self._limits, self._limits.default

@@ -70,7 +70,6 @@ class TunnelHost(Protocol):
     def tcp(self) -> Room: ...
 
     def consumed(self, name: bytes, raw: bytes, ends: list[int], now: int) -> None: ...
-    def tunnel_closed(self, tunnel: "Tunnel", connection: socket.socket | None) -> None: ...
 
 
 class Tunnel:
@@ -235,7 +234,7 @@ class Tunnel:
         if self._socket is not None:
             self._gateway.reactor.forget(self._socket.fileno())
             self._gateway.tcp.consumers -= 1
-        self._gateway.tunnel_closed(self, self._socket)
+            self._socket.close()
 
 
 def _has(raw: bytes, ends: list[int], frame: bytes) -> bool:

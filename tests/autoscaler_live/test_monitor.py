@@ -46,6 +46,19 @@ def test_lag(end: int, start: int, committed: int, reset: Reset, lag: int) -> No
     assert seen.lag == lag
 
 
+@pytest.mark.parametrize(("reset", "lag"), [("earliest", 70), ("latest", 0)])
+def test_a_committed_offset_that_is_not_there_is_told_and_lags_as_it_will_be_read(
+    reset: Reset, lag: int
+) -> None:
+    monitor = Monitor(0.5, reset)
+    monitor.see(Sample(0.0, {0: 100}, {0: 30}, {0: 130}, beyond={0: 100}))
+    reading = monitor.read()
+    assert reading.partitions[0].lag == lag
+    (told,) = reading.notes
+    assert told.startswith("partition 0: committed offset 130 is beyond the end, 100: the topic")
+    assert told.endswith(f"begin with the {reset}")
+
+
 def test_what_came_since_somebody_looks_waits_also_where_a_group_begins_at_the_end() -> None:
     monitor = fed([(0.0, 100, -1), (1.0, 130, -1)], reset="latest")
     (seen,) = monitor.read().partitions

@@ -203,6 +203,11 @@ def test_patterns_meet(one: str, other: str, meet: bool) -> None:
         ("/a/b", b'{"a": {"b": 7}}', b"7"),
         ("/a/1", b'{"a": [1, true]}', b"true"),
         ("/a~1b/~0", b'{"a/b": {"~": "y"}}', b"y"),
+        ("/a", b'{"a": 7.50}', b"7.50"),
+        ("/a", b'{"a": -1E+2}', b"-1E+2"),
+        ("/a", b'{"a": 1e400}', b"1e400"),
+        ("/a", b'{"a": ' + b"9" * 5_000 + b"}", b"9" * 5_000),
+        ("/a", b'{"a": "x", "b": ' + b"9" * 5_000 + b"}", b"x"),
     ],
 )
 def test_a_key_is_found(at: str, body: bytes, key: bytes) -> None:
@@ -214,6 +219,8 @@ def test_a_key_is_found(at: str, body: bytes, key: bytes) -> None:
     [
         ("/a", b"no json", "is no JSON"),
         ("/a", b"[" * 100_000, "is no JSON"),
+        ("/a", b'{"a": NaN}', "is no JSON"),
+        ("/a", b'{"a": 1} {"a": 2}', "is no JSON"),
         ("/a", b"{}", "has no /a"),
         ("/a", b"7", "has no /a"),
         ("/a/2", b'{"a": [1]}', "has no /a/2"),

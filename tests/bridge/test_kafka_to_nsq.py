@@ -2,6 +2,8 @@
 
 import threading
 
+from confluent_kafka import Producer, TopicPartition
+
 from tests.bridge.test_nsq_to_kafka import channel, open_channel
 from tests.support.bridges import bridge
 from tests.support.kafka import Kafka
@@ -64,6 +66,42 @@ def test_after_kill_9_it_goes_on_within_ten_seconds_and_loses_nothing(
     wait_for(lambda: kafka.committed("killed", "killed") == 40_000, "all are committed", 30)
     got = read(nsqd, "killed", nsqd.message_count("killed"))
     assert set(got) == {b"%d-%d" % (turn, n) for turn in range(2) for n in range(20_000)}
+
+
+def test_markers_and_aborted_records_are_no_lag_and_never_gone(
+    servers: Servers, kafka: Kafka
+) -> None:
+    nsqd = servers.nsqd()
+    kafka.create("marked")
+    route = {"from": "kafka:marked", "group": "marked", "to": "nsq:marked", "nsqd": [nsqd.tcp]}
+    made = bridge(servers, kafka.address, route)
+    settings: dict[str, str | int | float | bool] = {
+        "bootstrap.servers": kafka.address,
+        "transactional.id": "marked",
+    }
+    producer = Producer(settings)
+    producer.init_transactions(30)
+    for body, count in ((b"kept", 5), (b"aborted", 50)):
+        producer.begin_transaction()
+        for _ in range(count):
+            producer.produce("marked", body)
+        producer.flush(30)
+        if body == b"kept":
+            producer.commit_transaction(30)
+        else:
+            producer.abort_transaction(30)
+    wait_for(lambda: made.route()["delivered_count"] == 5, "what was committed is there", 20)
+    wait_for(lambda: made.route()["records_lag"] == 0, "nothing lags", 20)
+    wait_for(lambda: kafka.committed("marked", "marked") == 57, "to the end", 20)
+    assert made.process.stop() == 0, made.process.text()
+    all_of_it = TopicPartition("marked", 0, 57)
+    kafka.admin.delete_records([all_of_it])[all_of_it].result(10)
+    made.again()
+    made.wait_ready(10)
+    kafka.produce("marked", [b"new"])
+    wait_for(lambda: made.route()["delivered_count"] == 1, "it goes on", 20)
+    assert made.route()["gone_count"] == 0
+    assert read(nsqd, "marked", 6) == [b"kept"] * 5 + [b"new"]
 
 
 def test_records_that_come_from_the_target_are_counted_and_not_published(

@@ -54,6 +54,11 @@ RECORDS: dict[str, tuple[object, str | None]] = {
     "cut": (b'{"time": 1', "not JSON"),
     "no-text": (b"\xff\xfe", "not JSON"),
     "one-name-twice": (b'{"time": 1, "time": 2}', "not JSON"),
+    "two-at-once": (json.dumps(GOOD).encode() * 2, "not JSON"),
+    "a-list-unfolded": (json.dumps([GOOD, GOOD])[1:-1].encode(), "not JSON"),
+    "more-behind-it": (json.dumps(GOOD).encode() + b" x", "not JSON"),
+    "a-bracket-behind-it": (json.dumps(GOOD).encode() + b"] x", "not JSON"),
+    "spaces-around-it": (b" \n" + json.dumps(GOOD).encode() + b"\n", None),
     "list": ([GOOD], "not a JSON object"),
     "number": (5, "not a JSON object"),
     "no-object": ({}, "no column 'time'"),
@@ -69,6 +74,14 @@ RECORDS: dict[str, tuple[object, str | None]] = {
     "publisher-as-object": (GOOD | {"publisher": {"id": "p"}}, "publisher is no string"),
     "wait-as-text": (GOOD | {"wait": "1ms"}, "wait is no bigint"),
     "before-1970": (GOOD | {"time": -1}, "time is negative"),
+    "in-microseconds": (
+        GOOD | {"time": NOW // 1_000},
+        "time is before 1973: it has to be nanoseconds since 1970",
+    ),
+    "in-milliseconds": (
+        GOOD | {"time": NOW // 1_000_000},
+        "time is before 1973: it has to be nanoseconds since 1970",
+    ),
     "less-than-no-bytes": (GOOD | {"bytes": -1}, "bytes is negative"),
     "negative-wait": (GOOD | {"wait": -1}, "wait is negative"),
     "bytes-that-overflow": (GOOD | {"bytes": 2**63 - 1}, "bytes is more than can be"),
@@ -117,7 +130,7 @@ def test_a_record_is_an_arrival_or_says_why_not(spark: SparkSession) -> None:
 
 
 def row(number: int) -> dict[str, Any]:
-    return GOOD | {"time": number, "publisher": f"p{number}"}
+    return GOOD | {"time": NOW + number, "publisher": f"p{number}"}
 
 
 class Stream:
@@ -138,7 +151,7 @@ class Stream:
         self.batches.take(records(self.spark, *documents), batch)
 
     def times(self) -> list[int]:
-        return sorted(each["time"] for each in rows_of(self.folder))
+        return sorted(each["time"] - NOW for each in rows_of(self.folder))
 
 
 @pytest.fixture
@@ -151,7 +164,7 @@ def test_a_batch_is_a_file_and_bad_records_are_counted_and_shown(taken: Stream) 
     taken.take(1, GOOD | {"bytes": -1}, b"]\x1b[2J")
     (path,) = open_trace(taken.folder).files
     assert path.name == "kafka~01234567-0000000001.parquet"
-    assert pq.read_table(path).column("time").to_pylist() == [1, 2]
+    assert pq.read_table(path).column("time").to_pylist() == [NOW + 1, NOW + 2]
     ledger = read_ledger(taken.path)
     assert ledger is not None
     assert (ledger.batch, ledger.rows) == (1, 2)

@@ -19,7 +19,13 @@ SCHEMA = pa.schema(
 )
 
 
-def write(path: Path, rows: int = 3, version: str | None = str(VERSION), **columns: Any) -> Path:
+def write(
+    path: Path,
+    rows: int = 3,
+    version: str | None = str(VERSION),
+    compression: str = "snappy",
+    **columns: Any,
+) -> Path:
     """A file of `rows` rows; columns: others in place of them, None: left out."""
     values: dict[str, Any] = {
         "time": pa.array(range(rows), pa.int64()),
@@ -35,7 +41,7 @@ def write(path: Path, rows: int = 3, version: str | None = str(VERSION), **colum
     if version is not None:
         table = table.replace_schema_metadata({VERSION_KEY: version})
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, path)
+    pq.write_table(table, path, compression=compression)
     return path
 
 
@@ -54,6 +60,23 @@ def test_publishers_may_be_a_dictionary(spark: SparkSession, tmp_path: Path) -> 
     write(tmp_path / "1.parquet", publisher=pa.array(["a", "a", "b"]).dictionary_encode())
     rows = open_trace(tmp_path).frame(spark).select("publisher").collect()
     assert [each.publisher for each in rows] == ["a", "a", "b"]
+
+
+@pytest.mark.parametrize("folder", ["day[12]", "{a,b}", "*", "a?", "a b", "a%20b", "c\\d", "#é"])
+def test_a_folder_is_read_as_it_is_written(
+    spark: SparkSession, tmp_path: Path, folder: str
+) -> None:
+    """Spark takes patterns, in which these signs stand for others."""
+    write(tmp_path / folder / "1.parquet", 3)
+    for other in ("day1", "a", "ab", "a0", "c", "cd"):
+        write(tmp_path / other / "1.parquet", 7)
+    assert open_trace(tmp_path / folder).frame(spark).count() == 3
+
+
+@pytest.mark.parametrize("codec", ["snappy", "zstd", "gzip", "lz4", "none"])
+def test_a_compression_that_spark_knows(spark: SparkSession, tmp_path: Path, codec: str) -> None:
+    write(tmp_path / "1.parquet", compression=codec)
+    assert open_trace(tmp_path).frame(spark).count() == 3
 
 
 def test_an_empty_trace_has_no_rows_and_all_columns(spark: SparkSession, tmp_path: Path) -> None:
@@ -112,6 +135,11 @@ FAULTS = [
         lambda folder: write(folder / "bad.parquet", publisher=pa.array(["a", None, "b"])),
         "column 'publisher' has rows without a value",
         id="nobody",
+    ),
+    pytest.param(
+        lambda folder: write(folder / "bad.parquet", compression="brotli"),
+        "column 'time' is compressed by BROTLI, which Spark cannot read; write it with one of",
+        id="a-compression-that-spark-does-not-know",
     ),
     pytest.param(
         lambda folder: write(folder / "bad.parquet", time=pa.array([-1, 5, 6])),

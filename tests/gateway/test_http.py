@@ -354,7 +354,8 @@ def test_every_metric_of_the_tables_is_there_with_help_and_parses(
         consumer.identify(output_buffer_size=-1)
         consumer.subscribe("t", "c")
         wait_for(
-            lambda: "srtm_probe" in str(gateway.nsqd.topic("t")), "the probe has joined the topic"
+            lambda: "client_count': 1" in str(gateway.nsqd.topic("srtm_probe#ephemeral")),
+            "the probe is there",
         )
         for _ in range(20):
             http(gateway.http, "/pub?topic=t", b"x")

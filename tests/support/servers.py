@@ -37,11 +37,26 @@ def program(name: str) -> str:
     return found
 
 
-_WORKERS = 16
-"""of one run at most, or some share their ports"""
-_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _WORKERS
-_OWN_PORTS = range(10_000 + _WORKER, 32_000, _WORKERS)
-"""below those that the kernel gives to clients, and of this worker alone: either could take one
+_SHARES = 32
+
+
+def _share() -> tuple[int, socket.socket]:
+    """Of the ports, a part that no other process of tests has now, whichever run it belongs to; the
+    socket holds it."""
+    for number in random.sample(range(_SHARES), _SHARES):
+        holder = socket.socket(socket.AF_UNIX)
+        try:
+            holder.bind(f"\0srtm-tests-ports-{number}")
+        except OSError:
+            holder.close()
+            continue
+        return number, holder
+    raise AssertionError(f"{_SHARES} processes of tests run on this machine")
+
+
+_SHARE, _HOLDER = _share()
+_OWN_PORTS = range(10_000 + _SHARE, 32_000, _SHARES)
+"""below those that the kernel gives to clients, and of this process alone: either could take one
 before its server binds"""
 _PORTS = itertools.cycle(random.Random(os.getpid()).sample(_OWN_PORTS, len(_OWN_PORTS)))
 

@@ -75,7 +75,7 @@ consumer = KafkaConsumer(
     "events", bootstrap_servers=ADDRESS, group_id="workers", enable_auto_commit=False,
     auto_offset_reset="earliest", partition_assignment_strategy=[KINDS[STRATEGY]],
     heartbeat_interval_ms=BEAT_MS, session_timeout_ms=6000, fetch_max_wait_ms=20,
-    max_poll_records=100,
+    max_poll_records=100, isolation_level="read_committed",
 )
 while not over:
     found = consumer.poll(timeout_ms=20)

@@ -11,6 +11,8 @@ _LONGEST_NAME = 256
 """characters; a gateway cuts them there"""
 _SHOWN = 200
 """characters of a record that is no arrival"""
+_EARLIEST_NS = 10**17
+"""of 1973: in microseconds, and in whatever is coarser, it will be that in the year 5138"""
 _AHEAD_NS = 3_600 * 1_000_000_000
 """by which an arrival may be later than its record, as two clocks differ"""
 
@@ -30,7 +32,7 @@ def arrivals(records: DataFrame) -> DataFrame:
         "offset",
         (f.unix_micros("timestamp") * 1_000).alias("made"),
         f.when(f.is_valid_utf8(text), text).alias("text"),
-    ).withColumn("document", f.try_parse_json("text"))
+    ).withColumn("document", _whole_json())
     columns = [_value(each.name, each.dataType.simpleString()) for each in TRACE.fields]
     kinds = [_kind(each.name).alias(f"{each.name}_kind") for each in TRACE.fields]
     found = read.select("partition", "offset", "made", "text", "document", *columns, *kinds)
@@ -41,6 +43,17 @@ def arrivals(records: DataFrame) -> DataFrame:
         "partition",
         "offset",
         f.substring(f.coalesce("text", f.lit("")), 1, _SHOWN).alias("shown"),
+    )
+
+
+def _whole_json() -> Column:
+    """Spark's parser stops where the document ends, whatever stands behind it. So the text is the
+    first of two elements, and the other one is a mark that only what is behind it can hide."""
+    mark = f.sha2("text", 256)
+    pair = f.try_parse_json(f.concat(f.lit("["), "text", f.lit(',"'), mark, f.lit('"]')))
+    return f.when(
+        f.try_variant_get(pair, "$[1]", "string") == mark,
+        f.try_variant_get(pair, "$[0]", "variant"),
     )
 
 
@@ -77,6 +90,8 @@ def _fault() -> Column:
     tests.append((f.col("messages") < 1, "messages is less than 1"))
     for name in ("bytes", "wait"):
         tests.append((f.col(name) > RANGES[name][1], f"{name} is more than can be"))
+    coarse = f.col("time") < _EARLIEST_NS
+    tests.append((coarse, "time is before 1973: it has to be nanoseconds since 1970"))
     late = f.col("time") > f.col("made") + _AHEAD_NS
     tests.append((late, "time is more than an hour after the record's"))
     tests.append((~f.col("outcome").isin(*OUTCOMES), f"outcome is none of {', '.join(OUTCOMES)}"))

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from typing import Any
 
 from tornado.httputil import HTTPInputError, HTTPServerRequest
@@ -131,13 +131,9 @@ class _Admin(_Asking):
 
     async def _pass_on(self) -> None:
         path = self.request.path
-        topic = self.argument("topic") or ""
-        deletes = path in ("/channel/delete", "/topic/delete")
-        async with self.gateway.probes.without(topic) if deletes else nullcontext():
-            target = f"{path}?{self.request.query}"
-            response = await self.gateway.nsqd_http.call("POST", target)
+        response = await self.gateway.nsqd_http.call("POST", f"{path}?{self.request.query}")
         if path == "/topic/delete" and response.status == 200:
-            self.gateway.topics.deleted(topic)
+            self.gateway.topics.deleted(self.argument("topic") or "")
         self.set_status(response.status)
         if response.body:
             self.set_header("Content-Type", "application/json; charset=utf-8")

@@ -42,7 +42,7 @@ TOPIC_METRICS = (
          "Messages whose outcome is unknown: nsqd went away before it answered.",
          lambda t: t.meter.unknown),
     _Row("srtm_topic_unmatched_deliveries_total", "counter",
-         "Probed deliveries whose arrival was not found; in no latency.",
+         "Messages of batches whose probe did not come back; in no latency.",
          lambda t: t.meter.unmatched),
     _Row("srtm_topic_waiting_messages", "gauge", "Messages that wait for a token.",
          lambda t: t.waiting),

@@ -15,7 +15,7 @@ from srtm.gateway.host import Host
 from srtm.gateway.http.metrics import TOPICS_PER_TURN
 from srtm.gateway.listening import shown
 from srtm.gateway.measure.meter import SKETCHES
-from srtm.gateway.measure.probe import CHANNEL
+from srtm.gateway.measure.probe import TOPIC
 from srtm.gateway.topic import Topic
 
 _NO_TOPIC = "/stats?topic=%20&include_clients=false&include_mem=false"
@@ -45,13 +45,10 @@ async def stats_document(
             "topics": [],
         }
     topics = document.get("topics") or []
+    topics[:] = [found for found in topics if found["topic_name"] != TOPIC.decode()]
     addresses = _consumers(gateway) if include_clients else {}
     for found in topics:
-        found["channels"] = [
-            _plain(kept, addresses)
-            for kept in found["channels"] or []
-            if kept["channel_name"] != CHANNEL
-        ]
+        found["channels"] = [_plain(kept, addresses) for kept in found["channels"] or []]
     producers = [
         _producer(client, topic)
         for client in gateway.clients

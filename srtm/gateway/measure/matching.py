@@ -11,8 +11,6 @@ from srtm.nsq.commands import elements
 from srtm.nsq.commands import message as element_of
 from srtm.nsq.frames import MESSAGE, Message, parse_message
 
-Times = tuple[int, int]
-"""of a message: when it arrived, and when it had its token"""
 _Places = tuple[bytes, list[Batch]]
 """a message as it stands in an MPUB, and the batches that it may be in"""
 
@@ -27,16 +25,9 @@ class Deliveries:
 
     def __init__(self, wall: WallClock) -> None:
         self._wall = wall
-        self._probed: list[tuple[Topic, Message, int]] = []
         self._consumed: list[tuple[Topic, Message, int]] = []
         self._reads = 0
         self._stride = 1
-
-    def probed(self, topic: "Topic", message: Message, now: int) -> None:
-        if len(self._probed) < _MAX_PENDING:
-            self._probed.append((topic, message, now))
-        else:
-            topic.meter.unmatched += 1
 
     def consumed(self, topic: "Topic", raw: bytes, ends: list[int], now: int) -> None:
         """Frames relayed to a consumer in one read: the last message of every n-th read."""
@@ -51,28 +42,19 @@ class Deliveries:
 
     def match(self) -> None:
         """Put what has come since the last call into the topics' sketches."""
-        probed, self._probed = self._probed, []
         consumed, self._consumed = self._consumed, []
         search = _Search(self._wall)
-        looked_for = [search.add(topic, message) for topic, message, _ in (*probed, *consumed)]
+        looked_for = [search.add(topic, message) for topic, message, _ in consumed]
         search.run()
-        for (topic, _, at), places in zip(probed, looked_for, strict=False):
-            times = search.times(places)
-            if times is not None:
-                stamp, since = times
-                topic.meter.broker_latency.add(at - stamp, 1)
-                topic.meter.late_at_broker += at - since > topic.slo_target_ns
-            elif at > topic.deferred_until:
-                topic.meter.unmatched += 1
-        for (topic, message, at), places in zip(consumed, looked_for[len(probed) :], strict=True):
-            times = search.times(places)
-            if times is None:
+        for (topic, message, at), places in zip(consumed, looked_for, strict=True):
+            stamp = search.stamp(places)
+            if stamp is None:
                 if at <= topic.deferred_until:
                     continue
                 # Older than what we remember: the consumers' own backlog outweighs the gateway's
                 # part by far, so nsqd's time of receipt stands for the arrival.
-                times = (self._wall.monotonic_of(message.timestamp_ns), 0)
-            topic.meter.consumer_latency.add(max(at - times[0], 0), 1)
+                stamp = self._wall.monotonic_of(message.timestamp_ns)
+            topic.meter.consumer_latency.add(max(at - stamp, 0), 1)
         self._stride = max(1, self._reads // _READS_SAMPLED_PER_TICK)
         self._reads = 0
 
@@ -83,7 +65,7 @@ class _Search:
 
     def __init__(self, wall: WallClock) -> None:
         self._wall = wall
-        self._wanted: dict[Batch, dict[bytes, Times | None]] = {}
+        self._wanted: dict[Batch, dict[bytes, int | None]] = {}
 
     def add(self, topic: Topic, message: Message) -> _Places:
         """Where it may be."""
@@ -98,25 +80,26 @@ class _Search:
         for batch, wanted in self._wanted.items():
             _find(batch, wanted)
 
-    def times(self, places: _Places) -> Times | None:
+    def stamp(self, places: _Places) -> int | None:
+        """When it arrived."""
         element, batches = places
         for batch in batches:
-            times = self._wanted[batch][element]
-            if times is not None:
-                return times
+            stamp = self._wanted[batch][element]
+            if stamp is not None:
+                return stamp
         return None
 
 
-def _find(batch: Batch, wanted: dict[bytes, Times | None]) -> None:
-    """Fill in the times of those that are in the batch."""
+def _find(batch: Batch, wanted: dict[bytes, int | None]) -> None:
+    """Fill in the stamps of those that are in the batch."""
     missing = len(wanted)
     for piece in batch.pieces:
-        run, messages, since, step_ns = piece.run, piece.messages, piece.since, piece.step_ns
+        run, messages = piece.run, piece.messages
         if run.defer_ms is not None:
             continue
-        for number, element in enumerate(elements(messages[0]) if run.atomic else messages):
+        for element in elements(messages[0]) if run.atomic else messages:
             if element in wanted and wanted[element] is None:
-                wanted[element] = (run.stamp, since + int(step_ns * number))
+                wanted[element] = run.stamp
                 missing -= 1
                 if not missing:
                     return

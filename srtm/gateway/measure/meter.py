@@ -36,7 +36,7 @@ class Meter:
         self.failed = 0  # nsqd answered with an error
         self.unknown = 0  # nsqd went away before it answered
         self.late_at_broker = 0  # of broker_latency: over the SLO's target without their token wait
-        self.unmatched = 0  # deliveries whose arrival was not found: not in any sketch
+        self.unmatched = 0  # of batches whose probe did not come back: not in broker_latency
         self.token_wait = LatencySketch()
         self.gateway_time = LatencySketch()
         self.broker_latency = LatencySketch()

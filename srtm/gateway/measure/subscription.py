@@ -1,0 +1,112 @@
+"""The consumer of the probe's own topic: always ready, and it FINs at once."""
+
+import json
+from collections.abc import Callable
+
+from srtm.clock import monotonic_ns
+from srtm.gateway.reactor import BROKEN, READABLE, WRITABLE, Reactor
+from srtm.gateway.upstream import NsqdAddress
+from srtm.nsq.commands import MAGIC_V2, NOP, fin, identify, rdy, sub
+from srtm.nsq.frames import (
+    ERROR,
+    HEARTBEAT_FRAME,
+    MESSAGE,
+    OK_FRAME,
+    FrameError,
+    FrameReader,
+    parse_message,
+)
+
+_READ_BYTES = 256 * 1024
+_IDENTITY = {
+    "client_id": "srtm-probe",
+    "hostname": "srtm-gateway",
+    "user_agent": "srtm/probe",
+    "feature_negotiation": True,
+    "output_buffer_size": -1,
+}
+
+
+class Subscription:
+    """One connection. `closed` when either side has ended it.
+
+    on_message: is told each body, and the monotonic nanoseconds at which it was read
+    """
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        address: NsqdAddress,
+        topic: bytes,
+        channel: bytes,
+        most: int,
+        on_message: Callable[[bytes, int], None],
+    ) -> None:
+        """most: messages under way to it at once. Raises OSError."""
+        self.is_ready = False
+        """nsqd has answered SUB, so the topic is there."""
+        self.closed = False
+        self._reactor = reactor
+        self._on_message = on_message
+        self._frames = FrameReader((1 << 31) - 1)
+        self._out = bytearray(
+            MAGIC_V2 + identify(json.dumps(_IDENTITY).encode()) + sub(topic, channel) + rdy(most)
+        )
+        self._socket = address.connect()
+        self._events = READABLE | WRITABLE
+        reactor.watch(self._socket.fileno(), self._on_event, self._events, self.close)
+
+    def _write(self) -> None:
+        try:
+            sent = self._socket.send(self._out)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self.close()
+            return
+        del self._out[:sent]
+        events = READABLE | WRITABLE if self._out else READABLE
+        if events != self._events:
+            self._events = events
+            self._reactor.change(self._socket.fileno(), events)
+
+    def _on_event(self, mask: int) -> None:
+        if mask & READABLE:
+            self._read()
+        elif mask & BROKEN:
+            self.close()
+        if self._out and not self.closed:
+            self._write()
+
+    def _read(self) -> None:
+        try:
+            data = self._socket.recv(_READ_BYTES)
+            raw, ends = self._frames.feed_raw(data)
+        except BlockingIOError:
+            return
+        except (OSError, FrameError):
+            data = b""
+        if not data:
+            self.close()
+            return
+        now = monotonic_ns()
+        start = 0
+        for end in ends:
+            frame, start = raw[start:end], end
+            if frame[7] == MESSAGE:
+                message = parse_message(frame[8:])
+                self._out += fin(message.id)
+                self._on_message(message.body, now)
+            elif frame == HEARTBEAT_FRAME:
+                self._out += NOP
+            elif frame == OK_FRAME:
+                self.is_ready = True
+            elif frame[7] == ERROR:
+                self.close()
+                return
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed, self.is_ready = True, False
+            self._reactor.forget(self._socket.fileno())
+            self._socket.close()
