@@ -71,6 +71,7 @@ def _flags(command: click.Command) -> set[str]:
 def test_every_flag_of_the_pages_exists() -> None:
     of_others = {"--broadcast-address", "--broadcast-tcp-port", "--broadcast-http-port",
                  "--data-path", "--node-id", "--mem-queue-size", "--max-msg-size",
+                 "--max-body-size",
                  "--master", "--help"}  # fmt: skip
     found = {
         flag

@@ -59,7 +59,9 @@ def check_nsqd_flags(nsqd: str, flags: Sequence[str], where: str) -> None:
     """As nsqd reads them: asked for its version, it reads its flags first. Raises UsageError."""
     done = _asked(nsqd, *flags)
     if done.returncode or not done.stdout.startswith(b"nsqd "):
-        said = done.stderr.decode(errors="replace").partition("\n")[0] or "it would only print help"
+        said = "it would only print help"
+        if done.returncode:
+            said = done.stderr.decode(errors="replace").partition("\n")[0]
         raise UsageError(f"{where}: nsqd-flags: {said}")
 
 

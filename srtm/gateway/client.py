@@ -385,6 +385,13 @@ class Client:
         self._pending.clear()
         self.finish()
 
+    def ended_by(self, error: bytes) -> None:
+        """nsqd ends a consumer's connection with this frame. It is read when what was published
+        before is answered."""
+        if not self.closed:
+            self._take_no_more()
+            self._answer(error, last=True)
+
     def _answer(self, frame: bytes, last: bool = False) -> None:
         if self._pending:
             self._replies += 1

@@ -12,6 +12,7 @@ from srtm.clock import monotonic_ns
 from srtm.gateway.reactor import BROKEN, READABLE, WRITABLE, Reactor
 from srtm.gateway.upstream import NsqdAddress
 from srtm.nsq.commands import MAGIC_V2, Line, Subscribe, identify, sub
+from srtm.nsq.errors import is_fatal
 from srtm.nsq.frames import (
     ERROR,
     HEARTBEAT_FRAME,
@@ -44,6 +45,7 @@ class Subscriber(Protocol):
     def resume(self, reason: object) -> None: ...
     def subscribed(self) -> None: ...
     def unsubscribed(self) -> None: ...
+    def ended_by(self, error: bytes) -> None: ...
     def finish(self) -> None: ...
     def close(self) -> None: ...
 
@@ -180,13 +182,18 @@ class Tunnel:
             ends = [end - first for end in ends]
             if not ends:
                 return
-        self._client.write(raw)
+        fatal = _fatal_at(raw, ends)
+        self._client.write(raw if fatal < 0 else raw[:fatal])
         if not self.answered and not self.closed and _is_subscribed(raw, ends):
             self.answered = True
             self._client.subscribed()
         if self.awaits_close and _has(raw, ends, _CLOSE_WAIT):
             self.awaits_close = False
             self._client.subscribed()
+        if fatal >= 0 and self.answered:
+            self._client.ended_by(raw[fatal:])
+        elif fatal >= 0:
+            self._client.write(raw[fatal:])
         if len(raw) >= _MIN_MESSAGE_BYTES:
             self._gateway.consumed(self.topic, raw, ends, monotonic_ns())
         if self._client.unread_bytes > _MAX_BEHIND_BYTES and not self.closed:
@@ -235,6 +242,14 @@ class Tunnel:
             self._gateway.reactor.forget(self._socket.fileno())
             self._gateway.tcp.consumers -= 1
             self._socket.close()
+
+
+def _fatal_at(raw: bytes, ends: list[int]) -> int:
+    """Where the error is that ends the connection: the last thing that nsqd says. -1: nowhere."""
+    start = ends[-2] if len(ends) > 1 else 0
+    if raw[start + 7] != ERROR or not is_fatal(raw[start + 8 :].decode(errors="replace")):
+        return -1
+    return start
 
 
 def _has(raw: bytes, ends: list[int], frame: bytes) -> bool:

@@ -66,6 +66,13 @@ async def take(lines: AsyncIterator[dict[str, Any]], count: int) -> list[dict[st
     return await asyncio.wait_for(some(), 20)
 
 
+async def next_rate(lines: AsyncIterator[dict[str, Any]]) -> Any:
+    """A beat may come first, where all of this takes more than ten seconds."""
+    while "rate" not in (found := (await take(lines, 1))[0]):
+        assert found == {"beat": True}
+    return found["rate"]
+
+
 def test_a_watch_tells_where_everybody_is_and_every_move(distributor: DistributorProcess) -> None:
     async def follow() -> None:
         async with watching(distributor, "moves", ["p0", "p1", "nobody"]) as lines:
@@ -158,8 +165,8 @@ def test_two_thousand_watchers_cost_little_and_a_stalled_one_nobody(
             await asyncio.gather(*(take(each, 1) for each in lines))
             assert process.memory_info().rss - before < 200 * 1024 * 1024
             await asyncio.to_thread(distributor.publishers, 5000, "crowd", 20.0)
-            rates = {each[0]["rate"] for each in await asyncio.gather(*(take(o, 1) for o in lines))}
-            assert rates == {20.0}
+            rates = await asyncio.gather(*(next_rate(each) for each in lines))
+            assert set(rates) == {20.0}
             for each in streams:
                 await each.__aexit__(None, None, None)
 

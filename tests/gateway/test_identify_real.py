@@ -401,8 +401,9 @@ def test_a_channel_that_is_full_refuses_through_the_gateway_too(servers: Servers
         pytest.param(
             [pub(b"order", b"x"), b"CLS\n", pub(b"order", b"y"), b"NOP\n"], id="between-publishes"
         ),
-        pytest.param([b"CLS\n", b"CLS\n", pub(b"order", b"x")], id="close-twice"),
-        pytest.param([b"CLS\n", b"FIN x\n", pub(b"order", b"x")], id="then-nonsense"),
+        pytest.param([b"CLS\n", pub(b"order", b"x"), b"CLS\n"], id="close-twice"),
+        pytest.param([pub(b"order", b"x"), b"RDY x\n"], id="publish-then-nonsense"),
+        pytest.param([b"CLS\n", pub(b"order", b"x"), b"FIN x\n"], id="then-nonsense"),
     ],
 )
 @pytest.mark.parametrize("together", [True, False])
