@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from benchmarks.bridge.kept import numbers_in_kafka, numbers_in_nsq
+from benchmarks.bridge.kept import numbers_in_kafka, numbers_in_nsq, uncommitted
 from srtm.deploy import free_addresses
 from srtm.deploy.programs import find_program
 from srtm.errors import UnavailableError
@@ -199,7 +200,7 @@ class Faults:
                 pass
 
     def _settle(self) -> None:
-        """Until both channels of the bridge are read to their end, for two seconds."""
+        """Until all that the bridge reads is read to its end, for a while."""
         until, quiet, known = time.monotonic() + _SETTLE_SECONDS, time.monotonic(), (-1, -1)
         while time.monotonic() - quiet < _MSG_TIMEOUT_SECONDS + 2:
             if time.monotonic() > until:
@@ -207,7 +208,7 @@ class Faults:
             time.sleep(0.3)
             try:
                 now = self._left()
-            except UnavailableError:
+            except (UnavailableError, KafkaException):
                 continue
             if now != known or now[0]:
                 quiet, known = time.monotonic(), now
@@ -215,6 +216,7 @@ class Faults:
     def _left(self) -> tuple[int, int]:
         """Messages that the bridge has not finished; messages that the last nsqd ever got."""
         left = get_json(self._first_http, _STATS)["topics"][0]["depth"] + self._in_channel()
+        left += uncommitted(self._kafka.address, "middle", _PARTITIONS, "faults")
         return left, get_json(self._nsqd_http, _STATS)["topics"][0]["message_count"]
 
     # --- the judgement --------------------------------------------------------------------------

@@ -30,6 +30,20 @@ def numbers_in_kafka(address: str, topic: str, partitions: int) -> list[int]:
     return found
 
 
+def uncommitted(address: str, topic: str, partitions: int, group: str) -> int:
+    """Offsets that the group has before it. Raises KafkaException where Kafka does not answer."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": group, "log_level": 0})
+    try:
+        places = [TopicPartition(topic, each) for each in range(partitions)]
+        left = 0
+        for place in consumer.committed(places, timeout=10):
+            _, high = consumer.get_watermark_offsets(place, 10)
+            left += high - max(place.offset, 0)
+        return left
+    finally:
+        consumer.close()
+
+
 def numbers_in_nsq(address: str, topic: bytes, channel: bytes) -> list[int]:
     """Until nothing more comes: after kill -9 nsqd knows no right depth. Raises
     UnavailableError."""

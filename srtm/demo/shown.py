@@ -25,12 +25,12 @@ def as_table(outcomes: Sequence[Outcome], unsplit: Floats, slo: SLO) -> Table:
         Column("p99 ms"),
         Column("late"),
         Column("SLO", text=True),
-        Column("mean wait ms"),
+        Column("wait ms"),
         Column("on paper", 2),
         Column("p99 wait ms", 2),
         Column("on paper", 2),
         title=f"{PUBLISHERS} publishers x {RATE:g} msg/s in rooms of {GROUP}, SLO {slo}; "
-        "waits for tokens, measured and on paper",
+        "waits for tokens, mean and p99, measured and on paper",
     )
     for each in outcomes:
         table.add(

@@ -93,10 +93,8 @@ class Gateway:
         loop = asyncio.get_running_loop()
         closing: list[Callable[[], None]] = []
         try:
-            await self._start(closing)
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, self._stopped.set)
             loop.add_signal_handler(signal.SIGHUP, self._reload_wanted.set)
+            await self._start(closing)
             log.info(
                 "ready: TCP %s, HTTP %s, nsqd %s at %s, timestamps %s",
                 self.tcp.address,
@@ -199,6 +197,11 @@ class Gateway:
             self.agent = Agent(endpoint, who, self.topics)
             closing.append(self.agent.close)
             await self.agent.first_contact()
+        for number in (
+            signal.SIGTERM,
+            signal.SIGINT,
+        ):  # who comes in now is not left without a word
+            asyncio.get_running_loop().add_signal_handler(number, self._stopped.set)
         self.tcp.open()
         closing.append(self.tcp.close)
         self.http = HttpDoors(self)

@@ -222,13 +222,14 @@ def test_check_shows_what_would_run_and_changes_nothing(servers: Servers, kafka:
     assert done.returncode == 3
     assert "Kafka has no topic nowhere, or does not show it; create it" in done.stdout
     assert kafka.partitions("nowhere") == 0
-    kafka.create("tidied", cleanup_policy="compact")
-    to_tidied = route | {"to": "kafka:tidied", "dead-letter": "kafka:tidied"}
+    for name in ("tidied", "tidied.dead"):
+        kafka.create(name, cleanup_policy="compact")
+    to_tidied = route | {"to": "kafka:tidied", "dead-letter": "kafka:tidied.dead"}
     write(file, kafka.address, "127.0.0.1:4190", to_tidied)
     done = srtm("bridge", "check", str(file))
     assert done.returncode == 3
     assert "kafka:tidied is compacted and takes no record without a key: the route" in done.stdout
-    assert "without a key: a dead letter may have none" in done.stdout
+    assert "kafka:tidied.dead is compacted and takes no record without a key" in done.stdout
     write(file, kafka.address, "127.0.0.1:4190", to_tidied | {"key": "/id", **dead})
     assert "is compacted" not in srtm("bridge", "check", str(file)).stdout
     write(file, kafka.address, "127.0.0.1:4190", route, no_such_setting=1)

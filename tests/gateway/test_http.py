@@ -367,10 +367,13 @@ def test_every_metric_of_the_tables_is_there_with_help_and_parses(
             assert status == 200
             assert headers["Content-Type"].startswith("text/plain; version=0.0.4")
             found = {family.name: family for family in text_string_to_metric_families(text)}
-            samples = found["srtm_topic_broker_latency_seconds"].samples
-            return (
-                found if any(s.name.endswith("_count") and s.value == 20 for s in samples) else None
-            )
+            counts = [
+                sample.value
+                for name in ("broker", "consumer")
+                for sample in found[f"srtm_topic_{name}_latency_seconds"].samples
+                if sample.name.endswith("_count") and sample.labels["topic"] == "t"
+            ]
+            return found if counts == [20, 20] else None
 
         found = wait_for(families, "the probe's latencies are in /metrics")
     expected = {row.name.removesuffix("_total") for row in TOPIC_METRICS} | set(GATEWAY_METRICS)

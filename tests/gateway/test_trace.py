@@ -36,6 +36,13 @@ def written(gateway: GatewayProcess, messages: int) -> None:
     )
 
 
+def stop(gateway: GatewayProcess) -> None:
+    """With its writer, which on a busy machine is at work when the gateway has ended."""
+    writer = writer_process(gateway.process.popen.pid)
+    assert gateway.process.stop() == 0
+    writer.wait(90)
+
+
 def by_pynsq(gateway: GatewayProcess, topic: str, count: int) -> None:
     async def work() -> None:
         writer = nsq.Writer([gateway.tcp], hostname="sensor-7")
@@ -119,7 +126,7 @@ def test_the_load_generator_is_traced_by_its_registered_ids(
         )
         sent = run_load(settings).total.counts.acknowledged
         assert sent
-    assert gateway.process.stop() == 0
+    stop(gateway)
     assert set(messages_by(folder, "publisher")) == {
         "srtm-load-0@127.0.0.1", "srtm-load-1@127.0.0.1", "room-1", "room-2",
     }  # fmt: skip
@@ -188,9 +195,7 @@ def test_a_writer_that_is_killed_disturbs_nobody_and_is_said_once(
         client.send(pub(b"t", b"x") * 5)
         client.oks(5)
     kept = 20 + 5 - gateway.metric("srtm_trace_dropped_messages")
-    writer = writer_process(pid)
-    assert gateway.process.stop() == 0
-    writer.wait(90)  # on a busy machine it goes on writing when the gateway has ended
+    stop(gateway)
     assert messages_by(folder, "topic")["t"] == kept
     assert gateway.process.text().count("the process that writes it ended (signal 9)") == 1
 
