@@ -9,7 +9,7 @@ from urllib.parse import quote
 from srtm.address import Address
 from srtm.errors import UnavailableError, UsageError
 from srtm.http_client import request
-from srtm.nsq.names import is_valid_topic_name
+from srtm.nsq.names import OWN_TOPICS, is_valid_topic_name
 
 log = logging.getLogger("srtm.bridge")
 
@@ -84,10 +84,11 @@ def _is_address(text: str) -> bool:
 
 
 def topics_of(lookupd: str) -> set[str]:
-    """Raises UnavailableError."""
+    """Of users. Raises UnavailableError."""
     document = _ask(lookupd, "/topics")
     try:
-        return {each for each in document["topics"] if is_valid_topic_name(each.encode())}
+        names = {each for each in document["topics"] if is_valid_topic_name(each.encode())}
+        return {each for each in names if each.encode() not in OWN_TOPICS}
     except (KeyError, TypeError, AttributeError, UnicodeError):
         raise UnavailableError(f"nsqlookupd {lookupd}: /topics is no list of topics") from None
 

@@ -16,8 +16,9 @@ import logging
 from srtm.clock import NS
 from srtm.errors import UnavailableError
 from srtm.gateway.nsqd import NsqdHttp
+from srtm.nsq.names import DISK_TRIAL_TOPIC
 
-TOPIC = "srtm-disk-trial"
+TOPIC = DISK_TRIAL_TOPIC.decode()
 MOST_MESSAGES = 100_001
 """With a bigger memory queue no trial is made: its messages take about 130 bytes each of nsqd's
 memory (13 MB here, 1.3 MB with nsqd's default of 10,000) until the topic is deleted."""

@@ -25,7 +25,6 @@ from srtm.gateway.http.doors import HttpDoors
 from srtm.gateway.measure.admissions import AdmissionLog
 from srtm.gateway.measure.log_files import LogFiles
 from srtm.gateway.measure.matching import Deliveries
-from srtm.gateway.measure.probe import TOPIC as PROBE_TOPIC
 from srtm.gateway.measure.probe import Probe
 from srtm.gateway.measure.subscription import Subscription
 from srtm.gateway.measure.trace import Trace
@@ -40,6 +39,7 @@ from srtm.gateway.topics import Topics
 from srtm.gateway.upstream import NsqdAddress
 from srtm.gateway.watch import NsqdWatch
 from srtm.http_client import TIMEOUT_SECONDS, Endpoint
+from srtm.nsq.names import PROBE_TOPIC
 
 log = logging.getLogger("srtm.gateway")
 

@@ -5,6 +5,10 @@ from functools import lru_cache
 
 _NAME = re.compile(rb"[.a-zA-Z0-9_-]+(#ephemeral)?")
 MAX_NAME_LENGTH = 64
+PROBE_TOPIC = b"srtm_probe#ephemeral"
+DISK_TRIAL_TOPIC = b"srtm-disk-trial"
+OWN_TOPICS = frozenset([PROBE_TOPIC, DISK_TRIAL_TOPIC])
+"""of gateways, at their nsqd: no pattern of a user means them"""
 
 
 @lru_cache(maxsize=4096)

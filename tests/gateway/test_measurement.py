@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 import pytest
 
-from srtm.gateway.measure.probe import TOPIC
 from srtm.nsq.commands import dpub, message, mpub, pub
+from srtm.nsq.names import PROBE_TOPIC
 from tests.support.servers import GatewayProcess, Nsqd, Servers, http, wait_for
 from tests.support.v2 import V2
 
@@ -49,7 +49,7 @@ def channels(nsqd: Nsqd, topic: str) -> list[str]:
 
 def wait_for_probe(gateway: GatewayProcess) -> None:
     def consumers() -> int:
-        entry = gateway.nsqd.topic(TOPIC.decode()) or {"channels": []}
+        entry = gateway.nsqd.topic(PROBE_TOPIC.decode()) or {"channels": []}
         return sum(channel["client_count"] for channel in entry["channels"])
 
     wait_for(lambda: consumers() == 1, "the probe has its consumer")
@@ -110,7 +110,7 @@ def test_its_topic_may_be_deleted_and_is_there_again(
     gateway: GatewayProcess, publisher: V2
 ) -> None:
     wait_for_probe(gateway)
-    http(gateway.nsqd.http, f"/topic/delete?topic={quote(TOPIC)}", b"")
+    http(gateway.nsqd.http, f"/topic/delete?topic={quote(PROBE_TOPIC)}", b"")
     publish(publisher, "gone", [b"%d" % number for number in range(20)])
     wait_for_probe(gateway)
     before = gateway.ours("gone")

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from srtm.contract import Limit
 from srtm.gateway.batch import Batch
-from srtm.gateway.measure.probe import TOPIC, Probe
+from srtm.gateway.measure.probe import Probe
 from srtm.gateway.nsqd import Facts
 from srtm.gateway.run import Part, Piece, Run
 from srtm.nsq.commands import Limits, message
 from srtm.nsq.errors import ProtocolError
 from srtm.nsq.identify import Server
+from srtm.nsq.names import PROBE_TOPIC
 from srtm.slo import SLO
 from tests.gateway.test_topic_bucket_time import NS, World
 
@@ -85,7 +86,7 @@ def run(count: int, stamp: int, size: int = 4, defer_ms: int | None = None) -> R
 
 def body_of(sent: Batch) -> bytes:
     head, body = sent.payload.split(b"\n", 1)
-    assert head == b"PUB " + TOPIC
+    assert head == b"PUB " + PROBE_TOPIC
     assert int.from_bytes(body[:4], "big") == len(body) - 4
     return body[4:]
 

@@ -15,8 +15,8 @@ from srtm.gateway.host import Host
 from srtm.gateway.http.metrics import TOPICS_PER_TURN
 from srtm.gateway.listening import shown
 from srtm.gateway.measure.meter import SKETCHES
-from srtm.gateway.measure.probe import TOPIC
 from srtm.gateway.topic import Topic
+from srtm.nsq.names import PROBE_TOPIC
 
 _NO_TOPIC = "/stats?topic=%20&include_clients=false&include_mem=false"
 """A page of nsqd's that is nothing but its head: no topic has this name."""
@@ -45,7 +45,7 @@ async def stats_document(
             "topics": [],
         }
     topics = document.get("topics") or []
-    topics[:] = [found for found in topics if found["topic_name"] != TOPIC.decode()]
+    topics[:] = [found for found in topics if found["topic_name"] != PROBE_TOPIC.decode()]
     addresses = _consumers(gateway) if include_clients else {}
     for found in topics:
         found["channels"] = [_plain(kept, addresses) for kept in found["channels"] or []]

@@ -24,8 +24,8 @@ from srtm.gateway.run import Piece
 from srtm.gateway.topic import Carrier, Topic
 from srtm.nsq.commands import pub
 from srtm.nsq.errors import ProtocolError
+from srtm.nsq.names import PROBE_TOPIC
 
-TOPIC = b"srtm_probe#ephemeral"
 _TOPIC_PER_SECOND = 500
 """Probe messages. At 1 % late that is five late batches a second: p99 of a minute rests on 300."""
 _ALL_PER_SECOND = 2_000
@@ -101,7 +101,7 @@ class Probe:
         self._under_way[key] = follower
         self._bytes += batch.size
         size = min(batch.size // batch.count, self._max_msg_size)
-        message = Batch(follower, [], pub(TOPIC, key.ljust(size, b"\0")), 1)
+        message = Batch(follower, [], pub(PROBE_TOPIC, key.ljust(size, b"\0")), 1)
         message.written_at = batch.written_at
         carrier.publish(message)
 
@@ -165,7 +165,7 @@ class _Follower:
     is answered by then, as nsqd answers in order."""
 
     deferred_until = 0
-    name = TOPIC
+    name = PROBE_TOPIC
 
     def __init__(self, probe: Probe, key: bytes, topic: Topic, batch: Batch, stands_for: int):
         """stands_for: how many batches, this one among them"""
