@@ -140,12 +140,15 @@ def unlearn(state: State, asked: BrokerAsked, topics: set[str], lost: set[str]) 
 
 def hold(state: State, gateway: Gateway, asked: BrokerAsked, lease_ends_at: float) -> None:
     """It may hold what it says, besides what it was told here."""
-    gateway.epoch = state.next_epoch()
-    for topic, share in shares(asked.held).items():
-        holders = state.leases.setdefault(topic, TopicLeases()).holders
-        holder = holders.get(gateway.row.name, Holder())
-        holders[gateway.row.name] = holder.told(gateway.epoch, share, lease_ends_at)
-        gateway.topics.add(topic)
+    name, gateway.epoch = gateway.row.name, state.next_epoch()
+    for each in asked.held:
+        leases = state.leases.setdefault(each.topic, TopicLeases())
+        share = Share(each.rate, each.burst, each.batch)
+        holder = leases.holders.get(name, Holder()).told(gateway.epoch, share, lease_ends_at)
+        if each.burst >= each.topic_burst:
+            holder = holder.grown(each.burst, leases.total.burst)
+        leases.holders[name] = holder
+        gateway.topics.add(each.topic)
 
 
 def shares(held: Iterable[HeldTopic]) -> dict[str, Share]:

@@ -15,22 +15,24 @@ acknowledged, or their leases ended; one below the floors of brokers that are aw
 these are back, or forgotten.)
 
 A topic's messages may come in batches that are admitted whole. No b_l is below the largest batch
-that is stated, nor below the largest that was seen as far as b goes round; a bigger one waits until
-its broker has the whole contract for a moment (`turns.py`).
+that is stated, nor, while its broker is in contact, below the largest that was seen, as far as b
+goes round; a bigger one waits until its broker has the whole contract for a moment (`turns.py`). A
+broker that has all of b may owe for a batch bigger than b: what others get begins once it has told
+what it owes.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import fsum, inf, nextafter, ulp
 
-from distributor.control.turns import TURN_SECONDS, Turns, Waiting
-from srtm.contract import MIN_RATE, Contract
+from distributor.control.turns import NONE, TURN_SECONDS, Turns, Waiting
+from srtm.contract import MIN_RATE, Batches, Contract
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
     """A sub-bucket: r_l in messages/s, b_l in messages; least: the burst of its floor, the largest
-    batch that goes at once, in messages."""
+    batch that the contract states, in messages."""
 
     rate: float
     burst: float
@@ -41,10 +43,14 @@ class Share:
         """The smallest sub-bucket that admits a batch of `least`, with its part of the rate:
         (least r_l / b_l, least), but no rate that is none. What is left of the share without
         contact, as `srtm.gateway.lease.safe_share` has it. The floor of a floor is itself."""
-        if self.burst <= self.least:
+        return self.part(self.least)
+
+    def part(self, burst: int) -> "Share":
+        """No more than `burst` of it, with its part of the rate."""
+        if self.burst <= burst:
             return self
-        rate = max(self.rate * self.least / self.burst, min(self.rate, MIN_RATE))
-        return Share(rate, float(self.least), self.least)
+        rate = max(self.rate * burst / self.burst, min(self.rate, MIN_RATE))
+        return Share(rate, float(burst), self.least)
 
     def most(self, other: "Share") -> "Share":
         return Share(
@@ -66,10 +72,13 @@ class Holder:
     granted: (epoch, share): the one that it acknowledged last, and those that it was told of since
     lease_ends_at: seconds; no broker holds more than a floor after it. Infinite where the share is
         not of one broker, but all that may be held by brokers that nobody knows
+    had_all: (epoch, b): it may have all of a b that has grown since, and owe for a batch bigger
+        than that. So it counts as if it had all of b until it acknowledges a later epoch
     """
 
     granted: tuple[tuple[int, Share], ...] = ((0, NOTHING),)
     lease_ends_at: float = -inf
+    had_all: tuple[int, float] = (-1, 0.0)
 
     @property
     def last(self) -> Share:
@@ -100,7 +109,14 @@ class Holder:
         found = shares[0]
         for share in shares[1:]:
             found = found.most(share)
+        epoch, burst = self.had_all
+        if self.granted[0][0] <= epoch and now < self.lease_ends_at:
+            return replace(found, burst=max(found.burst, burst))
         return found
+
+    def is_there(self, now: float) -> bool:
+        """Is it in contact, so that it does as it is told?"""
+        return now < self.lease_ends_at < inf
 
     def heard(self, now: float, applied_epoch: int) -> "Holder":
         """It reported that it has what it was told with `applied_epoch`, or with the newest epoch
@@ -123,64 +139,108 @@ class Holder:
             # It acknowledges nothing: two of its grants become one that covers both.
             (_, one), (first, other) = granted[2], granted[1]
             granted = (granted[0], (first, one.most(other)), *granted[3:])
-        return Holder(granted, max(self.lease_ends_at, lease_ends_at))
+        ends_at = max(self.lease_ends_at, lease_ends_at)
+        return replace(self, granted=granted, lease_ends_at=ends_at)
+
+    def grown(self, before: float, burst: float) -> "Holder":
+        """b was `before`, and is `burst` now."""
+        has_all = any(before <= share.burst < burst for _, share in self.granted)
+        if not has_all or self.lease_ends_at == inf:
+            return self
+        return replace(self, had_all=(self.granted[-1][0], burst))
 
 
 @dataclass(slots=True)
 class TopicLeases:
     """The brokers of one topic: what each is to have, and what each may hold.
 
-    total:   the contract (r, b)
+    total:   the contract (r, b), with the largest batch that it states, at most all of b
     targets: broker -> share of the placement in force; their sum is at most `total`
     holders: broker -> what it may hold; a former broker stays here until it holds nothing
     claims:  brokers without a share to which messages come all the same
-    stated:  messages of the largest batch that the contract states, at most all of b
-    seen:    the largest that was too big for a share, since this distributor leads
+    seen:    the largest batch that was too big for a share, since this distributor leads
+    is_each: a batch is bounded by its broker's share alone, and may owe there
     turns:   who has the whole contract while a batch is bigger than a share can be
+    heard:   brokers that have told what they owe since this distributor leads
     """
 
     total: Share = NOTHING
     targets: Mapping[str, Share] = field(default_factory=dict)
     holders: dict[str, Holder] = field(default_factory=dict)
     claims: set[str] = field(default_factory=set)
-    stated: int = 1
     seen: int = 1
+    is_each: bool = False
     turns: Turns = field(default_factory=Turns)
+    heard: set[str] = field(default_factory=set)
 
     def agree(self, contract: Contract) -> None:
         """The contract as it is from now on."""
-        self.total = Share(contract.rate, contract.burst)
-        self.stated = contract.least_burst
+        before, burst = self.total.burst, contract.burst
+        self.total = Share(contract.rate, burst, contract.least_burst)
+        self.seen = 1
+        self.is_each = contract.batches is Batches.EACH
+        having = [
+            name
+            for name, holder in self.holders.items()
+            if any(share != NOTHING for _, share in holder.granted)
+        ]
+        if not before:  # read from a store, which does not say what b was as a share was given
+            before = 1.0 if len(having) == 1 else inf
+        for name in having:
+            self.holders[name] = self.holders[name].grown(before, burst)
 
     @property
     def least(self) -> int:
-        """The least b_l in force, in messages: the largest batch that is stated, or that came as
+        """The least b_l in contact, in messages: the largest batch that is stated, or that came as
         far as b goes round."""
         brokers = len(self.targets) + len(self.outsiders())
-        return max(self.stated, min(self.seen, int(self.total.burst / max(1, brokers))))
+        return max(self.total.least, min(self.seen, int(self.total.burst / max(1, brokers))))
 
     def report(self, broker: str, waiting: Waiting, now: float) -> None:
-        """What waits there by its report; whose turn it is follows."""
-        self.seen = max(self.seen, min(waiting.batch, int(self.total.burst)))
+        """What waits there, and what it owes, by its report."""
+        self.heard.add(broker)
+        if self.is_each:
+            waiting = Waiting(0, waiting.messages)
+        if self.turns.broker is None and 0 < self._usual(broker, now) < waiting.batch:
+            self.seen = max(self.seen, min(waiting.batch, int(self.total.burst)))
         self.turns.report(broker, waiting)
-        if not self.turns.waiting and self.turns.broker is None:
-            return
-        longest = TURN_SECONDS + 2 * self.total.burst / self.total.rate if self.total.rate else 0.0
-        self.turns.decide(lambda name, batch: self._needs_turn(name, batch, now), longest, now)
 
-    def _needs_turn(self, broker: str, batch: int, now: float) -> bool:
-        """Is a batch bigger than what its broker has without a turn, and does nobody who is away
-        hold what it needs?"""
-        floor = self.least if broker in self.claims else 0
-        has = self._regular(broker, now).burst if broker in self.targets else floor
-        if batch <= has:
-            return False
-        away = fsum(
-            holder.most(now).burst
-            for name, holder in self.holders.items()
-            if name != broker and (now >= holder.lease_ends_at or holder.lease_ends_at == inf)
+    def pass_turn(self, broker: str, now: float) -> None:
+        """Whose turn it is from now on. `broker` is in contact: it has just reported."""
+        turns = self.turns
+        if not turns.waiting and turns.broker is None:
+            return
+        for name in turns.waiting.keys() - self.holders.keys():
+            del turns.waiting[name]  # it was forgotten, or has another name
+        if turns.broker in self.holders:
+            needed = min(turns.waiting.get(turns.broker, NONE).batch, self.total.burst)
+            if self.holders[turns.broker].acknowledged.burst >= max(1.0, needed):
+                turns.begin(now)
+        longest = TURN_SECONDS + 2 * self.total.burst / self.total.rate if self.total.rate else 0.0
+        turns.decide(
+            is_there=lambda name: name == broker or self.holders[name].is_there(now),
+            needs=lambda name, batch: batch > self._usual(name, now),
+            can=lambda name, batch: self._goes(name, batch, now),
+            longest=longest,
+            now=now,
         )
-        return away + batch <= self.total.burst or (not away and batch > self.total.burst)
+
+    def _usual(self, broker: str, now: float) -> float:
+        """b_l without a turn, in messages."""
+        if broker in self.targets:
+            return self._regular(broker, now).burst
+        return self.least if broker in self.claims else 0
+
+    def _goes(self, broker: str, batch: int, now: float) -> bool:
+        """Has b room for that batch, beside what those hold who are out of contact? One bigger
+        than b owes, so no other broker may owe already, or have all of it."""
+        others = {name: holder for name, holder in self.holders.items() if name != broker}
+        away = fsum(each.most(now).burst for each in others.values() if not each.is_there(now))
+        if batch <= self.total.burst:
+            return away + batch <= self.total.burst
+        known = self.heard >= (self.targets.keys() | others.keys()) - {broker}
+        owes = any(each.debt for name, each in self.turns.waiting.items() if name != broker)
+        return known and not away and not owes
 
     def outsiders(self) -> list[str]:
         """Brokers that are to have nothing, and may hold something or claim a floor."""
@@ -203,20 +263,21 @@ class TopicLeases:
 
     def left_to(self, broker: str, now: float) -> Share:
         """The floor of one that is to have nothing: of what it holds, or of the whole contract."""
-        holder = self.holders.get(broker, Holder())
+        holder, least = self.holders.get(broker, Holder()), self.least
         own = holder.most(now)
-        if holder.lease_ends_at < inf:
-            own = own.floor
-        if broker in self.claims and own.burst < self.least:
-            return replace(self.total, least=self.least).floor
-        return own
+        if broker in self.claims and (own == NOTHING or holder.is_there(now)):
+            return own.part(least) if own.burst >= least else self.total.part(least)
+        return own if holder.lease_ends_at == inf else own.floor
 
     def target(self, broker: str, now: float) -> Share:
-        """What `broker` is to have: the whole contract or nothing while somebody has a turn."""
+        """What `broker` is to have: the whole contract or nothing while somebody has a turn. One
+        that is to pay only has not all of b, so that no batch leaves it another debt."""
         if self.turns.broker is None:
             return self._regular(broker, now)
-        whole = replace(self.total, least=self.least)
-        return whole if broker == self.turns.broker and self.total != NOTHING else NOTHING
+        if broker != self.turns.broker or self.total == NOTHING:
+            return NOTHING
+        burst = self.total.burst
+        return replace(self.total, burst=max(1.0, _less(burst))) if self.turns.is_up else self.total
 
     def _regular(self, broker: str, now: float) -> Share:
         """Its share of the placement, with no less b than the largest batch, while others still
@@ -227,7 +288,7 @@ class TopicLeases:
         floors = [self.left_to(name, now) for name in self.outsiders()]
         is_small = any(share.burst < least for share in self.targets.values())
         if not is_small and not any(floor.burst for floor in floors):
-            return replace(wanted, least=least)
+            return replace(wanted, least=self.total.least)
         rates = fsum(share.rate for share in self.targets.values())
         bursts = fsum(share.burst for share in self.targets.values())
         # b beyond the least of each
@@ -239,7 +300,7 @@ class TopicLeases:
         return Share(
             max(MIN_RATE, _less(wanted.rate * max(0.0, rate_left) / rates)),
             max(float(least), _less(least + over)),
-            least,
+            self.total.least,
         )
 
     def share(self, broker: str, now: float, keep_floor: bool) -> Share:
@@ -257,9 +318,9 @@ class TopicLeases:
             if not keep_floor or self.total == NOTHING:
                 return NOTHING
             if own != NOTHING and own.burst >= self.least:
-                return own.floor
+                return own.part(self.least)
             wider = self._floor(broker, now, others)
-            return own.floor if wider == NOTHING else wider
+            return own if wider == NOTHING else wider
         target = self.target(broker, now)
         rate = _room(self.total.rate, target.rate, [each.rate for each in others])
         burst = _room(self.total.burst, target.burst, [each.burst for each in others])
@@ -285,7 +346,7 @@ class TopicLeases:
 
     def fits(self, brokers: int, outsiders: int) -> bool:
         """Is there a whole message of b, or a whole batch, for each?"""
-        return (brokers + outsiders) * self.stated <= self.total.burst
+        return (brokers + outsiders) * self.total.least <= self.total.burst
 
 
 def _room(total: float, wanted: float, others: list[float]) -> float:

@@ -4,18 +4,19 @@ from collections.abc import Iterable, Mapping
 
 from distributor.control.leases import NOTHING, Holder, Share, TopicLeases
 from distributor.control.state import Gateway, RegisteredTopic, State
-from distributor.control.turns import Waiting
+from distributor.control.turns import NONE, Waiting
 from distributor.gateway_api import DesiredTopic, Report
 from distributor.store import GrantRow
 
 
 def see(state: State, gateway: Gateway, report: Report, now: float, may_claim: bool) -> None:
     """Which topics messages come to. may_claim: a broker without a share gets a floor for them"""
-    name = gateway.row.name
+    name, reported = gateway.row.name, set()
     for each in report.topics:
         if each.topic not in state.topics:
             continue
-        if each.topic in gateway.topics or (may_claim and each.waiting):
+        reported.add(each.topic)
+        if each.topic in gateway.topics or (may_claim and (each.waiting or each.debt)):
             gateway.topics.add(each.topic)
             waiting = Waiting(each.batch, each.waiting, each.debt)
             state.leases[each.topic].report(name, waiting, now)
@@ -27,6 +28,9 @@ def see(state: State, gateway: Gateway, report: Report, now: float, may_claim: b
             if name in leases.claims:
                 gateway.topics.add(each.topic)
             gateway.busy_at[each.topic] = now
+    for topic in gateway.topics - reported:
+        if topic in state.leases:
+            state.leases[topic].report(name, NONE, now)
 
 
 def share_of(
@@ -37,6 +41,7 @@ def share_of(
     name, leases = gateway.row.name, state.leases.setdefault(topic, TopicLeases())
     holder = leases.holders.get(name, Holder()).heard(now, applied)
     leases.holders[name] = holder
+    leases.pass_turn(name, now)
     known = state.topics.get(topic)
     ready: list[str] = []
     if known and holder.acknowledged != NOTHING and holder.granted[0][0] <= applied:
@@ -89,13 +94,18 @@ def desired_topic(
 
 
 def suspended(state: State, gateway: Gateway, shares: Mapping[str, Share]) -> list[str]:
-    """Topics of which it has nothing, as it is another broker's turn to have all."""
+    """Topics of which it has nothing for the moment: it is another broker's turn to have all, or
+    others have still to make room for its share. Its messages wait."""
+    name = gateway.row.name
     return [
         topic
         for topic, share in sorted(shares.items())
         if share == NOTHING
         and topic in state.topics
-        and state.leases[topic].turns.broker not in (None, gateway.row.name)
+        and (
+            name in state.leases[topic].targets
+            or state.leases[topic].turns.broker not in (None, name)
+        )
     ]
 
 

@@ -322,6 +322,8 @@ class State:
                 for each, held in leases.holders.items()
                 if each not in leases.targets and held.last != NOTHING
             }
+            if not leases.fits(len(leases.targets), len(leases.claims)):
+                leases.claims = set()  # one of them had its turn: it is no place's floor
             # A share that was on its way when the last leader ended was acknowledged, or will be
             # with the first report: clients are not sent away for that second.
             topic.ready = {each for each, held in leases.holders.items() if held.last != NOTHING}

@@ -5,10 +5,13 @@ debt of that broker alone: the others hold the rest of b, and the sum would exce
 one broker after the other gets all of (r, b) while the others hold nothing. Likewise where messages
 come to a broker without a share, and b has no room for one more:
 
-    nobody -- a batch waits, and can be served --> its broker
-    a broker -- nothing of it waits, or its time is up --> the next one with waiting messages
-    a broker -- no batch waits anywhere --> nobody
-    a broker in debt keeps its turn: the whole contract pays, as one bucket would
+    a broker owes        --> its turn: the whole contract pays, as one bucket would
+    a batch waits, and can be served --> its broker
+    a turn               -- nothing waits there, or its time is up --> the next that waits
+    a turn               -- no batch waits anywhere --> nobody
+
+A debt can show after the turn in which it was made: the answer that ended that turn was on its way.
+Its broker has another turn then, of which the time is up: it pays, and may owe no more.
 
 Messages of one broker never wait for a batch elsewhere for longer than the turns of the brokers
 before it.
@@ -16,10 +19,11 @@ before it.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 
 TURN_SECONDS = 1.0
-"""A turn that others wait for, beside the time in which b fills twice: to hand the contract over
-takes about 0.2 s, so four fifths of it are used."""
+"""A turn that others wait for, beside the time in which b fills twice, from when its broker has
+what it waited for: to hand the contract over takes about 0.2 s, so four fifths of it are used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +45,13 @@ NONE = Waiting()
 
 @dataclass(slots=True)
 class Turns:
-    """waiting: brokers at which something waits; broker: whose turn it is; None: everyone has a
-    share; began_at: seconds"""
+    """waiting: brokers at which something waits, or that owe; broker: whose turn it is; None:
+    everyone has a share; is_up: others wait, so that a broker which owes may only pay; began_at:
+    seconds; inf: its broker has not yet what it waits for"""
 
     waiting: dict[str, Waiting] = field(default_factory=dict)
     broker: str | None = None
+    is_up: bool = False
     began_at: float = 0.0
 
     def report(self, broker: str, waiting: Waiting) -> None:
@@ -54,30 +60,37 @@ class Turns:
         else:
             self.waiting[broker] = waiting
 
-    def decide(self, is_served: Callable[[str, int], bool], longest: float, now: float) -> None:
-        """is_served: can so many messages go together at that broker in a turn, and not without?
-        longest: seconds of a turn that others wait for"""
-        wanting = [
-            name
-            for name, each in sorted(self.waiting.items())
-            if each.messages and is_served(name, max(1, each.batch))
-        ]
-        if self.broker is not None:
-            own = self.waiting.get(self.broker, NONE)
-            if own.debt > 0:
-                return
-            is_waited_for = any(
-                each.messages for name, each in self.waiting.items() if name != self.broker
-            )
-            is_over = is_waited_for and now >= self.began_at + longest
-            if wanting and own.messages and not is_over:
-                return
-        self.broker = self._next(wanting) if wanting else None
-        self.began_at = now
+    def begin(self, now: float) -> None:
+        """Its broker has what it waits for, and has told so."""
+        self.began_at = min(self.began_at, now)
 
-    def _next(self, wanting: list[str]) -> str:
+    def decide(
+        self,
+        is_there: Callable[[str], bool],
+        needs: Callable[[str, int], bool],
+        can: Callable[[str, int], bool],
+        longest: float,
+        now: float,
+    ) -> None:
+        """is_there: is that broker in contact? Else it has no turn. needs, can: of so many messages
+        together at that broker: do they go in a turn only, and do they go in one? longest: seconds
+        of a turn that others wait for"""
+        there = {name: each for name, each in sorted(self.waiting.items()) if is_there(name)}
+        waits = [n for n, each in there.items() if each.messages and can(n, max(1, each.batch))]
+        owing = [name for name, each in there.items() if each.debt > 0]
+        if owing and self.broker not in owing:
+            self.broker, self.began_at = owing[0], -inf
+        self.is_up = now >= self.began_at + longest and any(name != self.broker for name in waits)
+        if owing:
+            return
+        wanting = [name for name in waits if needs(name, max(1, there[name].batch))]
+        if wanting and self.broker in waits and not self.is_up:
+            return
+        self.broker = self._next(wanting, waits) if wanting else None
+        self.began_at, self.is_up = inf, False
+
+    def _next(self, wanting: list[str], waits: list[str]) -> str:
         """The first turn is for a batch; the next ones go round all who wait."""
         if self.broker is None:
             return wanting[0]
-        names = sorted(name for name, each in self.waiting.items() if each.messages)
-        return next((name for name in names if name > (self.broker or "")), names[0])
+        return next((name for name in waits if name > (self.broker or "")), waits[0])

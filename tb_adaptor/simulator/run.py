@@ -137,6 +137,7 @@ class _Run:
         head = bucket.head if bucket.head > 1 else 0
         leases.report(name, Waiting(head, bucket.waiting, bucket.debt), now)
         leases.holders[name] = leases.holders[name].heard(now, self._epochs[name])
+        leases.pass_turn(name, now)
         self._waits = self._waits or bucket.waiting > 0
         self._reported_at, self._decided_at = now, min(self._decided_at, now)
         share = leases.share(name, now, keep_floor=True)
