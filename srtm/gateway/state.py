@@ -29,9 +29,9 @@ from srtm.gateway.lease import Known, Unplaced
 class Kept:
     """One topic of the file; `tokens` is not above 0 after an unclean stop; `own` is False for a
     topic that had the default limit, or only a share; `leased` is the share that a Load Distributor
-    gave it, which `limit` waits behind."""
+    gave it, which `limit` waits behind. A topic without a limit is here for what it owes."""
 
-    limit: Limit
+    limit: Limit | None
     tokens: float
     own: bool = True
     leased: Limit | None = None
@@ -66,7 +66,7 @@ class State:
             clean = bool(document["clean"])
             topics = {}
             for name, kept in document["topics"].items():
-                contract = Contract.model_validate({**kept["limit"], "topic": name})
+                limit = kept["limit"] and _limit(kept["limit"], name)
                 tokens = float(kept["tokens"])
                 if not math.isfinite(tokens):
                     raise ValueError("no number of tokens")
@@ -74,8 +74,7 @@ class State:
                     tokens = min(tokens, 0.0)
                 own = bool(kept.get("own", True))
                 share = kept.get("leased")
-                leased = share and Contract.model_validate({**share, "topic": name}).limit()
-                topics[name] = Kept(contract.limit(), tokens, own, leased)
+                topics[name] = Kept(limit, tokens, own, share and _limit(share, name))
             state = cls(file, topics, clean)
             state.instance = str(document.get("instance") or state.instance)
             if "distributor" in document:
@@ -150,7 +149,7 @@ class State:
             },
             "topics": {
                 name: {
-                    "limit": kept.limit.document(),
+                    "limit": kept.limit and kept.limit.document(),
                     "tokens": kept.tokens,
                     "own": kept.own,
                     "leased": kept.leased and kept.leased.document(),
@@ -171,6 +170,11 @@ class State:
 
 def _nothing() -> None:
     """There is no file."""
+
+
+def _limit(document: dict[str, Any], topic: str) -> Limit:
+    """Raises ValidationError."""
+    return Contract.model_validate({**document, "topic": topic}).limit()
 
 
 def _known(document: dict[str, Any]) -> Known:

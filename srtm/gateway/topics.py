@@ -86,7 +86,9 @@ class Topics:
     def begin(self, contracts: tuple[Contract, ...], known: list[str]) -> None:
         """At start: contracts of the options over those kept, and nsqd's own topics."""
         now = monotonic_ns()
-        limits = {name: kept.limit for name, kept in self._state.topics.items() if kept.own}
+        limits = {
+            n: kept.limit for n, kept in self._state.topics.items() if kept.own and kept.limit
+        }
         limits.update({contract.topic: contract.limit() for contract in contracts})
         for name, limit in limits.items():
             self._limits.own[name.encode()] = limit
@@ -384,14 +386,16 @@ class Topics:
         now = monotonic_ns()
         kept = {}
         for topic in self.by_name.values():
-            if topic.limit is not None and topic.bucket is not None:
-                tokens = topic.bucket.level(now)
-                kept[topic.name.decode()] = Kept(
-                    self._limits.own.get(topic.name, topic.limit),
-                    tokens if clean else min(tokens, 0.0, -topic.most_owed),
-                    topic.name in self._limits.own,
-                    self._limits.leased.get(topic.name),
-                )
+            own = self._limits.own.get(topic.name)
+            if topic.bucket is None and own is None and not topic.debt:
+                continue
+            tokens = topic.debt if topic.bucket is None else topic.bucket.level(now)
+            kept[topic.name.decode()] = Kept(
+                own or topic.limit,
+                tokens if clean else min(tokens, 0.0, -topic.most_owed),
+                own is not None,
+                self._limits.leased.get(topic.name),
+            )
         return kept
 
     # --- nsqd's side --------------------------------------------------------------------------

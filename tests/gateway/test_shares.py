@@ -231,6 +231,27 @@ def test_the_debt_of_a_share_is_there_after_kill_9(
     assert b1.inside("t")["tokens"] < BURST - 100 + 20
 
 
+def test_the_debt_of_a_share_that_was_taken_back_is_there_after_kill_9(
+    servers: Servers, start: Starter, store: Path
+) -> None:
+    distributor = led(start, store, "--lease-duration=20s")
+    b1, b2 = (broker(servers, distributor, name) for name in ("b1", "b2"))
+    on_b1_alone(distributor, b1, batches="each")
+    assert http(b1.http, "/mpub?topic=t", b"x\n" * 100)[0] == 200
+    distributor.ok("POST", "/brokers/b1/drain", {"drain": True})
+    distributor.place()
+    wait_for(lambda: rate_of(b2) == RATE, "b2 has the whole contract")
+    for _ in range(2):  # the second gateway knows it from the first one's file alone
+        b1.process.kill()
+        b1.process.start()
+        b1.wait_ready()
+    distributor.ok("POST", "/brokers/b1/drain", {"drain": False})
+    distributor.ok("POST", "/brokers/b2/drain", {"drain": True})
+    distributor.place()
+    wait_for(lambda: rate_of(b1) == RATE, "it has its share again")
+    assert b1.inside("t")["tokens"] < BURST - 100 + 20
+
+
 def test_debts_of_many_topics_hold_nobody_up(servers: Servers) -> None:
     """Each has to be on disk; those that come together are written together."""
     state = servers.folder / "state.json"
