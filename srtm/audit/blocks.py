@@ -67,6 +67,7 @@ class Rule(IntEnum):
     OWN = 1  # of the gateway's options, state file or admin socket
     SHARE = 2  # of a Load Distributor
     SHUT = 3  # it has a contract, and no share of it here
+    FLOOR = 4  # of a Load Distributor: no more of it than is left without contact
 
 
 class Word(NamedTuple):

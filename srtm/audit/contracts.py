@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from srtm.audit.blocks import Rule, Word
 from srtm.excess import Contracts, Ints
 
-_TOLD = (Rule.SHARE, Rule.SHUT)
+_TOLD = (Rule.SHARE, Rule.FLOOR, Rule.SHUT)
 _NEAR = 1e-6
 """part of a share's rate: shares are rounded"""
 
@@ -138,9 +138,9 @@ def contracts_of(spans: Sequence[Span], at_once: Sequence[float] | None = None) 
 
 
 def _is_safe(word: Word) -> bool:
-    """At most one message of burst, with its part of the rate."""
-    part = word.whole_rate / max(word.whole_burst, 1.0)
-    return word.burst <= 1.0 and word.rate <= part * (1 + _NEAR)
+    """A floor with no more than its part of the rate."""
+    part = word.burst * word.whole_rate / max(word.whole_burst, 1.0)
+    return word.rule is Rule.FLOOR and word.rate <= part * (1 + _NEAR)
 
 
 def by_broker(changes: Sequence[Change]) -> Mapping[str, list[tuple[int, Word]]]:

@@ -161,7 +161,7 @@ def judge(
     gaps = [
         gap
         for broker in sorted({each.broker for each in found})
-        for gap in _gaps(broker, [each for each in found if each.broker == broker], clocks)
+        for gap in _gaps([each for each in found if each.broker == broker], clocks, batch)
     ]
     return Audit(
         topic,
@@ -271,7 +271,9 @@ def _known(spans: Sequence[Span]) -> list[tuple[int, int]]:
 # --- gaps ---------------------------------------------------------------------------------------
 
 
-def _gaps(broker: str, own: Sequence[Session], clocks: Clocks) -> list[Gap]:
+def _gaps(own: Sequence[Session], clocks: Clocks, batch: int) -> list[Gap]:
+    """Of one broker; batch: messages of the topic's largest batch that was bigger than a bucket"""
+    broker = own[0].broker
     gaps: list[Gap] = []
     numbers = sorted(number for each in own for number in each.files)
     if numbers[0] > 1:
@@ -293,7 +295,8 @@ def _gaps(broker: str, own: Sequence[Session], clocks: Clocks) -> list[Gap]:
             gaps.append(Gap(broker, "open", since, None))
         else:
             until = _began(clocks, following)
-            gaps.append(Gap(broker, "cut", since, until, None, _at_most(session, since, until)))
+            most = _at_most(session, since, until, batch)
+            gaps.append(Gap(broker, "cut", since, until, None, most))
     return gaps
 
 
@@ -301,8 +304,9 @@ def _began(clocks: Clocks, session: Session) -> int | None:
     return _wall(clocks, session, session.began) if session.beats else None
 
 
-def _at_most(session: Session, since: int | None, until: int | None) -> float | None:
-    """That its bucket could have let through from `since` to `until`."""
+def _at_most(session: Session, since: int | None, until: int | None, batch: int) -> float | None:
+    """That its bucket could have let through from `since` to `until`: one that has all of b lets a
+    batch bigger than that go too."""
     if since is None or until is None or not session.words:
         return None
     word = session.words[-1][1]
@@ -310,4 +314,6 @@ def _at_most(session: Session, since: int | None, until: int | None) -> float | 
         return 0.0
     if word.rule is Rule.NONE:
         return None
-    return word.burst + word.rate * max(0, until - since) / 1e9
+    has_all = word.rule is Rule.OWN or word.burst >= word.whole_burst
+    at_once = max(word.burst, batch) if has_all else word.burst
+    return at_once + word.rate * max(0, until - since) / 1e9

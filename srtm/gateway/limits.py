@@ -66,5 +66,6 @@ class Limits:
             return Word(Rule.NONE)
         if name in self.leased:
             whole = contracts.get(name.decode(), (0.0, 0.0))
-            return Word(Rule.SHARE, limit.rate, limit.burst, *whole, epoch)
+            rule = Rule.FLOOR if limit.burst <= limit.least_burst else Rule.SHARE
+            return Word(rule, limit.rate, limit.burst, *whole, epoch)
         return Word(Rule.OWN, limit.rate, limit.burst)

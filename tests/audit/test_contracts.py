@@ -4,10 +4,11 @@ import pytest
 
 from srtm.audit.blocks import Rule, Word
 from srtm.audit.contracts import Change, Source, Span, spans_of
-from tests.support.admission_logs import own, share
+from tests.support.admission_logs import floor, own, share
 
 OLD, NEW = (100.0, 10.0), (50.0, 5.0)
-SAFE = share(10.0, 1.0, OLD)  # what a broker has of OLD once its lease has ended
+SAFE = floor(10.0, 1.0, OLD)  # what a broker has of OLD once its lease has ended
+SAFE_BATCH = floor(40.0, 4.0, OLD)  # of a topic whose largest batch is 4
 NONE, SHUT = Word(Rule.NONE), Word(Rule.SHUT, epoch=1)
 
 
@@ -86,6 +87,25 @@ def changes(*rows: tuple[int, str, Word | None]) -> list[Change]:
         ),
         pytest.param(
             [
+                (1, "a", share(50, 5, OLD)),
+                (1, "b", share(50, 5, OLD)),
+                (5, "b", SAFE_BATCH),
+                (8, "a", share(5, 1, NEW, 2)),
+            ],
+            [told(1, OLD), told(8, NEW)],
+            id="nor-has-one-that-keeps-a-batch-without-contact",
+        ),
+        pytest.param(
+            [
+                (1, "a", share(50, 5, OLD)),
+                (1, "b", share(40, 4, OLD)),
+                (5, "a", share(5, 1, NEW, 2)),
+            ],
+            [told(1, OLD)],
+            id="a-share-with-its-part-of-the-rate-is-no-floor",
+        ),
+        pytest.param(
+            [
                 (1, "a", share(60, 6, OLD)),
                 (1, "b", share(40, 4, OLD)),
                 (5, "a", share(30, 3, NEW, 2)),
@@ -114,7 +134,7 @@ def changes(*rows: tuple[int, str, Word | None]) -> list[Change]:
             id="it-ends-when-the-last-broker-drops-it",
         ),
         pytest.param(
-            [(1, "a", share(10, 1, (20, 2))), (1, "b", share(10, 1, (20, 2)))],
+            [(1, "a", floor(10, 1, (20, 2))), (1, "b", floor(10, 1, (20, 2)))],
             [told(1, (20, 2))],
             id="shares-that-look-like-safe-ones-are-still-of-a-contract",
         ),

@@ -54,6 +54,8 @@ def test_the_admission_log_is_told_whose_limit_it_is() -> None:
     limits = limits_of(Unplaced.REJECT)
     whole = {"share": (30.0, 20.0)}
     assert limits.word(b"share", SHARE, whole, 7) == Word(Rule.SHARE, 3, 2, 30, 20, 7)
+    floor = SHARE.model_copy(update={"burst": 1.0})
+    assert limits.word(b"share", floor, whole, 7) == Word(Rule.FLOOR, 3, 1, 30, 20, 7)
     assert limits.word(b"elsewhere", None, whole, 7) == Word(Rule.SHUT, epoch=7)
     assert limits.word(b"other", DEFAULT, whole, 7) == Word(Rule.OWN, 2, 2)
     assert limits.word(b"other", None, whole, 7) == Word(Rule.NONE)

@@ -66,3 +66,8 @@ def own(rate: float, burst: float) -> Word:
 
 def share(rate: float, burst: float, whole: tuple[float, float], epoch: int = 1) -> Word:
     return Word(Rule.SHARE, rate, burst, *whole, epoch)
+
+
+def floor(rate: float, burst: float, whole: tuple[float, float], epoch: int = 1) -> Word:
+    """What is left of a share without contact."""
+    return share(rate, burst, whole, epoch)._replace(rule=Rule.FLOOR)
