@@ -21,7 +21,7 @@ MOST_DEPTH = 64
 """of tables in tables; nothing of ours is deeper than five"""
 
 _TOML_TOKEN = re.compile(
-    r"\"\"\"(?:[^\"\\]++|\\.|\"(?!\"\"))*+(?:\"\"\")?|'''(?:[^']++|'(?!''))*+(?:''')?"
+    r"\"\"\"(?:[^\"\\]++|\\.|\"(?!\"\"))*+(?:\"{3,5})?|'''(?:[^']++|'(?!''))*+(?:'{3,5})?"
     r"|\"(?:[^\"\\\n]++|\\.)*+\"?|'[^'\n]*+'?|#[^\n]*+|[\[{\]}.=,\n]",
     re.S,
 )
@@ -61,13 +61,12 @@ def json_of(text: str | bytes) -> Any:
         text = text.decode("utf-8-sig")
     try:
         found = json.loads(text, parse_int=_integer)
+        if "\\ud" in text or "\\uD" in text:
+            json.dumps(found, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("it is nested too deep") from None
-    if "\\ud" in text or "\\uD" in text:
-        try:
-            json.dumps(found, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            raise ValueError("a text has half a character, such as \\ud800") from None
+    except UnicodeEncodeError:
+        raise ValueError("a text has half a character, such as \\ud800") from None
     return found
 
 

@@ -6,6 +6,7 @@ batch. What was gathered of partitions that go is dropped; what the sink has is 
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer
@@ -198,7 +199,8 @@ class Joined:
         for partition in self.positions:
             at = TopicPartition(self._topic, partition)
             if at in self._consumer.assignment():
-                self._places.reach(partition, self._consumer.position(at, timeout_ms=0) or 0)
+                with suppress(KafkaError):  # it is not known yet: at the next look
+                    self._places.reach(partition, self._consumer.position(at, timeout_ms=0) or 0)
         self._places.done()
         return self._places.has_moved
 

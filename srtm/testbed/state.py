@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from srtm.atomic import read_json, write_json
 from srtm.deploy.host_tables import HostTable
 from srtm.errors import SrtmError, UnavailableError, one_line
+from srtm.files import read_file
 from srtm.testbed.inventory import Inventory
 
 
@@ -47,10 +48,10 @@ def identity(inventory: Inventory) -> str:
 
 def digest(inventory: Inventory) -> str:
     """Changes with every byte that a host gets."""
-    found = hashlib.sha256(inventory.file.read_bytes())
+    found = hashlib.sha256(read_file(inventory.file))
     for part in inventory.parts():
         for name, file in sorted(part.files.items()):
-            found.update(name.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
+            found.update(name.encode() + b"\0" + hashlib.sha256(read_file(file)).digest())
     return found.hexdigest()
 
 

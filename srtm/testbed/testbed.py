@@ -19,6 +19,7 @@ from srtm.deploy.host_tables import HostTable
 from srtm.deploy.process import telling_line
 from srtm.deploy.programs import TESTED_NSQ, is_tested
 from srtm.errors import SrtmError, UnavailableError, UsageError
+from srtm.files import read_file
 from srtm.http_client import request
 from srtm.stop import Stop
 from srtm.testbed import state as states
@@ -263,7 +264,7 @@ class Testbed:
         owner = Owner(id=self.id, file=str(self.inventory.file), machine=os.uname().nodename)
         host.put(f"{part.folder}/owner.json", owner.model_dump_json().encode())
         for name, file in part.files.items():
-            host.put(f"{part.folder}/{name}", file.read_bytes())
+            host.put(f"{part.folder}/{name}", read_file(file))
         if part.needs_token:
             host.put(f"{part.folder}/token", token, 0o600)
         host.put(f"{part.folder}/srtm.toml", part.text.encode())

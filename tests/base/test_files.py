@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,7 @@ def test_toml_that_is_well(tmp_path: Path, text: str) -> None:
         pytest.param('"\\"[[["', '"[[[', id="an-escaped-quote"),
         pytest.param(f'"""a"{"[{" * 99}""b"""', f'a"{"[{" * 99}""b', id="quotes-in-a-long-text"),
         pytest.param(f"'''a'{'.' * 99}'''", f"a'{'.' * 99}", id="dots-in-a-long-text"),
+        pytest.param(f'"""a"{"[" * 99}"""""', f'a"{"[" * 99}""', id="quotes-at-its-end"),
         pytest.param(f"[{'1.5, ' * 999}]", [1.5] * 999, id="many-fractions"),
         pytest.param(str(2**63 - 1), 2**63 - 1, id="the-longest-integer"),
     ],
@@ -181,11 +183,14 @@ def test_what_looks_deep_and_is_not(tmp_path: Path, text: str, value: object) ->
     assert read_toml(file) == {"a": value}
 
 
+@pytest.mark.parametrize(
+    "before", ["", '"""a"""", ', '"""a""""", ', "'''a'''', "], ids=["", "4-quotes", "5", "4-single"]
+)
 @pytest.mark.parametrize(("more", "taken"), [(0, True), (1, False)])
-def test_how_deep_toml_may_be(tmp_path: Path, more: int, taken: bool) -> None:
-    depth = MOST_DEPTH + more
+def test_how_deep_toml_may_be(tmp_path: Path, before: str, more: int, taken: bool) -> None:
+    depth = MOST_DEPTH + more - 1
     file = tmp_path / "file"
-    file.write_text(f"\n\na = {'[' * depth}{']' * depth}")
+    file.write_text(f"\n\na = [{before}{'[' * depth}{']' * depth}]")
     if taken:
         read_toml(file)
         return
@@ -199,6 +204,13 @@ def test_a_big_file_is_not_read(tmp_path: Path) -> None:
         out.truncate(50 << 20)
     with pytest.raises(UsageError, match="file: it is bigger than the 4 MiB that are read"):
         read_toml(file)
+
+
+def test_json_that_can_be_read_and_not_written_is_a_fault_of_its_own() -> None:
+    """Python goes deeper as it reads than as it writes."""
+    for depth in (100, 900, 1_000, 10_000, 50_000, 100_000, 200_000):
+        with suppress(ValueError):
+            json_of(f'{"[" * depth}"\\ud83d\\ude00"{"]" * depth}')
 
 
 def test_json_with_a_mark_before_it() -> None:
