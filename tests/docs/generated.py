@@ -123,11 +123,20 @@ def _verdicts() -> str:
     return _table("benchmark", "shows", "met", "missed", "undecided", "run", rows=rows())
 
 
+def _hand_over() -> str:
+    """Of the kept run of real consumers on a real Kafka."""
+    found = read(RESULTS / "hand-over.json")
+    _, *head = found.tables[0].columns
+    machine = f"{found.machine.cores} cores, {found.machine.cpu}; {found.started_at[:10]}"
+    return f"In ms, on {machine}:\n\n" + _table("", *head, rows=iter(found.tables[0].rows))
+
+
 MADE: dict[str, Callable[[], str]] = {
     "gateway-metrics": _metrics,
     "exit-codes": _exits,
     "deployment-keys": _keys,
     "verdicts": _verdicts,
+    "hand-over": _hand_over,
 }
 
 
