@@ -74,14 +74,19 @@ class _Reply:
 
 
 class _Closing:
-    """A consumer's CLS, which nsqd answers: in its turn, so that its CLOSE_WAIT is too. lines: it,
-    and the consumer's commands behind it, until they are sent"""
+    """A consumer's CLS, which nsqd answers: it goes there in its turn, so that its CLOSE_WAIT comes
+    in its turn too. What the consumer says of messages meanwhile does not wait for that."""
 
-    __slots__ = ("is_sent", "lines")
+    __slots__ = ("is_sent", "line")
 
     def __init__(self, line: Line) -> None:
-        self.lines = [line]
+        self.line = line
         self.is_sent = False
+
+    def send(self, tunnel: Tunnel) -> None:
+        if not self.is_sent:
+            self.is_sent = True
+            tunnel.forward(self.line)
 
 
 class Client:
@@ -177,8 +182,8 @@ class Client:
                     self.finish()
                     break
                 for data, stamp in pieces:
-                    self.last_read = stamp
                     for command in self._reader.feed(data):
+                        self.last_read = stamp
                         if type(command) is Run:
                             self._publish(command, stamp)
                         else:
@@ -255,15 +260,8 @@ class Client:
     def _command(self, command: object) -> None:
         tunnel = self.tunnel
         if isinstance(command, Line):
-            if self._closing is not None and not self._closing.is_sent:
-                self._closing.lines.append(command)
-            elif tunnel is not None and command.name == b"CLS" and self._closing is None:
-                self._closing = _Closing(command)
-                self._pending.append(self._closing)
-                if len(self._pending) == 1:
-                    self._advance()
-            elif tunnel is not None:
-                tunnel.forward(command)
+            if tunnel is not None:
+                self._of_consumer(tunnel, command)
             elif command.name != b"NOP":
                 name = command.name.decode()
                 self._fail(ProtocolError("E_INVALID", f"cannot {name} in current state"))
@@ -298,6 +296,18 @@ class Client:
             )
         else:
             self._fail(ProtocolError("E_AUTH_DISABLED", "AUTH disabled"))
+
+    def _of_consumer(self, tunnel: Tunnel, line: Line) -> None:
+        if line.name == b"CLS":
+            if self._closing is not None:
+                self._fail(ProtocolError("E_INVALID", "cannot CLS in current state"))
+                return
+            closing = self._closing = _Closing(line)
+            self._pending.append(closing)
+            if all(entry is tunnel or entry is closing for entry in self._pending):
+                closing.send(tunnel)
+        elif line.name != b"RDY" or self._closing is None:  # nsqd heeds no RDY after a CLS
+            tunnel.forward(line)
 
     def _publisher_name(self) -> str:
         return identify.publisher_name(self.identity, self.address.rpartition(":")[0].strip("[]"))
@@ -430,10 +440,7 @@ class Client:
                     return
             elif isinstance(entry, _Closing):
                 assert self.tunnel is not None
-                if not entry.is_sent:
-                    entry.is_sent = True
-                    for line in entry.lines:
-                        self.tunnel.forward(line)
+                entry.send(self.tunnel)
                 if self.tunnel.awaits_close:
                     return
             else:
@@ -525,13 +532,14 @@ class Client:
         return len(self._out)
 
     def beat(self, now: int) -> None:
-        """A heartbeat is due. A client that has sent nothing for two of them, or that could take
-        nothing for one, is gone; while we do not read it, its silence is ours."""
+        """A heartbeat is due. A client that has sent no whole command for two of them, or that
+        could take nothing for one, is gone; while we do not read it, its silence is ours. nsqd
+        beats with a consumer, until that has ended."""
         silent = now - self.last_read > 2 * self.heartbeat_ns and not (self._pauses or self._ends)
         stuck = bool(self._out) and now - self.stuck_since > self.heartbeat_ns
         if silent or stuck:
             self.close()
-        elif self.tunnel is None:
+        elif self.tunnel is None or self._ends:
             self.write(HEARTBEAT_FRAME)
 
     def follow(self) -> None:

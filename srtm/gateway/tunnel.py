@@ -136,8 +136,10 @@ class Tunnel:
         )
 
     def forward(self, line: Line) -> None:
-        """A command of the client, as it stands."""
-        self.awaits_close = not self.closed and (self.awaits_close or line.name == b"CLS")
+        """A command of the client, as it stands; nothing once nsqd has ended the connection."""
+        if self.closed:
+            return
+        self.awaits_close = self.awaits_close or line.name == b"CLS"
         self._out += line.raw
         if self._socket is not None and len(self._out) == len(line.raw):
             self._flush()

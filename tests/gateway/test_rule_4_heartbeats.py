@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from srtm.nsq.commands import NOP, fin, message, mpub, pub
-from tests.support.servers import GatewayProcess, Servers, wait_for
+from tests.support.servers import GatewayProcess, Servers, http, wait_for
 from tests.support.v2 import V2
 
 OPEN = {"rate": 1e6, "burst": 1e6}
@@ -184,3 +184,81 @@ def test_a_consumer_that_stops_reading_is_dropped(gateway: GatewayProcess) -> No
             return entry["channels"][0]["client_count"] == 0
 
         wait_for(is_left, "nsqd has let it go")
+
+
+def test_a_consumer_that_closes_behind_a_held_publish_stays_alive(gateway: GatewayProcess) -> None:
+    """Its CLS waits for its turn; what it says of beats and messages meanwhile goes to nsqd."""
+    gateway.set_limit("closing", rate=0.001, burst=1)
+    with V2(gateway.tcp) as consumer, V2(gateway.tcp) as publisher:
+        consumer.identify(heartbeat_interval=1000)
+        consumer.subscribe("deliveries", "c", ready=1)
+        consumer.send(pub(b"closing", b"x") * 2 + b"CLS\n")
+        consumer.oks(1)
+        for _ in range(4):  # nsqd drops who is silent for two
+            beat(consumer)
+            consumer.send(NOP)
+        publisher.send(pub(b"deliveries", b"y"))
+        publisher.oks(1)
+        consumer.message()  # and is finished
+        wait_for(lambda: _of_channel(gateway, "deliveries", "in_flight_count") == 0, "FIN arrives")
+        gateway.set_limit("closing", **OPEN)
+        assert [consumer.reply(), consumer.reply()] == [b"OK", b"CLOSE_WAIT"]
+
+
+def test_nsqd_ends_a_consumer_that_closes_behind_a_held_publish(gateway: GatewayProcess) -> None:
+    """It is answered when its message has its token, and nobody else comes to harm."""
+    gateway.set_limit("ended", rate=0.001, burst=1)
+    with V2(gateway.tcp) as consumer, V2(gateway.tcp) as publisher:
+        consumer.identify(heartbeat_interval=60_000)
+        consumer.subscribe("hung", "c")
+        consumer.send(pub(b"ended", b"x") * 2 + b"CLS\n" + NOP * 10)
+        consumer.oks(1)
+        http(gateway.nsqd.http, "/channel/delete?topic=hung&channel=c", b"")
+        consumer.send(NOP * 10)
+        gateway.set_limit("ended", **OPEN)
+        consumer.oks(1)
+        assert consumer.ended()
+        publisher.send(pub(b"ended", b"y") * 3)
+        publisher.oks(3)
+    assert gateway.nsqd.message_count("ended") == 5
+    assert gateway.metric("srtm_faults") == 0
+
+
+def test_a_consumer_that_leaves_behind_a_held_publish_is_missed(gateway: GatewayProcess) -> None:
+    """nsqd drops it, as it answers no beat; from then on the gateway beats."""
+    gateway.set_limit("leaving", rate=0.001, burst=1)
+    with V2(gateway.tcp) as consumer:
+        consumer.identify(heartbeat_interval=1000)
+        consumer.subscribe("left", "c")
+        consumer.send(pub(b"leaving", b"x") * 2)
+        consumer.oks(1)
+        consumer.socket.shutdown(socket.SHUT_WR)
+        wait_for(lambda: _of_channel(gateway, "left", "client_count") == 0, "nsqd has let it go")
+        assert gateway.ours("leaving")["waiting"] == 1
+        with contextlib.suppress(BlockingIOError):  # or closing it would say that it has gone
+            consumer.socket.setblocking(False)
+            while consumer.socket.recv(1 << 16):
+                pass
+    wait_for(lambda: gateway.ours("leaving")["waiting"] == 0, "its message is given up")
+
+
+def test_a_command_that_trickles_is_silence(gateway: GatewayProcess) -> None:
+    """nsqd wants a command whole within two intervals of the one before."""
+    for address in (gateway.nsqd.tcp, gateway.tcp):
+        with V2(address) as client:
+            client.identify(heartbeat_interval=1000)
+
+            def is_closed(client: V2 = client) -> bool:
+                try:
+                    client.send(b"P")
+                except OSError:
+                    return True
+                return False
+
+            wait_for(is_closed, "it is closed", seconds=20)
+
+
+def _of_channel(gateway: GatewayProcess, topic: str, count: str) -> int:
+    entry = gateway.nsqd.topic(topic)
+    assert entry is not None
+    return int(entry["channels"][0][count])
