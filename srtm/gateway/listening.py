@@ -8,7 +8,7 @@ from srtm.address import ANY_HOST, Address, cannot_listen
 
 _BACKLOG = 1024
 _NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
-_MAPPED = "::ffff:"
+MAPPED = "::ffff:"
 """IPv4 on a socket for both (RFC 4291, section 2.5.5.2)."""
 
 
@@ -33,7 +33,7 @@ def listen(address: str, flag: str, prepare: Callable[[socket.socket], object]) 
 def shown(name: tuple[object, ...]) -> str:
     """`getsockname()` or `getpeername()` as host:port, as Go writes it."""
     host, port = name[:2]
-    return str(Address(str(host).removeprefix(_MAPPED), int(str(port))))
+    return str(Address(str(host).removeprefix(MAPPED), int(str(port))))
 
 
 def _bound(host: str, port: int) -> socket.socket:

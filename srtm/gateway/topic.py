@@ -183,26 +183,37 @@ class Topic:
         if first <= stored:
             if run.without_token:
                 self._end(run, REJECTED)
-            self._fail(run, run.left, error)
+            self.ready = deque(piece for piece in self.ready if piece.run is not run)
             run.void = self._given_up = True
+            self._fail(run, run.left, error)
+            self._skip_void()
             return
-        tail = Run(run.topic, run.messages[first:], run.count - first, False, None)
-        tail.owner, tail.stamp = run.owner, run.stamp
-        if run.without_token:
+        waits = run.without_token
+        tail = self._split(run, first)
+        if waits:
             self._end(tail, REJECTED)
         if run in self.arrivals:
             self.meter.offered += tail.count
+        self.ready = deque(
+            piece for piece in self.ready if piece.run is not run or piece.cut(first)
+        )
+        run.admitted = min(run.admitted, first)
+        if run.admitted == first and waits:
+            self.held.remove(run)
+            self._skip_void()
+            if self.trace is not None:
+                self.trace.admitted(self.name, run, run.since - run.stamp)
+        self._fail(run, tail.count, error)
+
+    def _split(self, run: Run, first: int) -> Run:
+        """Its messages from `first` on, which are done with before the others."""
+        tail = Run(run.topic, run.messages[first:], run.count - first, False, None)
+        tail.owner, tail.stamp = run.owner, run.stamp
         self.backlog.shrink(tail.count, tail.size)
         run.messages = run.messages[:first]
         run.count = first
         run.size -= tail.size
-        self.ready = deque(
-            piece for piece in self.ready if piece.run is not run or piece.cut(first)
-        )
-        if run.admitted >= first and run in self.held:
-            self.held.remove(run)
-        run.admitted = min(run.admitted, first)
-        self._fail(run, tail.count, error)
+        return tail
 
     @property
     def has_slo(self) -> bool:
@@ -465,11 +476,9 @@ class Topic:
         """`retry_ns` is None where nobody knows: nsqd is away."""
         limit = self.limit
         assert limit is not None
-        self._end(run, REJECTED)
         if retry_ns is None:
             sentence = f"nsqd is away for max-wait ({limit.max_wait}s)"
-            error = ProtocolError(run.failure_code, sentence)
-            self._fail(run, run.count - run.admitted, error)
+            self._reject(run, ProtocolError(run.failure_code, sentence))
             return
         if run.atomic and self.bucket is not None and not self.bucket.fits(run.count):
             self.refused_batch = max(self.refused_batch, run.count)
@@ -480,7 +489,7 @@ class Topic:
                 f" (burst {limit.burst:g} of {whole:g}): send at most {int(limit.burst)} at once,"
                 f" or state batch={run.count} in the contract",
             )
-            self._fail(run, run.count - run.admitted, error, inf)
+            self._reject(run, error, inf)
             return
         seconds = max(retry_ns, 0) / 1e9
         error = ProtocolError(
@@ -488,7 +497,7 @@ class Topic:
             f"over the limit of topic {self.name.decode()} ({limit.rate:g}/s, burst"
             f" {limit.burst:g}); tokens in {seconds:.3f}s",
         )
-        self._fail(run, run.count - run.admitted, error, seconds)
+        self._reject(run, error, seconds)
 
     def _refuse_all(self) -> None:
         sentence = (
@@ -498,9 +507,15 @@ class Topic:
         held, self.held = self.held, deque()
         for run in held:
             if not run.void:
-                self._end(run, REJECTED)
-                error = ProtocolError(run.failure_code, sentence)
-                self._fail(run, run.count - run.admitted, error, inf)
+                self._reject(run, ProtocolError(run.failure_code, sentence), inf)
+
+    def _reject(self, run: Run, error: ProtocolError, retry_seconds: float | None = None) -> None:
+        """Those of its messages that have no token are not stored; the others go on."""
+        self._end(run, REJECTED)
+        count = run.count - run.admitted
+        if run.admitted:
+            self._split(run, run.admitted)
+        self._fail(run, count, error, retry_seconds)
 
     def _fail(
         self, run: Run, count: int, error: ProtocolError, retry_seconds: float | None = None
@@ -528,9 +543,7 @@ class Topic:
                 self._fail(run, piece.count, ProtocolError(run.failure_code, sentence))
         for run in held:
             if not run.void:
-                self._end(run, REJECTED)
-                error = ProtocolError(run.failure_code, sentence)
-                self._fail(run, run.count - run.admitted, error)
+                self._reject(run, ProtocolError(run.failure_code, sentence))
 
     def lose_waiting(self, arrivals: Iterable[Run] = ()) -> None:
         """After a fault: nobody knows how far it came, so nothing is answered. arrivals: that may
@@ -557,6 +570,7 @@ class Topic:
             self._admit(run, count, when, 0.0)
             if run.admitted == run.count:
                 self.held.popleft()
+                self._skip_void()
             self._gate.write_debts()
             self.pump(now)
 
@@ -650,18 +664,22 @@ class Topic:
         room at once, and takes no token from those who still wait."""
         if run.void:
             return
-        if run.refused is None:
-            left = run.without_token
-            self.meter.abandoned += left
+        if run.size:
+            self.meter.abandoned += run.without_token
             self._end(run, CLOSED)
-            if left == run.count:
-                run.messages = []
+            self.forget(run)
+        run.messages = []
         run.void = True
         self._given_up = True
-        self.forget(run)
         if self.held and self.held[0] is run:
+            self._skip_void()
             self._alarm_at = 0  # the next one may need fewer tokens
             self._gate.call_at(0, self._alarm)
+
+    def _skip_void(self) -> None:
+        """Whoever waits first is somebody who waits."""
+        while self.held and self.held[0].void:
+            self.held.popleft()
 
     def dropped(self, piece: Piece) -> None:
         """It had its tokens when its run was given up."""

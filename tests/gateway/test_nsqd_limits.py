@@ -4,11 +4,15 @@ import contextlib
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from srtm.contract import Limit, Mode
 from srtm.gateway.backlog import Bounds
 from srtm.nsq.commands import Limits, Publish, dpub, first_refused, message, mpub, pub
 from srtm.nsq.errors import ProtocolError
 from tests.gateway.test_topic_bucket_time import NS, World
+from tests.support.cases import cases
 from tests.support.servers import GatewayProcess, Servers, http, wait_for
 from tests.support.v2 import V2
 
@@ -97,6 +101,63 @@ def test_of_the_pubs_of_one_read_those_before_the_big_one_go(
     assert (topic.backlog.messages, topic.backlog.bytes) == (0, 0)
     error = ProtocolError("E_BAD_MESSAGE", "PUB message too big 30 > 10")
     assert run.refused == (error if taken < len(sizes) else None)
+
+
+def counted(world: World) -> dict[str, int]:
+    meter = world.topic.meter
+    names = ("admitted", "rejected", "failed", "unknown", "abandoned")
+    return {name: getattr(meter, name) for name in names}
+
+
+@settings(max_examples=cases(200))
+@given(
+    st.lists(st.sampled_from([1, 9, 30]), min_size=1, max_size=6),
+    st.integers(1, 6),
+    st.integers(0, 6),
+    st.lists(st.sampled_from(["lower", "reject", "leave", "answer", "second"]), max_size=5),
+)
+def test_each_message_has_one_end(
+    sizes: list[int], burst: int, answered: int, events: list[str]
+) -> None:
+    """However many have their tokens, or are stored, when nsqd's limits fall, tokens are refused
+    and clients leave: offered is the sum of all ends, and nothing is held for those who left."""
+    world = World(1.0, float(burst), Bounds(10**9, 10**12, 4 + max(sizes) * max(answered, 1)))
+    topic, now = world.topic, NS
+    world.publisher.lose = lambda run: None  # type: ignore[method-assign]
+    world.offer(now, len(sizes), False)
+    [run] = topic.arrivals
+    run.messages = [message(b"x" * size) for size in sizes]
+    topic.backlog.shrink(0, run.size - sum(map(len, run.messages)))
+    run.size = sum(map(len, run.messages))
+    world.offer(now, 2, True)
+    topic.decide(now, now)
+    topic.pump(now)
+    for event in events:
+        now += NS // 3
+        if event == "lower":
+            while world.nsqd.batches:  # nothing is at nsqd that starts anew
+                topic.lost(world.nsqd.batches.pop(0))
+            topic.follow(SMALL, Bounds(10**9, 10**12, 40))
+        elif event == "reject":
+            topic.set_limit(Limit(rate=1.0, burst=burst, mode=Mode.REJECT), now)
+        elif event == "leave":
+            topic.give_up(run)
+            assert not run.messages
+        elif event == "answer" and world.nsqd.batches:
+            topic.acknowledged(world.nsqd.batches.pop(0), now)
+        else:
+            topic.release(now)
+        waits = sum(each.count for each in topic.ready if not each.run.void)
+        left_behind = sum(each.count for each in topic.ready if each.run.void)
+        at_nsqd = sum(each.count for each in world.nsqd.batches)
+        ends = sum(counted(world).values())
+        assert topic.meter.offered == ends + topic.waiting + waits + left_behind + at_nsqd
+        assert not topic.held or not topic.held[0].void, "who waits first is there"
+    topic.set_limit(None, now)
+    while world.nsqd.batches:
+        topic.acknowledged(world.nsqd.batches.pop(0), now)
+    assert topic.meter.offered == sum(counted(world).values()) == len(sizes) + 2
+    assert (topic.backlog.messages, topic.backlog.bytes, topic.waiting) == (0, 0, 0)
 
 
 # --- real ones --------------------------------------------------------------------------------

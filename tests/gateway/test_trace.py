@@ -16,7 +16,7 @@ from srtm.client import Publisher
 from srtm.load import LoadSettings, run_load
 from srtm.nsq.commands import identify, message, mpub, pub
 from srtm.traces.names import UNFINISHED
-from tests.support.servers import GatewayProcess, Servers, http
+from tests.support.servers import GatewayProcess, Servers, free_port, http
 from tests.support.servers import wait_for as wait_for_soon
 from tests.support.traces import messages_by, rows_of, writer_process
 from tests.support.v2 import V2
@@ -70,11 +70,14 @@ def by_our_client(gateway: GatewayProcess, topic: str, count: int) -> None:
 
 def test_rows_add_up_to_what_was_sent_by_whomever(servers: Servers, tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "trace"
+    ports = free_port(), free_port()
     gateway = servers.gateway(
         f"--trace-dir={folder}",
         SOON,
         "--topic=t,rate=1000,burst=10",
         "--broadcast-address=host",
+        f"--http-address=[::]:{ports[1]}",  # where IPv4 comes as a part of IPv6
+        ports=ports,
     )
     gateway.set_limit("strict", rate=0.001, burst=2, mode="reject")  # it begins full
     by_pynsq(gateway, "t", 30)

@@ -1,10 +1,14 @@
 """Requests that wait: nobody takes the places of those who have none yet."""
 
+import asyncio
 from contextlib import ExitStack
+from unittest.mock import Mock
 
 import pytest
 
+from srtm.gateway.http.publish import Request
 from srtm.gateway.http.waiting import Full, Waiting
+from tests.gateway.test_topic_bucket_time import NS, World
 
 
 def fill(waiting: Waiting, stack: ExitStack, name: bytes) -> int:
@@ -86,3 +90,24 @@ def test_who_leaves_makes_room() -> None:
     for _ in range(3):
         with ExitStack() as stack:
             assert fill(waiting, stack, b"a") == 5
+
+
+def test_who_gave_its_place_up_is_not_stored_after_all() -> None:
+    """Its token may come before its sender is told."""
+
+    async def yielded() -> World:
+        world = World(1.0, 1.0)
+        reactor, topics = Mock(), Mock(give_up=world.topic.give_up)
+        owner = Request(reactor, topics, "@127.0.0.1")
+        world.offer(NS, 1, False)  # takes the token
+        world.publisher = owner  # type: ignore[assignment]
+        world.offer(NS, 1, False)
+        run = world.topic.arrivals[-1]
+        world.wake(NS)
+        assert owner.yields(run)
+        world.wake(3 * NS)
+        assert isinstance(owner.done.exception(), Full)
+        return world
+
+    meter = asyncio.run(yielded()).topic.meter
+    assert (meter.offered, meter.admitted, meter.abandoned) == (2, 1, 1)

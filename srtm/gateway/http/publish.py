@@ -2,13 +2,17 @@
 
 import asyncio
 import re
+from collections.abc import Callable
+from functools import partial
 
 from srtm.clock import monotonic_ns
 from srtm.gateway.backlog import Backlog
 from srtm.gateway.http.handler import PLAIN, Handler, HttpError
 from srtm.gateway.http.waiting import Full
+from srtm.gateway.listening import MAPPED
 from srtm.gateway.reactor import Reactor
 from srtm.gateway.run import Run
+from srtm.gateway.topics import Topics
 from srtm.nsq.commands import BIG_BODY_BYTES, check_mpub, message
 from srtm.nsq.errors import ERRORS, ProtocolError
 from srtm.nsq.names import is_valid_topic_name
@@ -25,9 +29,10 @@ class _Left(Exception):
 class Request:
     """One HTTP publish: the owner of its run."""
 
-    def __init__(self, reactor: Reactor, publisher: str) -> None:
+    def __init__(self, reactor: Reactor, topics: Topics, publisher: str) -> None:
         self.publisher = publisher
         self._reactor = reactor
+        self._topics = topics
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def settle(self, run: Run, count: int) -> None:
@@ -48,17 +53,23 @@ class Request:
     def resume(self, reason: object) -> None:
         pass
 
-    def leave(self) -> None:
+    def leave(self, run: Run) -> None:
         """The connection is closed. What nsqd has been sent goes on."""
-        self._finish(_Left())
+        self._give_up(run, _Left())
 
     def yields(self, run: Run) -> bool:
         """Its place is wanted for a topic that has none. Not where some of it has a token: that may
         be stored."""
         if self.done.done() or run.without_token < run.count:
             return False
-        self._finish(Full())
+        self._give_up(run, Full())
         return True
+
+    def _give_up(self, run: Run, error: Exception) -> None:
+        """Before its sender can be told: a token may come meanwhile."""
+        if not self.done.done():
+            self._topics.give_up(run)
+            self._finish(error)
 
     def _finish(self, error: Exception | None) -> None:
         if self.done.done():
@@ -77,7 +88,7 @@ class _Publish(Handler):
         self._chunks: list[bytes] = []
         self._kept_bytes = 0
         self._full = False  # the topic has no room for this body: it is dropped as it comes
-        self._waits: Request | None = None
+        self._leave: Callable[[], None] | None = None  # a publish waits here
         self._backlog: Backlog | None = None
         announced = self._announced_bytes()
         if announced > self.most_bytes:
@@ -174,8 +185,8 @@ class _Publish(Handler):
 
     def on_connection_close(self) -> None:
         self._take_body()
-        if self._waits is not None:  # or those who have gone would keep all others out
-            self._waits.leave()
+        if self._leave is not None:  # or those who have gone would keep all others out
+            self._leave()
 
     def on_finish(self) -> None:
         self._take_body()  # also of one that failed on its way
@@ -228,18 +239,16 @@ class _Publish(Handler):
         # One body may go past the bounds, as at the TCP door: else a big one would never come in.
         if topic is not None and topic.backlog.is_full:
             raise HttpError(429, "BACKLOG_FULL", 1.0)
-        owner = self._waits = Request(gateway.reactor, f"@{self.request.remote_ip}")
+        publisher = f"@{(self.request.remote_ip or '').removeprefix(MAPPED)}"
+        owner = Request(gateway.reactor, gateway.topics, publisher)
         run.owner = owner
         run.stamp = stamp
         try:
             with self.waiting.place(run.topic, lambda: owner.yields(run)):
+                self._leave = partial(owner.leave, run)
                 gateway.topics.offer(run)
                 gateway.reactor.soon()
-                try:
-                    await owner.done
-                except (Full, _Left):
-                    gateway.topics.give_up(run)
-                    raise
+                await owner.done
         except Full:
             raise HttpError(429, "BACKLOG_FULL", 1.0) from None
 

@@ -95,7 +95,7 @@ def _find(batch: Batch, wanted: dict[bytes, int | None]) -> None:
     missing = len(wanted)
     for piece in batch.pieces:
         run, messages = piece.run, piece.messages
-        if run.defer_ms is not None:
+        if run.defer_ms is not None or not messages:  # of a client that has gone
             continue
         for element in elements(messages[0]) if run.atomic else messages:
             if element in wanted and wanted[element] is None:
