@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import signal
 import sys
 
 import click
@@ -31,6 +32,7 @@ def gateway(context: click.Context, /, **_: object) -> None:
 
     SIGTERM drains for --drain-timeout; SIGHUP reads the contracts of --config again.
     """
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it can be heeded
     options = read_options(GatewayOptions, context)
     logging.basicConfig(
         stream=sys.stderr,

@@ -126,6 +126,8 @@ class Gateway:
             gc.enable()
             for close in reversed(closing):
                 close()
+            loop.remove_signal_handler(signal.SIGHUP)
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what follows is its end already
 
     async def _start(self, closing: list[Callable[[], None]]) -> None:
         """Start the parts in order; each that needs it appends how it is closed."""
@@ -317,11 +319,13 @@ class Gateway:
             self.tcp.close()
         elif self.watch.ill:
             self._open_tcp()
-        elif not self.draining:
+        else:
             self.topics.release()
             self._open_tcp()
 
     def _open_tcp(self) -> None:
+        if self.draining:
+            return
         try:
             self.tcp.open()
         except UnavailableError as error:  # taken meanwhile; tried again every second

@@ -89,6 +89,27 @@ def test_it_ends_in_time_though_nsqd_is_frozen_and_the_signal_comes_twice(
     assert gateway.process.popen.wait(60) == 0
 
 
+def test_its_door_stays_shut_when_nsqd_answers_late_and_a_hangup_ends_nothing(
+    servers: Servers,
+) -> None:
+    gateway = servers.gateway("--topic=held,rate=0.01,burst=1", "--drain-timeout=5s")
+    with V2(gateway.tcp) as publisher:
+        publisher.send(pub(b"held", b"waits"))
+        wait_for(lambda: gateway.inside("held")["waiting"] == 1, "it waits for its token")
+        gateway.nsqd.process.freeze()
+        time.sleep(1.2)  # it is asked every second how it is
+        gateway.process.signal(signal.SIGTERM)
+        wait_for(lambda: is_draining(gateway), "the gateway drains")
+        gateway.nsqd.process.thaw()
+        while gateway.process.alive:
+            gateway.process.signal(signal.SIGHUP)
+            with pytest.raises(OSError):
+                V2(gateway.tcp)
+            time.sleep(0.01)
+        assert publisher.reply() is None
+    assert gateway.process.popen.wait(60) == 0
+
+
 # --- admin socket -------------------------------------------------------------------------------
 
 
