@@ -219,6 +219,12 @@ class Topic:
     def has_slo(self) -> bool:
         return self.slo_target_ns < _NEVER
 
+    def is_full(self, now: int) -> bool:
+        """Would it begin anew with no more tokens than it has?"""
+        return self.debt == 0 and (
+            self.bucket is None or self.bucket.level(now) >= self.bucket.burst
+        )
+
     @property
     def throttled(self) -> bool:
         return bool(self.held)

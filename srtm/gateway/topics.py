@@ -186,10 +186,11 @@ class Topics:
                 del self._fleeting[name]
             elif topic in active or topic.backlog.messages or topic.in_flight:
                 self._fleeting[name] = 0
-            elif topic.bucket is None or topic.bucket.level(now) >= topic.bucket.burst:
+            elif topic.is_full(now):
                 self._fleeting[name] = idle + 1
                 if idle >= _FLEETING_SECONDS:
-                    del self.by_name[name], self._fleeting[name]
+                    del self._fleeting[name]
+                    self._drop(name)
 
     def _new(self, name: bytes, tokens: float | None = None) -> Topic:
         """tokens: that a default limit had when the gateway started; None: all of its burst."""
@@ -211,31 +212,35 @@ class Topics:
             topic.debt = min(0.0, tokens)  # of a share that it had before
         return topic
 
-    def _set(self, topic: Topic, now: int) -> None:
-        """By whoever has the last word: the Load Distributor, then its own contract."""
+    def _set(self, topic: Topic, now: int, tokens: float | None = None) -> None:
+        """By whoever has the last word: the Load Distributor, then its own contract. tokens: of a
+        bucket that begins; None: full"""
         if self._limits.is_shut(topic.name):
             topic.shut(self._limits.refuses(topic.name), now)
         else:
-            topic.set_limit(self._limits.without_share(topic.name), now)
+            topic.set_limit(self._limits.without_share(topic.name), now, tokens)
 
     def _has_room(self) -> bool:
-        """For one more; topics that are idle and without a contract make room. One whose default
-        limit has tokens missing does not: it would come back with all of them."""
+        """For one more; topics that are idle and without a contract make room. One that owes, or
+        whose default limit has tokens missing, does not: it would come back with all of them."""
         if len(self.by_name) < self._max_topics:
             return True
         now = monotonic_ns()
         idle = [
             name
             for name, topic in self.by_name.items()
-            if not topic.backlog.messages
-            and not self._limits.is_given(name)
-            and (topic.bucket is None or topic.bucket.level(now) >= topic.bucket.burst)
+            if not topic.backlog.messages and not self._limits.is_given(name) and topic.is_full(now)
         ]
         for name in idle:
-            del self.by_name[name]
-            if self._log is not None:
-                self._log.forget(name)
+            self._drop(name)
         return bool(idle)
+
+    def _drop(self, name: bytes) -> None:
+        """It has nothing that is worth keeping, nor has the file."""
+        del self.by_name[name]
+        self._state.topics.pop(name.decode(), None)
+        if self._log is not None:
+            self._log.forget(name)
 
     # --- what a topic asks (Gate) -------------------------------------------------------------
 
@@ -275,10 +280,12 @@ class Topics:
             if topic is None and not self._has_room():
                 raise SrtmError(f"{self._max_topics} topics are in use (--max-topics)")
             self._limits.own[key] = limit
-        topic = topic or self._new(key)
+        now, tokens = monotonic_ns(), None
+        if topic is None:
+            tokens = self._state.later_tokens(name)
+            topic = self._new(key, tokens)  # a debt of before is the topic's own already
         if key not in self._limits.leased:
-            now = monotonic_ns()
-            self._set(topic, now)
+            self._set(topic, now, None if tokens is None else max(tokens, 0.0))
             self._tell((topic,), now)
         self.state_file.write_soon()
         log.info("topic %s: %s", name, limit.document() if limit else "no contract of its own")
@@ -384,7 +391,11 @@ class Topics:
 
     def _kept(self, clean: bool) -> dict[str, Kept]:
         now = monotonic_ns()
-        kept = {}
+        kept = {
+            name: Kept(before.limit, before.tokens, False)
+            for name, before in self._state.topics.items()
+            if before.tokens < 0 and name.encode() not in self.by_name
+        }  # nobody has used them since
         for topic in self.by_name.values():
             own = self._limits.own.get(topic.name)
             if topic.bucket is None and own is None and not topic.debt:

@@ -2,12 +2,17 @@
 
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from srtm.clock import monotonic_ns
 from srtm.contract import Limit, Mode
 from srtm.errors import UsageError
+from srtm.gateway.backlog import Bounds
+from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.state import Kept, State
+from srtm.gateway.topics import Topics
 from srtm.slo import SLO
 
 LIMIT = Limit(
@@ -142,3 +147,44 @@ def test_a_file_that_is_not_ours_is_refused_and_left_alone(
 def test_a_folder_for_a_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Is a directory"):
         State.read(str(tmp_path))
+
+
+def topics_by(state: State, max_topics: int = 10) -> Topics:
+    """Of a gateway that has just started."""
+    bounds, backlogs = Bounds(10, 1 << 20, 1 << 20), Backlogs(1 << 30, max_topics)
+    topics = Topics(Mock(), Mock(), bounds, state, None, max_topics, backlogs, True)
+    topics.begin((), [])
+    return topics
+
+
+def owing(file: Path) -> State:
+    """A topic without a contract of its own owed 40 tokens when a share of it was taken back."""
+    State.read(str(file)).write({"t": Kept(None, -40.0, False)}, clean=True)
+    return State.read(str(file))
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_debt_that_nobody_has_asked_about_stays_in_the_file(file: Path, clean: bool) -> None:
+    topics_by(owing(file)).state_file.write(clean)
+    assert State.read(str(file)).first_tokens("t") == -40.0
+
+
+def test_who_owes_makes_no_room_for_others(file: Path) -> None:
+    topics = topics_by(owing(file), max_topics=1)
+    owes = topics.find(b"t")
+    assert owes is not None
+    assert owes.debt == -40.0
+    assert topics.find(b"u") is None
+    owes.debt = 0.0
+    assert topics.find(b"u") is not None
+    topics.state_file.write(clean=True)
+    assert State.read(str(file)).first_tokens("t") is None, "it owes nothing any more"
+
+
+def test_a_contract_that_comes_later_begins_with_the_debt(file: Path) -> None:
+    topics = topics_by(owing(file))
+    topics.set_limit("t", Limit(rate=0.001, burst=10))
+    bucket = topics.by_name[b"t"].bucket
+    assert bucket is not None
+    assert bucket.level(monotonic_ns()) == pytest.approx(-40.0, abs=0.1)
+    topics.state_file.close()
