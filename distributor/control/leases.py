@@ -233,13 +233,14 @@ class TopicLeases:
 
     def _goes(self, broker: str, batch: int, now: float) -> bool:
         """Has b room for that batch, beside what those hold who are out of contact? One bigger
-        than b owes, so no other broker may owe already, or have all of it."""
+        than b owes, so nobody of these may owe already. (One that is in contact pays first.)"""
         others = {name: holder for name, holder in self.holders.items() if name != broker}
-        away = fsum(each.most(now).burst for each in others.values() if not each.is_there(now))
+        gone = [name for name, each in others.items() if not each.is_there(now)]
+        away = fsum(others[name].most(now).burst for name in gone)
         if batch <= self.total.burst:
             return away + batch <= self.total.burst
         known = self.heard >= (self.targets.keys() | others.keys()) - {broker}
-        owes = any(each.debt for name, each in self.turns.waiting.items() if name != broker)
+        owes = any(self.turns.waiting.get(name, NONE).debt for name in gone)
         return known and not away and not owes
 
     def outsiders(self) -> list[str]:

@@ -18,6 +18,7 @@ from distributor.api import PlacementAsked, PublisherAsked, TopicAsked, Unplaced
 from distributor.control.placements import place
 from distributor.control.service import Distributor
 from distributor.control.state import State
+from distributor.control.turns import TURN_SECONDS
 from distributor.errors import Conflict, NotFound
 from distributor.gateway_api import BrokerAsked, Desired, Report, TopicReport
 from distributor.store.statements import put_lineage
@@ -395,6 +396,29 @@ def test_debts_of_several_brokers_do_not_add_up(round_trip: float) -> None:
             if not world.waiting:
                 break
         assert not world.waiting
+        assert world.excess() <= ROUNDING
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("rate", [20.0, RATE, 1100.0])
+@pytest.mark.parametrize("round_trip", ROUND_TRIPS)
+def test_brokers_that_owe_again_and_again_take_turns(rate: float, round_trip: float) -> None:
+    """Two publishers, each with one batch bigger than b at any time."""
+
+    async def check() -> None:
+        world = World({}, round_trip=round_trip, rate=rate)
+        await world.prepare(4)
+        turn = TURN_SECONDS + 2 * BURST / rate
+        handed_over = 0.5 + 5 * round_trip + (20 + BURST) / rate  # a debt, and b anew
+        since = {"b1": world.now, "b3": world.now}
+        for _ in range(int(20 * turn / 0.01)):
+            for name in since:
+                if not world.gateways[name].host.topic.waiting:
+                    since[name] = world.now
+                    world.offer(name, 60, True)
+                assert world.now - since[name] <= turn + 2 * handed_over, f"{name} waits"
+            await world.pass_time(0.01)
         assert world.excess() <= ROUNDING
 
     asyncio.run(check())
