@@ -9,7 +9,7 @@ from distributor.cli.adaptation import set_adaptation, settings_line, since_line
 from distributor.cli.topic_file import TopicFile
 from distributor.placement.words import number, rate
 from distributor.remote import Remote, print_json
-from srtm.contract import Contract
+from srtm.contract import Batches, Contract
 from srtm.errors import UsageError
 from srtm.terminal import Column, Table, show
 
@@ -63,14 +63,8 @@ def describe_topic(remote: Remote, name: str, as_json: bool) -> None:
         return
     rules = ", ".join(f"{key} {topic[key]}" for key in _RULES if topic[key])
     click.echo(f"topic {name}: r = {number(topic['rate'])}, b = {number(topic['burst'])}, {rules}")
-    if topic["batch"] > 1:
-        click.echo(f"batches of up to {topic['batch']:,}: no broker's b is below that")
-    if topic["largest_batch"] > topic["batch"]:
-        click.echo(
-            f"batches of {topic['largest_batch']:,} came, over a broker's b: they wait until their "
-            f"broker has the whole contract; srtm topic set {name} --batch "
-            f"{topic['largest_batch']} gives each broker room for one"
-        )
+    for line in batch_lines(topic, topic["largest_batch"], len(plan["brokers"]) if plan else 1):
+        click.echo(line)
     click.echo(
         f"{topic['placed']:,} of {topic['publishers']:,} publishers placed, with "
         f"{rate(topic['offered'])} in all"
@@ -90,6 +84,25 @@ def describe_topic(remote: Remote, name: str, as_json: bool) -> None:
         table.add(each["name"], f"{each['publishers']:,}", *figures)
     show(table)
     click.echo(since_line(adaptation))
+
+
+def batch_lines(topic: Mapping[str, Any], largest: int, brokers: int) -> list[str]:
+    """What is said of its batches. topic: as JSON has it; largest: messages of the largest that was
+    over a broker's b, at most all of b; brokers: that share b."""
+    lines, batch = [], int(topic.get("batch") or 1)
+    if topic.get("batches") == Batches.EACH:
+        lines.append("batches bigger than a broker's b wait for no other broker")
+    if batch > 1:
+        lines.append(f"batches of up to {batch:,}: no broker's b is below that")
+    if largest > batch:
+        burst = topic["burst"]
+        needed = f" --burst {largest * brokers}" if largest * brokers > burst else ""
+        lines.append(
+            f"batches of {largest:,}{' or more' if largest >= int(burst) else ''} came, over a"
+            " broker's b: each waits until its broker has the whole contract; srtm topic set"
+            f" {topic['topic']} --batch {largest}{needed} gives each broker room for one"
+        )
+    return lines
 
 
 def set_topic(

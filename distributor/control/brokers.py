@@ -94,7 +94,7 @@ class BrokerRegistry:
                 await self._learn(known, standing, asked)
             elif standing is not Standing.CURRENT:
                 learning.leave_behind_epochs(self._state, asked)
-            take(known, asked.process)
+            take(self._state, known, asked.process)
             known.has = {
                 topic: share
                 for topic, share in learning.shares(asked.held).items()

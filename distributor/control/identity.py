@@ -31,9 +31,11 @@ def require_one(gateway: Gateway, asked: BrokerAsked, now: float, lease_seconds:
         )
 
 
-def take(gateway: Gateway, process: str) -> None:
+def take(state: State, gateway: Gateway, process: str) -> None:
     """`process` is the gateway from now on."""
     if gateway.process and gateway.process != process:
+        for leases in state.leases.values():
+            leases.turns.restarted(gateway.row.name)
         if len(gateway.replaced) >= _REPLACED:
             gateway.replaced.clear()
         gateway.replaced.add(gateway.process)

@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import fsum, inf, nextafter, ulp
 
-from distributor.control.turns import NONE, TURN_SECONDS, Turns, Waiting
+from distributor.control.turns import NOBODY, NONE, TURN_SECONDS, Turns, Waiting
 from srtm.contract import MIN_RATE, Batches, Contract
 
 
@@ -208,11 +208,13 @@ class TopicLeases:
     def pass_turn(self, broker: str, now: float) -> None:
         """Whose turn it is from now on. `broker` is in contact: it has just reported."""
         turns = self.turns
+        turns.forget_others(self.holders)
         if not turns.waiting and turns.broker is None:
             return
-        for name in turns.waiting.keys() - self.holders.keys():
-            del turns.waiting[name]  # it was forgotten, or has another name
-        if turns.broker in self.holders:
+        if turns.broker == NOBODY:
+            if all(each.most(now) == NOTHING for each in self.holders.values()):
+                turns.begin(now)
+        elif turns.broker in self.holders:
             needed = min(turns.waiting.get(turns.broker, NONE).batch, self.total.burst)
             if self.holders[turns.broker].acknowledged.burst >= max(1.0, needed):
                 turns.begin(now)
@@ -222,6 +224,8 @@ class TopicLeases:
             needs=lambda name, batch: batch > self._usual(name, now),
             can=lambda name, batch: self._goes(name, batch, now),
             longest=longest,
+            rate=self.total.rate,
+            burst=self.total.burst,
             now=now,
         )
 
@@ -241,7 +245,7 @@ class TopicLeases:
             return away + batch <= self.total.burst
         known = self.heard >= (self.targets.keys() | others.keys()) - {broker}
         owes = any(self.turns.waiting.get(name, NONE).debt for name in gone)
-        return known and not away and not owes
+        return known and not away and not owes and not self.turns.before
 
     def outsiders(self) -> list[str]:
         """Brokers that are to have nothing, and may hold something or claim a floor."""
@@ -272,13 +276,16 @@ class TopicLeases:
 
     def target(self, broker: str, now: float) -> Share:
         """What `broker` is to have: the whole contract or nothing while somebody has a turn. One
-        that is to pay only has not all of b, so that no batch leaves it another debt."""
-        if self.turns.broker is None:
-            return self._regular(broker, now)
-        if broker != self.turns.broker or self.total == NOTHING:
-            return NOTHING
-        burst = self.total.burst
-        return replace(self.total, burst=max(1.0, _less(burst))) if self.turns.is_up else self.total
+        that is to pay only, or while something is unpaid, has not all of b, so that no batch leaves
+        it another debt."""
+        turns, burst = self.turns, self.total.burst
+        if turns.broker is None:
+            found = self._regular(broker, now)
+        else:
+            found = self.total if broker == turns.broker else NOTHING
+        if (turns.is_up or turns.unpaid) and found.burst >= burst > 0:
+            return replace(found, burst=max(1.0, _less(burst)))
+        return found
 
     def _regular(self, broker: str, now: float) -> Share:
         """Its share of the placement, with no less b than the largest batch, while others still

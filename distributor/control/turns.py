@@ -13,11 +13,15 @@ come to a broker without a share, and b has no room for one more:
 A debt can show after the turn in which it was made: the answer that ended that turn was on its way.
 Its broker has another turn then, of which the time is up: it pays, and may owe no more.
 
+A broker that owes may be forgotten, or come back as a process that does not know of it. Then
+nobody can pay that in a turn of its own: before another batch bigger than b goes anywhere, nobody
+has a share for as long as the whole contract takes to pay it.
+
 Messages of one broker never wait for a batch elsewhere for longer than the turns of the brokers
 before it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from math import inf
 
@@ -41,27 +45,46 @@ class Waiting:
 
 
 NONE = Waiting()
+NOBODY = ""
+"""whose turn it is while what is left unpaid is paid"""
 
 
 @dataclass(slots=True)
 class Turns:
     """waiting: brokers at which something waits, or that owe; broker: whose turn it is; None:
     everyone has a share; is_up: others wait, so that a broker which owes may only pay; began_at:
-    seconds; inf: its broker has not yet what it waits for"""
+    seconds; inf: its broker has not yet what it waits for; before: what brokers owed by the last
+    report of a process that has ended, until the next one tells what it knows of that; unpaid:
+    tokens that nobody who is there knows to owe"""
 
     waiting: dict[str, Waiting] = field(default_factory=dict)
     broker: str | None = None
     is_up: bool = False
     began_at: float = 0.0
+    before: dict[str, float] = field(default_factory=dict)
+    unpaid: float = 0.0
+
+    def restarted(self, broker: str) -> None:
+        """It is another process than the one that reported last."""
+        debt = self.waiting.pop(broker, NONE).debt
+        if debt > 0:
+            self.before[broker] = max(debt, self.before.get(broker, 0.0))
+
+    def forget_others(self, brokers: Container[str]) -> None:
+        """Those which are none of `brokers` are forgotten, or have another name."""
+        for name in [*self.waiting, *self.before]:
+            if name not in brokers:
+                self.unpaid += self.waiting.pop(name, NONE).debt + self.before.pop(name, 0.0)
 
     def report(self, broker: str, waiting: Waiting) -> None:
+        self.unpaid += max(0.0, self.before.pop(broker, 0.0) - waiting.debt)
         if waiting == NONE:
             self.waiting.pop(broker, None)
         else:
             self.waiting[broker] = waiting
 
     def begin(self, now: float) -> None:
-        """Its broker has what it waits for, and has told so."""
+        """Its broker has what it waits for, and has told so; or nobody has a share any more."""
         self.began_at = min(self.began_at, now)
 
     def decide(
@@ -70,11 +93,13 @@ class Turns:
         needs: Callable[[str, int], bool],
         can: Callable[[str, int], bool],
         longest: float,
+        rate: float,
+        burst: float,
         now: float,
     ) -> None:
         """is_there: is that broker in contact? Else it has no turn. needs, can: of so many messages
         together at that broker: do they go in a turn only, and do they go in one? longest: seconds
-        of a turn that others wait for"""
+        of a turn that others wait for; rate, burst: the contract"""
         there = {name: each for name, each in sorted(self.waiting.items()) if is_there(name)}
         waits = [n for n, each in there.items() if each.messages and can(n, max(1, each.batch))]
         owing = [name for name, each in there.items() if each.debt > 0]
@@ -84,10 +109,21 @@ class Turns:
         if owing:
             return
         wanting = [name for name in waits if needs(name, max(1, there[name].batch))]
+        if self.broker == NOBODY:
+            self._pay(rate, now)
+        if self.unpaid and any(there[name].batch > burst for name in wanting):
+            if self.broker != NOBODY:
+                self.broker, self.began_at, self.is_up = NOBODY, inf, False
+            return
         if wanting and self.broker in waits and not self.is_up:
             return
         self.broker = self._next(wanting, waits) if wanting else None
         self.began_at, self.is_up = inf, False
+
+    def _pay(self, rate: float, now: float) -> None:
+        if self.began_at < now:
+            self.unpaid = max(0.0, self.unpaid - rate * (now - self.began_at))
+            self.began_at = now
 
     def _next(self, wanting: list[str], waits: list[str]) -> str:
         """The first turn is for a batch; the next ones go round all who wait."""

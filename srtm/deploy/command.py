@@ -13,6 +13,7 @@ from distributor.cli.adaptation import adaptation_options, settings_line, since_
 from distributor.cli.publishers import add, publishers, remove
 from distributor.cli.topic import register
 from distributor.cli.topics import (
+    batch_lines,
     delete_topic,
     describe_topic,
     list_topics,
@@ -270,6 +271,9 @@ def describe(name: str, deployment: Path, remote: Remote | None, as_json: bool) 
         print_json(document | ({"adaptation": adaptation} if adaptation else {}))
     else:
         show(broker_table(status))
+        largest = status.placed.largest_batch if status.placed else 1
+        for line in batch_lines({"topic": name, **status.contract}, largest, len(status.brokers)):
+            click.echo(line)
         if adaptation:
             click.echo(since_line(adaptation))
     _complain(report.silent)

@@ -23,7 +23,8 @@ _TIMEOUT_SECONDS = 3.0
 @dataclass(frozen=True, slots=True)
 class PlacedTopic:
     """contract: over all brokers; publishers: all, and those who have a broker; declared: their
-    messages/s; epoch: of the placement in force, None before the first."""
+    messages/s; epoch: of the placement in force, None before the first; largest_batch: messages of
+    the largest batch that was over a broker's b; 1: none."""
 
     contract: Contract
     keys: list[str] | None
@@ -31,6 +32,15 @@ class PlacedTopic:
     placed: int
     declared: float
     epoch: int | None
+    largest_batch: int = 1
+
+    def document(self) -> dict[str, int]:
+        """As --json shows it beside the contract."""
+        return {
+            "publishers": self.publishers,
+            "placed": self.placed,
+            "largest_batch": self.largest_batch,
+        }
 
 
 def read_placed(tables: Sequence[TopicTable], contracts: Mapping[str, Contract]) -> list[TopicFile]:
@@ -144,4 +154,5 @@ def _placed_topic(row: dict[str, Any]) -> PlacedTopic:
         placed=row["placed"],
         declared=row["offered"],
         epoch=row["epoch"],
+        largest_batch=row["largest_batch"],
     )

@@ -100,7 +100,7 @@ class TopicStatus:
             "owner": self.owner,
             "last_known": self.is_last_known,
             **self.contract,
-            **({"publishers": placed.publishers, "placed": placed.placed} if placed else {}),
+            **({} if placed is None else placed.document()),
             **{key: self.total(key) for key in sums},
             "throttled": any(row.get("throttled") for row in self.brokers.values()),
             "worst_token_wait_p99": self.worst_wait_p99_seconds,

@@ -493,7 +493,8 @@ class Topic:
                 run.failure_code,
                 f"a batch of {run.count} is over this broker's share of topic {self.name.decode()}"
                 f" (burst {limit.burst:g} of {whole:g}): send at most {int(limit.burst)} at once,"
-                f" or state batch={run.count} in the contract",
+                f" or state batch={run.count} in the contract, of which each broker then needs a"
+                f" burst of {run.count}; batches=each lets it go at once, and promises less",
             )
             self._reject(run, error, inf)
             return

@@ -229,6 +229,12 @@ class World:
         gateway.host.topic.debt = min(0.0, level)
         gateway.apply(gateway.lease.begin(before.lease.applied, before.lease.known), now)
 
+    async def wipe(self, name: str) -> None:
+        """Its state file is lost as it stops, after a last report."""
+        await self.exchange(self.gateways[name])
+        gateway = self.gateways[name] = Gateway(name, self.now, self.records)
+        gateway.process += "-wiped"
+
     @property
     def waiting(self) -> int:
         return sum(each.host.topic.waiting for each in self.gateways.values())
@@ -263,6 +269,7 @@ OPERATIONS = st.lists(
         st.tuples(st.just("away"), _name),
         st.tuples(st.just("back")),
         st.tuples(st.just("crash"), _name),
+        st.tuples(st.just("wipe"), _name),
         st.tuples(st.just("restart")),
         st.tuples(st.just("place"), st.integers(1, 4)),
     ),
@@ -285,6 +292,8 @@ async def play(world: World, operations: Sequence[tuple[Any, ...]]) -> None:
                 world.away.clear()
             case "crash", [name]:
                 world.crash(name)
+            case "wipe", [name] if name not in world.away:
+                await world.wipe(name)
             case "restart", []:
                 world.start()  # gateways hear of it as they report
             case "place", [brokers]:
@@ -450,6 +459,44 @@ def test_what_a_broker_owes_survives_restarts(frozen: bool) -> None:
     asyncio.run(check())
 
 
+@pytest.mark.parametrize("brokers", [1, 2])
+@pytest.mark.parametrize("how", ["wipe", "forget"])
+def test_what_nobody_knows_to_owe_is_paid_before_the_next_debt(how: str, brokers: int) -> None:
+    """The state file of a broker that owes is lost, or its host for good."""
+
+    async def check() -> None:
+        world = World({}, rate=2.0)
+        await world.prepare(brokers)
+        await world.pass_time(20.0)
+        world.offer("b1", 100, True)
+        while world.gateways["b1"].host.topic.waiting:
+            await world.pass_time(0.05)
+        await world.pass_time(1.0)
+        if how == "wipe":
+            await world.wipe("b1")
+        else:
+            world.away.add("b1")
+            await world.pass_time(2 * LEASE)
+            for name in NAMES:
+                await world.service.brokers.drain(name, name != "b2")
+            await place(world.service, "t", PlacementAsked(policy="lb"))
+            await world.service.brokers.forget("b1")
+        last = "b1" if brokers == 1 and how == "wipe" else "b2"
+        world.offer(last, 5, False)
+        await world.pass_time(10.0)
+        assert not world.waiting, "those who owe nothing have a share"
+        world.offer(last, 100, True)
+        world.offer(last, 1, False)
+        for _ in range(100):
+            await world.pass_time(1.0)
+            if not world.waiting:
+                break
+        assert not world.waiting
+        assert world.excess() <= ROUNDING
+
+    asyncio.run(check())
+
+
 @pytest.mark.parametrize("size", [60, 400], ids=["batches-wait", "it-owes"])
 def test_the_turn_of_a_broker_that_vanishes_ends_with_its_lease(size: int) -> None:
     async def check() -> None:
@@ -598,3 +645,7 @@ def test_in_a_topic_that_rejects_a_batch_over_the_share_is_told_what_would_do(
     error = frame.data.decode()
     assert "a batch of 40 is over this broker's share of topic t (burst 10 of 40)" in error
     wait_for(lambda: distributor.ok("GET", "/topics/t")["largest_batch"] == 40, "it is known")
+    told = distributor.srtm("topic", "describe", "t").stdout
+    advice = "--batch 40 --burst 160"
+    assert f"srtm topic set t {advice} gives each broker room for one" in told
+    assert distributor.srtm("topic", "set", "t", *advice.split()).returncode == 0

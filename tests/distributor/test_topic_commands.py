@@ -7,6 +7,7 @@ import click
 import pytest
 
 from distributor.api import MAX_LISTED
+from distributor.cli.topics import batch_lines
 from srtm.cli import cli
 from tests.support.distributors import DistributorProcess, settle, srtm
 
@@ -196,3 +197,40 @@ def test_a_long_list_comes_in_pages(
     shown = distributor.srtm("topic", "publishers", "t", "--json").stdout
     assert [each["id"] for each in json.loads(shown)["publishers"]] == ids
     assert distributor.call("GET", "/topics/nosuch/publishers")[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("batch", "batches", "largest", "lines"),
+    [
+        pytest.param(1, "whole", 1, [], id="none-came"),
+        pytest.param(
+            15, "whole", 15, ["batches of up to 15: no broker's b is below that"], id="as-stated"
+        ),
+        pytest.param(1, "each", 1, ["batches bigger than a broker's b wait for no other broker"],
+                     id="each-for-itself"),
+        pytest.param(
+            1, "whole", 20,
+            ["batches of 20 came, over a broker's b: each waits until its broker has the whole"
+             " contract; srtm topic set t --batch 20 gives each broker room for one"],
+            id="b-has-room",
+        ),
+        pytest.param(
+            1, "whole", 30,
+            ["batches of 30 came, over a broker's b: each waits until its broker has the whole"
+             " contract; srtm topic set t --batch 30 --burst 60 gives each broker room for one"],
+            id="b-has-not",
+        ),
+        pytest.param(
+            None, None, 40,
+            ["batches of 40 or more came, over a broker's b: each waits until its broker has the"
+             " whole contract; srtm topic set t --batch 40 --burst 80 gives each broker room for"
+             " one"],
+            id="bigger-than-b",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_the_batches_of_a_topic(
+    batch: int | None, batches: str | None, largest: int, lines: list[str]
+) -> None:
+    topic = {"topic": "t", "burst": 40.0, "batch": batch, "batches": batches}
+    assert batch_lines(topic, largest, 2) == lines
