@@ -112,6 +112,9 @@ def main() -> None:
         code = cli.main(standalone_mode=False)
     except click.exceptions.Exit as stop:
         code = stop.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        code = Exit.USAGE
     except click.ClickException as error:
         context = getattr(error, "ctx", None)  # of usage errors, where a command was found
         hint = f"; see {context.command_path} --help" if context else ""

@@ -124,8 +124,8 @@ class Limit(BaseModel):
             needs = f"a batch of {least}" if least > 1 else "one whole message"
             raise UsageError(
                 f"burst {self.burst:g} cannot be split over {parts} brokers: each needs at least "
-                f"{needs}; raise burst to {parts * least} or use {int(self.burst // least)} "
-                "brokers"
+                f"{needs}; raise burst to {parts * least} or use at most "
+                f"{int(self.burst // least)} of the brokers"
             )
         update = {
             "rate": self.rate / parts,

@@ -25,12 +25,15 @@ def identity(options: GatewayOptions, instance: str) -> Identity:
 
 
 def check_broadcast(options: GatewayOptions, tcp: str, web: str, facts: Facts) -> None:
-    """Warn where nsqd leads others round the gateway. tcp, web: where the gateway listens"""
+    """Warn where nsqd leads others round the gateway. tcp, web: where the gateway listens, which
+    may be told as it stands"""
     ours = {
         "broadcast_address": options.broadcast_address,
         "broadcast_tcp_port": Address.parse(tcp, lowest=0).port,
         "broadcast_http_port": Address.parse(web, lowest=0).port,
     }
+    if facts.broadcast["broadcast_address"] == Address.parse(tcp, lowest=0).host:
+        del ours["broadcast_address"]
     for name, value in ours.items():
         if facts.broadcast[name] != value:
             flag = name.replace("_", "-")

@@ -59,7 +59,7 @@ class GatewayOptions(BaseModel):
     topic: tuple[Contract, ...] = Field(
         (),
         description="contract: NAME,rate=R,burst=B[,mode=delay|reject][,max-wait=D]"
-        "[,slo=0.99@1ms]; a topic without one passes unlimited",
+        "[,slo=0.99@1ms][,batch=N][,batches=whole|each]; a topic without one passes unlimited",
     )
     default_limit: Limit | None = Field(
         None, description="contract of every other topic: rate=R,burst=B[,...]"

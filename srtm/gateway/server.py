@@ -311,6 +311,10 @@ class Gateway:
         else:
             self.options = self.options.model_copy(update={"topic": options.topic})
             log.info("SIGHUP: contracts are read again")
+            other = [each for each, value in self.options if getattr(options, each) != value]
+            if other:
+                names = ", ".join(each.replace("_", "-") for each in other)
+                log.warning("SIGHUP: changed in the file, but only a restart heeds it: %s", names)
         self.watch.announce_again()
 
     def _gate_changed(self) -> None:

@@ -15,7 +15,7 @@ class LoadOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     topic: str = Field("load", description="topic to publish to")
-    channel: str = Field("load", description="channel to consume from")
+    channel: str = Field("load", description="channel to consume from; it stays, and fills")
     nsqd_tcp_address: tuple[str, ...] = Field(
         (),
         description="nsqd or gateway to publish to, of which publishers take one after the other; "

@@ -193,7 +193,7 @@ def test_shares_sum_to_no_more_than_the_whole(limit: Limit, parts: int) -> None:
 
 
 def test_a_split_over_too_many_says_what_would_do() -> None:
-    with pytest.raises(UsageError, match="raise burst to 3 or use 2 brokers"):
+    with pytest.raises(UsageError, match="raise burst to 3 or use at most 2 of the brokers"):
         Limit(rate=5, burst=2.5).share(3)
     assert Limit(rate=5, burst=2.5).share(2).burst == 1.25
 

@@ -153,6 +153,13 @@ def test_an_nsqd_that_tells_another_address_gives_a_warning(servers: Servers) ->
     assert "start nsqd with --broadcast-address=127.0.0.1" in gateway.process.text()
 
 
+def test_an_nsqd_that_tells_where_the_gateway_listens_gives_none(servers: Servers) -> None:
+    ports = free_port(), free_port()
+    nsqd = servers.nsqd(gateway_ports=ports)
+    gateway = servers.gateway("--broadcast-address=a.host.of.this.name", nsqd=nsqd, ports=ports)
+    assert "WARNING" not in gateway.process.text()
+
+
 def test_a_gateway_starts_before_a_frozen_nsqlookupd_and_is_announced_when_it_thaws(
     servers: Servers, lookupd: tuple[str, str, Process]
 ) -> None:
