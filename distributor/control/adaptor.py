@@ -19,6 +19,7 @@ import numpy as np
 from distributor.api import AdaptationAsked, AdaptationShown, RescaleShown
 from distributor.control.leases import NOTHING, Share
 from distributor.control.state import InForce, RegisteredTopic, State
+from distributor.control.turns import NOBODY
 from distributor.gateway_api import Report, TopicReport
 from distributor.store import Statement
 from distributor.store.statements import put_rescale
@@ -187,6 +188,8 @@ class Adaptor:
             return "no two brokers share the topic"
         if topic.is_fitted:
             return "the topic is being fitted"
+        if state.leases[name].turns.broker == NOBODY:
+            return "nobody sends until it is paid what a broker owed that is gone"
         if state.leases[name].turns.broker is not None:
             return "a batch bigger than a share has the whole contract for a moment"
         if state.listens(now):

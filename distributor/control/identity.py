@@ -35,7 +35,7 @@ def take(state: State, gateway: Gateway, process: str) -> None:
     """`process` is the gateway from now on."""
     if gateway.process and gateway.process != process:
         for leases in state.leases.values():
-            leases.turns.restarted(gateway.row.name)
+            leases.turns.restarted(gateway.row.name, leases.total.burst)
         if len(gateway.replaced) >= _REPLACED:
             gateway.replaced.clear()
         gateway.replaced.add(gateway.process)

@@ -208,11 +208,13 @@ class TopicLeases:
     def pass_turn(self, broker: str, now: float) -> None:
         """Whose turn it is from now on. `broker` is in contact: it has just reported."""
         turns = self.turns
-        turns.forget_others(self.holders)
-        if not turns.waiting and turns.broker is None:
+        turns.forget_others(self.holders, self.total.burst)
+        if not (turns.waiting or turns.before or turns.unpaid) and turns.broker is None:
             return
+        most = [(each.is_there(now), each.most(now)) for each in self.holders.values()]
+        away = fsum(share.rate for is_there, share in most if not is_there)
         if turns.broker == NOBODY:
-            if all(each.most(now) == NOTHING for each in self.holders.values()):
+            if all(share == NOTHING for is_there, share in most if is_there):
                 turns.begin(now)
         elif turns.broker in self.holders:
             needed = min(turns.waiting.get(turns.broker, NONE).batch, self.total.burst)
@@ -224,8 +226,7 @@ class TopicLeases:
             needs=lambda name, batch: batch > self._usual(name, now),
             can=lambda name, batch: self._goes(name, batch, now),
             longest=longest,
-            rate=self.total.rate,
-            burst=self.total.burst,
+            rate=max(0.0, self.total.rate - away),
             now=now,
         )
 
@@ -276,16 +277,13 @@ class TopicLeases:
 
     def target(self, broker: str, now: float) -> Share:
         """What `broker` is to have: the whole contract or nothing while somebody has a turn. One
-        that is to pay only, or while something is unpaid, has not all of b, so that no batch leaves
-        it another debt."""
-        turns, burst = self.turns, self.total.burst
-        if turns.broker is None:
-            found = self._regular(broker, now)
-        else:
-            found = self.total if broker == turns.broker else NOTHING
-        if (turns.is_up or turns.unpaid) and found.burst >= burst > 0:
-            return replace(found, burst=max(1.0, _less(burst)))
-        return found
+        that is to pay only has not all of b, so that no batch leaves it another debt."""
+        if self.turns.broker is None:
+            return self._regular(broker, now)
+        if broker != self.turns.broker or self.total == NOTHING:
+            return NOTHING
+        burst = self.total.burst
+        return replace(self.total, burst=max(1.0, _less(burst))) if self.turns.is_up else self.total
 
     def _regular(self, broker: str, now: float) -> Share:
         """Its share of the placement, with no less b than the largest batch, while others still

@@ -39,6 +39,7 @@ from distributor.control.shares import (
 from distributor.control.state import Gateway, RegisteredTopic, State
 from distributor.control.topic_names import Names
 from distributor.control.troubles import Troubles
+from distributor.control.turns import Turns
 from distributor.control.watches import Watches
 from distributor.errors import Conflict, NotFound, NotLeading
 from distributor.gateway_api import Desired, DesiredTopic, Report
@@ -298,6 +299,7 @@ class Distributor:
             del self.state.topics[name]
             self.state.leases[name].place({})
             self.state.leases[name].total = NOTHING
+            self.state.leases[name].turns = Turns()
             self.adaptor.forget(name)
             self.penalties.forget(name)
             self.troubles.forget(name)

@@ -115,7 +115,10 @@ def let_go(state: State, gateway: Gateway) -> None:
     for topic in list(gateway.topics):
         leases = state.leases[topic]
         holder = leases.holders[name]
-        is_to_have = name in (leases.targets.keys() | leases.claims | leases.turns.waiting.keys())
+        turns = leases.turns
+        is_to_have = name in (
+            leases.targets.keys() | leases.claims | turns.waiting.keys() | turns.before.keys()
+        )
         if not is_to_have and holder.settled and holder.last == NOTHING:
             del leases.holders[name]
             gateway.topics.discard(topic)

@@ -13,9 +13,9 @@ come to a broker without a share, and b has no room for one more:
 A debt can show after the turn in which it was made: the answer that ended that turn was on its way.
 Its broker has another turn then, of which the time is up: it pays, and may owe no more.
 
-A broker that owes may be forgotten, or come back as a process that does not know of it. Then
-nobody can pay that in a turn of its own: before another batch bigger than b goes anywhere, nobody
-has a share for as long as the whole contract takes to pay it.
+A broker that owes may be forgotten, or come back as a process that does not know of it. Nobody can
+pay that in a turn of its own, so nobody has a share for as long as the whole contract takes to pay
+it, as one bucket would; nor before a process that comes back has told what it knows.
 
 Messages of one broker never wait for a batch elsewhere for longer than the turns of the brokers
 before it.
@@ -46,7 +46,7 @@ class Waiting:
 
 NONE = Waiting()
 NOBODY = ""
-"""whose turn it is while what is left unpaid is paid"""
+"""whose turn it is while that is paid which nobody knows to owe"""
 
 
 @dataclass(slots=True)
@@ -64,17 +64,22 @@ class Turns:
     before: dict[str, float] = field(default_factory=dict)
     unpaid: float = 0.0
 
-    def restarted(self, broker: str) -> None:
-        """It is another process than the one that reported last."""
-        debt = self.waiting.pop(broker, NONE).debt
+    def restarted(self, broker: str, burst: float) -> None:
+        """It is another process than the one that reported last. burst: the contract's b"""
+        debt = self._left_by(broker, burst)
         if debt > 0:
-            self.before[broker] = max(debt, self.before.get(broker, 0.0))
+            self.before[broker] = debt
 
-    def forget_others(self, brokers: Container[str]) -> None:
+    def forget_others(self, brokers: Container[str], burst: float) -> None:
         """Those which are none of `brokers` are forgotten, or have another name."""
-        for name in [*self.waiting, *self.before]:
+        for name in {*self.waiting, *self.before}:
             if name not in brokers:
-                self.unpaid += self.waiting.pop(name, NONE).debt + self.before.pop(name, 0.0)
+                self.unpaid += self._left_by(name, burst)
+
+    def _left_by(self, broker: str, burst: float) -> float:
+        """What it owes at most: a batch that waited may have gone since its last report."""
+        waiting = self.waiting.pop(broker, NONE)
+        return max(waiting.debt, waiting.batch - burst, self.before.pop(broker, 0.0))
 
     def report(self, broker: str, waiting: Waiting) -> None:
         self.unpaid += max(0.0, self.before.pop(broker, 0.0) - waiting.debt)
@@ -94,12 +99,12 @@ class Turns:
         can: Callable[[str, int], bool],
         longest: float,
         rate: float,
-        burst: float,
         now: float,
     ) -> None:
         """is_there: is that broker in contact? Else it has no turn. needs, can: of so many messages
         together at that broker: do they go in a turn only, and do they go in one? longest: seconds
-        of a turn that others wait for; rate, burst: the contract"""
+        of a turn that others wait for; rate: at which is paid what nobody
+        knows to owe"""
         there = {name: each for name, each in sorted(self.waiting.items()) if is_there(name)}
         waits = [n for n, each in there.items() if each.messages and can(n, max(1, each.batch))]
         owing = [name for name, each in there.items() if each.debt > 0]
@@ -108,13 +113,13 @@ class Turns:
         self.is_up = now >= self.began_at + longest and any(name != self.broker for name in waits)
         if owing:
             return
-        wanting = [name for name in waits if needs(name, max(1, there[name].batch))]
         if self.broker == NOBODY:
             self._pay(rate, now)
-        if self.unpaid and any(there[name].batch > burst for name in wanting):
+        if self.unpaid or any(is_there(name) for name in self.before):
             if self.broker != NOBODY:
                 self.broker, self.began_at, self.is_up = NOBODY, inf, False
             return
+        wanting = [name for name in waits if needs(name, max(1, there[name].batch))]
         if wanting and self.broker in waits and not self.is_up:
             return
         self.broker = self._next(wanting, waits) if wanting else None

@@ -183,7 +183,7 @@ class Client:
                     break
                 for data, stamp in pieces:
                     for command in self._reader.feed(data):
-                        self.last_read = stamp
+                        self.last_read = max(self.last_read, stamp)  # a pause of ours is no silence
                         if type(command) is Run:
                             self._publish(command, stamp)
                         else:
@@ -252,7 +252,7 @@ class Client:
         make room, is served."""
         self._came_ill = not self._gateway.topics.is_open
         if self._came_ill:
-            run.left = 0
+            run.left, run.void = 0, True  # no topic has it
             run.refused = ProtocolError(run.failure_code, "nsqd is ill; publish to another broker")
             self.refuse(run, None)
         return self._came_ill
@@ -534,12 +534,12 @@ class Client:
     def beat(self, now: int) -> None:
         """A heartbeat is due. A client that has sent no whole command for two of them, or that
         could take nothing for one, is gone; while we do not read it, its silence is ours. nsqd
-        beats with a consumer, until that has ended."""
+        beats with a consumer, from its answer to SUB until that has ended."""
         silent = now - self.last_read > 2 * self.heartbeat_ns and not (self._pauses or self._ends)
         stuck = bool(self._out) and now - self.stuck_since > self.heartbeat_ns
         if silent or stuck:
             self.close()
-        elif self.tunnel is None or self._ends:
+        elif self.tunnel is None or not self.tunnel.answered or self._ends:
             self.write(HEARTBEAT_FRAME)
 
     def follow(self) -> None:

@@ -557,14 +557,19 @@ class Topic:
         stand in none of the queues."""
         held, self.held = self.held, deque()
         ready, self.ready = self.ready, deque()
-        runs = [*arrivals, *held, *(run for run, _ in messages_of(ready))]
+        for piece in ready:
+            if piece.run.void:
+                self.dropped(piece)
+            else:
+                self.meter.unknown += piece.count
+        runs = [*arrivals, *held, *(piece.run for piece in ready)]
         for run in runs:
-            self._end(run, CLOSED)
-            if run.size:
-                self.meter.unknown += run.left
-                if not run.void:
-                    run.owner.lose(run)
+            if run.size and not run.void:
+                self.meter.unknown += run.without_token
+                self._end(run, CLOSED)
                 self.forget(run)
+                run.owner.lose(run)
+                run.void = True
 
     def try_one(self, now: int) -> None:
         """The oldest that waits goes to nsqd whatever the gate says."""

@@ -107,7 +107,7 @@ class Topics:
         """Take a run from any door. It is decided at the end of this wake-up."""
         topic = self.find(run.topic)
         if topic is None:
-            run.left = 0
+            run.left, run.void = 0, True  # no topic has it
             run.refused = ProtocolError(
                 run.failure_code,
                 f"{self._max_topics} topics are in use (--max-topics); "
@@ -285,7 +285,9 @@ class Topics:
             tokens = self._state.later_tokens(name)
             topic = self._new(key, tokens)  # a debt of before is the topic's own already
         if key not in self._limits.leased:
-            self._set(topic, now, None if tokens is None else max(tokens, 0.0))
+            if tokens is not None and limit is not None:
+                tokens = max(tokens, 0.0) + limit.rate * (now - self._started_at) / NS
+            self._set(topic, now, tokens)
             self._tell((topic,), now)
         self.state_file.write_soon()
         log.info("topic %s: %s", name, limit.document() if limit else "no contract of its own")

@@ -23,7 +23,7 @@ from distributor.errors import Conflict, NotFound
 from distributor.gateway_api import BrokerAsked, Desired, Report, TopicReport
 from distributor.store.statements import put_lineage
 from srtm.clock import NS
-from srtm.contract import Batches, Limit
+from srtm.contract import Batches, Limit, Mode
 from srtm.excess import worst_excess
 from srtm.gateway.lease import Changes, Lease, read_desired
 from srtm.gateway.limits import Limits
@@ -461,7 +461,7 @@ def test_what_a_broker_owes_survives_restarts(frozen: bool) -> None:
 
 @pytest.mark.parametrize("brokers", [1, 2])
 @pytest.mark.parametrize("how", ["wipe", "forget"])
-def test_what_nobody_knows_to_owe_is_paid_before_the_next_debt(how: str, brokers: int) -> None:
+def test_what_nobody_knows_to_owe_is_paid_before_anything_else(how: str, brokers: int) -> None:
     """The state file of a broker that owes is lost, or its host for good."""
 
     async def check() -> None:
@@ -482,9 +482,10 @@ def test_what_nobody_knows_to_owe_is_paid_before_the_next_debt(how: str, brokers
             await place(world.service, "t", PlacementAsked(policy="lb"))
             await world.service.brokers.forget("b1")
         last = "b1" if brokers == 1 and how == "wipe" else "b2"
+        await world.pass_time(2.0)
         world.offer(last, 5, False)
         await world.pass_time(10.0)
-        assert not world.waiting, "those who owe nothing have a share"
+        assert world.waiting == 5
         world.offer(last, 100, True)
         world.offer(last, 1, False)
         for _ in range(100):
@@ -492,6 +493,30 @@ def test_what_nobody_knows_to_owe_is_paid_before_the_next_debt(how: str, brokers
             if not world.waiting:
                 break
         assert not world.waiting
+        assert world.excess() <= ROUNDING
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("again", ["crash", "wipe"])
+def test_batches_of_a_topic_that_rejects_go_on_after_a_restart(again: str) -> None:
+    """What is refused does not wait: a debt has to be paid without it."""
+
+    async def check() -> None:
+        world = World({"mode": Mode.REJECT})
+        await world.prepare(1)
+        await world.pass_time(1.0)
+        world.offer("b1", 100, True)
+        await world.pass_time(0.1)
+        if again == "wipe":
+            await world.wipe("b1")
+        else:
+            world.crash("b1")
+        await world.pass_time(1.0)
+        for _ in range(10):
+            world.offer("b1", 60, True)
+            await world.pass_time(1.0)
+        assert world.gateways["b1"].host.publisher.refused == 0
         assert world.excess() <= ROUNDING
 
     asyncio.run(check())

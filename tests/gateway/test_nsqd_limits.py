@@ -114,7 +114,9 @@ def counted(world: World) -> dict[str, int]:
     st.lists(st.sampled_from([1, 9, 30]), min_size=1, max_size=6),
     st.integers(1, 6),
     st.integers(0, 6),
-    st.lists(st.sampled_from(["lower", "reject", "leave", "answer", "second"]), max_size=5),
+    st.lists(
+        st.sampled_from(["lower", "reject", "leave", "answer", "second", "fault"]), max_size=5
+    ),
 )
 def test_each_message_has_one_end(
     sizes: list[int], burst: int, answered: int, events: list[str]
@@ -123,7 +125,7 @@ def test_each_message_has_one_end(
     and clients leave: offered is the sum of all ends, and nothing is held for those who left."""
     world = World(1.0, float(burst), Bounds(10**9, 10**12, 4 + max(sizes) * max(answered, 1)))
     topic, now = world.topic, NS
-    world.publisher.lose = lambda run: None  # type: ignore[method-assign]
+    world.publisher.lose = world.topic.give_up  # type: ignore[method-assign]
     world.offer(now, len(sizes), False)
     [run] = topic.arrivals
     run.messages = [message(b"x" * size) for size in sizes]
@@ -145,6 +147,8 @@ def test_each_message_has_one_end(
             assert not run.messages
         elif event == "answer" and world.nsqd.batches:
             topic.acknowledged(world.nsqd.batches.pop(0), now)
+        elif event == "fault":
+            topic.lose_waiting()
         else:
             topic.release(now)
         waits = sum(each.count for each in topic.ready if not each.run.void)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from srtm.nsq.commands import NOP, fin, message, mpub, pub
+from srtm.nsq.commands import NOP, fin, message, mpub, pub, sub
 from tests.support.servers import GatewayProcess, Servers, http, wait_for
 from tests.support.v2 import V2
 
@@ -240,6 +240,41 @@ def test_a_consumer_that_leaves_behind_a_held_publish_is_missed(gateway: Gateway
             while consumer.socket.recv(1 << 16):
                 pass
     wait_for(lambda: gateway.ours("leaving")["waiting"] == 0, "its message is given up")
+
+
+def test_a_consumer_whose_sub_waits_behind_a_held_publish_gets_beats(
+    gateway: GatewayProcess,
+) -> None:
+    gateway.set_limit("before-sub", rate=0.001, burst=1)
+    with V2(gateway.tcp) as consumer:
+        consumer.identify(heartbeat_interval=1000)
+        consumer.send(pub(b"before-sub", b"x") * 2 + sub(b"after-pub", b"c"))
+        consumer.oks(1)
+        for _ in range(4):
+            beat(consumer)
+            consumer.send(NOP)
+        gateway.set_limit("before-sub", **OPEN)
+        consumer.oks(2)  # of the message, and of SUB
+
+
+def test_what_came_before_a_pause_of_the_gateways_is_no_silence_after_it(
+    gateway: GatewayProcess,
+) -> None:
+    """It is read with the time at which it came; the rest of the command has its time from then."""
+    gateway.set_limit("slow", rate=0.001, burst=1)
+    big = pub(b"slow", b"x" * 100_000)
+    with V2(gateway.tcp) as client:
+        client.identify(heartbeat_interval=2000)
+        client.send(pub(b"slow", b"x") * 20)
+        client.oks(1)
+        wait_for(lambda: gateway.metric("srtm_paused_connections") == 1, "it is not read")
+        client.send(pub(b"slow", b"x") + big[:50_000])
+        time.sleep(4.5)  # more than two intervals
+        gateway.set_limit("slow", **OPEN)
+        client.oks(20)
+        beat(client)
+        client.send(big[50_000:])
+        client.oks(1)
 
 
 def test_a_command_that_trickles_is_silence(gateway: GatewayProcess) -> None:
