@@ -103,8 +103,7 @@ class Turns:
     ) -> None:
         """is_there: is that broker in contact? Else it has no turn. needs, can: of so many messages
         together at that broker: do they go in a turn only, and do they go in one? longest: seconds
-        of a turn that others wait for; rate: at which is paid what nobody
-        knows to owe"""
+        of a turn that others wait for; rate: at which is paid what nobody knows to owe"""
         there = {name: each for name, each in sorted(self.waiting.items()) if is_there(name)}
         waits = [n for n, each in there.items() if each.messages and can(n, max(1, each.batch))]
         owing = [name for name, each in there.items() if each.debt > 0]

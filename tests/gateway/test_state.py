@@ -152,7 +152,7 @@ def test_a_folder_for_a_file_is_refused(tmp_path: Path) -> None:
 def topics_by(state: State, max_topics: int = 10) -> Topics:
     """Of a gateway that has just started."""
     bounds, backlogs = Bounds(10, 1 << 20, 1 << 20), Backlogs(1 << 30, max_topics)
-    topics = Topics(Mock(), Mock(), bounds, state, None, max_topics, backlogs, True)
+    topics = Topics(Mock(), Mock(is_open=True), bounds, state, None, max_topics, backlogs, True)
     topics.begin((), [])
     return topics
 

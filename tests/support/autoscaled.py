@@ -152,9 +152,9 @@ class Autoscaled:
         return dict(found) if isinstance(found, dict) else {}
 
     def lines(self) -> list[list[Any]]:
-        """What the sinks wrote, as the worker module wrote it."""
+        """What the sinks wrote, as the worker module wrote it; of the last line all or nothing."""
         files = self.folder.glob("sink-*.jsonl")
-        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+        return [json.loads(line) for file in files for line in file.read_text().split("\n")[:-1]]
 
     def wait(self, condition: Any, what: str, seconds: float = 60) -> None:
         try:
