@@ -96,7 +96,7 @@ def measure(
             "seconds": timing.seconds,
             "warmup_seconds": timing.warmup,
             "rounds": timing.rounds,
-            "flags": list(flags),
+            "flags": [each.replace(str(session.folder), "FOLDER") for each in flags],
             "loads": {name: [*load.flags, load.contract] for name, load in LOADS.items()},
         },
         figures={
