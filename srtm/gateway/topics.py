@@ -206,11 +206,15 @@ class Topics:
         elif default is not None and not limits.is_given(name):
             now = monotonic_ns()
             if tokens is not None:
-                tokens += default.rate * (now - self._started_at) / NS
+                tokens = self._filled(tokens, default, now)
             topic.set_limit(default, now, tokens)
         if topic.bucket is None and tokens is not None:
             topic.debt = min(0.0, tokens)  # of a share that it had before
         return topic
+
+    def _filled(self, tokens: float, limit: Limit, now: int) -> float:
+        """What has become by now of the tokens at the start."""
+        return tokens + limit.rate * (now - self._started_at) / NS
 
     def _set(self, topic: Topic, now: int, tokens: float | None = None) -> None:
         """By whoever has the last word: the Load Distributor, then its own contract. tokens: of a
@@ -286,7 +290,7 @@ class Topics:
             topic = self._new(key, tokens)  # a debt of before is the topic's own already
         if key not in self._limits.leased:
             if tokens is not None and limit is not None:
-                tokens = max(tokens, 0.0) + limit.rate * (now - self._started_at) / NS
+                tokens = self._filled(max(tokens, 0.0), limit, now)
             self._set(topic, now, tokens)
             self._tell((topic,), now)
         self.state_file.write_soon()

@@ -235,6 +235,14 @@ class World:
         gateway = self.gateways[name] = Gateway(name, self.now, self.records)
         gateway.process += "-wiped"
 
+    async def finish(self, seconds: int) -> None:
+        """Until nothing waits."""
+        for _ in range(seconds):
+            await self.pass_time(1.0)
+            if not self.waiting:
+                return
+        raise AssertionError("something waits for ever")
+
     @property
     def waiting(self) -> int:
         return sum(each.host.topic.waiting for each in self.gateways.values())
@@ -321,11 +329,7 @@ def test_all_brokers_together_keep_to_the_contract_and_every_batch_goes(
         await play(world, operations)
         assert world.excess() <= ROUNDING
         world.away.clear()
-        for _ in range(500):
-            await world.pass_time(1.0)
-            if not world.waiting:
-                break
-        assert not world.waiting, "something waits for ever"
+        await world.finish(500)
         assert world.excess() <= ROUNDING
 
     asyncio.run(check())
@@ -400,11 +404,7 @@ def test_debts_of_several_brokers_do_not_add_up(round_trip: float) -> None:
         for _ in range(20):
             world.offer("b1", 60, True)
             world.offer("b3", 60, True)
-        for _ in range(200):
-            await world.pass_time(1.0)
-            if not world.waiting:
-                break
-        assert not world.waiting
+        await world.finish(200)
         assert world.excess() <= ROUNDING
 
     asyncio.run(check())
@@ -488,11 +488,7 @@ def test_what_nobody_knows_to_owe_is_paid_before_anything_else(how: str, brokers
         assert world.waiting == 5
         world.offer(last, 100, True)
         world.offer(last, 1, False)
-        for _ in range(100):
-            await world.pass_time(1.0)
-            if not world.waiting:
-                break
-        assert not world.waiting
+        await world.finish(100)
         assert world.excess() <= ROUNDING
 
     asyncio.run(check())

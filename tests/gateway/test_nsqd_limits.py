@@ -1,7 +1,7 @@
 """nsqd's limits are those of the process that is there: whoever restarts it may change them."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from srtm.contract import Limit, Mode
 from srtm.gateway.backlog import Bounds
+from srtm.gateway.run import Run
+from srtm.gateway.topic import Topic
 from srtm.nsq.commands import Limits, Publish, dpub, first_refused, message, mpub, pub
 from srtm.nsq.errors import ProtocolError
 from tests.gateway.test_topic_bucket_time import NS, World
@@ -63,6 +65,14 @@ def test_what_nsqd_refuses_by_other_limits(
     assert (found and (found[0], str(found[1]))) == refused
 
 
+def of_sizes(topic: Topic, run: Run, sizes: Sequence[int]) -> None:
+    """Give the messages of a run that has been offered these sizes."""
+    run.messages = [message(b"x" * size) for size in sizes]
+    size = sum(map(len, run.messages))
+    topic.backlog.shrink(0, run.size - size)
+    run.size = size
+
+
 @pytest.mark.parametrize("rate", [0.001, 1e6])
 @pytest.mark.parametrize(
     ("sizes", "taken"),
@@ -85,9 +95,7 @@ def test_of_the_pubs_of_one_read_those_before_the_big_one_go(
     [neighbour] = topic.arrivals
     world.offer(NS, len(sizes), False)
     run = topic.arrivals[-1]
-    run.messages = [message(b"x" * size) for size in sizes]
-    topic.backlog.shrink(0, run.size - sum(map(len, run.messages)))
-    run.size = sum(map(len, run.messages))
+    of_sizes(topic, run, sizes)
     world.wake(2 * NS)
     topic.follow(SMALL, Bounds(10**9, 10**12, 40))
     topic.in_flight, world.is_open = 0, True
@@ -119,18 +127,17 @@ def counted(world: World) -> dict[str, int]:
     ),
 )
 def test_each_message_has_one_end(
-    sizes: list[int], burst: int, answered: int, events: list[str]
+    sizes: list[int], burst: int, fit: int, events: list[str]
 ) -> None:
     """However many have their tokens, or are stored, when nsqd's limits fall, tokens are refused
-    and clients leave: offered is the sum of all ends, and nothing is held for those who left."""
-    world = World(1.0, float(burst), Bounds(10**9, 10**12, 4 + max(sizes) * max(answered, 1)))
+    and clients leave: offered is the sum of all ends, and nothing is held for those who left. fit:
+    messages in an MPUB"""
+    world = World(1.0, float(burst), Bounds(10**9, 10**12, 4 + max(sizes) * max(fit, 1)))
     topic, now = world.topic, NS
     world.publisher.lose = world.topic.give_up  # type: ignore[method-assign]
     world.offer(now, len(sizes), False)
     [run] = topic.arrivals
-    run.messages = [message(b"x" * size) for size in sizes]
-    topic.backlog.shrink(0, run.size - sum(map(len, run.messages)))
-    run.size = sum(map(len, run.messages))
+    of_sizes(topic, run, sizes)
     world.offer(now, 2, True)
     topic.decide(now, now)
     topic.pump(now)
