@@ -6,12 +6,14 @@ of p99 over the scenarios. The grid is what `srtm topic set` takes, from a secon
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from rich.table import Table
 
 from benchmarks.adaptor.scenarios import CHOOSING
 from benchmarks.harness.report import number, table
+from benchmarks.harness.side_by_side import side_by_side
 from tb_adaptor.simulator.judge import nearest_rank
 from tb_adaptor.simulator.run import Settings, simulate
 
@@ -46,18 +48,19 @@ class Chosen:
         return made
 
 
-def chosen(seeds: int, periods: Sequence[float] = PERIODS) -> Chosen:
+def chosen(seeds: int, periods: Sequence[float], processes: int) -> Chosen:
     """The period is no longer than the window: what came between two would be seen by none."""
     arrivals = [(each.contract, [each.arrivals(n) for n in range(seeds)]) for each in CHOOSING]
-    means = {}
-    for window in WINDOWS:
-        for period in periods:
-            if period > window:
-                continue
-            settings, logs = Settings(window, period), []
-            for contract, each in arrivals:
-                waits = [simulate("paper", contract, one, None, settings).waits for one in each]
-                p99 = nearest_rank(np.concatenate(waits), 0.99) * 1e3
-                logs.append(np.log(p99 + _LEAST_MS))
-            means[settings] = float(np.exp(np.mean(logs)))
+    grid = [Settings(w, every) for w in WINDOWS for every in periods if every <= w]
+
+    def mean_ms(settings: Settings) -> float:
+        logs = []
+        for contract, each in arrivals:
+            waits = [simulate("paper", contract, one, None, settings).waits for one in each]
+            p99 = nearest_rank(np.concatenate(waits), 0.99) * 1e3
+            logs.append(np.log(p99 + _LEAST_MS))
+        return float(np.exp(np.mean(logs)))
+
+    jobs = [partial(mean_ms, settings) for settings in grid]
+    means = dict(zip(grid, side_by_side(jobs, processes), strict=True))
     return Chosen(min(means, key=lambda each: means[each]), means)

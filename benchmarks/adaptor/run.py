@@ -12,6 +12,7 @@ for that stretch, or 1 ms. --full adds a swap on real brokers (`live`).
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from benchmarks.adaptor.scenarios import LOAD, SCENARIOS, SECONDS, Scenario
 from benchmarks.harness.bars import Bar, judge
 from benchmarks.harness.report import Report, number, table
 from benchmarks.harness.session import Session
+from benchmarks.harness.side_by_side import side_by_side
 from srtm.queueing import Floats
 from tb_adaptor.policies import POLICIES
 from tb_adaptor.simulator.bound import least_wait
@@ -41,7 +43,7 @@ _NEVER = float("inf")
 
 
 class Pooled:
-    """One policy in one scenario: waits and arrival times of all seeds, and what each seed was."""
+    """One policy in one scenario: waits and arrival times by seed, and what each seed was."""
 
     def __init__(self) -> None:
         self.least_ms: list[float] = []  # p99 of each seed that no policy is below
@@ -49,6 +51,13 @@ class Pooled:
         self.times: list[Floats] = []
         self.excess = 0.0
         self.rescales: list[int] = []
+
+    def add(self, seed: "Pooled") -> None:
+        self.least_ms += seed.least_ms
+        self.waits += seed.waits
+        self.times += seed.times
+        self.excess = max(self.excess, seed.excess)
+        self.rescales += seed.rescales
 
     @property
     def p99_ms(self) -> float:
@@ -67,15 +76,18 @@ def run(session: Session) -> Report:
     seeds = QUICK_SEEDS if session.quick else SEEDS
     session.plan(1 + len(SCENARIOS) * seeds + session.live)
     session.step("the paper's rule at its best")
-    best = chosen(1, PERIODS[:1]) if session.quick else chosen(_CHOOSING_SEEDS)
-    outcomes: dict[str, dict[str, Pooled]] = {}
-    for scenario in SCENARIOS:
-        pooled = outcomes[scenario.name] = {
-            name: Pooled() for name in [*POLICIES, AS_PUBLISHED, "hindsight", "unsplit"]
-        }
-        for seed in range(seeds):
-            session.step(f"{scenario.name}, seed {seed}")
-            _seed(scenario, seed, seed / seeds, best.settings, pooled)
+    best = chosen(
+        1 if session.quick else _CHOOSING_SEEDS,
+        PERIODS[:1] if session.quick else PERIODS,
+        session.processes,
+    )
+    outcomes = {scenario.name: _empty() for scenario in SCENARIOS}
+    turns = [(scenario, seed) for scenario in SCENARIOS for seed in range(seeds)]
+    jobs = [partial(_seed, *turn, turn[1] / seeds, best.settings) for turn in turns]
+    for (scenario, seed), found in zip(turns, side_by_side(jobs, session.processes), strict=True):
+        session.step(f"{scenario.name}, seed {seed}")
+        for name, pooled in outcomes[scenario.name].items():
+            pooled.add(found[name])
     if session.live:
         session.step("live: a swap between two real brokers")
     lived = live(session) if session.live else []
@@ -108,9 +120,12 @@ def run(session: Session) -> Report:
     )
 
 
-def _seed(
-    scenario: Scenario, seed: int, phase: float, paper: Settings, pooled: Mapping[str, Pooled]
-) -> None:
+def _empty() -> dict[str, Pooled]:
+    return {name: Pooled() for name in [*POLICIES, AS_PUBLISHED, "hindsight", "unsplit"]}
+
+
+def _seed(scenario: Scenario, seed: int, phase: float, paper: Settings) -> dict[str, Pooled]:
+    pooled = _empty()
     arrivals = scenario.arrivals(seed)
     times = np.concatenate([each.times for each in arrivals.values()])
     for name in [*POLICIES, AS_PUBLISHED]:
@@ -119,7 +134,7 @@ def _seed(
         outcome = simulate(policy, scenario.contract, arrivals, None, settings)
         pooled[name].waits.append(outcome.waits)
         pooled[name].times.append(times)
-        pooled[name].excess = max(pooled[name].excess, excess(outcome, scenario.contract))
+        pooled[name].excess = excess(outcome, scenario.contract)
         pooled[name].rescales.append(len(outcome.shares) - 1)
     best = hindsight(scenario.contract, arrivals, scenario.shifts)
     pooled["hindsight"].waits.append(best.waits)
@@ -127,6 +142,7 @@ def _seed(
     pooled["unsplit"].least_ms.append(least_wait(scenario.contract, arrivals, 0.99) * 1e3)
     pooled["unsplit"].waits.append(unsplit_waits(scenario.contract, arrivals))
     pooled["unsplit"].times.append(np.sort(times))
+    return pooled
 
 
 def _back(scenario: Scenario, pooled: Pooled, hindsight: Pooled) -> list[float]:

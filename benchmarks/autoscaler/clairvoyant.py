@@ -10,6 +10,7 @@ The search is a heuristic, so its lower bound stands beside it: no schedule take
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -19,6 +20,7 @@ from benchmarks.autoscaler.scaling import workload
 from benchmarks.harness.bars import Bar, judge
 from benchmarks.harness.report import Report, number, table
 from benchmarks.harness.session import Session
+from benchmarks.harness.side_by_side import side_by_side
 from srtm.autoscaler.decision import Handover
 from srtm.autoscaler.policies.srtm import Srtm
 from srtm.autoscaler.simulator.arrivals import ArrivalModel, arrivals_of, even_shares
@@ -100,17 +102,18 @@ def run(session: Session) -> Report:
     cut = second.rates[: SLICE_SECONDS if quick else None]
     matches = list(matched(first.rates, cut, quick))
     effort = QUICK_EFFORT if quick else EFFORT
-    session.plan(sum(len(match.seeds) for match in matches))
-    results, slowest = [], 0.0
-    for match in matches:
-        result = Result(match)
-        results.append(result)
-        for seed in match.seeds:
-            session.step(f"{match.name}, seed {seed}")
-            before = session.seconds_left
-            if before > slowest:
-                result.pairs.append(play(match, seed, effort))
-                slowest = max(slowest, before - session.seconds_left)
+    results = [Result(match) for match in matches]
+    turns = [(result, seed) for result in results for seed in result.match.seeds]
+    jobs = [partial(play, result.match, seed, effort) for result, seed in turns]
+    session.plan(len(turns))
+    slowest, before = 0.0, session.seconds_left
+    for (result, seed), pair in zip(turns, side_by_side(jobs, session.processes), strict=True):
+        session.step(f"{result.match.name}, seed {seed}")
+        result.pairs.append(pair)
+        if quick:
+            slowest, before = max(slowest, before - session.seconds_left), session.seconds_left
+            if before < slowest:
+                break
     return Report(
         settings={
             "mu": DIRECT.mu,

@@ -14,10 +14,11 @@ come within 0.1 points of the rival's share at no more replica-minutes.
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from benchmarks.autoscaler.claims import Claim, judge_claims
-from benchmarks.autoscaler.rivals import OURS, Rivalry, play_for, rivalries_table
+from benchmarks.autoscaler.rivals import OURS, Rivalry, contests, rivalries_table
 from benchmarks.autoscaler.scaling import (
     Case,
     Outcome,
@@ -29,9 +30,11 @@ from benchmarks.autoscaler.scaling import (
 )
 from benchmarks.harness.report import Report
 from benchmarks.harness.session import Session
+from benchmarks.harness.side_by_side import side_by_side
 from srtm.autoscaler.decision import Handover
 from srtm.autoscaler.policies import Trace
 from srtm.autoscaler.simulator.arrivals import ArrivalModel, arrivals_of, even_shares
+from srtm.autoscaler.simulator.run import Run
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.autoscaler.simulator.workload import iot_like, taxi_like
 from srtm.slo import SLO
@@ -127,12 +130,13 @@ def run(session: Session) -> Report:
     grids = {"first": first.rates, "second": second.rates[: SLICE_SECONDS if quick else None]}
     session.plan(len(cases) + (1 + len(POLICIES_COMPARED)) * 2 * len(grids))
     outcomes, bars = [], []
-    for case in cases:
+    seeds = [QUICK_SEEDS if quick else LONG_SEEDS if _is_long(case) else SEEDS for case in cases]
+    jobs = [partial(_runs, *each) for each in zip(cases, seeds, strict=True)]
+    for case, runs in zip(cases, side_by_side(jobs, session.processes), strict=True):
         session.step(case.name)
-        long = case.name.startswith("second")
-        outcome = play(case, range(QUICK_SEEDS if quick else LONG_SEEDS if long else SEEDS))
+        outcome = Outcome(case, runs)
         outcomes.append(outcome)
-        bars += against_paper(outcome, quick, second.doubt if long else first.doubt)
+        bars += against_paper(outcome, quick, second.doubt if _is_long(case) else first.doubt)
     orders, claimed = judge_claims(CLAIMS, outcomes, second.doubt or first.doubt)
     bars += claimed
     tables = [table_of("CLOSER Tables 2 and 3 and sections 5.1 to 5.3", outcomes), orders]
@@ -254,12 +258,20 @@ def _compare(
     session.step(f"{where}: {OURS}")
     ours = play(case(OURS), (1,))
     rivalries = []
-    for policy in POLICIES_COMPARED:
-        session.step(f"{where}: {policy}")
-        if time.monotonic() < until:
-            rival = play(case(policy), (1,))
-            rivalries.append(Rivalry(rival, play_for(rival)))
+    for each in contests([case(policy) for policy in POLICIES_COMPARED], 1, session.processes):
+        session.step(f"{where}: {each.rival.case.name}")
+        rivalries.append(each)
+        if time.monotonic() > until:
+            break
     return ours, rivalries
+
+
+def _is_long(case: Case) -> bool:
+    return case.name.startswith("second")
+
+
+def _runs(case: Case, seeds: int) -> list[Run]:
+    return play(case, range(seeds)).runs
 
 
 def draw(figure: "Figure", outcomes: Sequence[Outcome]) -> None:

@@ -4,8 +4,9 @@ Ours keeps an SLO, and a rival attains anything: one run aimed at 0.99 says noth
 0.94 or at 0.9995. So ours is run once for each rival, asked for what that rival attained.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -15,6 +16,8 @@ from benchmarks.autoscaler.scaling import Case, Outcome, play, simulated
 from benchmarks.harness.bars import Bar, judge
 from benchmarks.harness.report import table
 from benchmarks.harness.session import Session
+from benchmarks.harness.side_by_side import side_by_side
+from srtm.autoscaler.simulator.run import Run
 
 OURS = "srtm"
 OURS_POINTS = 0.1
@@ -26,13 +29,28 @@ ASKED_LOW, ASKED_HIGH = 0.50, 0.9995
 def play_for(rival: Outcome) -> Outcome:
     """Ours on the rival's arrivals, seed by seed, asked for the share of events in time that the
     rival attained (within ASKED_LOW and ASKED_HIGH); target and surroundings are the same."""
-    case = replace(rival.case, policy=OURS, make=None, cooldown_seconds=None)
-    outcome = Outcome(case)
+    outcome = Outcome(_asked_instead(rival.case))
     for run in rival.runs:
         share = min(ASKED_HIGH, max(ASKED_LOW, run.sla_share))
         slo = replace(run.setting.slo, percentile=share)
-        outcome.runs.append(simulated(case, replace(run.setting, slo=slo)))
+        outcome.runs.append(simulated(outcome.case, replace(run.setting, slo=slo)))
     return outcome
+
+
+def contests(rivals: Sequence[Case], seed: int, processes: int) -> Iterator["Rivalry"]:
+    """Each rival and ours asked for what it attained, side by side."""
+
+    def runs(case: Case) -> tuple[list[Run], list[Run]]:
+        rival = play(case, (seed,))
+        return rival.runs, play_for(rival).runs
+
+    jobs = [partial(runs, case) for case in rivals]
+    for case, (theirs, ours) in zip(rivals, side_by_side(jobs, processes), strict=True):
+        yield Rivalry(Outcome(case, theirs), Outcome(_asked_instead(case), ours))
+
+
+def _asked_instead(rival: Case) -> Case:
+    return replace(rival, policy=OURS, make=None, cooldown_seconds=None)
 
 
 def contest(

@@ -1,5 +1,6 @@
 """One run of a benchmark: how long it may take, where its servers live, what a person sees."""
 
+import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -49,6 +50,11 @@ class Session:
         if not self.quick:
             return float("inf")
         return QUICK_SECONDS - (time.monotonic() - self._began)
+
+    @property
+    def processes(self) -> int:
+        """For jobs that only compute; a quick run does one after the other until time is up."""
+        return 1 if self.quick else len(os.sched_getaffinity(0))
 
     def plan(self, steps: int) -> None:
         """How many times `step` will be called, about."""

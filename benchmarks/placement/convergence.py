@@ -12,6 +12,7 @@ import numpy as np
 
 from benchmarks.harness.report import Report
 from benchmarks.harness.session import Session
+from benchmarks.harness.side_by_side import side_by_side
 from benchmarks.placement import fitting_model as model
 from benchmarks.placement.convergence_live import live, live_table
 from benchmarks.placement.convergence_report import (
@@ -55,15 +56,14 @@ def run(session: Session) -> Report:
         session.step(f"lessons for the learnt starts, {arrivals}")
         lessons[arrivals] = _taught(arrivals, _QUICK_LESSONS if quick else _LESSONS)
     runs: list[Run] = []
-    took = 0.0
-    for seed in range(RUNS):
-        before = session.seconds_left
+    jobs = [partial(_seed, seed, lessons) for seed in range(RUNS)]
+    before = session.seconds_left
+    for seed, found in enumerate(side_by_side(jobs, session.processes)):
+        session.step(f"{seed + 1} of {RUNS} topics of each kind")
+        runs += found
+        took, before = before - session.seconds_left, session.seconds_left
         if before < _SECONDS_KEPT + 1.5 * took:
             break
-        session.step(f"{seed + 1} of {RUNS} topics of each kind")
-        for arrivals in ARRIVALS:
-            runs += [_run(arrivals, size, seed, lessons[arrivals]) for size in SIZES]
-        took = before - session.seconds_left if session.quick else 0.0
     lived = list(live(session, ARRIVALS)) if session.live else []
     return Report(
         settings={
@@ -113,6 +113,10 @@ def _notes(quick: bool) -> list[str]:
         "shown and not judged",
         *(["fewer topics than 50 of each kind: range by resampling them"] if quick else []),
     ]
+
+
+def _seed(seed: int, lessons: dict[str, CapacityModel]) -> list[Run]:
+    return [_run(each, size, seed, lessons[each]) for each in ARRIVALS for size in SIZES]
 
 
 def _run(arrivals: str, size: int, seed: int, learnt: CapacityModel) -> Run:

@@ -1,14 +1,15 @@
 """Who plays a case: the rivals, groups that never change, and ours."""
 
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from benchmarks.autoscaler.closer import POLICIES_COMPARED
 from benchmarks.autoscaler.unseen.cases import PARTITIONS, Case
+from benchmarks.harness.side_by_side import side_by_side
 from srtm.autoscaler.decision import Action, Decision, Handover, Member, Policy
 from srtm.autoscaler.observation import Observation
 from srtm.autoscaler.policies import POLICIES, Settings
@@ -85,8 +86,7 @@ def result_of(run: Run) -> Result:
     return Result(run.policy, float(run.sla_share), float(run.replica_minutes), changes)
 
 
-def _all(job: tuple[Case, tuple[str, ...], Tuning]) -> list[Result]:
-    case, names, tuning = job
+def _all(case: Case, names: tuple[str, ...], tuning: Tuning) -> list[Result]:
     np.seterr(all="ignore")
     return [played(case, name, tuning) for name in names]
 
@@ -95,9 +95,4 @@ def play_all(
     jobs: list[tuple[Case, tuple[str, ...]]], processes: int, tuning: Tuning = TUNING
 ) -> Iterator[list[Result]]:
     """In the order of the jobs, each as soon as it is there."""
-    whole = [(case, names, tuning) for case, names in jobs]
-    if processes < 2:
-        yield from map(_all, whole)
-        return
-    with ProcessPoolExecutor(processes) as pool:
-        yield from pool.map(_all, whole)
+    return side_by_side([partial(_all, case, names, tuning) for case, names in jobs], processes)

@@ -11,7 +11,6 @@ a group of nine from the first second on is among them, and knows nothing of a c
 rival that keeps it is chosen afterwards, among twelve policies and up to nine constant groups.
 """
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -70,8 +69,7 @@ def run(session: Session) -> Report:
 def _judged(session: Session, cases: list[Case]) -> list[Judged]:
     jobs = [(case, (OURS, *rivals_of(case))) for case in cases]
     judged = []
-    processes = 1 if session.quick else os.cpu_count() or 1
-    for case, (ours, *rivals) in zip(cases, play_all(jobs, processes), strict=False):
+    for case, (ours, *rivals) in zip(cases, play_all(jobs, session.processes), strict=False):
         session.step(case.name)
         judged.append(Judged(case, ours, tuple(rivals)))
         if session.seconds_left < QUICK_CASE_SECONDS:
