@@ -25,6 +25,12 @@ def gateway(shared: Servers) -> Iterator[GatewayProcess]:
     assert "Traceback" not in gateway.process.text()
 
 
+@pytest.fixture(autouse=True)
+def _alone(gateway: GatewayProcess) -> None:
+    """Those of the test before would take places, and those who come be closed for newer ones."""
+    wait_for(lambda: gateway.metric("srtm_http_connections") < 10, "those before have gone")
+
+
 @contextlib.contextmanager
 def connected(gateway: GatewayProcess, sent: bytes, count: int) -> Iterator[list[socket.socket]]:
     """So many connections, each of which has sent so much and no more."""
