@@ -120,6 +120,15 @@ def test_publishes_whose_senders_have_gone_make_room(gateway: GatewayProcess) ->
             assert answer.startswith(b"HTTP/1.1 200"), (number, answer)
 
 
+def test_a_request_that_has_come_is_answered_though_more_connections_come(servers: Servers) -> None:
+    gateway = servers.gateway("--max-http-connections=64")
+    gateway.process.freeze()
+    with connected(gateway, b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n", 100) as connections:
+        gateway.process.thaw()
+        for connection in connections[:64]:
+            assert connection.recv(100).startswith(b"HTTP/1.1 200")
+
+
 def test_calls_that_nsqd_does_not_answer_leave_places_for_others(servers: Servers) -> None:
     gateway = servers.gateway("--max-http-connections=64")
     gateway.nsqd.process.freeze()

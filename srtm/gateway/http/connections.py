@@ -2,14 +2,17 @@
 
 When all are in use the one that has been idle, or has kept us waiting for the rest of its request,
 the longest makes room for a new one; then one that does not read its answer. One whose request is
-being served stays. The time for a head, for each MiB of a body and for an answer to be read on is
-bounded; that between requests is not, as at nsqd.
+being served stays, and so does one whose request has come and is yet to be read. The time for a
+head, for each MiB of a body and for an answer to be read on is bounded; that between requests is
+not, as at nsqd.
 """
 
 import contextlib
+import select
 import socket
 from asyncio import Future
 from collections.abc import Awaitable, Callable
+from itertools import islice
 from typing import Any
 
 from tornado.httpserver import HTTPServer
@@ -29,7 +32,16 @@ MAX_HEADER_BYTES = 64 * 1024
 _BUFFER_BYTES = 2 * MAX_HEADER_BYTES
 _BEING_ANSWERED = 16
 """Connections over the bound while no other can make room: most are about to be free again."""
+_LOOKED_AT = 64
+"""Connections for one that makes room. In a burst the next ones may all be still unread."""
 _MIB = 1024 * 1024
+
+
+def _keeps_waiting(stream: IOStream) -> bool:
+    """Not where it is we who have yet to read what it sent."""
+    poll = select.poll()
+    poll.register(stream.fileno(), select.POLLIN | select.POLLRDHUP)
+    return all(event != select.POLLIN for _, event in poll.poll(0))
 
 
 def _last_word(status: str) -> bytes:
@@ -147,7 +159,7 @@ class BoundedServer(HTTPServer):
         super().handle_stream(stream, address)
 
     def _make_room(self) -> bool:
-        slow = next(iter(self._unasked), None)
+        slow = next(filter(_keeps_waiting, islice(self._unasked, _LOOKED_AT)), None)
         if slow is None:
             unread = (each.stream for each in self.connections.values() if each.is_unread)
             slow = next(unread, None)
