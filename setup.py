@@ -31,7 +31,7 @@ HOT = [
     "kernel/socket_stamps.py",
     "kernel/stamps.py",
     "kernel/streams.py",
-    "srtm/bucket.py",
+    "srtm/limits/bucket.py",
     "srtm/gateway/batch.py",
     "srtm/gateway/backlog.py",
     "srtm/gateway/backlogs.py",

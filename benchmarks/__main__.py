@@ -10,7 +10,7 @@ from benchmarks.catalogue import BENCHMARKS
 from benchmarks.harness.report import render, write
 from benchmarks.harness.session import session
 from benchmarks.kept import PAGE, keep, page
-from srtm.errors import Exit, SrtmError, UsageError
+from srtm.text.errors import Exit, SrtmError, UsageError
 
 _PIPED_WIDTH = 180  # nobody's terminal: nothing is cut
 

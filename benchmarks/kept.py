@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from benchmarks.catalogue import BENCHMARKS
-from srtm.errors import UsageError
 from srtm.report.markdown import markdown
 from srtm.report.result import read
+from srtm.text.errors import UsageError
 
 _HERE = Path(__file__).parent
 RESULTS = _HERE / "results"

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from distributor.grouping import Use
-from srtm.contract import MAX_BURST, MAX_RATE, MIN_RATE, Batches, Mode
+from distributor.grouping.keys import Use
+from srtm.limits.contract import MAX_BURST, MAX_RATE, MIN_RATE, Batches, Mode
 
 MAX_PUBLISHERS = 20_000
 """of one request: reading them holds up all others for 0.1 to 0.2 s"""

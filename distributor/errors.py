@@ -3,7 +3,7 @@
 from http import HTTPStatus
 
 from distributor.store.errors import StoreError
-from srtm.errors import SrtmError, UnavailableError, UsageError
+from srtm.text.errors import SrtmError, UnavailableError, UsageError
 
 
 class NotFound(SrtmError):

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from distributor.api import MAX_TOPICS, Answer, Count, Name, Rate, Unplaced
-from srtm.contract import MAX_BURST, MAX_RATE, Batches, Mode
+from srtm.limits.contract import MAX_BURST, MAX_RATE, Batches, Mode
 
 MAX_ARRIVALS = 5_000
 """of one topic: a gateway keeps no more until it reports them"""

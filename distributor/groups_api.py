@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from distributor.api import Answer, Asked
-from distributor.grouping import Floor
+from distributor.grouping.proposals import Floor
 
 Decision = Literal["accept", "reject", "forget"]
 

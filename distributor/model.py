@@ -1,6 +1,6 @@
 """Brokers, publishers and placements: the words of SRTM section 4.2 as values.
 
-Rates are messages/s. A topic's contract is `srtm.contract.Contract`: rate r, burst b and SLO.
+Rates are messages/s. A topic's contract is `limits.contract.Contract`: rate r, burst b and SLO.
 """
 
 from collections.abc import Iterable, Mapping
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
-from srtm.contract import MAX_RATE, MIN_RATE
+from srtm.limits.contract import MAX_RATE, MIN_RATE
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from urllib.parse import quote, urlencode
 import click
 from click.core import ParameterSource
 
-from srtm.address import Address
-from srtm.bearer import read_token
-from srtm.errors import SrtmError, UnavailableError, UsageError
-from srtm.http_client import Answer, request
+from srtm.http.bearer import read_token
+from srtm.http.client import Answer, request
+from srtm.text.address import Address
+from srtm.text.errors import SrtmError, UnavailableError, UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _TIMEOUT_SECONDS = 60.0

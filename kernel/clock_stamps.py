@@ -3,7 +3,7 @@
 import socket
 
 from kernel.stamps import READ_BYTES, Pieces, Reader, StampSource
-from srtm.clock import monotonic_ns
+from srtm.host.clock import monotonic_ns
 
 
 class ClockReader(Reader):

@@ -17,7 +17,7 @@ from kernel.segments import UNKNOWN, Stream
 from kernel.socket_stamps import SocketReader, SocketStamps
 from kernel.stamps import READ_BYTES, Pieces, Reader, StampSource
 from kernel.streams import Streams
-from srtm.clock import WallClock, monotonic_ns
+from srtm.host.clock import WallClock, monotonic_ns
 
 
 class Program(Protocol):

@@ -1,6 +1,6 @@
 """Why a timestamp source cannot be used here."""
 
-from srtm.errors import UnavailableError
+from srtm.text.errors import UnavailableError
 
 
 class SourceUnavailable(UnavailableError):

@@ -8,7 +8,7 @@ import socket
 import struct
 
 from kernel.stamps import READ_BYTES, Pieces, Reader, StampSource
-from srtm.clock import NS, WallClock, monotonic_ns
+from srtm.host.clock import NS, WallClock, monotonic_ns
 
 SO_TIMESTAMPNS = getattr(socket, "SO_TIMESTAMPNS", 35)  # asm-generic/socket.h; not in socket.py
 _TIMESPEC = struct.Struct("@ll")

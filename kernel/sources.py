@@ -8,7 +8,7 @@ from kernel.ebpf_stamps import EbpfStamps
 from kernel.errors import SourceUnavailable
 from kernel.socket_stamps import SocketStamps
 from kernel.stamps import StampSource
-from srtm.clock import WallClock
+from srtm.host.clock import WallClock
 
 
 def choose_source(wall: WallClock, asked: str = "auto") -> StampSource:

@@ -1,3 +1,3 @@
-from srtm.cli import main
+from srtm.cli.main import main
 
 main()

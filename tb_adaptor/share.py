@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from math import fsum, nextafter
 from typing import NamedTuple
 
-from srtm.contract import MIN_RATE
+from srtm.limits.contract import MIN_RATE
 
 
 class Part(NamedTuple):

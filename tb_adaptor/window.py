@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from srtm.queueing import Floats
+from srtm.limits.queueing import Floats
 from tb_adaptor.share import Part
 
 MOST_ARRIVALS = 200_000

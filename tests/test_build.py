@@ -12,7 +12,7 @@ import click
 import pytest
 
 from benchmarks.__main__ import cli as benchmarks
-from srtm.cli import cli as srtm
+from srtm.cli.main import cli as srtm
 from tests.docs.generated import pages
 
 ROOT = Path(__file__).parent.parent

@@ -59,6 +59,37 @@ def test_the_gateway_and_the_placement_know_nothing_of_what_starts_them() -> Non
             assert not above & {room(other) for other in others}, module
 
 
+SHARED = {
+    "srtm.text": set(),
+    "srtm.nsq": set(),
+    "srtm.cli": {"srtm.text"},
+    "srtm.host": {"srtm.text"},
+    "srtm.http": {"srtm.host", "srtm.text"},
+    "srtm.limits": {"srtm.nsq", "srtm.text"},
+    "srtm.options": {"srtm.host", "srtm.limits", "srtm.text"},
+}
+"""by folder that all programs share: those that it may import from"""
+
+
+@pytest.mark.parametrize("shared", SHARED)
+def test_what_all_share_knows_nothing_of_its_users(shared: str) -> None:
+    used = {
+        room(other) for module in IMPORTS if room(module) == shared for other in IMPORTS[module]
+    }
+    assert used - {shared, "srtm"} <= SHARED[shared]
+
+
+def test_beside_the_folders_of_srtm_is_only_its_entrance() -> None:
+    assert {file.name for file in (ROOT / "srtm").glob("*.py")} == {"__init__.py", "__main__.py"}
+
+
+def test_the_adaptor_knows_only_what_all_share() -> None:
+    used = {
+        other for module in IMPORTS if module.startswith("tb_adaptor") for other in IMPORTS[module]
+    }
+    assert {room(each) for each in used if not each.startswith("tb_adaptor")} <= set(SHARED)
+
+
 def mentioned(wanted: str) -> set[str]:
     """Modules of the product whose text has it."""
     product = {each: file for each, file in MODULES.items() if not each.startswith("benchmarks")}
@@ -69,20 +100,21 @@ def mentioned(wanted: str) -> set[str]:
     ("wanted", "homes"),
     [
         pytest.param(
-            r"import (httpx|requests|urllib\.request)|http\.client|tornado\.httpclient",
-            {"srtm.http_client"},
+            r"^\s*(import|from) (h11|httpx|requests|urllib\.request|http\.client|tornado\.httpcl)",
+            {"srtm.http.client"},
             id="http-client",
         ),
         pytest.param(
-            r"\(RequestHandler\)|BaseHTTPRequestHandler", {"srtm.api_handler"}, id="http-handlers"
+            r"\(RequestHandler\)|BaseHTTPRequestHandler", {"srtm.http.handler"}, id="http-handlers"
         ),
-        pytest.param(r"os\.replace\(|partial\.replace\(|mkstemp", {"srtm.atomic"}, id="files"),
+        pytest.param(r"os\.replace\(|partial\.replace\(|mkstemp", {"srtm.host.atomic"}, id="files"),
         pytest.param(
             r"int\(port\)|int\(.*partition\(\":",
-            {"srtm.address", "srtm.gateway.upstream"},  # a compiled module that needs no errors
+            # The second is compiled, and needs no errors.
+            {"srtm.text.address", "srtm.gateway.upstream"},
             id="addresses",
         ),
-        pytest.param(r"^from rich\.table|^from rich\.box", {"srtm.terminal"}, id="tables"),
+        pytest.param(r"^from rich\.table|^from rich\.box", {"srtm.text.terminal"}, id="tables"),
     ],
 )  # fmt: skip
 def test_what_all_need_is_there_once(wanted: str, homes: set[str]) -> None:

@@ -23,14 +23,15 @@ from benchmarks.harness.bars import Bar, judge
 from benchmarks.harness.report import number, table
 from benchmarks.harness.session import Session
 from distributor.remote import Remote
-from srtm.address import free_addresses
 from srtm.audit.folder import read_sessions
 from srtm.audit.judge import judge as audited
-from srtm.deploy import DeployedBroker, Running, running
-from srtm.deploy.admin import topics_of
-from srtm.errors import SrtmError
+from srtm.deploy.up import Running, running
+from srtm.deployment.admin import topics_of
+from srtm.deployment.document import DeployedBroker
+from srtm.limits.queueing import Floats
 from srtm.nsq.commands import MAGIC_V2, identify, pub
-from srtm.queueing import Floats
+from srtm.text.address import free_addresses
+from srtm.text.errors import SrtmError
 from tb_adaptor.share import Part
 from tb_adaptor.simulator.judge import nearest_rank
 from tb_adaptor.simulator.run import Arrivals, simulate

@@ -25,7 +25,7 @@ from benchmarks.harness.bars import Bar, judge
 from benchmarks.harness.report import Report, number, table
 from benchmarks.harness.session import Session
 from benchmarks.harness.side_by_side import side_by_side
-from srtm.queueing import Floats
+from srtm.limits.queueing import Floats
 from tb_adaptor.policies import POLICIES
 from tb_adaptor.simulator.bound import least_wait
 from tb_adaptor.simulator.hindsight import hindsight

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from srtm.queueing import Floats
+from srtm.limits.queueing import Floats
 from tb_adaptor.share import Part
 from tb_adaptor.simulator.run import Arrivals
 

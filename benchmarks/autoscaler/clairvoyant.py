@@ -28,7 +28,7 @@ from srtm.autoscaler.simulator.clairvoyant import ReplicaPlan, plan
 from srtm.autoscaler.simulator.run import Run, simulate
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.autoscaler.simulator.workload import iot_like, taxi_like
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -37,7 +37,7 @@ from srtm.autoscaler.simulator.arrivals import ArrivalModel, arrivals_of, even_s
 from srtm.autoscaler.simulator.run import Run
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.autoscaler.simulator.workload import iot_like, taxi_like
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

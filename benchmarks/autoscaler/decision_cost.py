@@ -21,7 +21,7 @@ from srtm.autoscaler.policies.srtm import Srtm
 from srtm.autoscaler.simulator.arrivals import ArrivalModel, arrivals_of, even_shares
 from srtm.autoscaler.simulator.run import simulate
 from srtm.autoscaler.simulator.setting import Setting
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

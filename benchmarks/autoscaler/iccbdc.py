@@ -35,7 +35,7 @@ from srtm.autoscaler.simulator.arrivals import (
 )
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.autoscaler.simulator.workload import iccbdc_ramp, iot_like
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

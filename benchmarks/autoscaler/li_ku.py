@@ -25,7 +25,7 @@ from srtm.autoscaler.policies import Settings, Trace
 from srtm.autoscaler.policies.keda import Keda
 from srtm.autoscaler.simulator.arrivals import ArrivalModel, Arrivals, arrivals_of, even_shares
 from srtm.autoscaler.simulator.setting import Setting
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -24,11 +24,11 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.bridge.kept import numbers_in_kafka, numbers_in_nsq, uncommitted
-from srtm.deploy import free_addresses
 from srtm.deploy.programs import find_program
-from srtm.errors import UnavailableError
-from srtm.http_client import get_json, request
+from srtm.http.client import get_json, request
 from srtm.kafka.server import KafkaServer
+from srtm.text.address import free_addresses
+from srtm.text.errors import UnavailableError
 
 _EVERY_SECONDS = 3.0
 _KAFKA_EVERY_SECONDS = 10.0

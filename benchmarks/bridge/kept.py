@@ -5,9 +5,9 @@ import socket
 
 from confluent_kafka import Consumer, TopicPartition
 
-from srtm.errors import UnavailableError
 from srtm.nsq.commands import MAGIC_V2, fin, rdy, sub
 from srtm.nsq.frames import MESSAGE, FrameReader, parse_message
+from srtm.text.errors import UnavailableError
 
 _QUIET_SECONDS = 5.0
 

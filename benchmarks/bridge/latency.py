@@ -13,9 +13,9 @@ import numpy as np
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from benchmarks.bridge.world import PARTITIONS, World
-from srtm.errors import UnavailableError
 from srtm.nsq.commands import MAGIC_V2, NOP, fin, identify, pub, rdy, sub
 from srtm.nsq.frames import HEARTBEAT_DATA, MESSAGE, FrameReader, parse_message
+from srtm.text.errors import UnavailableError
 
 RATE = 1000  # messages/s
 _WARM_SECONDS = 2.0  # not counted: joining a group, the first connections

@@ -16,10 +16,10 @@ from confluent_kafka.cimpl import NewTopic
 from benchmarks.bridge.programs import publish
 from benchmarks.harness.arms import Node, nodes
 from benchmarks.harness.session import Session
-from srtm.deploy import free_addresses
-from srtm.errors import UnavailableError
-from srtm.http_client import get_json
+from srtm.http.client import get_json
 from srtm.kafka.server import KafkaServer
+from srtm.text.address import free_addresses
+from srtm.text.errors import UnavailableError
 
 PARTITIONS = 4
 _TRIAL_SECONDS = 60.0

@@ -15,14 +15,14 @@ from benchmarks.harness.machine import load_average
 from benchmarks.harness.report import Report, number, table
 from benchmarks.harness.session import Session
 from distributor.remote import Remote
-from srtm.contract import Contract
 from srtm.correlation.session import require_spark, spark_session
 from srtm.demo.command import TRACE, spec
 from srtm.demo.infer import kept_share, p99_wait, three_ways
 from srtm.demo.load import GROUP, PUBLISHERS, RATE, TOPIC, fit_contract
 from srtm.demo.measure import Outcome
-from srtm.deploy import running
-from srtm.slo import SLO
+from srtm.deploy.up import running
+from srtm.limits.contract import Contract
+from srtm.limits.slo import SLO
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,8 +9,8 @@ from benchmarks.harness.session import Session
 from distributor.capacity.rounds import Round, Rounds, settings_for
 from distributor.capacity.search import Search, least_rate
 from distributor.simulator.service import Service, fit
-from srtm.errors import SrtmError
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
+from srtm.text.errors import SrtmError
 
 LADDER = (1 / 5, 1 / 10, 1 / 20, 1 / 50, 1 / 100, 1 / 200)
 QUICK_LADDER, FULL_LADDER = (1 / 50, 1 / 100), (1.0,)

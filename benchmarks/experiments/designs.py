@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 
 from distributor.model import Broker, Placement, Publisher
-from distributor.placement import POLICIES
 from distributor.placement.groups import blind, by_key
+from distributor.placement.policies import POLICIES
 from distributor.placement.request import request
 from distributor.placement.srtm import concentrate
-from srtm.contract import Contract
+from srtm.limits.contract import Contract
 
 DESIGNS = {"lb": "LB", "conc": "Conc", "max-min": "Max-Min", "srtm": "SRTM"}
 """policy -> as SRTM calls it; its correlation-aware allocation is our policy `srtm`"""

@@ -18,7 +18,7 @@ from benchmarks.harness.report import Report, number, table
 from benchmarks.harness.session import Session
 from distributor.model import Broker
 from distributor.simulator.run import placed, simulate
-from srtm.contract import Contract
+from srtm.limits.contract import Contract
 
 WORLDS = ((6, 12_000), (30, 60_000), (100, 200_000), (300, 500_000), (1_000, 1_000_000))
 """(brokers, publishers)"""

@@ -15,7 +15,7 @@ from benchmarks.experiments.simulated import estimate
 from benchmarks.experiments.world import Measured, World, local_world, require_hosts, world_of
 from benchmarks.harness.bars import Bar, judge
 from benchmarks.harness.session import Session
-from srtm.errors import SrtmError
+from srtm.text.errors import SrtmError
 
 _SECONDS, _REPETITIONS = 15.0, 10
 _FULL_SECONDS = 60.0  # of SRTM's rounds

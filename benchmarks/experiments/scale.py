@@ -8,7 +8,7 @@ longer by as much as a broker holds less.
 from dataclasses import dataclass
 
 from distributor.simulator.service import Service, fit
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 
 PAPER_SLO = SLO(0.99, 0.001)
 PAPER_CAPACITIES = {1: 58_000.0, 10: 100_000.0}

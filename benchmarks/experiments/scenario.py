@@ -9,7 +9,7 @@ from benchmarks.experiments.scale import HEADROOM, Scale
 from distributor.fitting.batches import smallest_burst, work_before
 from distributor.model import Broker, Publisher
 from distributor.simulator.traffic import Sending, Traffic, traffic
-from srtm.contract import Contract
+from srtm.limits.contract import Contract
 from srtm.load.settings import Arrivals
 
 RATE = 10.0  # messages/s of each publisher, at SRTM's scale

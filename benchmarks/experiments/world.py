@@ -19,16 +19,16 @@ from distributor.model import BrokerShare, Placement, Publisher
 from distributor.remote import Remote
 from distributor.simulator.run import Seen, placed, simulate
 from distributor.simulator.traffic import Traffic
-from srtm.address import Address, free_addresses
-from srtm.bearer import read_token
-from srtm.contract import Contract
-from srtm.deploy import running
-from srtm.errors import UnavailableError, UsageError
-from srtm.http_client import Endpoint, request
+from srtm.deploy.up import running
+from srtm.http.bearer import read_token
+from srtm.http.client import Endpoint, request
+from srtm.limits.contract import Contract
 from srtm.load import LoadResult, LoadSettings, run_load
 from srtm.load.placement import read_placement, settings_of
 from srtm.load.schedule import build_schedule
 from srtm.testbed import open_testbed
+from srtm.text.address import Address, free_addresses
+from srtm.text.errors import UnavailableError, UsageError
 
 _FULL, _FULL_SECONDS, _POLL_SECONDS = 0.999, 60.0, 0.2
 _START_SECONDS = 1.0

@@ -14,10 +14,10 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from srtm.address import Address
-from srtm.clock import NS, monotonic_ns
+from srtm.host.clock import NS, monotonic_ns
 from srtm.nsq.commands import MAGIC_V2, NOP, pub
 from srtm.nsq.frames import HEARTBEAT_DATA, FrameReader
+from srtm.text.address import Address
 
 GIVE_UP_SECONDS = 1.0
 _ANSWER_SECONDS = 2.0

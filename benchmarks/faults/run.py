@@ -15,8 +15,8 @@ from benchmarks.faults.world import PRESSED, STEADY, TOPICS, World, rows_of
 from benchmarks.harness.bars import Bar, judge
 from benchmarks.harness.report import Report, table
 from benchmarks.harness.session import Session
-from srtm.errors import SrtmError
 from srtm.testbed.faults import Asked, begin
+from srtm.text.errors import SrtmError
 
 _LASTS_SECONDS, _AFTER_SECONDS = 60.0, 15.0
 _QUICK_LASTS_SECONDS, _QUICK_AFTER_SECONDS = 1.5, 3.5

@@ -13,13 +13,13 @@ from benchmarks.soak.traffic import drain
 from distributor.remote import Remote
 from srtm.audit.folder import read_sessions
 from srtm.audit.judge import Audit, judge
-from srtm.bearer import read_token
-from srtm.clock import NS
-from srtm.deploy.layout import Layout
-from srtm.errors import SrtmError, UnavailableError
-from srtm.http_client import request
+from srtm.deployment.layout import Layout
+from srtm.host.clock import NS
+from srtm.http.bearer import read_token
+from srtm.http.client import request
 from srtm.testbed import Testbed, Unit, open_testbed
 from srtm.testbed.host import Host
+from srtm.text.errors import SrtmError, UnavailableError
 
 BROKERS = {"b1": "h1", "b2": "h2"}
 TOPICS = ("steady", "pressed")

@@ -16,8 +16,8 @@ from benchmarks.harness.arms import NSQD_FLAGS, Node, nodes
 from benchmarks.harness.generator import Trial, trial
 from benchmarks.harness.report import Report
 from benchmarks.harness.session import Session
-from srtm.contract import Contract
-from srtm.slo import SLO
+from srtm.limits.contract import Contract
+from srtm.limits.slo import SLO
 
 TOPIC, CHANNEL = "bench", "bench"
 CONTRACT = Contract(topic=TOPIC, rate=1e6, burst=1e6, slo=SLO(0.99, 0.001))

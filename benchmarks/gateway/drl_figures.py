@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.generator import percentile_ms
-from srtm.contract import Limit
-from srtm.queueing import Floats, mean_token_wait, mean_token_wait_eq1
+from srtm.limits.contract import Limit
+from srtm.limits.queueing import Floats, mean_token_wait, mean_token_wait_eq1
 
 JOINT_CONFIDENCE = 0.95
 """For all numbers of brokers together (Bonferroni): one wrong verdict in twenty runs."""

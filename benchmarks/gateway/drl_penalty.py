@@ -21,13 +21,15 @@ from benchmarks.gateway.record import MAX_SECONDS, Recorder, record_of, topic_fi
 from benchmarks.harness.generator import Generator, percentile_ms
 from benchmarks.harness.report import Report
 from benchmarks.harness.session import Session
-from srtm.contract import Limit
-from srtm.deploy import DeployedBroker, free_addresses, running
-from srtm.deploy.admin import put_topic
-from srtm.errors import SrtmError
+from srtm.deploy.up import running
+from srtm.deployment.admin import put_topic
+from srtm.deployment.document import DeployedBroker
+from srtm.limits.contract import Limit
+from srtm.limits.queueing import split_token_waits, token_waits, unfinished_work_exceeds
 from srtm.load import LoadSettings
 from srtm.load.schedule import build_schedule
-from srtm.queueing import split_token_waits, token_waits, unfinished_work_exceeds
+from srtm.text.address import free_addresses
+from srtm.text.errors import SrtmError
 
 BROKERS = 6
 RATE = 10.0  # messages/s of each publisher

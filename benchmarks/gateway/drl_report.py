@@ -9,7 +9,7 @@ from rich.table import Table
 from benchmarks.gateway.drl_figures import JOINT_CONFIDENCE, PERCENTILES, Pooled
 from benchmarks.harness.bars import Bar, judge
 from benchmarks.harness.report import number, table
-from srtm.contract import Limit
+from srtm.limits.contract import Limit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -17,9 +17,9 @@ from benchmarks.harness.arms import Node, nodes
 from benchmarks.harness.generator import Generator, Trial, trial
 from benchmarks.harness.report import Report
 from benchmarks.harness.session import Session
-from srtm.contract import Contract
-from srtm.errors import SrtmError
-from srtm.excess import worst_excess
+from srtm.limits.contract import Contract
+from srtm.limits.excess import worst_excess
+from srtm.text.errors import SrtmError
 
 RATE, BURST = 2_000.0, 100.0  # the contract of the conformance runs
 OVERLOAD = 1.5  # offered over contract: the backlog grows while it is sent

@@ -12,7 +12,7 @@ from benchmarks.gateway.record import Record
 from benchmarks.harness.bars import Bar, judge
 from benchmarks.harness.generator import Trial
 from benchmarks.harness.report import number, table
-from srtm.queueing import Floats
+from srtm.limits.queueing import Floats
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 import numpy as np
 
-from srtm.errors import SrtmError
-from srtm.http_client import get_json
-from srtm.queueing import Floats, token_waits
+from srtm.http.client import get_json
+from srtm.limits.queueing import Floats, token_waits
+from srtm.text.errors import SrtmError
 
 MAX_SECONDS = 25.0
 """Of a recorded run with its draining: recording ends by itself 30 s after the last call."""

@@ -16,7 +16,7 @@ from benchmarks.harness.bars import Bar, judge
 from benchmarks.harness.generator import Trial, trial
 from benchmarks.harness.report import Report, number, table
 from benchmarks.harness.session import Session
-from srtm.contract import Contract
+from srtm.limits.contract import Contract
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

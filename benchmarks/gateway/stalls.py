@@ -16,10 +16,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from benchmarks.harness.arms import Node
-from srtm.clock import monotonic_ns
-from srtm.errors import SrtmError
+from srtm.host.clock import monotonic_ns
 from srtm.nsq.commands import MAGIC_V2, pub
 from srtm.nsq.frames import OK_FRAME
+from srtm.text.errors import SrtmError
 
 MS = 1_000_000
 _LEAD_NS = 20 * MS  # from the start to the first send

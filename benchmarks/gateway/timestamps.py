@@ -43,10 +43,10 @@ from benchmarks.harness.generator import Trial, trial
 from benchmarks.harness.report import Report
 from benchmarks.harness.session import Session
 from kernel import SourceUnavailable, choose_source
-from srtm.clock import WallClock
-from srtm.contract import Contract
-from srtm.errors import UnavailableError
-from srtm.queueing import Floats, token_waits
+from srtm.host.clock import WallClock
+from srtm.limits.contract import Contract
+from srtm.limits.queueing import Floats, token_waits
+from srtm.text.errors import UnavailableError
 
 SOURCES = ("ebpf", "sockopt", "clock")
 STALLS_MS = (1, 5, 20, 50)

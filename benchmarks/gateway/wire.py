@@ -7,10 +7,10 @@ from array import array
 
 import numpy as np
 
-from srtm.clock import WallClock, monotonic_ns
+from srtm.host.clock import WallClock, monotonic_ns
+from srtm.limits.queueing import Floats
 from srtm.nsq.commands import MAGIC_V2, NOP, fin, identify, rdy, sub
 from srtm.nsq.frames import HEARTBEAT_DATA, MESSAGE, FrameReader, parse_message
-from srtm.queueing import Floats
 
 _READ_BYTES = 256 * 1024
 _MAX_IN_FLIGHT = 2500

@@ -11,13 +11,13 @@ from urllib.parse import quote
 import psutil
 
 from benchmarks.harness.machine import cpu_seconds
-from srtm.contract import Contract
-from srtm.deploy import free_addresses
 from srtm.deploy.process import ChildSpec, Stage
 from srtm.deploy.programs import find_program
 from srtm.deploy.supervisor import Supervisor
-from srtm.errors import UnavailableError
-from srtm.http_client import get_json, request
+from srtm.http.client import get_json, request
+from srtm.limits.contract import Contract
+from srtm.text.address import free_addresses
+from srtm.text.errors import UnavailableError
 
 NSQD_FLAGS = ("--mem-queue-size=1000000",)
 """The same in every arm: what waits does so in memory, or the disk would be measured."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernel.socket_stamps import SO_TIMESTAMPNS
-from srtm.clock import NS, WallClock
-from srtm.errors import SrtmError, UnavailableError
-from srtm.queueing import Floats
+from srtm.host.clock import NS, WallClock
+from srtm.limits.queueing import Floats
+from srtm.text.errors import SrtmError, UnavailableError
 
 _ETH_P_IP = 0x0800
 _SO_ATTACH_FILTER, _SO_RCVBUFFORCE = 26, 33  # asm-generic/socket.h

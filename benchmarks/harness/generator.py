@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from benchmarks.harness.arms import Node
-from srtm.errors import SrtmError
+from srtm.text.errors import SrtmError
 
 _POLL_SECONDS = 0.05
 _START_SECONDS = 20.0

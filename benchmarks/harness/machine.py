@@ -13,7 +13,7 @@ import psutil
 from srtm.deploy.programs import find_program
 
 _ROOT = Path(__file__).parents[2]
-_HOT = ("srtm.gateway.topic", "srtm.gateway.client", "srtm.gateway.upstream", "srtm.bucket")
+_HOT = ("srtm.gateway.topic", "srtm.gateway.client", "srtm.gateway.upstream", "srtm.limits.bucket")
 
 
 def machine() -> dict[str, Any]:

@@ -18,14 +18,14 @@ from benchmarks.harness.session import Session
 from benchmarks.placement import fitting_model as model
 from distributor.fitting import Mode
 from distributor.remote import Remote
-from srtm.address import free_addresses
 from srtm.client import Publisher
-from srtm.deploy import Running, running
-from srtm.deploy.admin import topics_of
-from srtm.errors import SrtmError
+from srtm.deploy.up import Running, running
+from srtm.deployment.admin import topics_of
+from srtm.limits.slo import SLO
 from srtm.nsq.commands import MAGIC_V2, NOP, sub
 from srtm.nsq.frames import HEARTBEAT_DATA, FrameReader
-from srtm.slo import SLO
+from srtm.text.address import free_addresses
+from srtm.text.errors import SrtmError
 
 PUBLISHERS = 300
 SIZES = (5, 15, 30)

@@ -18,8 +18,8 @@ from distributor.fitting.batches import Floats, beyond, smallest_burst, work_bef
 from distributor.fitting.spread import spread
 from distributor.fitting.topic import FittedTopic
 from distributor.model import Broker, Publisher
-from srtm.contract import Contract
-from srtm.slo import NEAR, SLO
+from srtm.limits.contract import Contract
+from srtm.limits.slo import NEAR, SLO
 
 BASE_SECONDS = 0.0005
 """Latency of one publisher's batch, median. With DRAIN the figures of one gateway and nsqd on a

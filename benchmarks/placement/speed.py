@@ -20,9 +20,9 @@ from benchmarks.harness.bars import Bar, judge
 from benchmarks.harness.report import Report, number, table
 from benchmarks.harness.session import Session
 from distributor.model import Broker, Placement, Publisher
-from distributor.placement import POLICIES
 from distributor.placement.exact import best
-from srtm.contract import Contract
+from distributor.placement.policies import POLICIES
+from srtm.limits.contract import Contract
 
 SIZES = ((1_000, 10), (10_000, 100), (100_000, 1_000))
 """(publishers, brokers)"""

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from benchmarks.soak.world import World
-from srtm.errors import SrtmError
+from srtm.text.errors import SrtmError
 
 _FREEZE_SECONDS = (0.5, 3.0)
 _SECOND_GATEWAY_SECONDS = 10.0

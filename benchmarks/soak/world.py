@@ -18,11 +18,11 @@ import numpy as np
 import psutil
 
 from benchmarks.soak.traffic import Publisher, drain
-from srtm.deploy.layout import Layout
-from srtm.errors import SrtmError
-from srtm.excess import worst_excess
-from srtm.http_client import request
-from srtm.queueing import Floats
+from srtm.deployment.layout import Layout
+from srtm.http.client import request
+from srtm.limits.excess import worst_excess
+from srtm.limits.queueing import Floats
+from srtm.text.errors import SrtmError
 
 BROKERS = ("b1", "b2")
 TOPIC, CHANNEL = "t", "all"

@@ -1,4 +1,4 @@
-"""`srtm broker`, with the command that measures: the load generator is needed for that alone."""
+"""`srtm broker capacity`."""
 
 import contextlib
 
@@ -7,23 +7,22 @@ import click
 from distributor.capacity.report import Report, shown
 from distributor.capacity.rounds import Round, Rounds, settings_for
 from distributor.capacity.search import Search, least_rate
-from distributor.cli.broker import broker
-from distributor.placement.words import number, rate
 from distributor.remote import Remote, print_json, remote_options
-from srtm.contract import MAX_RATE
-from srtm.duration import format_duration, parse_duration
-from srtm.errors import SrtmError, UnavailableError, UsageError
-from srtm.http_client import get_json
+from srtm.http.client import get_json
+from srtm.limits.contract import MAX_RATE
+from srtm.limits.slo import SLO
 from srtm.load.settings import MAX_MESSAGES, Arrivals
-from srtm.options import parsed
-from srtm.slo import SLO
-from srtm.terminal import show
+from srtm.options.model import parsed
+from srtm.text.duration import format_duration, parse_duration
+from srtm.text.errors import SrtmError, UnavailableError, UsageError
+from srtm.text.terminal import show
+from srtm.text.words import number, rate
 
 _START = 10
 """messages/s of each publisher in the first round, as SRTM's publishers send (section 6)"""
 
 
-@broker.command()
+@click.command()
 @click.argument("name", required=False)
 @click.argument("figure", required=False, type=click.FloatRange(0, MAX_RATE), metavar="[N]")
 @click.option(

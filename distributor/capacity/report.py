@@ -11,10 +11,10 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from distributor.capacity.rounds import Round
 from distributor.capacity.search import Found, Outcome
-from distributor.placement.words import number, rate, some
+from srtm.limits.slo import SLO
 from srtm.load import runner
-from srtm.slo import SLO
-from srtm.terminal import Column, Table
+from srtm.text.terminal import Column, Table
+from srtm.text.words import number, rate, some
 
 _WHY = {
     Outcome.LATE: "",

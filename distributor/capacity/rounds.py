@@ -10,15 +10,15 @@ from urllib.parse import quote
 import numpy as np
 
 from distributor.capacity.search import Outcome
-from srtm.clock import NS, monotonic_ns
-from srtm.errors import UnavailableError, UsageError
-from srtm.http_client import get_json
+from srtm.host.clock import NS, monotonic_ns
+from srtm.http.client import get_json
+from srtm.limits.slo import SLO
 from srtm.load import LoadSettings, run_load
 from srtm.load.connection import ask, await_ok, dial
 from srtm.load.result import LoadResult
 from srtm.load.runner import Progress
 from srtm.nsq.commands import sub
-from srtm.slo import SLO
+from srtm.text.errors import UnavailableError, UsageError
 
 WARMUP_PART = 0.1
 """Of a round's length, before it: connections, the new topic and the runtimes settle."""

@@ -2,12 +2,13 @@
 
 import click
 
-from distributor.placement.words import number, some
 from distributor.remote import Remote, print_json, remote_options
-from srtm.terminal import Column, Table, show
+from srtm.cli.group import LazyGroup
+from srtm.text.terminal import Column, Table, show
+from srtm.text.words import number, some
 
 
-@click.group()
+@click.group(cls=LazyGroup, imported={"capacity": "distributor.capacity.command:capacity"})
 def broker() -> None:
     """The brokers that the Load Distributor knows."""
 

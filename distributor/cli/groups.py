@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from distributor.placement.words import counted, some
 from distributor.remote import Remote, print_json, remote_options
-from srtm.errors import UsageError
-from srtm.terminal import Column, Table, printable, show
+from srtm.text.errors import UsageError
+from srtm.text.terminal import Column, Table, printable, show
+from srtm.text.words import counted, some
 
 _DECISIONS = ("accept", "reject", "forget")
 _MODES = ("auto", "propose")

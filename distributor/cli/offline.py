@@ -7,9 +7,9 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from distributor.model import Broker, Publisher
-from srtm.contract import MAX_RATE, MIN_RATE, Contract
-from srtm.errors import UsageError, one_line
-from srtm.files import json_in
+from srtm.host.files import json_in
+from srtm.limits.contract import MAX_RATE, MIN_RATE, Contract
+from srtm.text.errors import UsageError, one_line
 
 
 class _Row(BaseModel):

@@ -14,13 +14,14 @@ from distributor.api import FittingMode, Meanwhile
 from distributor.cli.groups import groups
 from distributor.cli.offline import read_offline
 from distributor.cli.topics import moves
-from distributor.grouping import Use
-from distributor.placement import POLICIES
-from distributor.placement.words import counted, number, rate, some
+from distributor.grouping.keys import Use
+from distributor.placement.policies import POLICIES
 from distributor.remote import Remote, print_json, remote_options
-from srtm.errors import Exit, SrtmError, UsageError
-from srtm.terminal import Column, Table
-from srtm.terminal import show as show_
+from srtm.cli.group import LazyGroup
+from srtm.text.errors import Exit, SrtmError, UsageError
+from srtm.text.terminal import Column, Table
+from srtm.text.terminal import show as show_
+from srtm.text.words import counted, number, rate, some
 
 _FOLLOW_SECONDS = 0.5
 
@@ -46,7 +47,7 @@ _groups = click.option(
 )
 
 
-@click.group()
+@click.group(cls=LazyGroup, imported={"simulate": "distributor.simulator.command:simulate"})
 def placement() -> None:
     """Decide which publisher of a topic sends to which broker."""
 

@@ -8,10 +8,10 @@ import click
 from pydantic import ValidationError
 
 from distributor.api import PublisherAsked
-from distributor.placement.words import number, rate
 from distributor.remote import Remote, print_json, remote_options
-from srtm.errors import one_line
-from srtm.terminal import Column, Table, show
+from srtm.text.errors import one_line
+from srtm.text.terminal import Column, Table, show
+from srtm.text.words import number, rate
 
 _SHARE_SECONDS = 3.0
 """Gateways report once a second, and sooner while shares change."""

@@ -8,7 +8,7 @@ import click
 
 from distributor.http.server import Server
 from distributor.options import DistributorOptions
-from srtm.options import add_options, read_options
+from srtm.options.model import add_options, read_options
 
 _LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}
 

@@ -6,8 +6,8 @@ import click
 
 from distributor.cli.topic_file import read_topic_file
 from distributor.cli.upload import upload
-from distributor.placement.words import counted, rate
 from distributor.remote import Remote, print_json, remote_options
+from srtm.text.words import counted, rate
 
 
 @click.command()

@@ -9,11 +9,11 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from distributor.api import Id, PublisherAsked
-from srtm.contract import Contract
-from srtm.errors import UsageError, one_line
-from srtm.files import json_of, open_rows
-from srtm.known_keys import refuse_unknown
-from srtm.options import read_toml
+from srtm.host.files import json_of, open_rows
+from srtm.limits.contract import Contract
+from srtm.options.known_keys import refuse_unknown
+from srtm.options.model import read_toml
+from srtm.text.errors import UsageError, one_line
 
 
 class _Extra(BaseModel):

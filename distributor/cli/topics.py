@@ -7,11 +7,11 @@ import click
 
 from distributor.cli.adaptation import set_adaptation, settings_line, since_line
 from distributor.cli.topic_file import TopicFile
-from distributor.placement.words import number, rate
 from distributor.remote import Remote, print_json
-from srtm.contract import Batches, Contract
-from srtm.errors import UsageError
-from srtm.terminal import Column, Table, show
+from srtm.limits.contract import Batches, Contract
+from srtm.text.errors import UsageError
+from srtm.text.terminal import Column, Table, show
+from srtm.text.words import number, rate
 
 _RULES = ("mode", "max_wait", "slo")
 _KEYS = {"rate": "rate", "burst": "burst", "mode": "mode", "max-wait": "max_wait", "slo": "slo",

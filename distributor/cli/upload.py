@@ -2,9 +2,9 @@
 
 from distributor.api import MAX_PUBLISHERS
 from distributor.cli.topic_file import TopicFile
-from distributor.placement.words import counted
 from distributor.remote import Remote
-from srtm.errors import SrtmError
+from srtm.text.errors import SrtmError
+from srtm.text.words import counted
 
 
 def upload(remote: Remote, found: TopicFile) -> None:

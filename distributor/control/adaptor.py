@@ -17,18 +17,18 @@ from typing import Any, Protocol
 import numpy as np
 
 from distributor.api import AdaptationAsked, AdaptationShown, RescaleShown
-from distributor.control.leases import NOTHING, Share
 from distributor.control.state import InForce, RegisteredTopic, State
-from distributor.control.turns import NOBODY
 from distributor.gateway_api import Report, TopicReport
 from distributor.store import Statement
 from distributor.store.statements import put_rescale
-from srtm.duration import format_duration, parse_duration
-from srtm.errors import SrtmError, UsageError
-from srtm.queueing import Floats
+from srtm.limits.queueing import Floats
+from srtm.text.duration import format_duration, parse_duration
+from srtm.text.errors import SrtmError, UsageError
+from tb_adaptor.leases import NOTHING, Share
 from tb_adaptor.policies import POLICIES, Policy
 from tb_adaptor.policies.policy import EARLIEST_SECONDS
 from tb_adaptor.share import Part
+from tb_adaptor.turns import NOBODY
 from tb_adaptor.window import Seen, Window, WindowReport, unfinished
 
 log = logging.getLogger("srtm.distributor")

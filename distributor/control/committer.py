@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from distributor.store import Statement, Store, StoreError, StoreLost
-from srtm.clock import NS, monotonic_ns
+from srtm.host.clock import NS, monotonic_ns
 
 _MOST = 10_000
 """requests in one transaction"""

@@ -12,8 +12,8 @@ from distributor.control.service import Distributor
 from distributor.errors import Conflict, NotFound
 from distributor.fitting import MOST_ALLOWED, Done, Fitting, Meanwhile, Mode, Round, Settings
 from distributor.gateway_api import Report
-from distributor.placement.words import counted
 from distributor.store import StoreError
+from srtm.text.words import counted
 
 log = logging.getLogger("srtm.distributor")
 

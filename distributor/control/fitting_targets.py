@@ -13,11 +13,11 @@ from distributor.control.service import Distributor
 from distributor.control.state import InForce, RegisteredTopic
 from distributor.errors import Conflict
 from distributor.fitting import CapacityModel, Done, Fitting, Round
-from distributor.placement import SubBucket
-from distributor.placement.words import counted
+from distributor.placement.srtm import SubBucket
 from distributor.store import FittingRow, ModelRow, Statement
 from distributor.store.statements import put_fitting, put_model
-from srtm.contract import Contract
+from srtm.limits.contract import Contract
+from srtm.text.words import counted
 
 POLICY = "fit"
 """as placements of a fitting are named in the history"""

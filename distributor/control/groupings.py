@@ -9,17 +9,16 @@ from distributor.api import PlacementAsked
 from distributor.control.service import Distributor
 from distributor.control.state import RegisteredTopic
 from distributor.errors import Conflict
-from distributor.grouping import (
-    Disagreement,
+from distributor.grouping.disagreement import Disagreement, disagreement
+from distributor.grouping.keys import merged
+from distributor.grouping.proposals import (
     Floor,
     Kept,
     Older,
     Proposal,
     accepted,
     asked,
-    disagreement,
     forgotten,
-    merged,
     proposed,
     rejected,
     short_of,
@@ -34,9 +33,9 @@ from distributor.groups_api import (
     KeyApartShown,
     ProposalShown,
 )
-from distributor.placement.words import counted
 from distributor.store.statements import put_grouping
-from srtm.errors import UsageError
+from srtm.text.errors import UsageError
+from srtm.text.words import counted
 
 log = logging.getLogger("srtm.distributor")
 

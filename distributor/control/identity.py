@@ -6,10 +6,10 @@ shows where two run with copies of one state file: the one that another has repl
 
 from dataclasses import replace
 
-from distributor.control.leases import Holder, Share
 from distributor.control.state import FORMER, Gateway, State
 from distributor.errors import Conflict
 from distributor.gateway_api import BrokerAsked
+from tb_adaptor.leases import Holder, Share
 
 _REPLACED = 16
 """processes that are remembered; more restarts than that within one report's delay are none"""

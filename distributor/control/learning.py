@@ -16,12 +16,10 @@ from collections.abc import Iterable
 from math import fsum, inf
 
 from distributor.api import MAX_TOPICS, ShareShown
-from distributor.control.leases import NOTHING, Holder, Share, TopicLeases
 from distributor.control.lineage import LARGEST_FOREIGN, MARGIN, Lineage, Standing
 from distributor.control.shares import grants
 from distributor.control.state import FORMER, UNHEARD, Gateway, InForce, RegisteredTopic, State
 from distributor.gateway_api import BrokerAsked, HeldTopic
-from distributor.placement.words import number, some
 from distributor.store import BrokerRow, LineageRow, Statement
 from distributor.store.statements import (
     delete_lost,
@@ -33,9 +31,11 @@ from distributor.store.statements import (
     put_placement,
     put_topic,
 )
-from srtm.contract import MIN_RATE, Contract
-from srtm.errors import UsageError
+from srtm.limits.contract import MIN_RATE, Contract
 from srtm.nsq.names import is_valid_topic_name
+from srtm.text.errors import UsageError
+from srtm.text.words import number, some
+from tb_adaptor.leases import NOTHING, Holder, Share, TopicLeases
 
 log = logging.getLogger("srtm.distributor")
 

@@ -10,8 +10,8 @@ from distributor.control.relief_inputs import inputs
 from distributor.control.service import Distributor
 from distributor.errors import Conflict
 from distributor.migration import Decision, Move, relieve
-from distributor.placement.words import counted
 from distributor.store.statements import put_migration
+from srtm.text.words import counted
 
 log = logging.getLogger("srtm.distributor")
 

@@ -11,8 +11,8 @@ from distributor.control.placements import apply
 from distributor.control.service import Distributor
 from distributor.errors import Conflict
 from distributor.model import Broker, Placement
-from distributor.placement import extend
-from distributor.placement.words import counted, some
+from distributor.placement.srtm import extend
+from srtm.text.words import counted, some
 
 log = logging.getLogger("srtm.distributor")
 

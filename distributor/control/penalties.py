@@ -7,9 +7,9 @@ from typing import Protocol
 import numpy as np
 
 from distributor.api import PenaltyShown, WaitShown
-from distributor.control.leases import NOTHING, TopicLeases
 from distributor.control.state import State
 from distributor.gateway_api import Report, TopicReport
+from tb_adaptor.leases import NOTHING, TopicLeases
 from tb_adaptor.penalty import Compared, Figures, Heard, Penalty, Waits
 from tb_adaptor.share import Part
 

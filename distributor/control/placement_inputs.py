@@ -3,13 +3,15 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from distributor.api import Assignment, PlacementPlan, ShareShown
-from distributor.control.leases import NOTHING, TopicLeases
 from distributor.control.state import InForce, RegisteredTopic, State
 from distributor.errors import Conflict
 from distributor.model import Broker, Placement, Publisher
-from distributor.placement import POLICIES, extend, sub_buckets
-from distributor.placement.words import number, some
-from srtm.contract import Contract
+from distributor.placement.policies import POLICIES
+from distributor.placement.srtm import extend
+from distributor.placement.sub_buckets import sub_buckets
+from srtm.limits.contract import Contract
+from srtm.text.words import number, some
+from tb_adaptor.leases import NOTHING, TopicLeases
 
 Asked = tuple[Contract, list[Broker], list[Publisher], dict[str, str]]
 """contract, brokers that take publishers, all publishers, and who has one of these brokers"""

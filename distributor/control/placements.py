@@ -20,7 +20,7 @@ from distributor.errors import Conflict, NotFound
 from distributor.model import Placement
 from distributor.store import Statement
 from distributor.store.statements import HISTORY, put_epoch, put_placement
-from srtm.errors import UsageError
+from srtm.text.errors import UsageError
 
 
 async def place(service: Distributor, name: str, asked: PlacementAsked) -> PlacementPlan:

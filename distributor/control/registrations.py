@@ -9,7 +9,7 @@ from distributor.control.state import State
 from distributor.control.watches import Watches
 from distributor.store import PublisherRow, Statement
 from distributor.store.statements import put_publishers
-from srtm.errors import UsageError
+from srtm.text.errors import UsageError
 
 
 class Registrations:

@@ -12,7 +12,7 @@ from distributor.control.state import InForce, RegisteredTopic
 from distributor.control.troubles import POLICY
 from distributor.errors import Conflict
 from distributor.migration import shares_after
-from distributor.placement.words import counted, some
+from srtm.text.words import counted, some
 from tb_adaptor.share import Part
 
 log = logging.getLogger("srtm.distributor")

@@ -22,7 +22,6 @@ from distributor.control import learning
 from distributor.control.adaptor import Adaptor, checked
 from distributor.control.brokers import BrokerRegistry
 from distributor.control.committer import Committer
-from distributor.control.leases import NOTHING, Share, TopicLeases
 from distributor.control.penalties import Penalties
 from distributor.control.placement_inputs import contract_changed
 from distributor.control.places import where
@@ -39,7 +38,6 @@ from distributor.control.shares import (
 from distributor.control.state import Gateway, RegisteredTopic, State
 from distributor.control.topic_names import Names
 from distributor.control.troubles import Troubles
-from distributor.control.turns import Turns
 from distributor.control.watches import Watches
 from distributor.errors import Conflict, NotFound, NotLeading
 from distributor.gateway_api import Desired, DesiredTopic, Report
@@ -55,8 +53,10 @@ from distributor.store.statements import (
     put_placement,
     put_topic,
 )
-from srtm.contract import Contract
-from srtm.errors import UsageError
+from srtm.limits.contract import Contract
+from srtm.text.errors import UsageError
+from tb_adaptor.leases import NOTHING, Share, TopicLeases
+from tb_adaptor.turns import Turns
 
 log = logging.getLogger("srtm.distributor")
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 
-from distributor.control.leases import NOTHING, Holder, Share, TopicLeases
 from distributor.control.state import Gateway, RegisteredTopic, State
-from distributor.control.turns import NONE, Waiting
 from distributor.gateway_api import DesiredTopic, Report
 from distributor.store import GrantRow
+from tb_adaptor.leases import NOTHING, Holder, Share, TopicLeases
+from tb_adaptor.turns import NONE, Waiting
 
 
 def see(state: State, gateway: Gateway, report: Report, now: float, may_claim: bool) -> None:

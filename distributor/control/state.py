@@ -11,12 +11,12 @@ from math import fsum, inf
 from typing import Any
 
 from distributor.api import AdaptationAsked, FittingShown, MigrationAsked, MoveShown, ShareShown
-from distributor.control.leases import NOTHING, Holder, Share, TopicLeases
 from distributor.control.lineage import Lineage
 from distributor.errors import NotFound
 from distributor.fitting import CapacityModel
 from distributor.gateway_api import DesiredTopic
-from distributor.grouping import Kept, Use, merged
+from distributor.grouping.keys import Use, merged
+from distributor.grouping.proposals import Kept
 from distributor.store import (
     BrokerRow,
     GrantRow,
@@ -26,7 +26,8 @@ from distributor.store import (
     Snapshot,
     TopicRow,
 )
-from srtm.contract import Contract
+from srtm.limits.contract import Contract
+from tb_adaptor.leases import NOTHING, Holder, Share, TopicLeases
 
 log = logging.getLogger("srtm.distributor")
 

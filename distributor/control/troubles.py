@@ -14,7 +14,7 @@ from distributor.fitting import MOST_ALLOWED
 from distributor.gateway_api import Report
 from distributor.migration import Memory, Pulse, Slot, Trouble
 from distributor.migration.settings import CHANGED, RETURN_SECONDS, WINDOW_SECONDS
-from srtm.contract import MIN_RATE
+from srtm.limits.contract import MIN_RATE
 
 log = logging.getLogger("srtm.distributor")
 

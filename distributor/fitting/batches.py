@@ -34,7 +34,7 @@ _ROUNDING = 1e-6
 def smallest_burst(work: Floats, counts: Counts, late_share: float) -> int:
     """The smallest whole b with which at most `late_share` of the messages waits at all.
 
-    work: what `work_before` says at rate r. The same figure as srtm.queueing.smallest_burst, from
+    work: what `work_before` says at rate r. The same figure as limits.queueing.smallest_burst, from
     batches. Raises ValueError without messages.
     """
     total = float(counts.sum())

@@ -9,7 +9,7 @@ from distributor.fitting.rooms import Rooms
 from distributor.fitting.topic import FittedTopic
 from distributor.fitting.trial import Trial
 from distributor.model import Broker
-from distributor.placement import extend
+from distributor.placement.srtm import extend
 
 _HALVINGS = 20
 """of the rate that the capacity model expects a broker to hold: to a millionth of the topic's"""

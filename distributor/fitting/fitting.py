@@ -23,9 +23,10 @@ from distributor.fitting.trial import End, Path, Trial
 from distributor.fitting.verdict import Answer, Verdict
 from distributor.fitting.warm_up import warm_up
 from distributor.model import Broker, Publisher
-from distributor.placement import SubBucket, sub_buckets
-from distributor.placement.words import counted, some
-from srtm.contract import Contract
+from distributor.placement.srtm import SubBucket
+from distributor.placement.sub_buckets import sub_buckets
+from srtm.limits.contract import Contract
+from srtm.text.words import counted, some
 
 _SEARCHED = 0.1
 """A prefix search of `sequential` ends within so much of the rate; the paper's ends by latency."""

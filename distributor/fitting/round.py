@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from distributor.fitting.capacity import CapacityModel
 from distributor.fitting.warm_up import WarmUp
-from distributor.placement import SubBucket
+from distributor.placement.srtm import SubBucket
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ class Sample:
     began_at, ended_at: seconds, the distributor's clock
     late:              messages slower than the topic's SLO target
     late_at_broker:    those slower than it even without their token wait
-    near:              messages slower than srtm.slo.NEAR of the target, the late ones with them
+    near:              messages slower than limits.slo.NEAR of the target, the late ones with them
     """
 
     broker: str

@@ -9,8 +9,8 @@ from distributor.fitting.topic import FittedTopic
 from distributor.fitting.trial import End, Trial
 from distributor.fitting.verdict import Answer, Verdict
 from distributor.model import Placement, Publisher
-from distributor.placement import SubBucket, extend
-from distributor.placement.words import counted, some
+from distributor.placement.srtm import SubBucket, extend
+from srtm.text.words import counted, some
 
 
 @dataclass(slots=True)

@@ -8,8 +8,8 @@ from distributor.fitting.topic import FittedTopic
 from distributor.fitting.trial import End, Trial
 from distributor.fitting.verdict import Answer, Verdict
 from distributor.model import Broker, Placement
-from distributor.placement import POLICIES
-from distributor.placement.words import counted, some
+from distributor.placement.policies import POLICIES
+from srtm.text.words import counted, some
 
 
 def spread(topic: FittedTopic, count: int) -> Placement:

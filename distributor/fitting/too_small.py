@@ -7,9 +7,9 @@ import numpy as np
 
 from distributor.fitting.batches import Counts, Floats, beyond, smallest_burst, work_before
 from distributor.fitting.late_share import Side, side
-from distributor.placement.words import number, rate
-from srtm.contract import Contract
-from srtm.slo import SLO
+from srtm.limits.contract import Contract
+from srtm.limits.slo import SLO
+from srtm.text.words import number, rate
 
 _HEADROOM = 1.1
 """r over the offered rate, as SRTM section 6"""

@@ -6,8 +6,8 @@ from math import fsum
 
 from distributor.fitting.capacity import Load
 from distributor.model import Broker, Publisher
-from srtm.contract import Contract
-from srtm.slo import SLO
+from srtm.limits.contract import Contract
+from srtm.limits.slo import SLO
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from enum import StrEnum
 from distributor.fitting.late_share import Side, leaning, side
 from distributor.fitting.samples import Slots, share
 from distributor.fitting.settings import PAPER_SECONDS
-from distributor.placement.words import counted
-from srtm.slo import NEAR
+from srtm.limits.slo import NEAR
+from srtm.text.words import counted
 
 LONGEST_SECONDS = 90.0
 """Of a sequential test, after the warm-up; what is still unsure is then judged by the side

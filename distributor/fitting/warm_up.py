@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from srtm.contract import Contract
+from srtm.limits.contract import Contract
 
 LONGEST_SECONDS = 30.0
 """Of a warm-up; a bucket that remembers for longer is emptied first."""

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ValidationError
 
 from distributor import api, gateway_api
 from distributor.errors import TooLong, TooMany
-from distributor.grouping import Proposal
-from srtm.errors import UsageError, one_line
+from distributor.grouping.proposals import Proposal
+from srtm.text.errors import UsageError, one_line
 
 _KIB, _MIB = 1024, 1024 * 1024
 

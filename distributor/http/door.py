@@ -20,7 +20,7 @@ from tornado.iostream import IOStream
 from tornado.web import Application
 
 from distributor.http.connections import Connections, Stream
-from srtm.patient_server import PatientServer
+from srtm.http.server import PatientServer
 
 log = logging.getLogger("srtm.distributor")
 

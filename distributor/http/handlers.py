@@ -22,8 +22,8 @@ from distributor.http.connections import UNREAD_SECONDS, Connections
 from distributor.http.metrics import exposition
 from distributor.http.openapi import document
 from distributor.http.routes import PREFIX, ROUTES, WATCH, Call, Route
-from srtm.api_handler import ApiHandler
-from srtm.errors import SrtmError, one_line
+from srtm.http.handler import ApiHandler
+from srtm.text.errors import SrtmError, one_line
 
 log = logging.getLogger("srtm.distributor")
 

@@ -17,7 +17,7 @@ from distributor.control import (
     places,
 )
 from distributor.control.service import Distributor
-from distributor.grouping import Floor, Proposal
+from distributor.grouping.proposals import Floor, Proposal
 
 PREFIX = "/v1"
 

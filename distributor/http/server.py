@@ -21,10 +21,10 @@ from distributor.http.handlers import application
 from distributor.options import DistributorOptions
 from distributor.store import Store, StoreError, open_store
 from distributor.store.statements import put_lease, put_lineage
-from srtm.address import cannot_listen
-from srtm.bearer import read_token
-from srtm.clock import NS, WallClock, monotonic_ns
-from srtm.errors import SrtmError
+from srtm.host.clock import NS, WallClock, monotonic_ns
+from srtm.http.bearer import read_token
+from srtm.text.address import cannot_listen
+from srtm.text.errors import SrtmError
 
 log = logging.getLogger("srtm.distributor")
 Result = TypeVar("Result")

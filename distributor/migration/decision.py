@@ -11,7 +11,7 @@ from distributor.migration.memory import Memory
 from distributor.migration.selection import Candidate, fewest
 from distributor.migration.settings import HEADROOM, MOST_SHARE
 from distributor.migration.values import Decision, Move, Sender, Source, Target, TopicSeen
-from distributor.placement.words import counted, number, rate, some
+from srtm.text.words import counted, number, rate, some
 
 Chosen = Sequence[tuple[Sender, str]]
 """with their targets"""

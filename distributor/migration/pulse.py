@@ -19,7 +19,7 @@ from distributor.migration.settings import (
     WINDOW_SECONDS,
 )
 from distributor.migration.values import Cause, Trouble
-from distributor.placement.words import counted, rate
+from srtm.text.words import counted, rate
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from distributor.placement.groups import blind
 from distributor.placement.outcome import outcome
 from distributor.placement.request import Request, request
 from distributor.placement.srtm import concentrate
-from distributor.placement.words import counted, number, rate
-from srtm.contract import Contract
+from srtm.limits.contract import Contract
+from srtm.text.words import counted, number, rate
 
 
 def max_min(

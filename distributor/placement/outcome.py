@@ -6,7 +6,7 @@ from math import fsum
 from distributor.model import BrokerShare, Placement
 from distributor.placement.request import Request
 from distributor.placement.sub_buckets import sub_buckets
-from distributor.placement.words import number, rate, some
+from srtm.text.words import number, rate, some
 
 _ROUNDING = 1e-9
 """relative: a sum of rates that is so little over a capacity is not over it"""

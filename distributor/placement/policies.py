@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from distributor.model import Broker, Placement, Publisher
 from distributor.placement.baselines import conc, lb, max_min, single
 from distributor.placement.srtm import srtm
-from srtm.contract import Contract
+from srtm.limits.contract import Contract
 
 Policy = Callable[[Contract, Iterable[Broker], Iterable[Publisher]], Placement]
 """The one signature. Pure: the same input in any order gives the same placement. Raises ValueError

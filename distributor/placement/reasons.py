@@ -7,7 +7,7 @@ from distributor.model import Placement, Publisher
 from distributor.placement.assign import NANO, Assigned
 from distributor.placement.candidates import Candidates
 from distributor.placement.request import Request
-from distributor.placement.words import counted, number, rate, some
+from srtm.text.words import counted, number, rate, some
 
 _WORTH_SAYING = 1e-3
 """messages/s; less is rounding"""

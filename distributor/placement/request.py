@@ -6,7 +6,7 @@ from itertools import pairwise
 from math import fsum
 
 from distributor.model import Broker, Publisher
-from srtm.contract import Contract
+from srtm.limits.contract import Contract
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from distributor.placement.groups import by_key
 from distributor.placement.outcome import outcome
 from distributor.placement.reasons import reasons
 from distributor.placement.request import Request, request
-from srtm.contract import Contract
+from srtm.limits.contract import Contract
 
 SubBucket = tuple[float, float]
 """(r_l, b_l)"""

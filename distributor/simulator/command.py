@@ -1,25 +1,24 @@
-"""`srtm placement`, with the command that simulates: it alone needs the load's schedule."""
+"""`srtm placement simulate`."""
 
 from pathlib import Path
 
 import click
 
 from distributor.cli.offline import read_offline
-from distributor.cli.placement import placement
-from distributor.placement import POLICIES
-from distributor.placement.words import counted, some
+from distributor.placement.policies import POLICIES
 from distributor.remote import print_json
 from distributor.simulator.offline import Simulated, simulated
 from distributor.simulator.traffic import Sending
-from srtm.duration import parse_duration
 from srtm.load.settings import Arrivals
-from srtm.options import parsed
-from srtm.terminal import Column, Table, show
+from srtm.options.model import parsed
+from srtm.text.duration import parse_duration
+from srtm.text.terminal import Column, Table, show
+from srtm.text.words import counted, some
 
 _DURATION = parsed(parse_duration)
 
 
-@placement.command()
+@click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--policy",

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from distributor.model import Broker, Placement, Publisher
-from distributor.placement import POLICIES
+from distributor.placement.policies import POLICIES
 from distributor.simulator.run import Seen, SimulatedTopic, placed, simulate
 from distributor.simulator.service import Service, fit
 from distributor.simulator.traffic import Sending, Traffic, traffic
-from srtm.contract import Contract
-from srtm.errors import UsageError
-from srtm.queueing import Floats
-from srtm.slo import SLO
+from srtm.limits.contract import Contract
+from srtm.limits.queueing import Floats
+from srtm.limits.slo import SLO
+from srtm.text.errors import UsageError
 
 MOST_MESSAGES = 20_000_000
 """of a topic and all that is allocated: 2 GB of arrays"""

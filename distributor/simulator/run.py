@@ -1,7 +1,7 @@
 """Messages through sub-buckets and brokers, exactly: whole arrays, broker by broker.
 
-A message waits for its token in the sub-bucket of its broker (srtm.queueing), and from then on for
-its turn at the broker, which serves all topics in the order in which they are released.
+A message waits for its token in the sub-bucket of its broker (limits.queueing), and from then on
+for its turn at the broker, which serves all topics in the order in which they are released.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,11 @@ import numpy as np
 
 from distributor.fitting.batches import work_before
 from distributor.model import Placement, Publisher
-from distributor.placement import SubBucket
+from distributor.placement.srtm import SubBucket
 from distributor.simulator.service import Service
 from distributor.simulator.traffic import Integers, Traffic
-from srtm.queueing import Floats, token_waits
-from srtm.slo import SLO
+from srtm.limits.queueing import Floats, token_waits
+from srtm.limits.slo import SLO
 
 
 @dataclass(frozen=True, slots=True, eq=False)

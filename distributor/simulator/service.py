@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import brentq
 
-from srtm.queueing import unfinished_work_exceeds
-from srtm.slo import SLO
+from srtm.limits.queueing import unfinished_work_exceeds
+from srtm.limits.slo import SLO
 
 _FULL = 1 - 1e-6
 """load of the server at which its queue counts as without end"""

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributor.model import Publisher
+from srtm.limits.queueing import Floats
 from srtm.load.schedule import build_schedule
 from srtm.load.settings import Arrivals, LoadSettings
-from srtm.queueing import Floats
 
 Integers = NDArray[np.int64]
 

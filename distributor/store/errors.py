@@ -1,6 +1,6 @@
 """How a store fails, by what the service has to do then."""
 
-from srtm.errors import UnavailableError
+from srtm.text.errors import UnavailableError
 
 
 class StoreError(UnavailableError):

@@ -5,7 +5,7 @@ from pathlib import Path
 from distributor.store.postgres import PostgresStore
 from distributor.store.sqlite import SqliteStore
 from distributor.store.store import Store
-from srtm.errors import UsageError
+from srtm.text.errors import UsageError
 
 
 def open_store(where: str) -> Store:

@@ -8,7 +8,7 @@ from typing import Any
 from distributor.store.errors import StoreError, StoreLost
 from distributor.store.statements import Statement, Value, put_leader
 from distributor.store.store import Store, latest, migrations, this_process
-from srtm.errors import UnavailableError, UsageError
+from srtm.text.errors import UnavailableError, UsageError
 
 LOCK = 0x5352_544D
 """key of the advisory lock: one leader for each database"""

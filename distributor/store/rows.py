@@ -18,7 +18,7 @@ class BrokerRow:
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """contract: JSON of `srtm.contract.Contract`; keys: JSON list of correlation keys, or None;
+    """contract: JSON of `limits.contract.Contract`; keys: JSON list of correlation keys, or None;
     adaptation, migration, grouping: JSON of `distributor.api.AdaptationAsked`, `MigrationAsked` and
     `distributor.grouping.Kept`, empty for their defaults, each written by a statement of its own.
     """

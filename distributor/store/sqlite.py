@@ -11,7 +11,7 @@ from pathlib import Path
 from distributor.store.errors import StoreError, StoreLost
 from distributor.store.statements import Statement, Value, put_leader
 from distributor.store.store import Store, latest, migrations, this_process
-from srtm.errors import UnavailableError
+from srtm.text.errors import UnavailableError
 
 _REFUSED = {
     sqlite3.SQLITE_FULL: "the disk is full",

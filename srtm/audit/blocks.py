@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from srtm.files import json_of
+from srtm.host.files import json_of
 
 VERSION = 1
 MAX_BLOCK_BYTES = 64 << 20

@@ -10,10 +10,10 @@ import click
 from srtm.audit.contracts import Source
 from srtm.audit.folder import read_sessions
 from srtm.audit.judge import Audit, Gap, judge
-from srtm.contract import Batches
-from srtm.duration import format_duration, parse_duration
-from srtm.errors import Exit, UsageError
-from srtm.options import parsed
+from srtm.limits.contract import Batches
+from srtm.options.model import parsed
+from srtm.text.duration import format_duration, parse_duration
+from srtm.text.errors import Exit, UsageError
 
 _MOST_SHOWN = 20
 """gaps and contracts on the terminal; --json has all"""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srtm.audit.blocks import Rule, Word
-from srtm.excess import Contracts, Ints
+from srtm.limits.excess import Contracts, Ints
 
 _TOLD = (Rule.SHARE, Rule.FLOOR, Rule.SHUT)
 _NEAR = 1e-6

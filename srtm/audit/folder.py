@@ -8,8 +8,8 @@ import numpy as np
 from srtm.audit import blocks
 from srtm.audit.blocks import Admissions, Beat, Kind
 from srtm.audit.session import SUFFIX, Damage, Session
-from srtm.errors import UsageError
-from srtm.files import MOST_ROWS_BYTES, read_file
+from srtm.host.files import MOST_ROWS_BYTES, read_file
+from srtm.text.errors import UsageError
 
 _MOST_NAMED = 10
 

@@ -19,7 +19,7 @@ from srtm.audit.contracts import (
     spans_of,
 )
 from srtm.audit.session import Session
-from srtm.excess import Ints, Worst, worst_interval
+from srtm.limits.excess import Ints, Worst, worst_interval
 
 _ROUNDING = 1e-6
 """messages: of sums of floats, and what a bucket's own rounding hides"""

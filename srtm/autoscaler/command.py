@@ -26,9 +26,9 @@ from srtm.autoscaler.simulator.run import Run
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.autoscaler.simulator.workload import read_workload
 from srtm.autoscaler.table import render, title
-from srtm.errors import PLOTS, UnavailableError, UsageError
-from srtm.options import add_options, read_options
-from srtm.terminal import show
+from srtm.options.model import add_options, read_options
+from srtm.text.errors import PLOTS, UnavailableError, UsageError
+from srtm.text.terminal import show
 
 
 @click.group()

@@ -11,7 +11,7 @@ from srtm.autoscaler.policies import DESCRIPTIONS, POLICIES, Settings, Trace
 from srtm.autoscaler.simulator.arrivals import ArrivalModel, Arrivals, arrivals_of
 from srtm.autoscaler.simulator.run import Run, simulate
 from srtm.autoscaler.simulator.setting import Setting
-from srtm.errors import UsageError
+from srtm.text.errors import UsageError
 
 _OWN = {
     "clairvoyant": "knows every arrival: the cheapest schedule that a search finds",

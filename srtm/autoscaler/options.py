@@ -7,9 +7,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from srtm.autoscaler.decision import Handover
 from srtm.autoscaler.simulator.arrivals import ArrivalModel
-from srtm.duration import Duration
-from srtm.options import Objective
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
+from srtm.options.model import Objective
+from srtm.text.duration import Duration
 
 DEFAULT_PARTITIONS = 5
 """of CLOSER's and ICCBDC's experiments"""

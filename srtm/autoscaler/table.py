@@ -4,9 +4,9 @@ from rich.text import Text
 
 from srtm.autoscaler.comparison import Experiment
 from srtm.autoscaler.simulator.run import Run
-from srtm.duration import format_duration
-from srtm.slo import SLO
-from srtm.terminal import Column, Table
+from srtm.limits.slo import SLO
+from srtm.text.duration import format_duration
+from srtm.text.terminal import Column, Table
 
 
 def title(experiment: Experiment, run: Run) -> str:

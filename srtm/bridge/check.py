@@ -11,16 +11,16 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 
-from srtm.address import Address
-from srtm.bearer import read_token
 from srtm.bridge.dead_letter_file import fault_of_file, fault_of_folder
 from srtm.bridge.file import BridgeFile, Route
 from srtm.bridge.lookup import nsqds_of, topics_of
 from srtm.bridge.names import End
 from srtm.bridge.wire import unreached
-from srtm.errors import UnavailableError
-from srtm.http_client import request
+from srtm.http.bearer import read_token
+from srtm.http.client import request
 from srtm.kafka.client import LastFault, away, client_settings, refuse_settings
+from srtm.text.address import Address
+from srtm.text.errors import UnavailableError
 
 _SECONDS = 5.0
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from srtm.bridge.file import read_bridge_file
-from srtm.errors import Exit, UnavailableError
+from srtm.text.errors import Exit, UnavailableError
 
 
 @click.group("bridge")

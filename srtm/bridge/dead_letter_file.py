@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from srtm.backoff import backoff_seconds
+from srtm.host.backoff import backoff_seconds
 
 _MAX_BACKOFF_SECONDS = 5.0
 _MAX_WAITING_BYTES = 8 << 20  # of lines that are not written yet

@@ -4,11 +4,11 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Message
 
-from srtm.backoff import backoff_seconds
 from srtm.bridge.dead_letter_file import DeadLetterFile, as_json
 from srtm.bridge.headers import headers_of
 from srtm.bridge.kafka_sink import LARGEST, POISON, KafkaSink
 from srtm.bridge.runner import DEAD_LETTER, Runner, Stopped
+from srtm.host.backoff import backoff_seconds
 from srtm.kafka.client import told
 
 _MAX_BACKOFF_SECONDS = 5.0

@@ -10,13 +10,13 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from srtm.backoff import backoff_seconds
 from srtm.bridge.dead_letter_file import DeadLetterFile, as_json
 from srtm.bridge.kafka_sink import LARGEST, POISON, KafkaSink
 from srtm.bridge.nsq_source import Host, Link, Waiting
 from srtm.bridge.pointer import NoKey, pointer
 from srtm.bridge.runner import DEAD_LETTER, Runner, Stopped
 from srtm.bridge.wire import Broken
+from srtm.host.backoff import backoff_seconds
 from srtm.kafka.client import told
 
 log = logging.getLogger("srtm.bridge")

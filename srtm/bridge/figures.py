@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from srtm.clock import monotonic_ns
 from srtm.gateway.measure.sketch import LatencySketch
-from srtm.slo import SLO
+from srtm.host.clock import monotonic_ns
+from srtm.limits.slo import SLO
 
 _FOLD_NS = 250_000_000  # numpy costs as much for one batch as for many
 

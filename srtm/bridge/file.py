@@ -13,15 +13,15 @@ from pydantic import (
     model_validator,
 )
 
-from srtm.address import Address, ListenAddress
 from srtm.bridge.conflicts import refuse_conflicts
 from srtm.bridge.names import End
 from srtm.bridge.pointer import pointer
-from srtm.duration import Duration
-from srtm.errors import UsageError, one_line
 from srtm.kafka import file as kafka_file
-from srtm.options import FileTable, read_toml
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
+from srtm.options.model import FileTable, read_toml
+from srtm.text.address import Address, ListenAddress
+from srtm.text.duration import Duration
+from srtm.text.errors import UsageError, one_line
 
 MAX_ROUTES = 256
 OWN_SETTINGS = {

@@ -4,10 +4,10 @@ from typing import Any
 
 from tornado.httpserver import HTTPServer
 
-from srtm.address import Address
 from srtm.bridge.figures import COUNTERS
-from srtm.errors import UnavailableError
-from srtm.status_server import Status, status_server
+from srtm.http.status import Status, status_server
+from srtm.text.address import Address
+from srtm.text.errors import UnavailableError
 
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
-from srtm.address import Address
-from srtm.errors import UnavailableError, UsageError
-from srtm.http_client import request
+from srtm.http.client import request
 from srtm.nsq.names import OWN_TOPICS, is_valid_topic_name
+from srtm.text.address import Address
+from srtm.text.errors import UnavailableError, UsageError
 
 log = logging.getLogger("srtm.bridge")
 

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from srtm.backoff import backoff_seconds
 from srtm.bridge.figures import Figures
 from srtm.bridge.wire import Broken, Wire
+from srtm.host.backoff import backoff_seconds
 from srtm.nsq.commands import mpub, pub
 from srtm.nsq.frames import ERROR
 

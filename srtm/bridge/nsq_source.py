@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from srtm.backoff import backoff_seconds
 from srtm.bridge.figures import Figures
 from srtm.bridge.wire import Broken, Wire
+from srtm.host.backoff import backoff_seconds
 from srtm.nsq.commands import CLS, rdy, sub
 from srtm.nsq.errors import is_fatal
 from srtm.nsq.frames import MESSAGE, RESPONSE

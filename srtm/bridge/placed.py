@@ -6,13 +6,13 @@ import logging
 import threading
 from collections.abc import Sequence
 
-from srtm.bearer import read_token
 from srtm.bridge.file import Route
 from srtm.bridge.nsq_sink import Publisher
 from srtm.client.place import Place
 from srtm.client.watch import join, leave
-from srtm.errors import SrtmError
-from srtm.http_client import Endpoint
+from srtm.http.bearer import read_token
+from srtm.http.client import Endpoint
+from srtm.text.errors import SrtmError
 
 log = logging.getLogger("srtm.bridge")
 

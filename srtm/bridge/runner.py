@@ -7,9 +7,9 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from srtm.backoff import backoff_seconds
 from srtm.bridge.figures import Figures, State
 from srtm.bridge.file import KafkaTable, Route
+from srtm.host.backoff import backoff_seconds
 
 log = logging.getLogger("srtm.bridge")
 

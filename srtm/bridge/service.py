@@ -19,7 +19,7 @@ from srtm.bridge.lookup import topics_of
 from srtm.bridge.nsq_to_kafka import NsqToKafka
 from srtm.bridge.placed import Placed
 from srtm.bridge.runner import Runner
-from srtm.errors import Exit, UnavailableError, UsageError
+from srtm.text.errors import Exit, UnavailableError, UsageError
 
 log = logging.getLogger("srtm.bridge")
 

@@ -8,10 +8,10 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from srtm.address import Address
-from srtm.errors import SrtmError
 from srtm.nsq.commands import MAGIC_V2, NOP, identify
 from srtm.nsq.frames import ERROR, HEARTBEAT_DATA, RESPONSE, FrameError, FrameReader
+from srtm.text.address import Address
+from srtm.text.errors import SrtmError
 
 CONNECT_SECONDS = 5.0
 HEARTBEAT_SECONDS = 10.0

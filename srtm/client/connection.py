@@ -6,10 +6,10 @@ import os
 import socket
 from typing import Protocol
 
-from srtm.address import Address
-from srtm.errors import UnavailableError
 from srtm.nsq.commands import MAGIC_V2, NOP, identify
 from srtm.nsq.frames import ERROR, HEARTBEAT_DATA, RESPONSE, FrameError, FrameReader
+from srtm.text.address import Address
+from srtm.text.errors import UnavailableError
 
 CONNECT_SECONDS = 5.0
 HEARTBEAT_SECONDS = 5.0

@@ -1,6 +1,6 @@
 """What a publisher can be told of a message, besides OK."""
 
-from srtm.errors import SrtmError
+from srtm.text.errors import SrtmError
 
 
 class OutcomeUnknown(SrtmError):

@@ -6,9 +6,6 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from srtm.address import Address
-from srtm.backoff import backoff_seconds
-from srtm.bearer import read_token
 from srtm.client.connection import Connection, dial
 from srtm.client.errors import NotSent, OutcomeUnknown, Refused
 from srtm.client.outbox import Outbox, nothing_behind_ran
@@ -16,11 +13,14 @@ from srtm.client.place import Place
 from srtm.client.route import Event, Route, State
 from srtm.client.watch import MAX_BACKOFF_SECONDS, join, leave
 from srtm.client.window import Window
-from srtm.errors import SrtmError, UnavailableError, UsageError
-from srtm.http_client import Endpoint
+from srtm.host.backoff import backoff_seconds
+from srtm.http.bearer import read_token
+from srtm.http.client import Endpoint
 from srtm.nsq.commands import message, mpub, pub
 from srtm.nsq.frames import ERROR
 from srtm.nsq.names import is_valid_topic_name
+from srtm.text.address import Address
+from srtm.text.errors import SrtmError, UnavailableError, UsageError
 
 log = logging.getLogger("srtm.client")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import nsq
 
-from srtm.errors import UsageError
+from srtm.text.errors import UsageError
 
 
 class _Reader(nsq.Reader):  # type: ignore[misc]

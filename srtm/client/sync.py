@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from srtm.client.publisher import Publisher
-from srtm.errors import UsageError
+from srtm.text.errors import UsageError
 
 T = TypeVar("T")
 

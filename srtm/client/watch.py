@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from srtm.backoff import backoff_seconds
 from srtm.client.place import Place, read_place
-from srtm.errors import SrtmError, UnavailableError, UsageError
-from srtm.http_client import Answer, Endpoint, Refusal, call, lines
+from srtm.host.backoff import backoff_seconds
+from srtm.http.client import Answer, Endpoint, Refusal, call, lines
+from srtm.text.errors import SrtmError, UnavailableError, UsageError
 
 log = logging.getLogger("srtm.client")
 

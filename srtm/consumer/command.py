@@ -12,7 +12,7 @@ from srtm.consumer.batch import Batch, Record
 from srtm.consumer.file import ConsumerTable, GroupFile
 from srtm.consumer.pool_file import PoolFile, read_scaled_file
 from srtm.consumer.required import require_client
-from srtm.errors import UsageError
+from srtm.text.errors import UsageError
 
 LOG_LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}
 

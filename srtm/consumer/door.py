@@ -3,9 +3,9 @@
 import asyncio
 import threading
 
-from srtm.address import Address, cannot_listen
-from srtm.errors import SrtmError, UnavailableError
-from srtm.status_server import Status, status_server
+from srtm.http.status import Status, status_server
+from srtm.text.address import Address, cannot_listen
+from srtm.text.errors import SrtmError, UnavailableError
 
 
 def open_door(address: Address, told: Status, where: str) -> None:

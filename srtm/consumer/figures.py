@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from srtm.clock import NS, monotonic_ns
 from srtm.consumer.batch import Record
+from srtm.host.clock import NS, monotonic_ns
 
 
 class Phase(StrEnum):

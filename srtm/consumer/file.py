@@ -18,12 +18,12 @@ from pydantic import (
     model_validator,
 )
 
-from srtm.address import Address, ListenAddress
-from srtm.duration import Duration
-from srtm.errors import one_line
 from srtm.kafka import file as kafka_file
-from srtm.options import FileTable, read_toml
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
+from srtm.options.model import FileTable, read_toml
+from srtm.text.address import Address, ListenAddress
+from srtm.text.duration import Duration
+from srtm.text.errors import one_line
 
 OWN_SETTINGS = {
     "bootstrap.servers": "it is bootstrap-servers of [kafka]",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from srtm.errors import UsageError
+from srtm.text.errors import UsageError
 
 
 def load(name: str, path: Path, where: str) -> Callable[..., Any]:

@@ -15,16 +15,16 @@ from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
 from kafka.errors import InconsistentGroupProtocolError, KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from srtm.clock import NS, monotonic_ns
 from srtm.consumer.assignor import Assignor, join, rejoin
 from srtm.consumer.batch import Record
 from srtm.consumer.file import ConsumerTable, GroupFile, KafkaTable
 from srtm.consumer.membership import Membership
 from srtm.consumer.places import Place, Places
-from srtm.errors import UnavailableError
+from srtm.host.clock import NS, monotonic_ns
 from srtm.kafka.place import Note
 from srtm.kafka.python_client import admin_settings, python_settings, quiet
 from srtm.kafka.topic_ids import TopicIds
+from srtm.text.errors import UnavailableError
 
 log = logging.getLogger("srtm.consumer")
 

@@ -10,7 +10,7 @@ with no clock compared to another's; only their speeds must agree to within the 
 
 from dataclasses import dataclass, field
 
-from srtm.clock import NS
+from srtm.host.clock import NS
 
 _DRIFT = 0.05
 """Two quartz clocks differ by 0.01 %; a virtual machine's can be worse for a while."""

@@ -11,12 +11,12 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from srtm.clock import NS, boottime_ns
 from srtm.consumer.file import GroupFile
 from srtm.consumer.topic import Look, TopicWatch, make_topic
 from srtm.consumer.wire import Word, Written, decode, encode, tombstones
-from srtm.errors import UnavailableError
+from srtm.host.clock import NS, boottime_ns
 from srtm.kafka.client import MAKES_NONE, client_settings, told
+from srtm.text.errors import UnavailableError
 
 log = logging.getLogger("srtm.consumer")
 

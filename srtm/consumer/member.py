@@ -8,11 +8,11 @@ fence) has nothing from that moment on, and never comes back under the same name
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from srtm.clock import NS
 from srtm.consumer.lease import Lease
 from srtm.consumer.ledger import Ledger
 from srtm.consumer.process import Process
 from srtm.consumer.wire import Command, Ended, Report, Word
+from srtm.host.clock import NS
 
 
 @dataclass(slots=True)

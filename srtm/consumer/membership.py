@@ -10,7 +10,6 @@ import threading
 import uuid
 from collections.abc import Mapping
 
-from srtm.clock import NS, boottime_ns
 from srtm.consumer.file import GroupFile
 from srtm.consumer.launch import LAUNCH
 from srtm.consumer.ledger import Ledger
@@ -19,6 +18,7 @@ from srtm.consumer.member import Member
 from srtm.consumer.process import here
 from srtm.consumer.topic import UNCOMPACTED_SECONDS, make_topic
 from srtm.consumer.wire import Command, PartitionPlan
+from srtm.host.clock import NS, boottime_ns
 
 log = logging.getLogger("srtm.consumer")
 

@@ -8,7 +8,6 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
-from srtm.address import Address
 from srtm.consumer.file import (
     ConsumerTable,
     ControllerTable,
@@ -17,10 +16,11 @@ from srtm.consumer.file import (
     ScaledTable,
     read_group_file,
 )
-from srtm.duration import Duration
-from srtm.errors import one_line
 from srtm.nsq.names import is_ephemeral, is_valid_channel_name, is_valid_topic_name
-from srtm.options import FileTable, read_toml
+from srtm.options.model import FileTable, read_toml
+from srtm.text.address import Address
+from srtm.text.duration import Duration
+from srtm.text.errors import one_line
 
 
 def _addresses(value: object) -> object:

@@ -14,8 +14,6 @@ import signal
 import threading
 import uuid
 
-from srtm.backoff import backoff_seconds
-from srtm.clock import NS, monotonic_ns
 from srtm.consumer.batch import Batch, LeaseLost, Record
 from srtm.consumer.figures import Figures, Phase
 from srtm.consumer.file import ConsumerTable
@@ -23,8 +21,10 @@ from srtm.consumer.launch import LAUNCH
 from srtm.consumer.pool_file import PoolFile
 from srtm.consumer.subscription import Delivery, Subscription
 from srtm.consumer.work import Work, end_process
-from srtm.errors import Exit
-from srtm.stop import Stop
+from srtm.host.backoff import backoff_seconds
+from srtm.host.clock import NS, monotonic_ns
+from srtm.host.stop import Stop
+from srtm.text.errors import Exit
 
 log = logging.getLogger("srtm.consumer")
 

@@ -14,10 +14,10 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from srtm.clock import NS, monotonic_ns
 from srtm.consumer.batch import Record
 from srtm.consumer.file import ConsumerTable, GroupFile
 from srtm.consumer.places import Places
+from srtm.host.clock import NS, monotonic_ns
 from srtm.kafka.client import NOT_THERE, client_settings, told
 from srtm.kafka.place import Note, read_note
 from srtm.kafka.topic_ids import TopicIds

@@ -4,7 +4,7 @@ import importlib.util
 from pathlib import Path
 
 from srtm.consumer.file import GroupFile
-from srtm.errors import UnavailableError
+from srtm.text.errors import UnavailableError
 
 
 def require_client(file: GroupFile, path: Path) -> None:

@@ -14,8 +14,6 @@ import threading
 
 from confluent_kafka import KafkaException
 
-from srtm.backoff import backoff_seconds
-from srtm.clock import NS, monotonic_ns
 from srtm.consumer.batch import Batch, LeaseLost, Record
 from srtm.consumer.capacity import SelfMeasure
 from srtm.consumer.figures import Figures, Phase
@@ -25,9 +23,11 @@ from srtm.consumer.reader import Reader, Records
 from srtm.consumer.subscribed import Subscribed
 from srtm.consumer.topic import require_events
 from srtm.consumer.work import Work, end_process
-from srtm.errors import Exit
+from srtm.host.backoff import backoff_seconds
+from srtm.host.clock import NS, monotonic_ns
+from srtm.host.stop import Stop
 from srtm.kafka.client import told
-from srtm.stop import Stop
+from srtm.text.errors import Exit
 
 log = logging.getLogger("srtm.consumer")
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from srtm.atomic import replacing, to_disk
 from srtm.consumer.batch import Batch
 from srtm.consumer.required import require_parquet
-from srtm.errors import UsageError
+from srtm.host.atomic import replacing, to_disk
+from srtm.text.errors import UsageError
 
 
 class Sink(Protocol):

@@ -19,9 +19,9 @@ from srtm.bridge.hosts import Hosts
 from srtm.bridge.lookup import Lookup
 from srtm.bridge.nsq_source import Host, Link, Waiting
 from srtm.bridge.wire import Broken
-from srtm.clock import NS, boottime_ns
 from srtm.consumer.file import ConsumerTable
 from srtm.consumer.pool_file import NsqTable
+from srtm.host.clock import NS, boottime_ns
 
 log = logging.getLogger("srtm.consumer")
 

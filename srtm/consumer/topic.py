@@ -9,8 +9,8 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from srtm.consumer.file import GroupFile
-from srtm.errors import UnavailableError
 from srtm.kafka.client import MAKES_NONE, LastFault, away, client_settings, told
+from srtm.text.errors import UnavailableError
 
 log = logging.getLogger("srtm.consumer")
 

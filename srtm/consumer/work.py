@@ -9,7 +9,7 @@ from srtm.consumer.batch import Batch, Record
 from srtm.consumer.figures import Figures, Phase
 from srtm.consumer.function import Caller
 from srtm.consumer.sinks import Sink, rows_of
-from srtm.errors import Exit
+from srtm.text.errors import Exit
 
 log = logging.getLogger("srtm.consumer")
 

@@ -2,8 +2,8 @@
 a topic that is split over brokers.
 
 A message finds U unfinished messages in a queue that serves r a second; with a burst of U + 1 it
-has its token at once (see `srtm.queueing`). U at the beginning of a slice is what the slices before
-it have left (`after` of `srtm.correlation.envelopes`), so all slices are worked on at once.
+has its token at once (see `limits.queueing`). U at the beginning of a slice is what the slices
+before it have left (`after` of `srtm.correlation.envelopes`), so all slices are worked on at once.
 """
 
 from collections.abc import Iterator, Sequence

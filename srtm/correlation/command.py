@@ -15,7 +15,7 @@ from srtm.correlation.report.command import report
 from srtm.correlation.result import GroupedTopic, Result, read_result
 from srtm.correlation.session import spark_session
 from srtm.correlation.stream.command import stream
-from srtm.terminal import Column, Table, printable, show
+from srtm.text.terminal import Column, Table, printable, show
 
 
 @click.group("correlate")

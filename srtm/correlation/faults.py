@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from srtm.errors import SrtmError, UnavailableError
+from srtm.text.errors import SrtmError, UnavailableError
 
 
 class DamagedFile(SrtmError):

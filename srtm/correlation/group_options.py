@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
-from srtm.errors import UsageError
-from srtm.options import duration_option
+from srtm.options.model import duration_option
+from srtm.text.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _SHORTEST_SECONDS = 10.0

@@ -16,9 +16,9 @@ from srtm.correlation.need_options import (
 )
 from srtm.correlation.need_tables import envelope_tables, statistics_tables, what_if_tables
 from srtm.correlation.result import read_result
-from srtm.errors import UsageError
-from srtm.options import add_options, read_options
-from srtm.terminal import show
+from srtm.options.model import add_options, read_options
+from srtm.text.errors import UsageError
+from srtm.text.terminal import show
 from tb_adaptor.share import Part
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from srtm.options import Objective
+from srtm.options.model import Objective
 
 
 class TraceOptions(BaseModel):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from srtm.terminal import Column, Table
+from srtm.text.terminal import Column, Table
 
 Document = dict[str, Any]
 _CASES = {"one_bucket": "one bucket", "traced": "as traced", "placed": "as placed"}

@@ -9,13 +9,12 @@ import click
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from distributor.cli.groups import taken_line
-from distributor.grouping import Group, Member, Proposal
-from distributor.grouping.proposals import MAX_GROUPS, MAX_MEMBERS
-from distributor.placement.words import counted
+from distributor.grouping.proposals import MAX_GROUPS, MAX_MEMBERS, Group, Member, Proposal
 from distributor.remote import Remote, print_json, remote_options
 from srtm.correlation.result import GroupedTopic, Result, read_result
-from srtm.errors import UsageError, one_line
-from srtm.files import MOST_ROWS_BYTES, read_file
+from srtm.host.files import MOST_ROWS_BYTES, read_file
+from srtm.text.errors import UsageError, one_line
+from srtm.text.words import counted
 
 
 @click.command("propose")

@@ -14,8 +14,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from srtm.errors import UsageError, one_line
-from srtm.files import MOST_ROWS_BYTES, read_file
+from srtm.host.files import MOST_ROWS_BYTES, read_file
+from srtm.text.errors import UsageError, one_line
 
 JSON = "groups.json"
 NAMES = (JSON, "groups.parquet", "windows.parquet", "topics.parquet", "run.json")

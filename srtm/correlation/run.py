@@ -20,7 +20,7 @@ from srtm.correlation.groups.settings import Settings
 from srtm.correlation.result import NAMES, Result, read_result, write_json
 from srtm.correlation.trace import open_trace
 from srtm.correlation.whole import whole_folder
-from srtm.errors import UsageError
+from srtm.text.errors import UsageError
 
 
 @dataclass(frozen=True)

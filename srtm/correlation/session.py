@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from srtm.errors import UnavailableError
+from srtm.text.errors import UnavailableError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

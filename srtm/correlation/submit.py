@@ -7,6 +7,6 @@ import sys
 
 if __name__ == "__main__":
     del sys.path[0]  # of this folder, whose modules have names of Python's own
-    from srtm.cli import main
+    from srtm.cli.main import main
 
     main()

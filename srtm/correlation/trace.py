@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from srtm.correlation.faults import BEFORE_ITS_FOOTER
 from srtm.correlation.schema import RANGES, TRACE
 from srtm.correlation.version import version_of
-from srtm.errors import UsageError
+from srtm.text.errors import UsageError
 from srtm.traces.names import TraceFile, parse, superseded
 from srtm.traces.version import VERSION
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from srtm.files import json_of
+from srtm.host.files import json_of
 from srtm.traces.version import VERSION, VERSION_KEY
 
 __all__ = ["VERSION", "VERSION_KEY", "version_of"]

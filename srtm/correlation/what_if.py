@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 
 from srtm.correlation.ranks import nearest_rank
 from srtm.correlation.slices import NS
-from srtm.errors import UsageError
-from srtm.files import open_rows
-from srtm.queueing import token_waits
+from srtm.host.files import open_rows
+from srtm.limits.queueing import token_waits
+from srtm.text.errors import UsageError
 from tb_adaptor.share import Part, divide, even
 
 _WAITS = "topic string, broker string, wait bigint, count bigint"

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from srtm.errors import SrtmError, UsageError
+from srtm.text.errors import SrtmError, UsageError
 
 
 @contextmanager

@@ -9,7 +9,6 @@ import numpy as np
 from rich.console import Console
 
 from distributor.remote import Remote
-from srtm.contract import Contract
 from srtm.correlation.session import require_spark
 from srtm.demo.kafka import Carried, carry, left_out, open_channels
 from srtm.demo.load import (
@@ -26,10 +25,13 @@ from srtm.demo.load import (
 from srtm.demo.measure import Outcome, measure, noise, register
 from srtm.demo.picture import draw
 from srtm.demo.shown import PERCENTILE, as_table, meaning
-from srtm.deploy import Deployment, free_addresses, running
-from srtm.errors import PLOTS, Exit
-from srtm.slo import SLO
-from srtm.terminal import show
+from srtm.deploy.up import running
+from srtm.deployment.document import Deployment
+from srtm.limits.contract import Contract
+from srtm.limits.slo import SLO
+from srtm.text.address import free_addresses
+from srtm.text.errors import PLOTS, Exit
+from srtm.text.terminal import show
 
 TRACE = "trace"
 """folder of the gateways' trace, in the deployment's"""

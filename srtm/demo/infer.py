@@ -10,17 +10,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from distributor.cli.groups import taken_line
-from distributor.grouping import Use
+from distributor.grouping.keys import Use
 from distributor.remote import Remote
-from srtm.clock import NS, monotonic_ns
-from srtm.contract import Contract
 from srtm.correlation.propose import sent
 from srtm.correlation.result import Result
 from srtm.correlation.session import spark_session
 from srtm.demo.load import PUBLISHERS, publishers
 from srtm.demo.measure import Outcome, measure, register
-from srtm.deploy import Deployment
-from srtm.errors import UnavailableError
+from srtm.deployment.document import Deployment
+from srtm.host.clock import NS, monotonic_ns
+from srtm.limits.contract import Contract
+from srtm.text.errors import UnavailableError
 
 NO_GROUPS, INFERRED, GIVEN = "no-groups", "inferred", "given"
 PERCENTILE = 0.99

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from srtm.demo.load import TOPIC
-from srtm.deploy import DeployedBroker
-from srtm.errors import UnavailableError
-from srtm.http_client import request
+from srtm.deployment.document import DeployedBroker
+from srtm.http.client import request
 from srtm.kafka.server import KafkaServer, missing
+from srtm.text.errors import UnavailableError
 
 _CHANNEL = "kafka"
 _SECONDS = 40.0

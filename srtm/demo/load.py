@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from distributor.api import PublisherAsked
-from srtm.contract import Limit
+from srtm.limits.contract import Limit
+from srtm.limits.queueing import BurstFit, Floats, smallest_burst, split_token_waits, token_waits
 from srtm.load import LoadSettings
 from srtm.load.placement import PlacedPublisher, settings_of
 from srtm.load.schedule import build_schedule
-from srtm.queueing import BurstFit, Floats, smallest_burst, split_token_waits, token_waits
 
 TOPIC = "sensors"
 PUBLISHERS = 100

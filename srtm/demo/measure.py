@@ -10,20 +10,20 @@ import numpy as np
 from distributor.api import PublisherAsked
 from distributor.cli.topic_file import TopicFile
 from distributor.cli.upload import upload
-from distributor.grouping import Use
+from distributor.grouping.keys import Use
 from distributor.remote import Remote
-from srtm.clock import NS, monotonic_ns
-from srtm.contract import Contract
 from srtm.demo.load import TOPIC, in_rooms, in_turn, predicted_waits, settings_for
-from srtm.deploy import DeployedBroker, Deployment
-from srtm.deploy.admin import topics_of
-from srtm.errors import UnavailableError
-from srtm.http_client import Endpoint, get_json
+from srtm.deployment.admin import topics_of
+from srtm.deployment.document import DeployedBroker, Deployment
+from srtm.host.clock import NS, monotonic_ns
+from srtm.http.client import Endpoint, get_json
+from srtm.limits.contract import Contract
+from srtm.limits.queueing import Floats
+from srtm.limits.slo import SLO
 from srtm.load import run_load
 from srtm.load.latency import Latencies
 from srtm.load.placement import read_placement
-from srtm.queueing import Floats
-from srtm.slo import SLO
+from srtm.text.errors import UnavailableError
 
 _SETTLE_SECONDS = 20.0
 _POLL_SECONDS = 0.05

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from srtm.contract import Contract
 from srtm.demo.load import GROUP, PUBLISHERS, RATE
 from srtm.demo.measure import Outcome
-from srtm.slo import SLO
+from srtm.limits.contract import Contract
+from srtm.limits.slo import SLO
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,9 +7,9 @@ from rich.text import Text
 
 from srtm.demo.load import GROUP, PUBLISHERS, RATE
 from srtm.demo.measure import Outcome
-from srtm.queueing import Floats
-from srtm.slo import SLO
-from srtm.terminal import Column, Table
+from srtm.limits.queueing import Floats
+from srtm.limits.slo import SLO
+from srtm.text.terminal import Column, Table
 
 PERCENTILE = 0.99
 

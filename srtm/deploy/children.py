@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from srtm.bridge.file import read_bridge_file
-from srtm.contract import Contract
 from srtm.deploy.file import Plan
 from srtm.deploy.process import ChildSpec, Stage
 from srtm.deploy.programs import Programs
@@ -16,8 +15,9 @@ from srtm.deploy.tables import (
     LookupdTable,
     NsqadminTable,
 )
-from srtm.http_client import Answer
-from srtm.options import as_flags
+from srtm.http.client import Answer
+from srtm.limits.contract import Contract
+from srtm.options.model import as_flags
 
 _NODE_IDS = 1024  # nsqd: node-id in [0,1024)
 

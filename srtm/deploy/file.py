@@ -6,7 +6,6 @@ from typing import Any, Self
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from srtm.address import Address
 from srtm.bridge.file import BridgeFile, read_bridge_file
 from srtm.deploy.host_tables import (
     ElsewhereTable,
@@ -15,7 +14,6 @@ from srtm.deploy.host_tables import (
     SubscriberTable,
     check_hosts,
 )
-from srtm.deploy.layout import Layout
 from srtm.deploy.tables import (
     GATEWAY_PATHS,
     BridgeTable,
@@ -28,9 +26,11 @@ from srtm.deploy.tables import (
     Table,
     TopicTable,
 )
-from srtm.errors import SrtmError, UsageError, one_line
+from srtm.deployment.layout import Layout
 from srtm.gateway.options import GatewayOptions
-from srtm.options import read_toml
+from srtm.options.model import read_toml
+from srtm.text.address import Address
+from srtm.text.errors import SrtmError, UsageError, one_line
 
 MAX_BROKERS = 256
 """a slip of the keyboard beyond it; nsqd's node ids (0 to 1023) would take four times as many"""

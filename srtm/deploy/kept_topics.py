@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 from pydantic import TypeAdapter, ValidationError
 
-from srtm.atomic import read_json, write_json
-from srtm.clock import NS, monotonic_ns
-from srtm.contract import Contract, Limit
-from srtm.deploy.layout import Layout
-from srtm.errors import UnavailableError, one_line
+from srtm.deployment.layout import Layout
+from srtm.host.atomic import read_json, write_json
+from srtm.host.clock import NS, monotonic_ns
+from srtm.limits.contract import Contract, Limit
+from srtm.text.errors import UnavailableError, one_line
 
 Kept = dict[str, Limit | None]
 """topic -> its limit, or None where the file's topic was deleted at run time"""

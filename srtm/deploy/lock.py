@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from srtm.clock import NS, monotonic_ns
-from srtm.errors import UnavailableError
+from srtm.host.clock import NS, monotonic_ns
+from srtm.host.processes import is_alive
+from srtm.text.errors import UnavailableError
 
 WAIT_SECONDS = 90.0
 """more than the longest grace period: nsqd may write to disk for as long"""
@@ -76,17 +77,3 @@ def _pid_in(descriptor: int) -> int:
     """0 while the holder has not written it yet."""
     text = os.pread(descriptor, 20, 0).strip()
     return int(text) if text.isdigit() else 0
-
-
-def is_alive(pid: int) -> bool:
-    """Does it run? A pid that is not written yet (0) belongs to someone living."""
-    if pid == 0:
-        return True
-    try:
-        os.kill(pid, 0)
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except ProcessLookupError:
-        return False
-    except OSError:  # someone else's, or no /proc
-        return True
-    return stat.rpartition(")")[2].split()[0] != "Z"  # a zombie has ended, unread by its parent

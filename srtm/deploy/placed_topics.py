@@ -3,19 +3,21 @@ it knows the topic; otherwise the deployment, which splits it evenly over its ga
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from distributor.cli.adaptation import set_adaptation
 from distributor.cli.topic_file import TopicFile, read_publishers
 from distributor.cli.topics import set_migration
 from distributor.cli.upload import upload
-from distributor.placement.words import counted, number, some
 from distributor.remote import Remote
-from srtm.bearer import read_token
-from srtm.contract import Contract
-from srtm.deploy.deployment import Deployment
-from srtm.deploy.tables import TopicTable
-from srtm.errors import UsageError
+from srtm.deployment.document import Deployment
+from srtm.http.bearer import read_token
+from srtm.limits.contract import Contract
+from srtm.text.errors import UsageError
+from srtm.text.words import counted, number, some
+
+if TYPE_CHECKING:
+    from srtm.deploy.tables import TopicTable
 
 _TIMEOUT_SECONDS = 3.0
 
@@ -43,7 +45,9 @@ class PlacedTopic:
         }
 
 
-def read_placed(tables: Sequence[TopicTable], contracts: Mapping[str, Contract]) -> list[TopicFile]:
+def read_placed(
+    tables: Sequence["TopicTable"], contracts: Mapping[str, Contract]
+) -> list[TopicFile]:
     """Those with publishers, and with a contract by now. Raises UsageError for a publishers' file
     that is wrong."""
     found = []

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
-from srtm.errors import SrtmError
-from srtm.http_client import Answer
+from srtm.http.client import Answer
+from srtm.text.errors import SrtmError
 
 MAX_LOG_BYTES = 64 << 20
 """a log that is longer when its child starts is put aside (as .1, over the last one put aside)"""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from srtm.deploy.file import Plan
-from srtm.errors import UnavailableError, UsageError
-from srtm.python import module
+from srtm.host.python import module
+from srtm.text.errors import UnavailableError, UsageError
 
 TESTED_NSQ = "1.3"
 _VERSION_TIMEOUT_SECONDS = 10.0

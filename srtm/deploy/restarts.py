@@ -1,6 +1,6 @@
 """When a child that died is started again. Time is passed in."""
 
-from srtm.clock import NS
+from srtm.host.clock import NS
 
 KEEPS_DYING = 5
 """deaths in a row from which on it is said to keep dying: the next restart waits for the longest"""

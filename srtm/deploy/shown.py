@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from srtm.deploy.deployment import Deployment
 from srtm.deploy.topics import Report, TopicStatus
-from srtm.terminal import Column, Table
+from srtm.deployment.document import Deployment
+from srtm.text.terminal import Column, Table
 
 
 def addresses_table(deployment: Deployment) -> Table:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from srtm.contract import Limit
+from srtm.limits.contract import Limit
 
 
 @dataclass(frozen=True, slots=True)

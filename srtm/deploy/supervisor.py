@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 
-from srtm.clock import NS, monotonic_ns
 from srtm.deploy.process import GRACE_SECONDS, Child, ChildSpec, Stage
 from srtm.deploy.restarts import CURED_SECONDS, KEEPS_DYING, Restarts
-from srtm.errors import SrtmError, UnavailableError
-from srtm.http_client import request
+from srtm.host.clock import NS, monotonic_ns
+from srtm.http.client import request
+from srtm.text.errors import SrtmError, UnavailableError
 
 READY_TIMEOUT_SECONDS = 60.0
 """nsqd reads its metadata and Python its modules; a shared CI machine can be 50 times slower"""

@@ -10,11 +10,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from distributor.api import Id
 from distributor.options import DistributorOptions
-from srtm.address import Address, ListenAddress
-from srtm.contract import MAX_RATE, Contract
-from srtm.deploy.layout import RESERVED_NAMES
+from srtm.deployment.layout import DATA_PATH, RESERVED_NAMES
 from srtm.gateway.options import GatewayOptions
-from srtm.known_keys import refuse_unknown
+from srtm.limits.contract import MAX_RATE, Contract
+from srtm.options.known_keys import refuse_unknown
+from srtm.text.address import Address, ListenAddress
 
 OWN_NSQD_FLAGS = {
     "tcp-address": "the gateway listens there: set the broker's tcp-address",
@@ -79,7 +79,7 @@ class DeploymentTable(Table):
 
     name: str = Field(default="local", description="in logs and in `srtm stat`")
     data_path: Path = Field(
-        default=Path("srtm-data"),
+        default=DATA_PATH,
         alias="data-path",
         description="where it keeps its files, relative to this file",
     )

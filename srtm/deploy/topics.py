@@ -4,13 +4,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from srtm.contract import Contract, Limit
-from srtm.deploy.admin import Row, delete_topic, limit_of, put_topic, topics_of
-from srtm.deploy.deployment import DeployedBroker, Deployment
 from srtm.deploy.kept_topics import KeptTopics, describe
 from srtm.deploy.placed_topics import PlacedTopic, placed_topics
 from srtm.deploy.split import Step, change
-from srtm.errors import SrtmError, UnavailableError, UsageError
+from srtm.deployment.admin import Row, delete_topic, limit_of, put_topic, topics_of
+from srtm.deployment.document import DeployedBroker, Deployment
+from srtm.limits.contract import Contract, Limit
+from srtm.text.errors import SrtmError, UnavailableError, UsageError
 
 DISTRIBUTOR = "distributor"
 """its name among those that do not answer"""

@@ -1,6 +1,7 @@
 """Brings a deployment up, and takes all of it down however that ends."""
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -9,14 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from distributor.cli.topic_file import TopicFile
-from distributor.placement.words import some
-from srtm.address import require_free
-from srtm.bearer import read_token
-from srtm.clock import NS, monotonic_ns
-from srtm.contract import Contract
-from srtm.deploy.admin import delete_topic, limit_of, topics_of
 from srtm.deploy.children import children
-from srtm.deploy.deployment import Deployment
 from srtm.deploy.file import Plan, plan_of, read_plan
 from srtm.deploy.kept_topics import KeptTopics, merge
 from srtm.deploy.lock import DataPathLock
@@ -28,13 +22,54 @@ from srtm.deploy.programs import (
     version_warning,
 )
 from srtm.deploy.supervisor import StopRequested, Supervisor
-from srtm.errors import UnavailableError, UsageError
+from srtm.deployment.admin import delete_topic, limit_of, topics_of
+from srtm.deployment.document import (
+    DeployedBroker,
+    Deployment,
+    Distributor,
+    Lookupd,
+    Nsqadmin,
+)
+from srtm.host.clock import NS, monotonic_ns
+from srtm.http.bearer import read_token
+from srtm.limits.contract import Contract
+from srtm.text.address import require_free
+from srtm.text.errors import UnavailableError, UsageError
+from srtm.text.words import some
 
 _REPORT_SECONDS = 15.0
 """a gateway reports before its doors open; where that failed, it tries again within 3 s"""
 _OTHERS_REPORT_SECONDS = 60.0
 """other hosts are started at the same time, and may be slower"""
 _POLL_SECONDS = 0.05
+
+
+def deployed(plan: Plan) -> Deployment:
+    """What `plan` becomes once this process has started it."""
+    layout = plan.layout
+    distributor, lookupd, nsqadmin = plan.distributor_at, plan.lookupd_at, plan.nsqadmin
+    return Deployment(
+        name=plan.deployment.name,
+        pid=os.getpid(),
+        data_path=layout.data_path,
+        brokers=tuple(
+            DeployedBroker(
+                name=broker.name,
+                tcp_address=broker.tcp_address.reachable,
+                http_address=broker.http_address.reachable,
+                admin_socket=str(layout.broker(broker.name).admin),
+                nsqd_tcp_socket=str(layout.broker(broker.name).nsqd_tcp),
+                nsqd_http_socket=str(layout.broker(broker.name).nsqd_http),
+            )
+            for broker in plan.brokers
+        ),
+        distributor=Distributor(http_address=distributor[0], token_file=distributor[1])
+        if distributor
+        else None,
+        lookupd=Lookupd(tcp_address=lookupd[0], http_address=lookupd[1]) if lookupd else None,
+        all_brokers=plan.elsewhere.brokers if plan.elsewhere else (),
+        nsqadmin=Nsqadmin(http_address=nsqadmin.http_address.reachable) if nsqadmin else None,
+    )
 
 
 class Up:
@@ -117,7 +152,7 @@ class Up:
         for line in self._check_topics():
             self._say(line)
         placed = self._placed()
-        deployment = Deployment.of(plan)
+        deployment = deployed(plan)
         self._distributor = placed_topics(deployment)
         supervisor = Supervisor(
             children(plan, programs, self._split_topics), self._say, keep_open=[lock.fileno()]

@@ -7,10 +7,11 @@ import click
 from rich.text import Text
 
 from srtm.deploy.file import Plan, read_plan
+from srtm.deployment.layout import DATA_PATH
 from srtm.doctor.findings import Finding, Verdict
 from srtm.doctor.look import examine
-from srtm.errors import Exit
-from srtm.terminal import Column, Table, show
+from srtm.text.errors import Exit
+from srtm.text.terminal import Column, Table, show
 
 _STYLES = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.FAILED: "bold red"}
 
@@ -27,7 +28,7 @@ def doctor(file: Path | None, java: bool, as_json: bool) -> None:
     about each. It changes nothing. Exit code 3: something that is needed is not there.
     """
     plan: Plan | None = read_plan(file) if file else None
-    data_path = plan.deployment.data_path if plan else Path("srtm-data").absolute()
+    data_path = plan.deployment.data_path if plan else DATA_PATH.absolute()
     found = list(examine(plan, data_path, java=java))
     if as_json:
         click.echo(json.dumps([each.document() for each in found]))

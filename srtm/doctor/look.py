@@ -10,13 +10,13 @@ from pathlib import Path
 from kernel.cgroup import own_cgroup
 from kernel.errors import SourceUnavailable
 from kernel.sources import choose_source
-from srtm.address import Address, require_free
-from srtm.clock import NS, WallClock, wall_clock_error_ns
 from srtm.deploy.file import Plan
 from srtm.deploy.programs import find_program, said_version
 from srtm.doctor import findings
 from srtm.doctor.findings import Finding
-from srtm.errors import SrtmError
+from srtm.host.clock import NS, WallClock, wall_clock_error_ns
+from srtm.text.address import Address, require_free
+from srtm.text.errors import SrtmError
 
 _TIMEOUT_SECONDS = 10.0
 

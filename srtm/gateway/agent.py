@@ -22,15 +22,15 @@ from operator import itemgetter
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from srtm.backoff import backoff_seconds
-from srtm.clock import NS, boottime_ns, monotonic_ns
-from srtm.contract import Limit
-from srtm.errors import SrtmError, UnavailableError, UsageError
 from srtm.gateway.lease import Changes, Desired, Known, Lease, read_desired
 from srtm.gateway.measure.counts import NOTHING, Counts, comparable, counts_of
 from srtm.gateway.measure.waits import Waits, added, waits_of
 from srtm.gateway.topic import Topic
-from srtm.http_client import Answer, Endpoint, call
+from srtm.host.backoff import backoff_seconds
+from srtm.host.clock import NS, boottime_ns, monotonic_ns
+from srtm.http.client import Answer, Endpoint, call
+from srtm.limits.contract import Limit
+from srtm.text.errors import SrtmError, UnavailableError, UsageError
 
 log = logging.getLogger("srtm.gateway")
 

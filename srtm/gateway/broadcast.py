@@ -2,11 +2,11 @@
 
 import logging
 
-from srtm.address import Address
 from srtm.gateway.agent import Identity
 from srtm.gateway.instance import instance_of
 from srtm.gateway.nsqd import Facts
 from srtm.gateway.options import GatewayOptions
+from srtm.text.address import Address
 
 log = logging.getLogger("srtm.gateway")
 

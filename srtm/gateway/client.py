@@ -11,7 +11,6 @@ from errno import EAGAIN
 from typing import NamedTuple, Protocol
 
 from kernel.stamps import StampSource
-from srtm.clock import monotonic_ns
 from srtm.gateway.backlog import Backlog
 from srtm.gateway.farewells import Farewells
 from srtm.gateway.heartbeats import Heartbeats
@@ -20,6 +19,7 @@ from srtm.gateway.reactor import BROKEN, EDGE, ENDED, READABLE, WRITABLE
 from srtm.gateway.run import Gone, Run
 from srtm.gateway.topics import Topics
 from srtm.gateway.tunnel import Tunnel, TunnelHost
+from srtm.host.clock import monotonic_ns
 from srtm.nsq import identify
 from srtm.nsq.commands import Body, CommandReader, Identify, Limits, Line, Subscribe
 from srtm.nsq.errors import ProtocolError

@@ -11,7 +11,7 @@ from srtm.gateway.hot_selector import HotSelector
 from srtm.gateway.options import GatewayOptions
 from srtm.gateway.reactor import Reactor
 from srtm.gateway.server import Gateway
-from srtm.options import add_options, read_options
+from srtm.options.model import add_options, read_options
 
 _LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}
 

@@ -3,8 +3,8 @@
 import resource
 from dataclasses import dataclass
 
-from srtm.errors import UsageError
 from srtm.gateway.options import GatewayOptions
+from srtm.text.errors import UsageError
 
 _SPARE_FILES = 96
 """for nsqd's side, calls, farewells, the state and logs"""

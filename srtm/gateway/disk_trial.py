@@ -13,10 +13,10 @@ moment nsqd is withdrawn from nsqlookupd (watch.py), which keeps the names of de
 
 import logging
 
-from srtm.clock import NS
-from srtm.errors import UnavailableError
 from srtm.gateway.nsqd import NsqdHttp
+from srtm.host.clock import NS
 from srtm.nsq.names import DISK_TRIAL_TOPIC
+from srtm.text.errors import UnavailableError
 
 TOPIC = DISK_TRIAL_TOPIC.decode()
 MOST_MESSAGES = 100_001

@@ -8,8 +8,8 @@ dropped until the client ends its own.
 import socket
 from functools import partial
 
-from srtm.clock import monotonic_ns
 from srtm.gateway.reactor import READABLE, Reactor
+from srtm.host.clock import monotonic_ns
 
 _MOST = 32
 """at once, within the descriptors that are spare; one more is closed without ceremony"""

@@ -2,7 +2,6 @@
 
 from typing import Any, Protocol
 
-from srtm.clock import WallClock
 from srtm.gateway.agent import Agent
 from srtm.gateway.backlog import Bounds
 from srtm.gateway.client import ClientHost
@@ -14,6 +13,7 @@ from srtm.gateway.nsqd import NsqdHttp
 from srtm.gateway.options import GatewayOptions
 from srtm.gateway.tunnel import Room
 from srtm.gateway.watch import NsqdWatch
+from srtm.host.clock import WallClock
 
 
 class Listener(Protocol):

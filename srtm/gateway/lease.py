@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from srtm.clock import NS
-from srtm.contract import MIN_RATE, Batches, Contract, Limit
-from srtm.errors import UsageError
+from srtm.host.clock import NS
+from srtm.limits.contract import MIN_RATE, Batches, Contract, Limit
+from srtm.text.errors import UsageError
 
 _MAX_LEASE_SECONDS = 86_400.0
 """A broker that is away for longer keeps nothing: a slip of who wrote the answer."""

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from srtm.audit.blocks import Rule, Word
-from srtm.contract import Limit
 from srtm.gateway.lease import Known, Unplaced
+from srtm.limits.contract import Limit
 
 
 class Limits:

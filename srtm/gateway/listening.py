@@ -4,7 +4,7 @@ import errno
 import socket
 from collections.abc import Callable
 
-from srtm.address import ANY_HOST, Address, cannot_listen
+from srtm.text.address import ANY_HOST, Address, cannot_listen
 
 _BACKLOG = 1024
 _NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from srtm.address import Address
-from srtm.errors import UnavailableError
-from srtm.http_client import TIMEOUT_SECONDS, Answer, Endpoint, call
+from srtm.http.client import TIMEOUT_SECONDS, Answer, Endpoint, call
 from srtm.nsq.commands import MAGIC_V2, Limits, identify
 from srtm.nsq.frames import OK_FRAME
 from srtm.nsq.identify import Server
+from srtm.text.address import Address
+from srtm.text.errors import UnavailableError
 
 TESTED_VERSION = "1.3."
 

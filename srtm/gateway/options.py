@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from srtm.address import Address
-from srtm.contract import Contract, Limit
-from srtm.duration import Duration
-from srtm.errors import UsageError
+from srtm.limits.contract import Contract, Limit
+from srtm.text.address import Address
+from srtm.text.duration import Duration
+from srtm.text.errors import UsageError
 
 _MIB = 1024 * 1024
 _BROKER_NAME = re.compile(r"[A-Za-z0-9_.:\[\]-]{1,128}")

@@ -3,10 +3,10 @@
 import contextlib
 from collections.abc import Callable
 
-from srtm.clock import monotonic_ns
 from srtm.gateway.reactor import Reactor
 from srtm.gateway.topic import Topic
 from srtm.gateway.upstream import NsqdAddress, Upstream
+from srtm.host.clock import monotonic_ns
 
 POOL_SIZE = 4
 """Connections that known topics share; each topic holds to one while something of it is there."""

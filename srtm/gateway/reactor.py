@@ -15,8 +15,8 @@ import select
 import socket
 from collections.abc import Callable
 
-from srtm.clock import monotonic_ns
-from srtm.timerfd import TimerFd
+from srtm.host.clock import monotonic_ns
+from srtm.host.timerfd import TimerFd
 
 READABLE = select.EPOLLIN
 WRITABLE = select.EPOLLOUT

@@ -8,9 +8,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from kernel import StampSource, choose_source
-from srtm.bearer import read_token
-from srtm.clock import NS, WallClock, monotonic_ns, wall_clock_error_ns
-from srtm.errors import SrtmError, UnavailableError
 from srtm.gateway import sender
 from srtm.gateway.agent import Agent
 from srtm.gateway.backlog import Bounds
@@ -38,8 +35,11 @@ from srtm.gateway.tcp_door import TcpDoor
 from srtm.gateway.topics import Topics
 from srtm.gateway.upstream import NsqdAddress
 from srtm.gateway.watch import NsqdWatch
-from srtm.http_client import TIMEOUT_SECONDS, Endpoint
+from srtm.host.clock import NS, WallClock, monotonic_ns, wall_clock_error_ns
+from srtm.http.bearer import read_token
+from srtm.http.client import TIMEOUT_SECONDS, Endpoint
 from srtm.nsq.names import PROBE_TOPIC
+from srtm.text.errors import SrtmError, UnavailableError
 
 log = logging.getLogger("srtm.gateway")
 

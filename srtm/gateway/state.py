@@ -18,11 +18,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from srtm.atomic import replacing
-from srtm.contract import Contract, Limit
-from srtm.errors import UsageError, one_line
-from srtm.files import json_in
 from srtm.gateway.lease import Known, Unplaced
+from srtm.host.atomic import replacing
+from srtm.host.files import json_in
+from srtm.limits.contract import Contract, Limit
+from srtm.text.errors import UsageError, one_line
 
 
 @dataclass

@@ -9,9 +9,9 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from srtm.clock import monotonic_ns
 from srtm.gateway.state import Kept, State
 from srtm.gateway.topic import Topic
+from srtm.host.clock import monotonic_ns
 
 log = logging.getLogger("srtm.gateway")
 

@@ -4,11 +4,11 @@ import errno
 import logging
 import socket
 
-from srtm.clock import monotonic_ns
 from srtm.gateway.client import Client
 from srtm.gateway.host import Host
 from srtm.gateway.listening import listen, shown
 from srtm.gateway.reactor import READABLE
+from srtm.host.clock import monotonic_ns
 
 log = logging.getLogger("srtm.gateway")
 

@@ -14,8 +14,6 @@ from math import inf
 from operator import attrgetter
 from typing import Protocol
 
-from srtm.bucket import NEVER, TokenBucket
-from srtm.contract import Limit, Mode
 from srtm.gateway.backlog import Backlog, Bounds
 from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.batch import Batch, Ring, gather, messages_of
@@ -25,6 +23,8 @@ from srtm.gateway.measure.observed import Observed
 from srtm.gateway.measure.record import Record
 from srtm.gateway.measure.trace import Trace
 from srtm.gateway.run import Part, Piece, Run
+from srtm.limits.bucket import NEVER, TokenBucket
+from srtm.limits.contract import Limit, Mode
 from srtm.nsq.commands import Limits, first_refused
 from srtm.nsq.errors import ProtocolError
 from srtm.traces.chunk import CLOSED, REJECTED

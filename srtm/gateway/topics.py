@@ -4,9 +4,6 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from srtm.clock import NS, monotonic_ns
-from srtm.contract import Contract, Limit
-from srtm.errors import SrtmError
 from srtm.gateway.backlog import Bounds
 from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.lease import Known, is_near, safe_share
@@ -19,9 +16,12 @@ from srtm.gateway.run import Run
 from srtm.gateway.state import Kept, State
 from srtm.gateway.state_writer import StateWriter
 from srtm.gateway.topic import Carrier, Follower, Topic
+from srtm.host.clock import NS, monotonic_ns
+from srtm.limits.contract import Contract, Limit
 from srtm.nsq import commands as nsq
 from srtm.nsq.errors import ProtocolError
 from srtm.nsq.names import is_ephemeral
+from srtm.text.errors import SrtmError
 
 log = logging.getLogger("srtm.gateway")
 

@@ -8,9 +8,9 @@ does not come here: it takes its token like any other.
 import socket
 from typing import Protocol
 
-from srtm.clock import monotonic_ns
 from srtm.gateway.reactor import BROKEN, READABLE, WRITABLE, Reactor
 from srtm.gateway.upstream import NsqdAddress
+from srtm.host.clock import monotonic_ns
 from srtm.nsq.commands import MAGIC_V2, Line, Subscribe, identify, sub
 from srtm.nsq.errors import is_fatal
 from srtm.nsq.frames import (

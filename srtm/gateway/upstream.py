@@ -7,9 +7,9 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from srtm.clock import monotonic_ns
 from srtm.gateway.batch import Batch
 from srtm.gateway.reactor import BROKEN, READABLE, WRITABLE, Reactor
+from srtm.host.clock import monotonic_ns
 from srtm.nsq.commands import MAGIC_V2, NOP, identify
 from srtm.nsq.errors import ProtocolError, is_fatal
 from srtm.nsq.frames import ERROR, HEARTBEAT_DATA, OK_FRAME, FrameError, FrameReader

@@ -5,8 +5,6 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from srtm.clock import NS, monotonic_ns
-from srtm.errors import UnavailableError
 from srtm.gateway.disk_trial import DiskTrial
 from srtm.gateway.nsqd import Facts, NsqdHttp
 from srtm.gateway.options import GatewayOptions
@@ -15,7 +13,9 @@ from srtm.gateway.reactor import Reactor
 from srtm.gateway.topic import Topic
 from srtm.gateway.topics import Topics
 from srtm.gateway.upstream import NsqdAddress, Upstream
-from srtm.http_client import TIMEOUT_SECONDS
+from srtm.host.clock import NS, monotonic_ns
+from srtm.http.client import TIMEOUT_SECONDS
+from srtm.text.errors import UnavailableError
 
 log = logging.getLogger("srtm.gateway")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
-from srtm.errors import UsageError
 from srtm.kafka.file import KafkaTable
+from srtm.text.errors import UsageError
 
 _quiet = logging.getLogger("srtm.librdkafka")
 _quiet.setLevel("CRITICAL")

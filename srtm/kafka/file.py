@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
 
-from srtm.options import FileTable
+from srtm.options.model import FileTable
 
 
 class KafkaTable(FileTable):

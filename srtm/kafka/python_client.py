@@ -5,8 +5,8 @@ from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer
 
-from srtm.errors import UsageError
 from srtm.kafka.file import KafkaTable
+from srtm.text.errors import UsageError
 
 _NAMES = {
     "sasl.username": "sasl_plain_username",

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from srtm.address import Address, free_addresses
-from srtm.errors import UnavailableError
+from srtm.text.address import Address, free_addresses
+from srtm.text.errors import UnavailableError
 
 JARS = Path(__file__).parents[2] / ".setup" / "kafka"
 """where `make setup` puts them"""

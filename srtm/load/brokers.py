@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from srtm.deploy.admin import topics_of
-from srtm.deploy.deployment import Deployment, find
-from srtm.errors import UnavailableError
-from srtm.http_client import get_json, request
+from srtm.deployment.admin import topics_of
+from srtm.deployment.document import Deployment, find
+from srtm.deployment.layout import DATA_PATH
+from srtm.http.client import get_json, request
+from srtm.text.errors import UnavailableError
 
 _ALONE = "127.0.0.1:4150"
 """a gateway, or an nsqd, that runs on this host by itself"""
@@ -55,7 +56,7 @@ def _deployment(where: Path | None) -> Deployment | None:
     if where is not None:
         return find(where)
     try:
-        return find(Path("srtm-data"))
+        return find(DATA_PATH)
     except UnavailableError:
         return None
 

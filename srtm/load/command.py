@@ -12,9 +12,8 @@ from click.core import ParameterSource
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from srtm.bearer import read_token
-from srtm.errors import SrtmError, UnavailableError, UsageError
-from srtm.http_client import Endpoint
+from srtm.http.bearer import read_token
+from srtm.http.client import Endpoint
 from srtm.load import runner, table
 from srtm.load.brokers import Brokers, brokers_of, left_out
 from srtm.load.connection import target_of
@@ -23,8 +22,9 @@ from srtm.load.options import LoadOptions
 from srtm.load.placement import read_placement, settings_of
 from srtm.load.settings import LoadSettings
 from srtm.load.trace import read_trace
-from srtm.options import add_options, read_options
-from srtm.terminal import show
+from srtm.options.model import add_options, read_options
+from srtm.text.errors import SrtmError, UnavailableError, UsageError
+from srtm.text.terminal import show
 
 
 @click.command(context_settings={"auto_envvar_prefix": "SRTM_LOAD"})

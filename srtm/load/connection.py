@@ -4,10 +4,10 @@ import json
 import resource
 import socket
 
-from srtm.address import Address
-from srtm.errors import UnavailableError, UsageError
 from srtm.nsq.commands import MAGIC_V2, identify
 from srtm.nsq.frames import ERROR, OK_FRAME, FrameError, FrameReader
+from srtm.text.address import Address
+from srtm.text.errors import UnavailableError, UsageError
 
 TIMEOUT_SECONDS = 10.0
 """For a connection and for each answer before the run: nsqd may ask a hung nsqlookupd for 5 s."""

@@ -6,7 +6,7 @@ from select import epoll
 
 import numpy as np
 
-from srtm.clock import monotonic_ns
+from srtm.host.clock import monotonic_ns
 from srtm.load.link import Link
 from srtm.load.payload import FrameLayout
 from srtm.load.record import Received

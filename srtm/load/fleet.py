@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from select import EPOLLET, EPOLLIN, epoll
 from socket import socket
 
+from srtm.host.timerfd import TimerFd
 from srtm.load.connection import ask, await_ok, dial, raise_file_limit, target_of
 from srtm.load.consumer import MAX_IN_FLIGHT, Consumer
 from srtm.load.payload import Payload
@@ -14,7 +15,6 @@ from srtm.load.publisher import Publisher
 from srtm.load.record import Received, Record
 from srtm.load.settings import LoadSettings
 from srtm.nsq.commands import rdy, sub
-from srtm.timerfd import TimerFd
 
 
 class Fleet:

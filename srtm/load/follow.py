@@ -16,8 +16,8 @@ from socket import socket
 
 from srtm.client.place import Place
 from srtm.client.watch import MAX_IDS, Subject, Watch
-from srtm.errors import SrtmError, UnavailableError
-from srtm.http_client import Endpoint
+from srtm.http.client import Endpoint
+from srtm.text.errors import SrtmError, UnavailableError
 
 log = logging.getLogger("srtm.load")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from select import EPOLLIN
 from socket import socket
 
-from srtm.clock import monotonic_ns
+from srtm.host.clock import monotonic_ns
 from srtm.load.fleet import Fleet
 from srtm.load.follow import Arrived, Follower, Going
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from srtm.duration import Duration
 from srtm.load.settings import Arrivals
-from srtm.options import Objective, environment
+from srtm.options.model import Objective, environment
+from srtm.text.duration import Duration
 
 
 class LoadOptions(BaseModel):

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from srtm.errors import UnavailableError, UsageError
-from srtm.http_client import Endpoint, call, lines
+from srtm.http.client import Endpoint, call, lines
+from srtm.text.errors import UnavailableError, UsageError
 
 _SETTLE_SECONDS = 15.0
 """a publisher is sent to a broker once that has its share; one report, a second, is the rule"""

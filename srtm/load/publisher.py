@@ -4,7 +4,7 @@ import socket
 from collections import Counter, deque
 from select import epoll
 
-from srtm.clock import monotonic_ns
+from srtm.host.clock import monotonic_ns
 from srtm.load.link import Link
 from srtm.load.payload import Payload
 from srtm.load.record import NOT_YET, REFUSED, Record

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from srtm.clock import NS
+from srtm.host.clock import NS
+from srtm.limits.slo import SLO
 from srtm.load.latency import Latencies
 from srtm.load.moves import Move
 from srtm.load.record import Record
 from srtm.load.schedule import Ints
 from srtm.load.settings import LoadSettings
 from srtm.load.share import Messages, Share
-from srtm.slo import SLO
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from srtm.clock import NS, monotonic_ns
+from srtm.host.clock import NS, monotonic_ns
 from srtm.load.fleet import Fleet
 from srtm.load.follow import Follower
 from srtm.load.moves import Moves

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from srtm.errors import UsageError
 from srtm.nsq.names import is_valid_channel_name, is_valid_topic_name
+from srtm.text.errors import UsageError
 
 Arrivals = Literal["poisson", "periodic"]
 

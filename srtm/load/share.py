@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from srtm.clock import NS
+from srtm.host.clock import NS
 from srtm.load.latency import Latencies
 from srtm.load.record import REFUSED, Record
 from srtm.load.schedule import Ints

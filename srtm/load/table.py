@@ -5,11 +5,11 @@ from dataclasses import fields
 from rich.console import Group
 from rich.text import Text
 
+from srtm.limits.slo import SLO
 from srtm.load.latency import PERCENTILES, Latencies
 from srtm.load.result import LoadResult
 from srtm.load.share import Counts, Share
-from srtm.slo import SLO
-from srtm.terminal import Column, Table
+from srtm.text.terminal import Column, Table
 
 
 def render(result: LoadResult, slo: SLO | None = None) -> Group:

@@ -3,8 +3,8 @@
 import csv
 from pathlib import Path
 
-from srtm.errors import UsageError
-from srtm.files import open_rows
+from srtm.host.files import open_rows
+from srtm.text.errors import UsageError
 
 
 def read_trace(path: Path) -> tuple[float, ...]:

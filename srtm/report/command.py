@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
-from srtm.errors import UsageError
 from srtm.report.markdown import markdown
 from srtm.report.page import page
 from srtm.report.result import read_all
+from srtm.text.errors import UsageError
 
 HTML, MARKDOWN = "report.html", "report.md"
 

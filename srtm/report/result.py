@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from srtm.errors import SrtmError, UsageError, one_line
-from srtm.files import read_file
+from srtm.host.files import read_file
+from srtm.text.errors import SrtmError, UsageError, one_line
 
 MOST_BYTES = 64 << 20
 """of a file: one with every figure of a long run has a few MB"""

@@ -10,12 +10,9 @@ from typing import Any
 import click
 
 from distributor.remote import Remote, remote_or_none
-from srtm.address import Address
-from srtm.bearer import read_token
-from srtm.deploy.deployment import Deployment, find
-from srtm.duration import parse_duration
-from srtm.errors import SrtmError, UsageError
-from srtm.http_client import get_json
+from srtm.deployment.document import Deployment, find
+from srtm.http.bearer import read_token
+from srtm.http.client import get_json
 from srtm.stat.rows import Row, StatSource, read_rows, with_rates
 from srtm.stat.tables import (
     bridge_table,
@@ -26,7 +23,10 @@ from srtm.stat.tables import (
     timestamps_table,
     trace_table,
 )
-from srtm.terminal import Table, show
+from srtm.text.address import Address
+from srtm.text.duration import parse_duration
+from srtm.text.errors import SrtmError, UsageError
+from srtm.text.terminal import Table, show
 
 _ASKED_SECONDS = 3.0
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
-from srtm.errors import UnavailableError
-from srtm.http_client import request
+from srtm.http.client import request
+from srtm.text.errors import UnavailableError
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from typing import Any
 
 from rich.text import Text
 
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 from srtm.stat.rows import Row
-from srtm.terminal import Column, Table
+from srtm.text.terminal import Column, Table
 
 _NAMES = (Column("topic", text=True), Column("broker", text=True))
 

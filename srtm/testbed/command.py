@@ -12,16 +12,16 @@ import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from distributor.placement.words import counted
 from srtm.deploy.command import STOP_SIGNALS
-from srtm.duration import parse_duration
-from srtm.errors import Exit, SrtmError, UnavailableError, UsageError
-from srtm.options import parsed
-from srtm.stop import Stop
-from srtm.terminal import Column, Table, show
+from srtm.host.stop import Stop
+from srtm.options.model import parsed
 from srtm.testbed import links
 from srtm.testbed.faults import FAULTS, Asked, begin
 from srtm.testbed.testbed import HostStatus, Say, Testbed, open_testbed
+from srtm.text.duration import parse_duration
+from srtm.text.errors import Exit, SrtmError, UnavailableError, UsageError
+from srtm.text.terminal import Column, Table, show
+from srtm.text.words import counted
 
 _FILE = click.argument("file", type=click.Path(path_type=Path))
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

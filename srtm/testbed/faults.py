@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 
-from distributor.placement.words import counted
-from srtm.address import Address
-from srtm.clock import NS, monotonic_ns
-from srtm.errors import SrtmError, UnavailableError, UsageError
-from srtm.python import module
+from srtm.host.clock import NS, monotonic_ns
+from srtm.host.python import module
 from srtm.testbed import links
 from srtm.testbed.host import Host
 from srtm.testbed.inventory import OWN_FOLDER
 from srtm.testbed.testbed import UP, Testbed
+from srtm.text.address import Address
+from srtm.text.errors import SrtmError, UnavailableError, UsageError
+from srtm.text.words import counted
 from srtm.units import Unit
 
 REPORTS_PORT = 4999

@@ -16,7 +16,7 @@ import struct
 import subprocess
 from collections import deque
 
-from srtm.clock import NS, monotonic_ns
+from srtm.host.clock import NS, monotonic_ns
 
 MAX_WAITING = 20_000
 """frames either way; more are dropped, as a switch does"""

@@ -11,13 +11,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from srtm.address import Address
 from srtm.deploy.file import Plan, plan_of, read_bridge_of
 from srtm.deploy.host_tables import HostTable
 from srtm.deploy.placed_topics import read_placed
 from srtm.deploy.tables import GATEWAY_PATHS, BrokerTable
-from srtm.errors import UsageError, one_line
-from srtm.options import read_toml
+from srtm.options.model import read_toml
+from srtm.text.address import Address
+from srtm.text.errors import UsageError, one_line
 
 NETWORK = IPv4Network("198.18.0.0/15")
 """for benchmarks of networks (RFC 2544): nobody routes it"""

@@ -10,14 +10,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from srtm.address import Address
-from srtm.clock import NS, monotonic_ns
-from srtm.errors import SrtmError, UnavailableError, UsageError
-from srtm.python import module
+from srtm.host.clock import NS, monotonic_ns
+from srtm.host.python import module
 from srtm.testbed.netns import NetnsHost, limit, unlimit
 from srtm.testbed.network import inside, run_tool, tc
 from srtm.testbed.reports import MARK
 from srtm.testbed.testbed import Testbed
+from srtm.text.address import Address
+from srtm.text.errors import SrtmError, UnavailableError, UsageError
 from srtm.units import Unit, Units
 
 _DELAY = "delay"

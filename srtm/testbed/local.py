@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from srtm import __version__
-from srtm.atomic import replacing
 from srtm.deploy.host_tables import HostTable
-from srtm.deploy.layout import Layout
 from srtm.deploy.programs import find_program, said_version
-from srtm.errors import SrtmError, UnavailableError
-from srtm.python import module
+from srtm.deployment.layout import Layout
+from srtm.host.atomic import replacing
+from srtm.host.python import module
 from srtm.testbed.host import Clock, Done, Facts
 from srtm.testbed.inventory import OWN_FOLDER
+from srtm.text.errors import SrtmError, UnavailableError
 from srtm.units import Running, Unit, Units, end_all, holders
 
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from srtm.deploy.host_tables import RATE, HostTable
-from srtm.errors import SrtmError, UnavailableError, UsageError
 from srtm.testbed.local import LocalHost
 from srtm.testbed.network import (
     Names,
@@ -16,6 +15,7 @@ from srtm.testbed.network import (
     run_tool,
     tc,
 )
+from srtm.text.errors import SrtmError, UnavailableError, UsageError
 
 LATENCY, BURST = "200ms", "64kb"
 """of a limited link: what waits for longer is dropped; a burst holds one segment of 64 kB"""

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
-from srtm.errors import SrtmError, UnavailableError
 from srtm.testbed.inventory import NETWORK, subnet_of
+from srtm.text.errors import SrtmError, UnavailableError
 
 _TIMEOUT_SECONDS = 30.0
 _RUN_NETNS = "/run/netns"

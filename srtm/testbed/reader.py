@@ -6,9 +6,9 @@ import math
 import signal
 import socket
 
-from srtm.address import Address
+from srtm.host.stop import Stop
 from srtm.nsq.commands import MAGIC_V2, identify, rdy, sub
-from srtm.stop import Stop
+from srtm.text.address import Address
 
 _MANY = 2500
 """nsqd's --max-rdy-count"""

@@ -12,7 +12,7 @@ import socket
 from dataclasses import dataclass
 from enum import StrEnum
 
-from srtm.address import Address
+from srtm.text.address import Address
 
 MARK = 0x5352
 """of packets that a relay sends itself: they are not led to it again"""

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import srtm
-from srtm.clock import NS, monotonic_ns
 from srtm.deploy.host_tables import HostTable
-from srtm.deploy.layout import Layout
 from srtm.deploy.programs import find_program, is_tested, said_version
-from srtm.errors import SrtmError, UnavailableError
-from srtm.python import module
+from srtm.deployment.layout import Layout
+from srtm.host.clock import NS, monotonic_ns
+from srtm.host.python import module
 from srtm.testbed import systemd
 from srtm.testbed.host import Clock, Done, Facts
 from srtm.testbed.inventory import OWN_FOLDER
 from srtm.testbed.local import tail
+from srtm.text.errors import SrtmError, UnavailableError
 from srtm.units import Running, Unit, seen
 
 PROGRAMS = ("nsqd", "nsqlookupd", "nsqadmin")

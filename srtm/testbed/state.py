@@ -10,11 +10,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from srtm.atomic import read_json, write_json
 from srtm.deploy.host_tables import HostTable
-from srtm.errors import SrtmError, UnavailableError, one_line
-from srtm.files import read_file
+from srtm.host.atomic import read_json, write_json
+from srtm.host.files import read_file
 from srtm.testbed.inventory import Inventory
+from srtm.text.errors import SrtmError, UnavailableError, one_line
 
 
 class State(BaseModel):

@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from srtm.errors import UsageError
+from srtm.text.errors import UsageError
 
 STOP_SECONDS = 180
 """more than `srtm up` takes to end all its programs, one kind after the other"""

@@ -11,17 +11,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from srtm import __version__
-from srtm.atomic import replacing
-from srtm.bearer import read_token
-from srtm.clock import NS, monotonic_ns
-from srtm.deploy.deployment import Deployment
 from srtm.deploy.host_tables import HostTable
 from srtm.deploy.process import telling_line
 from srtm.deploy.programs import TESTED_NSQ, is_tested
-from srtm.errors import SrtmError, UnavailableError, UsageError
-from srtm.files import read_file
-from srtm.http_client import request
-from srtm.stop import Stop
+from srtm.deployment.document import Deployment
+from srtm.host.atomic import replacing
+from srtm.host.clock import NS, monotonic_ns
+from srtm.host.files import read_file
+from srtm.host.stop import Stop
+from srtm.http.bearer import read_token
+from srtm.http.client import request
 from srtm.testbed import state as states
 from srtm.testbed.host import Facts, Host
 from srtm.testbed.inventory import OWN_FOLDER, Inventory, Part, read_inventory
@@ -39,6 +38,7 @@ from srtm.testbed.network import (
 )
 from srtm.testbed.ssh import SshHost
 from srtm.testbed.state import Owner, State
+from srtm.text.errors import SrtmError, UnavailableError, UsageError
 from srtm.units import Unit
 
 UP = "up"

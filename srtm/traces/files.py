@@ -12,8 +12,8 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from srtm.atomic import to_disk
-from srtm.kept_files import make_room
+from srtm.host.atomic import to_disk
+from srtm.host.kept_files import make_room
 from srtm.traces.names import UNFINISHED, TraceFile, file_name, list_files, superseded
 from srtm.traces.schema import SCHEMA
 from srtm.traces.version import VERSION, VERSION_KEY

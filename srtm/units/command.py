@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from srtm.errors import SrtmError
+from srtm.text.errors import SrtmError
 from srtm.units import Unit, Units, end_all, holders
 
 

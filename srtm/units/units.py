@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from srtm.clock import NS, monotonic_ns
-from srtm.errors import SrtmError, UnavailableError
+from srtm.host.clock import NS, monotonic_ns
+from srtm.text.errors import SrtmError, UnavailableError
 
 MAX_LOG_BYTES = 64 << 20
 """a log that is longer when its unit starts is put aside (as .1, over the last one put aside)"""

@@ -3,7 +3,7 @@
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
-from srtm.bins import RELATIVE_ACCURACY, Bins, nearest_rank
+from srtm.limits.bins import RELATIVE_ACCURACY, Bins, nearest_rank
 
 
 @dataclass(frozen=True, slots=True)

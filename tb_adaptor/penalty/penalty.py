@@ -26,8 +26,8 @@ from math import ceil, inf
 import numpy as np
 from numpy.typing import NDArray
 
-from srtm.bins import Bins, bins_of
-from srtm.queueing import Floats
+from srtm.limits.bins import Bins, bins_of
+from srtm.limits.queueing import Floats
 from tb_adaptor.penalty.compared import Compared, Rolling, Sum
 from tb_adaptor.penalty.host_clock import SLOT_SECONDS, HostClock
 from tb_adaptor.penalty.unsplit import Unsplit

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from srtm.queueing import Floats
+from srtm.limits.queueing import Floats
 from tb_adaptor.share import Part
 from tb_adaptor.window import levels_after
 

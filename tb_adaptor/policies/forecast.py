@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from srtm.queueing import Floats
+from srtm.limits.queueing import Floats
 from tb_adaptor.window import Seen
 
 _STEP_SECONDS = 0.25

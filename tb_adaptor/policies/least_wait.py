@@ -9,7 +9,7 @@ from math import fsum
 
 import numpy as np
 
-from srtm.queueing import Floats
+from srtm.limits.queueing import Floats
 from tb_adaptor.policies.forecast import forecast, has_shifted
 from tb_adaptor.policies.need import Need, need_of
 from tb_adaptor.policies.policy import RATE_FLOOR, Rescale

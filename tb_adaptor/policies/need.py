@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from srtm.queueing import Floats
+from srtm.limits.queueing import Floats
 from tb_adaptor.policies.forecast import Forecast
 
 

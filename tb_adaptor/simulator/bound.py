@@ -25,7 +25,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from srtm.queueing import Floats, token_waits
+from srtm.limits.queueing import Floats, token_waits
 from tb_adaptor.share import Part
 from tb_adaptor.simulator.judge import in_ms
 from tb_adaptor.simulator.run import Arrivals

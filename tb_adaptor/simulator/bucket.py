@@ -9,7 +9,7 @@ once r has brought x, whatever comes behind it. Growing adds no tokens, shrinkin
 
 import numpy as np
 
-from srtm.queueing import Floats
+from srtm.limits.queueing import Floats
 from tb_adaptor.share import Part
 from tb_adaptor.window import levels_after
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from srtm.errors import UsageError
-from srtm.files import json_in, open_rows
+from srtm.host.files import json_in, open_rows
+from srtm.text.errors import UsageError
 from tb_adaptor.share import Part
 from tb_adaptor.simulator.run import Arrivals
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from srtm.queueing import Floats
+from srtm.limits.queueing import Floats
 from tb_adaptor.policies.least_wait import LeastWait
 from tb_adaptor.share import Part, Split, divide, even
 from tb_adaptor.simulator.bucket import Bucket

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from srtm.excess import worst_excess
-from srtm.queueing import Floats
+from srtm.limits.excess import worst_excess
+from srtm.limits.queueing import Floats
 from tb_adaptor.share import Part
 from tb_adaptor.simulator.bucket import Bucket
 from tb_adaptor.simulator.run import Arrivals, Outcome

@@ -1,6 +1,6 @@
 """A topic's brokers under one policy: they report, are told shares as live ones are, and wait.
 
-Shares travel by the distributor's own leases (distributor/control/leases.py), so that one grows
+Shares travel by the distributor's own leases (tb_adaptor/leases.py), so that one grows
 only once the others have shrunk and said so, and a batch bigger than its broker's share waits for
 the whole contract. A report and its answer take no time.
 """
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distributor.control.leases import Holder, Share, TopicLeases
-from distributor.control.turns import Waiting
-from srtm.queueing import Floats
+from srtm.limits.queueing import Floats
+from tb_adaptor.leases import Holder, Share, TopicLeases
 from tb_adaptor.policies import POLICIES
 from tb_adaptor.policies.policy import EARLIEST_SECONDS, Policy
 from tb_adaptor.share import Part, even
 from tb_adaptor.simulator.bucket import Bucket
+from tb_adaptor.turns import Waiting
 from tb_adaptor.window import Window, WindowReport, nothing_of
 
 GROWING_SECONDS = 0.1

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from srtm.audit.command import audit
-from srtm.errors import UsageError
+from srtm.text.errors import UsageError
 from tests.support.admission_logs import Disk, log_of, share
 
 NS = 1_000_000_000

@@ -11,7 +11,7 @@ from srtm.audit.blocks import Kind
 from srtm.audit.folder import read_sessions
 from srtm.audit.judge import Audit, judge
 from srtm.audit.session import SUFFIX
-from srtm.errors import UsageError
+from srtm.text.errors import UsageError
 from tests.support.admission_logs import Disk, log_of, own, share
 
 NS = 1_000_000_000

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from srtm.audit.folder import read_sessions
 from srtm.audit.judge import Audit, judge
-from srtm.bucket import TokenBucket
 from srtm.gateway.measure.admissions import AdmissionLog
+from srtm.limits.bucket import TokenBucket
 from tests.support.admission_logs import Disk, log_of, own, share
 from tests.support.cases import cases
 

@@ -20,8 +20,8 @@ from srtm.autoscaler.policies import POLICIES
 from srtm.autoscaler.simulator.arrivals import ArrivalModel, arrivals_of, even_shares
 from srtm.autoscaler.simulator.run import simulate
 from srtm.autoscaler.simulator.setting import Setting
-from srtm.cli import main
-from srtm.slo import SLO
+from srtm.cli.main import main
+from srtm.limits.slo import SLO
 
 KEYS = [
     "policy",
@@ -413,7 +413,7 @@ def test_help_names_every_flag_and_default(srtm: Srtm) -> None:
 def test_the_list_of_commands_loads_no_numpy() -> None:
     code = (
         "import sys; sys.argv = ['srtm', '--help']\n"
-        "from srtm.cli import main\n"
+        "from srtm.cli.main import main\n"
         "try:\n    main()\nexcept SystemExit: pass\n"
         "sys.exit('numpy' in sys.modules)"
     )

@@ -14,7 +14,7 @@ from srtm.autoscaler.observation import (
     PartitionSeen,
 )
 from srtm.autoscaler.policies import DESCRIPTIONS, POLICIES, Settings, Trace
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 
 SETTINGS = Settings(SLO(0.99, 0.5), mu=200.0)
 TRACE = Trace([100.0, 300.0, 350.0, 50.0], [0.2] * 5)

@@ -7,7 +7,7 @@ from srtm.autoscaler.observation import Observation
 from srtm.autoscaler.packing import least_loaded
 from srtm.autoscaler.policies import POLICIES, Settings
 from srtm.autoscaler.policies.landau import Landau, State
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 from tests.autoscaler.test_policies import check, drive, make, seen
 
 SETTINGS = Settings(SLO(0.99, 0.5), mu=200.0)

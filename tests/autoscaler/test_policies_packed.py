@@ -18,7 +18,7 @@ from srtm.autoscaler.policies.closer import (
 from srtm.autoscaler.policies.iccbdc import Iccbdc, IccbdcCounts
 from srtm.autoscaler.policies.linear import Linear, linear_count
 from srtm.autoscaler.policies.provisioned import Optimal, Peak
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 from tests.autoscaler.test_policies import check, drive, make, seen
 
 SETTINGS = Settings(SLO(0.99, 0.5), mu=200.0)

@@ -10,7 +10,7 @@ from srtm.autoscaler.policies.flas import Flas
 from srtm.autoscaler.policies.hpa import Behavior, desired_replicas
 from srtm.autoscaler.policies.keda import Keda
 from srtm.autoscaler.policies.li_ku import LiKu, buffer_target, queue_model_target
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 from tests.autoscaler.test_policies import drive, seen
 
 LI_KU = Settings(SLO(0.99, 0.5), mu=58.0)

@@ -23,8 +23,8 @@ from srtm.autoscaler.simulator.workload import (
     taxi_like,
     web_like,
 )
-from srtm.errors import UsageError
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
+from srtm.text.errors import UsageError
 
 SMOOTH, POISSON, BURST = ArrivalModel.SMOOTH, ArrivalModel.POISSON, ArrivalModel.BURST
 RATES = st.lists(st.floats(0, 60), min_size=1, max_size=50)

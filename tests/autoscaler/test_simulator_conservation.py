@@ -18,7 +18,7 @@ from srtm.autoscaler.simulator.group import Group
 from srtm.autoscaler.simulator.run import simulate
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.autoscaler.simulator.workload import iot_like
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 from tests.support.cases import cases
 from tests.support.simulator_policies import Scripted, anything
 

@@ -14,7 +14,7 @@ from srtm.autoscaler.simulator.arrivals import ArrivalModel, even_shares
 from srtm.autoscaler.simulator.clairvoyant import Clairvoyant, plan
 from srtm.autoscaler.simulator.run import Run, simulate
 from srtm.autoscaler.simulator.setting import Setting
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 from tests.support.cases import cases
 
 MU = 200.0

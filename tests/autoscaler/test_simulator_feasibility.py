@@ -12,7 +12,7 @@ from srtm.autoscaler.simulator.arrivals import (
 )
 from srtm.autoscaler.simulator.feasibility import what_cannot_be_met
 from srtm.autoscaler.simulator.setting import Setting
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 
 SMOOTH, BURST = ArrivalModel.SMOOTH, ArrivalModel.BURST
 

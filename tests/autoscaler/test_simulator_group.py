@@ -14,7 +14,7 @@ from srtm.autoscaler.decision import Handover, Member
 from srtm.autoscaler.simulator.consumer import Partition
 from srtm.autoscaler.simulator.group import Group
 from srtm.autoscaler.simulator.setting import Setting
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 
 EAGER, COOPERATIVE, DIRECT = Handover.EAGER, Handover.COOPERATIVE, Handover.DIRECT
 SWAP = (Member("c0", (0, 1)), Member("c1", (2,)))

@@ -12,7 +12,7 @@ from srtm.autoscaler.observation import ConsumerState, Observation
 from srtm.autoscaler.simulator.arrivals import ArrivalModel, Arrivals, arrivals_of, even_shares
 from srtm.autoscaler.simulator.run import Run, simulate
 from srtm.autoscaler.simulator.setting import Setting
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 from tests.support.simulator_policies import Scripted, anything
 
 SLO_500MS = SLO(0.99, 0.5)

@@ -29,7 +29,7 @@ from srtm.autoscaler.simulator.arrivals import (
 from srtm.autoscaler.simulator.run import Run, simulate
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.autoscaler.simulator.workload import iot_like, taxi_like
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 
 _SLO = SLO(0.99, 0.5)
 _NONE = Action.NONE

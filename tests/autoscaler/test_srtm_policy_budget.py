@@ -11,7 +11,7 @@ from srtm.autoscaler.observation import Observation, PartitionSeen
 from srtm.autoscaler.policies.srtm.budget import Budget
 from srtm.autoscaler.policies.srtm.stops import Stops
 from srtm.autoscaler.policies.srtm.tuning import TUNING, Tuning
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 
 
 def seen(served: int, late: int, mu: float = 200.0, rate: float = 100.0) -> Observation:

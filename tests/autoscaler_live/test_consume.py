@@ -1,7 +1,5 @@
 """`srtm consume` on a real Kafka: functions sync and async, sinks, health, and mistakes."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,8 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.support.autoscaled import ROOT, WORK
+from tests.support.autoscaled import WORK
 from tests.support.groups import Group
+from tests.support.programs import run_srtm
 from tests.support.servers import free_port, http, wait_for
 
 Make = Callable[..., Group]
@@ -197,15 +196,7 @@ def test_a_mistake_is_one_line(tmp_path: Path, change: tuple[str, str], says: st
     file = tmp_path / "group.toml"
     file.write_text("\n".join(put if line.startswith(begins) else line for line in lines))
     (tmp_path / "work.py").write_text(WORK)
-    answer = subprocess.run(
-        [sys.executable, "-m", "srtm", "consume", str(file)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
-    )
+    answer = run_srtm("consume", file, seconds=60, folder=tmp_path)
     assert answer.returncode == 2, answer.stderr
     assert says in answer.stderr
     assert answer.stderr.count("\n") == 1

@@ -14,7 +14,7 @@ from srtm.autoscaler.executors.keda import Keda
 from srtm.autoscaler.executors.kubernetes import Kubernetes
 from srtm.autoscaler.executors.local import Local
 from srtm.consumer.file import ExecutorTable
-from srtm.errors import UnavailableError, UsageError
+from srtm.text.errors import UnavailableError, UsageError
 from tests.support.api_server import ApiServer, serving, status
 from tests.support.servers import free_port, wait_for
 

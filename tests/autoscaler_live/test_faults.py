@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,8 +17,8 @@ from kafka.errors import RebalanceInProgressError
 from srtm.consumer import process
 from srtm.consumer.assignor import PlanAssignor
 from srtm.consumer.process import Process, here
-from tests.support.autoscaled import ROOT
 from tests.support.groups import Group, under_load
+from tests.support.programs import run_srtm
 from tests.support.servers import http, wait_for
 
 Make = Callable[..., Group]
@@ -176,20 +175,11 @@ def test_programs_that_find_no_kafka_say_so(tmp_path: Path) -> None:
         '[kafka]\nbootstrap-servers = "127.0.0.1:1"\n[group]\ntopic = "t"\nid = "g"\n'
         'slo = "0.99@500ms"\n[consumer]\nprocess = "json:loads"\n'
     )
-    programs = [
-        subprocess.Popen(
-            [sys.executable, "-m", "srtm", *name.split(), str(file)],
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
-        for name in ("autoscale run", "autoscale explain", "autoscale stop", "consume")
-    ]
-    for each in programs:
-        _, said = each.communicate(timeout=60)
-        assert each.returncode == 3, said
-        assert "127.0.0.1:1" in said.splitlines()[-1]
-        assert "Traceback" not in said
+    for name in ("autoscale run", "autoscale explain", "autoscale stop", "consume"):
+        done = run_srtm(*name.split(), file, seconds=60)
+        assert done.returncode == 3, done.stderr
+        assert "127.0.0.1:1" in done.stderr.splitlines()[-1]
+        assert "Traceback" not in done.stderr
 
 
 def _member(group: Group) -> str:

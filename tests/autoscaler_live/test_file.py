@@ -18,8 +18,8 @@ from srtm.consumer.file import (
     read_group_file,
 )
 from srtm.consumer.pool_file import NsqTable, PoolControllerTable, read_scaled_file
-from srtm.errors import UsageError
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
+from srtm.text.errors import UsageError
 
 SMALL = """
 [kafka]

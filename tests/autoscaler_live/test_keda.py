@@ -14,7 +14,7 @@ import pytest
 from srtm.autoscaler.executors.keda import Keda
 from srtm.autoscaler.executors.keda.messages import CLASSES, SERVICE
 from srtm.consumer.file import ExecutorTable
-from srtm.errors import UsageError
+from srtm.text.errors import UsageError
 from tests.support.servers import free_port, program
 
 Make = Callable[..., Keda]

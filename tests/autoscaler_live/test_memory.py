@@ -14,7 +14,7 @@ from srtm.autoscaler.live.weights import Weights
 from srtm.autoscaler.observation import ConsumerSeen, ConsumerState, Observation, PartitionSeen
 from srtm.consumer.file import GroupTable
 from srtm.consumer.wire import Memory
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 
 GROUP = GroupTable.model_validate(
     {"topic": "t", "id": "g", "slo": "0.99@500ms", "mu": 100.0, "min": 1, "max": 4}

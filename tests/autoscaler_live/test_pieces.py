@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srtm.address import Address
 from srtm.autoscaler.decision import Action, Decision, Handover, Member
 from srtm.autoscaler.executors.local import Local
 from srtm.autoscaler.live.bounds import Unsound, adopted, bounded
@@ -32,7 +31,8 @@ from srtm.consumer.ledger import Ledger
 from srtm.consumer.process import Process, here
 from srtm.consumer.sinks import Parquet, file_name, rows_of
 from srtm.consumer.wire import Command, Ended, Leader, Note, Report, Word, decode, encode
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
+from srtm.text.address import Address
 from tests.support.servers import free_port, http, wait_for
 
 # --- words ----------------------------------------------------------------------------------------

@@ -13,11 +13,11 @@ from kafka.coordinator.assignors.abstract import (
 )
 
 from srtm.autoscaler.live.planned import Planned
-from srtm.clock import NS
 from srtm.consumer.assignor import Assignor, join, said_version
 from srtm.consumer.ledger import Ledger
 from srtm.consumer.sharing import shared
 from srtm.consumer.wire import Command, Leader, PartitionPlan, Report, Word
+from srtm.host.clock import NS
 
 NAMES = [f"m{n}" for n in range(5)]
 

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from tests.support.kafka import Kafka
+from tests.support.programs import SRTM, run_srtm
 from tests.support.servers import wait_for
 
 
@@ -25,8 +25,7 @@ def group_file(folder: Path, kafka: str, topic: str, **keys: object) -> Path:
 
 
 def watched(file: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "srtm", "autoscale", "watch", str(file), *flags]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return run_srtm("autoscale", "watch", file, *flags, seconds=60)
 
 
 def looks(answer: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
@@ -91,13 +90,7 @@ def test_one_port_for_many_consumers_is_refused(tmp_path: Path) -> None:
     file = group_file(tmp_path, "127.0.0.1:1", "any")
     table = '[consumer]\nprocess = "work:handle"\nhttp-address = "127.0.0.1:4196"\n'
     file.write_text(f"{file.read_text()}\n{table}")
-    answer = subprocess.run(
-        [sys.executable, "-m", "srtm", "autoscale", "run", str(file)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    answer = run_srtm("autoscale", "run", file, seconds=60)
     assert answer.returncode == 2
     assert "of up to 8 consumers of this machine could listen on http-address" in answer.stderr
     assert answer.stderr.count("\n") == 1
@@ -107,13 +100,7 @@ def test_one_port_for_many_consumers_is_refused(tmp_path: Path) -> None:
 def test_a_setting_that_librdkafka_has_not_is_one_line(tmp_path: Path, command: str) -> None:
     file = group_file(tmp_path, "127.0.0.1:1", "any")
     file.write_text(f'{file.read_text()}\n[kafka.settings]\n"no.such" = 1\n')
-    answer = subprocess.run(
-        [sys.executable, "-m", "srtm", "autoscale", command, str(file)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    answer = run_srtm("autoscale", command, file, seconds=60)
     assert answer.returncode == 2
     assert answer.stderr == (
         f'srtm: {file}: [kafka.settings]: No such configuration property: "no.such"\n'
@@ -148,7 +135,7 @@ def test_partitions_that_are_added_are_seen(kafka: Kafka, tmp_path: Path) -> Non
 
     topic = kafka.create("growing", 1)
     file = group_file(tmp_path, kafka.address, topic, mu=100)
-    command = [sys.executable, "-m", "srtm", "autoscale", "watch", str(file), "--json"]
+    command = [*SRTM, "autoscale", "watch", str(file), "--json"]
     with subprocess.Popen([*command, "--count", "0"], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:

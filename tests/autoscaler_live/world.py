@@ -13,11 +13,11 @@ from srtm.autoscaler.decision import Member as Wanted
 from srtm.autoscaler.live.controller import Controller
 from srtm.autoscaler.live.monitor import Reading
 from srtm.autoscaler.observation import Observation, PartitionSeen
-from srtm.clock import NS
 from srtm.consumer.file import GroupTable
 from srtm.consumer.member import Member
 from srtm.consumer.process import Process
 from srtm.consumer.wire import Ended, Word
+from srtm.host.clock import NS
 
 LEASE = 1.0
 STEP_NS = 10_000_000

@@ -28,11 +28,11 @@ from benchmarks.harness.bars import Bar, judge
 from benchmarks.harness.generator import Generator, Trial, trial
 from benchmarks.harness.report import Report, table
 from benchmarks.harness.session import Session
-from srtm.bucket import TokenBucket
-from srtm.contract import Limit
-from srtm.errors import SrtmError
-from srtm.excess import worst_excess
-from srtm.queueing import token_waits
+from srtm.limits.bucket import TokenBucket
+from srtm.limits.contract import Limit
+from srtm.limits.excess import worst_excess
+from srtm.limits.queueing import token_waits
+from srtm.text.errors import SrtmError
 from tests.support.servers import program
 
 # --- bars -------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from benchmarks.harness.report import plain
 from srtm.autoscaler.simulator.arrivals import Arrivals
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.autoscaler.simulator.workload import iot_like
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 
 NOTHING = Printed()
 

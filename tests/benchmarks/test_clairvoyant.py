@@ -26,7 +26,7 @@ from srtm.autoscaler.simulator.play import play
 from srtm.autoscaler.simulator.run import simulate
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.autoscaler.simulator.workload import iot_like
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 from tests.support.cases import cases
 
 _SLO = SLO(0.99, 0.5)

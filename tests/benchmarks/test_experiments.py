@@ -22,9 +22,9 @@ from benchmarks.experiments.world import local_world
 from benchmarks.harness.bars import Bar
 from benchmarks.harness.session import Session
 from distributor.simulator.service import Service
-from srtm.errors import SrtmError, UnavailableError, UsageError
 from srtm.testbed.inventory import read_inventory
 from srtm.testbed.state import State, digest, identity, save
+from srtm.text.errors import SrtmError, UnavailableError, UsageError
 from tests.support.servers import program
 
 LAB = """

@@ -9,7 +9,7 @@ from benchmarks.harness.bars import judge
 from benchmarks.harness.report import Report, table
 from benchmarks.harness.session import Session
 from benchmarks.kept import PAGE, keep, page
-from srtm.errors import UsageError
+from srtm.text.errors import UsageError
 
 
 def test_the_page_in_the_repository_is_made_from_the_results_there() -> None:

@@ -18,7 +18,7 @@ from benchmarks.harness.session import Session
 from srtm.autoscaler.packing import Bin, Bins, Item
 from srtm.autoscaler.simulator.arrivals import ArrivalModel, arrivals_of, even_shares
 from srtm.autoscaler.simulator.setting import Setting
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 
 SETTING = Setting(SLO(0.99, 0.5))
 

@@ -12,9 +12,9 @@ from benchmarks.gateway.stalls import MS, PATTERNS, Pattern, stalls
 from benchmarks.gateway.timestamps_report import Held, bars
 from benchmarks.harness.capture import Capture, Segment, message_times
 from benchmarks.harness.generator import Trial
-from srtm.clock import monotonic_ns
-from srtm.errors import UnavailableError
-from srtm.queueing import token_waits
+from srtm.host.clock import monotonic_ns
+from srtm.limits.queueing import token_waits
+from srtm.text.errors import UnavailableError
 
 # --- the schedule ----------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from benchmarks.autoscaler.unseen.players import CONSTANT, Result, played, rival
 from benchmarks.autoscaler.unseen.shapes import SHAPES, SHARES
 from srtm.autoscaler.policies.srtm.tuning import TUNING
 from srtm.autoscaler.simulator.arrivals import ArrivalModel
-from srtm.errors import UsageError
+from srtm.text.errors import UsageError
 
 REPORTED = list(generated(REPORTED_SEEDS))
 

@@ -9,8 +9,8 @@ from srtm.bridge.check import Finding, check, targets_missing
 from srtm.bridge.dead_letter_file import fault_of_file, fault_of_folder
 from srtm.bridge.file import Route, read_bridge_file
 from srtm.deploy.file import read_plan
-from srtm.errors import UsageError
 from srtm.kafka.client import LastFault, told
+from srtm.text.errors import UsageError
 
 AWAY = "127.0.0.1:1"
 """nothing listens on this port"""

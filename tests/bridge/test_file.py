@@ -9,7 +9,7 @@ import pytest
 from srtm.bridge.file import read_bridge_file
 from srtm.bridge.names import overlap
 from srtm.bridge.pointer import NoKey, pointer
-from srtm.errors import UsageError
+from srtm.text.errors import UsageError
 
 HEAD = '[kafka]\nbootstrap-servers = "127.0.0.1:9092"\n'
 OUT = 'from = "nsq:a/bridge"\nto = "kafka:b"\nnsqd = ["127.0.0.1:4150"]\n'
@@ -240,5 +240,7 @@ def test_a_bad_pointer(bad: str) -> None:
 
 
 def test_the_core_and_the_file_import_no_kafka() -> None:
-    code = "import sys, srtm.cli, srtm.bridge.command; sys.exit('confluent_kafka' in sys.modules)"
+    code = (
+        "import sys, srtm.cli.main, srtm.bridge.command; sys.exit('confluent_kafka' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -14,8 +14,8 @@ import pytest
 from srtm.bridge.hosts import _answers
 from srtm.bridge.lookup import nsqds_of, topics_of
 from srtm.bridge.wire import Broken, Wire
-from srtm.errors import UnavailableError
 from srtm.nsq.frames import RESPONSE
+from srtm.text.errors import UnavailableError
 
 
 class Lookupd:

@@ -18,8 +18,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from srtm.deploy import free_addresses, running
-from srtm.errors import UsageError
+from srtm.deploy.up import running
+from srtm.text.address import free_addresses
+from srtm.text.errors import UsageError
 from tests.bridge.test_kafka_to_nsq import IN_MEMORY, read
 from tests.bridge.test_nsq_to_kafka import channel, open_channel, publish
 from tests.support.bridges import Bridge, bridge, write

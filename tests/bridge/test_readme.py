@@ -9,7 +9,7 @@ import srtm.bridge
 from srtm.bridge.figures import COUNTERS
 from srtm.bridge.file import BridgeTable, KafkaTable, Route
 from srtm.bridge.http import GAUGES
-from srtm.duration import parse_duration
+from srtm.text.duration import parse_duration
 
 README = (Path(srtm.bridge.__file__).parent / "README.md").read_text()
 _MORE_METRICS = {"route_up", "latency_seconds"}

@@ -11,8 +11,8 @@ import pytest
 from srtm.client import NotSent, OutcomeUnknown, Publisher, Refused, SyncPublisher
 from srtm.client.connection import Connection, dial
 from srtm.client.route import State
-from srtm.errors import UsageError
 from srtm.nsq.frames import OK_FRAME
+from srtm.text.errors import UsageError
 from tests.support.fake_distributor import FakeDistributor, fake_distributor
 from tests.support.far_side import FarSide, error, far_side
 from tests.support.servers import free_port

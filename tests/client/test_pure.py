@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srtm.backoff import FIRST_SECONDS, backoff_seconds
 from srtm.client.outbox import Outbox, nothing_behind_ran
 from srtm.client.place import Place, read_place
 from srtm.client.route import TABLE, Event, Route, State
 from srtm.client.window import Window
+from srtm.host.backoff import FIRST_SECONDS, backoff_seconds
 
 A, B, C = (Place(f"{name}:4150", name, 1) for name in "abc")
 NONE = Place("", "", 1)

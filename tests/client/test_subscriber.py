@@ -8,7 +8,7 @@ import nsq
 import pytest
 
 from srtm.client import Publisher, subscribe
-from srtm.errors import UsageError
+from srtm.text.errors import UsageError
 from tests.support.servers import Servers
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from srtm.client import NotSent, OutcomeUnknown, Publisher
 from tests.support.distributors import srtm
+from tests.support.programs import SRTM
 from tests.support.servers import GatewayProcess, Process, Servers, free_port, http, wait_for
 from tests.support.v2 import V2
 
@@ -24,7 +24,8 @@ class Distributor:
         self.process: Process = servers.process(
             "distributor",
             [
-                *(sys.executable, "-m", "srtm", "distributor"),
+                *SRTM,
+                "distributor",
                 f"--http-address={self.address}",
                 f"--store={servers.folder / 'distributor.db'}",
                 *flags,

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from srtm.correlation.session import spark_session
-from srtm.errors import UnavailableError
+from srtm.text.errors import UnavailableError
 
 SMALL = {
     "spark.master": "local[2]",

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from srtm.correlation.bursts import smallest_bursts, smallest_split_bursts
 from srtm.correlation.envelopes import MULTIPLES, Stretch, envelopes
-from srtm.queueing import smallest_burst, split_token_waits
+from srtm.limits.queueing import smallest_burst, split_token_waits
 from tests.support.trace_frames import frame
 
 MS = 1_000_000

@@ -17,8 +17,8 @@ from srtm.correlation.need_tables import envelope_tables, statistics_tables, wha
 from srtm.correlation.run import Request, run
 from srtm.correlation.stream.current import Current
 from srtm.correlation.trace import open_trace
-from srtm.errors import SrtmError, UsageError
-from srtm.terminal import show
+from srtm.text.errors import SrtmError, UsageError
+from srtm.text.terminal import show
 from tests.support.servers import GatewayProcess, Servers, http, wait_for
 
 SENT = {"room-1/door": 30, "room-2/door": 10}

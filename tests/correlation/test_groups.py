@@ -29,7 +29,7 @@ from srtm.correlation.groups.settings import Settings
 from srtm.correlation.result import Result, read_result
 from srtm.correlation.run import Request, run
 from srtm.correlation.version import VERSION_KEY
-from srtm.errors import SrtmError, UnavailableError, UsageError
+from srtm.text.errors import SrtmError, UnavailableError, UsageError
 from tests.support.planted import Planted, planted, recovered
 
 # --- a whole run: each topic is a case --------------------------------------------------------

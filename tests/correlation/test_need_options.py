@@ -1,21 +1,14 @@
 """The flags of `envelope`, `statistics` and `what-if`: read, and refused before Spark starts."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.programs import run_srtm
+
 
 def refused(command: str, *flags: str, **variables: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "srtm", "correlate", command, *flags],
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = run_srtm("correlate", command, *flags, environment=variables)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     return done.stderr

@@ -16,7 +16,7 @@ from srtm.correlation.propose import proposal_of
 from srtm.correlation.result import Group, GroupedTopic
 from srtm.correlation.run import Request, run
 from srtm.correlation.version import VERSION_KEY
-from srtm.errors import UsageError
+from srtm.text.errors import UsageError
 from tests.support.distributors import DistributorProcess
 from tests.support.planted import Planted, planted
 

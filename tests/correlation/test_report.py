@@ -16,7 +16,7 @@ from srtm.correlation.report.figures import Figures, Wait
 from srtm.correlation.report.page import page
 from srtm.correlation.report.shown import MOST_GROUPS, MOST_MEMBERS, MOST_TOPICS, shown
 from srtm.correlation.report.timeline import Life, Row, timeline
-from srtm.errors import UsageError
+from srtm.text.errors import UsageError
 from tb_adaptor.share import Part
 from tests.support.browser import document_of
 from tests.support.trace_frames import frame

@@ -18,7 +18,7 @@ from srtm.correlation.result import (
     write_json,
 )
 from srtm.correlation.whole import whole_folder
-from srtm.errors import SrtmError, UsageError
+from srtm.text.errors import SrtmError, UsageError
 
 
 def group(topic: str, name: str, *publishers: str) -> dict[str, Any]:

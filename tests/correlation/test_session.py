@@ -9,7 +9,7 @@ import pytest
 
 from srtm.correlation import session as module
 from srtm.correlation.session import kafka_jars, spark_session
-from srtm.errors import Exit, UnavailableError
+from srtm.text.errors import Exit, UnavailableError
 from tests.test_imports import IMPORTS
 
 ROOT = Path(__file__).parents[2]
@@ -18,8 +18,8 @@ HEAVY = ("pyspark", "pandas", "pyarrow")
 
 def test_only_the_jobs_import_spark() -> None:
     code = (
-        "import sys, srtm.cli, srtm.gateway.command, srtm.deploy.command, distributor.cli.serve\n"
-        "import srtm.correlation.command\n"
+        "import sys, srtm.cli.main, srtm.gateway.command, srtm.deploy.command\n"
+        "import distributor.cli.serve, srtm.correlation.command\n"
         f"print([each for each in {HEAVY} if each in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)

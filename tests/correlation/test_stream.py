@@ -20,7 +20,7 @@ from srtm.correlation.stream.ledger import Ledger, lines, read_ledger, write_led
 from srtm.correlation.stream.lock import STATE, only_one
 from srtm.correlation.stream.records import FAULT, arrivals
 from srtm.correlation.trace import open_trace
-from srtm.errors import SrtmError, UnavailableError, UsageError
+from srtm.text.errors import SrtmError, UnavailableError, UsageError
 from srtm.traces import compaction
 from tests.support.planted import planted
 from tests.support.small_disk import fill, small_disk

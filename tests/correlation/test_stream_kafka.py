@@ -1,7 +1,6 @@
 """`srtm correlate stream` on a real Kafka, killed in the middle: no arrival is lost or doubled."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from srtm.correlation.stream.ledger import read_ledger
 from srtm.correlation.stream.lock import STATE
 from tests.support.kafka import Kafka, kafka_in
 from tests.support.planted import planted
+from tests.support.programs import SRTM
 from tests.support.servers import Process, wait_for
 from tests.support.traces import rows_of
 
@@ -55,7 +55,7 @@ class Stream:
         # So groups are found once, from what the killed one has left.
         paths = [f"--trace={self.trace}", f"--out={self.out}", "--every=1h"]
         self.process = Process(
-            [sys.executable, "-m", "srtm", *command, *paths],
+            [*SRTM, *command, *paths],
             folder / "stream.log",
             {"PYTHONPATH": str(ROOT), "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"},
         )

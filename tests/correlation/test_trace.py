@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from srtm.correlation.schema import TRACE
 from srtm.correlation.trace import open_trace
 from srtm.correlation.version import VERSION, VERSION_KEY, version_of
-from srtm.errors import UsageError
+from srtm.text.errors import UsageError
 
 KINDS = {"bigint": pa.int64(), "int": pa.int32(), "string": pa.string()}
 SCHEMA = pa.schema(

@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from srtm.correlation import what_if
-from srtm.errors import UsageError
-from srtm.queueing import split_token_waits
+from srtm.limits.queueing import split_token_waits
+from srtm.text.errors import UsageError
 from tb_adaptor.share import Part
 from tb_adaptor.simulator.judge import nearest_rank
 from tests.support.trace_frames import frame

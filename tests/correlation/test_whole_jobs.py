@@ -13,8 +13,9 @@ from pyspark.sql import SparkSession
 from srtm.correlation.result import NAMES, GroupedTopic, read_result, write_json
 from srtm.correlation.run import Request, run
 from srtm.correlation.version import VERSION_KEY
-from srtm.errors import SrtmError
+from srtm.text.errors import SrtmError
 from tests.support.planted import planted, recovered
+from tests.support.programs import SRTM
 from tests.support.servers import Process, wait_for
 from tests.support.small_disk import fill, small_disk
 
@@ -46,7 +47,7 @@ def test_a_job_that_is_killed_half_way_runs_again_under_spark_submit(
 ) -> None:
     out = tmp_path / "out"
     half = Process(
-        [sys.executable, "-m", "srtm", "correlate", "run", f"--trace={trace}", f"--out={out}"],
+        [*SRTM, "correlate", "run", f"--trace={trace}", f"--out={out}"],
         tmp_path / "half.log",
         {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path), **QUICK},
     )

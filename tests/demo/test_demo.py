@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from srtm.contract import Limit
 from srtm.demo.kafka import left_out
 from srtm.demo.load import fit_contract, in_turn, publishers, settings_for, unsplit_waits
 from srtm.demo.measure import Outcome
 from srtm.demo.shown import meaning
+from srtm.limits.contract import Limit
+from srtm.limits.slo import SLO
 from srtm.load.latency import Latencies
 from srtm.load.schedule import build_schedule
-from srtm.slo import SLO
 from tests.support.servers import program
 
 

@@ -13,18 +13,18 @@ from click.testing import CliRunner
 
 from benchmarks.correlation.inferred import Trial, report
 from distributor.remote import Remote
-from srtm.address import Address
-from srtm.contract import Contract
 from srtm.correlation.result import Result, read_result, write_json
 from srtm.demo import infer
 from srtm.demo.command import demo
 from srtm.demo.infer import _traced, gain_kept, kept_share
 from srtm.demo.load import PUBLISHERS, in_rooms, in_turn, publishers
 from srtm.demo.measure import Outcome
-from srtm.errors import UnavailableError
+from srtm.limits.contract import Contract
+from srtm.limits.slo import SLO
 from srtm.load.latency import Latencies
 from srtm.load.placement import PlacedPublisher
-from srtm.slo import SLO
+from srtm.text.address import Address
+from srtm.text.errors import UnavailableError
 from tests.support.distributors import DistributorProcess
 
 

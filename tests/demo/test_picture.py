@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from srtm.contract import Contract
 from srtm.demo.measure import Outcome
 from srtm.demo.picture import draw, picture
+from srtm.limits.contract import Contract
 from srtm.load.latency import Latencies
 
 CONTRACT = Contract.parse("alarms,rate=1100,burst=40,slo=0.99@5ms")

@@ -7,16 +7,16 @@ from typing import Any
 import click
 import pytest
 
-from srtm.contract import Contract
 from srtm.deploy.children import children, node_id, topic_flag
 from srtm.deploy.file import Plan, plan_of
 from srtm.deploy.process import ChildSpec, Stage
 from srtm.deploy.programs import Programs
 from srtm.deploy.tables import gateway_keys
-from srtm.duration import format_duration
 from srtm.gateway.options import GatewayOptions
-from srtm.http_client import Answer
-from srtm.options import add_options, read_options
+from srtm.http.client import Answer
+from srtm.limits.contract import Contract
+from srtm.options.model import add_options, read_options
+from srtm.text.duration import format_duration
 
 PROGRAMS = Programs("/bin/nsqd", "/bin/nsqlookupd", "/bin/nsqadmin")
 BASE: dict[str, Any] = {

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from srtm.address import free_addresses
 from srtm.client import SyncPublisher
-from srtm.deploy import running
-from srtm.errors import Exit
-from srtm.http_client import get_json
+from srtm.deploy.up import running
+from srtm.http.client import get_json
+from srtm.text.address import free_addresses
+from srtm.text.errors import Exit
 from tests.support.deployments import Spec, need_nsq, outside, processes_of, srtm, wait_for
+from tests.support.programs import run_srtm
 
 CSV = "id,key,rate\n" + "".join(f"p{n},room-{n % 2},10\n" for n in range(6))
 
@@ -272,11 +272,9 @@ def test_while_the_distributor_hangs_its_topics_stay_its_own(spec: Spec) -> None
         wait_for(lambda: shares(deployment) == [(33, 6)] * 2)
         os.kill(deployment.pids["distributor"], signal.SIGSTOP)
         try:
-            done = subprocess.run(
-                [*(sys.executable, "-m", "srtm", "topic", "list", "--json"),
-                 f"--deployment={spec['deployment']['data-path']}"],
-                capture_output=True, text=True,
-            )  # fmt: skip
+            done = run_srtm(
+                "topic", "list", "--json", f"--deployment={spec['deployment']['data-path']}"
+            )
         finally:
             os.kill(deployment.pids["distributor"], signal.SIGCONT)
     assert done.returncode == Exit.UNAVAILABLE

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from srtm.address import Address
 from srtm.deploy.file import Plan, read_plan
 from srtm.deploy.tables import OWN_GATEWAY_OPTIONS, BrokerTable, gateway_keys
-from srtm.errors import UsageError
 from srtm.gateway.options import GatewayOptions
+from srtm.text.address import Address
+from srtm.text.errors import UsageError
 
 WHOLE = """
 [deployment]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from srtm.deploy.lock import DataPathLock, is_alive
-from srtm.errors import UnavailableError
+from srtm.text.errors import UnavailableError
 
 HOLDER = """
 import subprocess, sys

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from srtm.address import Address, free_addresses, require_free
 from srtm.deploy.file import plan_of
 from srtm.deploy.programs import (
     check_nsqd_flags,
@@ -12,7 +11,8 @@ from srtm.deploy.programs import (
     find_programs,
     version_warning,
 )
-from srtm.errors import UnavailableError, UsageError
+from srtm.text.address import Address, free_addresses, require_free
+from srtm.text.errors import UnavailableError, UsageError
 from tests.support.deployments import need_nsq
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from srtm.clock import NS
 from srtm.deploy.process import GRACE_SECONDS, Child, ChildSpec, Stage, describe_exit, telling_line
 from srtm.deploy.restarts import Restarts
 from srtm.deploy.supervisor import StopRequested, Supervisor
-from srtm.errors import SrtmError
+from srtm.host.clock import NS
+from srtm.text.errors import SrtmError
 
 SERVE = "trap 'echo {name} ends >> order; exit 0' TERM; echo {name} starts >> order; touch {name}.up; while :; do sleep 0.02; done"  # noqa: E501
 DEAF = "trap '' TERM; touch {name}.up; while :; do sleep 0.02; done"

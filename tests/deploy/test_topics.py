@@ -15,15 +15,16 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srtm.address import free_addresses
-from srtm.contract import Contract, Limit, Mode
-from srtm.deploy import command
-from srtm.deploy.deployment import Deployment, Distributor, find
+from srtm.deploy import topic_commands
 from srtm.deploy.file import plan_of
 from srtm.deploy.kept_topics import KeptTopics, describe, merge
 from srtm.deploy.split import change
 from srtm.deploy.topics import Topics
-from srtm.errors import SrtmError, UnavailableError, UsageError
+from srtm.deploy.up import deployed
+from srtm.deployment.document import Distributor, find
+from srtm.limits.contract import Contract, Limit, Mode
+from srtm.text.address import free_addresses
+from srtm.text.errors import SrtmError, UnavailableError, UsageError
 
 BROKERS = [{"tcp-address": f"h:{2 * n + 1}", "http-address": f"h:{2 * n + 2}"} for n in range(3)]
 
@@ -102,7 +103,7 @@ class Far:
             folder,
         )
         plan.layout.make(plan.broker_names)
-        self.deployment = Deployment.of(plan)
+        self.deployment = deployed(plan)
         self.deployment.save()
         self.gateways = {
             each.name: FarGateway(each.admin_socket, self.note) for each in self.deployment.brokers
@@ -344,7 +345,7 @@ def test_a_spoilt_topics_file_is_one_line(far: Far, text: str) -> None:
 
 def run(far: Far, *words: str) -> Result:
     where = f"--deployment={far.deployment.data_path}"
-    return CliRunner().invoke(command.topic, [*words, where], terminal_width=200)
+    return CliRunner().invoke(topic_commands.topic, [*words, where], terminal_width=200)
 
 
 def test_set_list_describe_and_delete(far: Far) -> None:

@@ -6,8 +6,6 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from functools import partial
@@ -16,10 +14,12 @@ from typing import Any
 
 import pytest
 
-from srtm.deploy import free_addresses, running
-from srtm.errors import Exit, SrtmError
-from srtm.http_client import get_json, request
+from srtm.deploy.up import running
+from srtm.http.client import get_json, request
+from srtm.text.address import free_addresses
+from srtm.text.errors import Exit, SrtmError
 from tests.support.deployments import Spec, need_nsq, outside, processes_of, srtm, wait_for
+from tests.support.programs import run_srtm
 
 
 @pytest.fixture(autouse=True)
@@ -163,12 +163,7 @@ def test_a_start_at_once_after_kill_9_waits_for_what_is_left(tmp_path: Path, spe
 def test_a_second_one_on_the_same_data_path_is_refused(tmp_path: Path, spec: Spec) -> None:
     with outside(tmp_path, spec) as first:
         first.until("is up")
-        second = subprocess.run(
-            [sys.executable, "-m", "srtm", "up", tmp_path / "srtm.toml"],
-            check=False,
-            capture_output=True,
-            text=True,
-        )
+        second = run_srtm("up", tmp_path / "srtm.toml")
         assert second.returncode == Exit.UNAVAILABLE
         holder = first.process.pid
         assert (

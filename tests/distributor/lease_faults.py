@@ -34,11 +34,11 @@ from distributor.gateway_api import BrokerAsked, Desired, Report, TopicReport
 from distributor.store import StoreError, StoreLost
 from distributor.store.statements import Statement, Value, put_leader, put_lease, put_lineage
 from distributor.store.store import Store, migrations
-from srtm.bucket import TokenBucket
-from srtm.clock import NS
-from srtm.errors import SrtmError
-from srtm.excess import Contracts, Worst, worst_interval
 from srtm.gateway.lease import Lease, read_desired
+from srtm.host.clock import NS
+from srtm.limits.bucket import TokenBucket
+from srtm.limits.excess import Contracts, Worst, worst_interval
+from srtm.text.errors import SrtmError
 
 LEASE = 10.0
 NAMES = ("b1", "b2", "b3")

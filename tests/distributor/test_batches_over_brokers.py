@@ -18,23 +18,23 @@ from distributor.api import PlacementAsked, PublisherAsked, TopicAsked, Unplaced
 from distributor.control.placements import place
 from distributor.control.service import Distributor
 from distributor.control.state import State
-from distributor.control.turns import TURN_SECONDS
 from distributor.errors import Conflict, NotFound
 from distributor.gateway_api import BrokerAsked, Desired, Report, TopicReport
 from distributor.store.statements import put_lineage
-from srtm.clock import NS
-from srtm.contract import Batches, Limit, Mode
-from srtm.excess import worst_excess
 from srtm.gateway.lease import Changes, Lease, read_desired
 from srtm.gateway.limits import Limits
 from srtm.gateway.measure.record import Record
+from srtm.host.clock import NS
+from srtm.limits.contract import Batches, Limit, Mode
+from srtm.limits.excess import worst_excess
 from srtm.nsq.commands import message, mpub
-from tests.distributor.test_leases import LEASE, MemoryStore, _Committer
+from tb_adaptor.turns import TURN_SECONDS
 from tests.gateway.test_topic_bucket_time import World as Host
 from tests.support.cases import cases
 from tests.support.distributors import DistributorProcess, srtm
 from tests.support.servers import GatewayProcess, Servers, wait_for
 from tests.support.v2 import V2
+from tests.tb_adaptor.test_leases import LEASE, MemoryStore, _Committer
 
 NAMES = ("b1", "b2", "b3", "b4")
 RATE, BURST = 200.0, 40.0

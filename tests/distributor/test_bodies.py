@@ -25,7 +25,7 @@ from distributor.http.bodies import (
     Turns,
 )
 from distributor.http.handlers import _Json
-from srtm.errors import UsageError
+from srtm.text.errors import UsageError
 from tests.support.distributors import DistributorProcess, distributors_in
 from tests.support.servers import http, wait_for
 

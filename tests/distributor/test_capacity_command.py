@@ -2,7 +2,6 @@
 
 import json
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,14 @@ import pytest
 
 from distributor.capacity.rounds import Rounds, judge, settings_for
 from distributor.capacity.search import Outcome
+from srtm.limits.slo import SLO
 from srtm.load import LoadSettings
 from srtm.load.latency import Latencies
 from srtm.load.result import Account, LoadResult
 from srtm.load.share import Counts, Rates, Share
 from srtm.nsq.commands import pub
-from srtm.slo import SLO
 from tests.support.distributors import ROOT, DistributorProcess, distributors_in, srtm
+from tests.support.programs import SRTM
 from tests.support.servers import GatewayProcess, Process, Servers, free_port, http, wait_for
 from tests.support.v2 import V2
 
@@ -183,7 +183,7 @@ def test_other_topics_are_told_with_the_figure(servers: Servers) -> None:
     other = servers.process(
         "other",
         [
-            *(sys.executable, "-m", "srtm", "load", "--topic", "busy", "--publishers", "1"),
+            *(*SRTM, "load", "--topic", "busy", "--publishers", "1"),
             *("--rate", "100", "--duration", "1m", *tcp),
         ],
     )
@@ -203,7 +203,7 @@ def test_an_interrupt_ends_it_and_leaves_no_topic(servers: Servers, tmp_path: Pa
     gateway = servers.gateway()
     command = Process(
         [
-            *(sys.executable, "-m", "srtm", "broker", "capacity", "--slo", "0.5@1s"),
+            *(*SRTM, "broker", "capacity", "--slo", "0.5@1s"),
             *("--nsqd-tcp-address", gateway.tcp, "--nsqd-http-address", gateway.http),
             *("--round", "1m", "--json"),
         ],

@@ -3,15 +3,15 @@
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from distributor.cli.topic_file import read_topic_file
-from srtm.errors import UsageError
+from srtm.text.errors import UsageError
 from tests.support.distributors import ROOT, DistributorProcess, distributors_in, settle, srtm
+from tests.support.programs import SRTM
 from tests.support.servers import free_port, wait_for
 
 TOPIC = """\
@@ -87,7 +87,7 @@ def test_ctrl_c_leaves_the_fitting_and_says_so(
     distributor.broker("b1")
     distributor.topic()
     distributor.publishers(2)
-    command = [sys.executable, "-m", "srtm", "placement", "fit", "t"]
+    command = [*SRTM, "placement", "fit", "t"]
     following = subprocess.Popen(
         [*command, "--distributor-address", distributor.address],
         cwd=ROOT,

@@ -49,7 +49,7 @@ from distributor.store.statements import (
     put_topic,
 )
 from distributor.store.store import latest
-from srtm.errors import UnavailableError, UsageError
+from srtm.text.errors import UnavailableError, UsageError
 from tests.support.postgres import Postgres, postgres
 from tests.support.servers import wait_for
 

@@ -8,7 +8,7 @@ import pytest
 
 from distributor.api import MAX_LISTED
 from distributor.cli.topics import batch_lines
-from srtm.cli import cli
+from srtm.cli.main import cli
 from tests.support.distributors import DistributorProcess, settle, srtm
 
 

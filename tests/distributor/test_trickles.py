@@ -13,10 +13,10 @@ from tornado.web import Application
 from distributor.http import door
 from distributor.http.connections import Connections
 from distributor.http.door import Door
-from srtm import patient_server
-from srtm.api_handler import ApiHandler
-from srtm.patient_server import HEAD_SECONDS, Heads
-from srtm.status_server import status_server
+from srtm.http import server as patient_server
+from srtm.http.handler import ApiHandler
+from srtm.http.server import HEAD_SECONDS, Heads
+from srtm.http.status import status_server
 
 HEAD = b"GET /stats HTTP/1.1\r\nHost: x\r\n\r\n"
 Dialogue = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[bytes]]

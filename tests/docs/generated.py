@@ -10,8 +10,6 @@ from pydantic.fields import FieldInfo
 from benchmarks.catalogue import BENCHMARKS
 from benchmarks.kept import RESULTS
 from srtm.deploy import host_tables, tables
-from srtm.duration import format_duration
-from srtm.errors import EXITS
 from srtm.gateway.http.metrics import (
     ADMISSION_LOG_METRICS,
     DISTRIBUTOR_METRICS,
@@ -22,6 +20,8 @@ from srtm.gateway.http.metrics import (
 from srtm.gateway.measure.meter import SKETCHES
 from srtm.gateway.options import GatewayOptions
 from srtm.report.result import read
+from srtm.text.duration import format_duration
+from srtm.text.errors import EXITS
 
 ROOT = Path(__file__).parents[2]
 _SECTION = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.S)

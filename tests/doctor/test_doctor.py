@@ -12,7 +12,7 @@ from srtm.doctor import findings
 from srtm.doctor.command import doctor
 from srtm.doctor.findings import Finding
 from srtm.doctor.look import examine
-from srtm.errors import Exit
+from srtm.text.errors import Exit
 from tests.support.deployments import need_nsq
 
 CASES = [

@@ -7,7 +7,7 @@ import pytest
 
 from distributor.fitting import CapacityModel, Load
 from distributor.fitting.topic import FittedTopic
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 from tests.support.fitting_brokers import brokers, contract, publishers
 
 MESSAGES = 100_000

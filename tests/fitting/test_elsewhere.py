@@ -28,7 +28,7 @@ from distributor.fitting.topic import FittedTopic
 from distributor.fitting.trial import Trial
 from distributor.fitting.verdict import Answer, Verdict
 from distributor.model import Broker, Publisher
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 from tests.support.cases import cases
 from tests.support.fitting_brokers import (
     Behaviour,

@@ -10,7 +10,7 @@ from benchmarks.placement.convergence_report import part
 from benchmarks.placement.fitting_errors import modelled
 from distributor.fitting import Fitting, Mode, Result, Round, Settings
 from distributor.fitting.spread import spread
-from srtm.bucket import TokenBucket
+from srtm.limits.bucket import TokenBucket
 
 
 @given(

@@ -11,7 +11,7 @@ from distributor.fitting.prefixes import in_order, middle
 from distributor.fitting.samples import slots
 from distributor.fitting.warm_up import LONGEST_SECONDS, SHORTEST_SECONDS, warm_up
 from distributor.model import Publisher
-from srtm import queueing
+from srtm.limits import queueing
 from tests.support.fitting_brokers import contract, publishers
 
 # --- batches ----------------------------------------------------------------------------------

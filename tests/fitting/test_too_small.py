@@ -5,8 +5,8 @@ import pytest
 
 from distributor.fitting import Arrivals
 from distributor.fitting.too_small import too_small
-from srtm.contract import Contract
-from srtm.slo import SLO
+from srtm.limits.contract import Contract
+from srtm.limits.slo import SLO
 
 SLO_1MS = SLO.parse("0.99@1ms")
 

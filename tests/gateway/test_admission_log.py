@@ -11,10 +11,10 @@ import pytest
 from srtm.audit.folder import read_sessions
 from srtm.audit.judge import judge
 from srtm.audit.session import SUFFIX
-from srtm.errors import UsageError
 from srtm.gateway.measure.admissions import FLUSH_NS, AdmissionLog
 from srtm.gateway.measure.log_files import LogFiles
 from srtm.nsq.commands import message, mpub, pub
+from srtm.text.errors import UsageError
 from tests.support.admission_logs import Disk, log_of, never, own
 from tests.support.distributors import srtm
 from tests.support.servers import GatewayProcess, Servers, http, wait_for

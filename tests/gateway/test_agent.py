@@ -3,8 +3,6 @@
 import asyncio
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import pytest
 
 from srtm.nsq.commands import message, mpub, pub
 from tests.support.fake_distributor import FakeDistributor, fake_distributor
+from tests.support.programs import run_srtm
 from tests.support.servers import GatewayProcess, Servers, free_port, http, wait_for
 from tests.support.v2 import V2
 
@@ -88,9 +87,8 @@ def test_stat_shows_contact_epoch_and_lease(servers: Servers, fake: FakeDistribu
     gateway = begin(servers, fake)
 
     def stat(*more: str) -> str:
-        command = [sys.executable, "-m", "srtm", "stat", "--count=1", *more]
-        command.append(f"--nsqd-http-address={gateway.http}")
-        return subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+        where = f"--nsqd-http-address={gateway.http}"
+        return run_srtm("stat", "--count=1", *more, where).stdout
 
     table = stat()
     assert fake.address in table

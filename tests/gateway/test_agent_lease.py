@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srtm.clock import NS
-from srtm.contract import Limit, Mode
-from srtm.errors import UsageError
 from srtm.gateway.lease import Desired, Lease, read_desired, safe_share
+from srtm.host.clock import NS
+from srtm.limits.contract import Limit, Mode
+from srtm.text.errors import UsageError
 
 BIG, SMALL = Limit(rate=1000, burst=40), Limit(rate=300, burst=12)
 

@@ -5,9 +5,6 @@ from typing import Any
 
 import pytest
 
-from srtm.bins import ZERO, Bins, nearest_rank
-from srtm.clock import NS, boottime_ns
-from srtm.contract import Limit
 from srtm.gateway.agent import Agent, Identity
 from srtm.gateway.backlog import Bounds
 from srtm.gateway.backlogs import Backlogs
@@ -17,8 +14,11 @@ from srtm.gateway.measure.meter import Meter
 from srtm.gateway.measure.waits import waits_of
 from srtm.gateway.run import Gone, Run
 from srtm.gateway.topic import Topic
-from srtm.http_client import Endpoint
-from srtm.slo import SLO
+from srtm.host.clock import NS, boottime_ns
+from srtm.http.client import Endpoint
+from srtm.limits.bins import ZERO, Bins, nearest_rank
+from srtm.limits.contract import Limit
+from srtm.limits.slo import SLO
 from tests.support.fake_distributor import fake_distributor
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from srtm.clock import NS
 from srtm.gateway.http.connections import Connection
+from srtm.host.clock import NS
 
 MIB = 1 << 20
 HEAD, BODY, SERVED = "head", "body", ""

@@ -2,9 +2,9 @@
 
 import pytest
 
-from srtm.errors import UsageError
 from srtm.gateway.descriptors import Descriptors, share_out
 from srtm.gateway.options import GatewayOptions
+from srtm.text.errors import UsageError
 
 
 def options(**given: int) -> GatewayOptions:

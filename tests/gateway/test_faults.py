@@ -56,7 +56,7 @@ Topics.offer, Topics.carrier = failing_offer, failing_carrier
 tcp_door.Client = failing_client
 Gateway.consumed = failing_consumed
 NsqdWatch.check = failing_check
-from srtm.cli import main
+from srtm.cli.main import main
 sys.argv = sys.argv[3:]  # behind the python that it stands before
 main()
 """

@@ -3,9 +3,9 @@
 import pytest
 
 from srtm.audit.blocks import Rule, Word
-from srtm.contract import Limit
 from srtm.gateway.lease import Known, Unplaced
 from srtm.gateway.limits import Limits
+from srtm.limits.contract import Limit
 
 OWN, DEFAULT, SHARE = (Limit(rate=rate, burst=2) for rate in (1, 2, 3))
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from srtm.clock import WallClock
 from srtm.gateway.backlog import Bounds
 from srtm.gateway.batch import Batch
 from srtm.gateway.measure.matching import Deliveries
 from srtm.gateway.measure.meter import Meter
 from srtm.gateway.run import Part, Piece, Run
 from srtm.gateway.topic import Topic
+from srtm.host.clock import WallClock
 from srtm.nsq.commands import message
 from srtm.nsq.frames import MESSAGE, build_frame
 from tests.gateway.test_topic_bucket_time import World

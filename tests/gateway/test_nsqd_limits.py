@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from srtm.contract import Limit, Mode
 from srtm.gateway.backlog import Bounds
 from srtm.gateway.run import Run
 from srtm.gateway.topic import Topic
+from srtm.limits.contract import Limit, Mode
 from srtm.nsq.commands import Limits, Publish, dpub, first_refused, message, mpub, pub
 from srtm.nsq.errors import ProtocolError
 from tests.gateway.test_topic_bucket_time import NS, World

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from srtm.contract import Limit
 from srtm.gateway.batch import Batch
 from srtm.gateway.measure.probe import Probe
 from srtm.gateway.nsqd import Facts
 from srtm.gateway.run import Part, Piece, Run
+from srtm.limits.contract import Limit
+from srtm.limits.slo import SLO
 from srtm.nsq.commands import Limits, message
 from srtm.nsq.errors import ProtocolError
 from srtm.nsq.identify import Server
 from srtm.nsq.names import PROBE_TOPIC
-from srtm.slo import SLO
 from tests.gateway.test_topic_bucket_time import NS, World
 
 MS = 1_000_000

@@ -6,9 +6,9 @@ import socket
 
 import pytest
 
-from srtm.clock import monotonic_ns
 from srtm.gateway import reactor as module
 from srtm.gateway.reactor import Reactor
+from srtm.host.clock import monotonic_ns
 
 
 def test_a_descriptor_is_served_once_in_a_wake_up() -> None:

@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from srtm.bucket import TokenBucket
-from srtm.contract import Limit
 from srtm.gateway.backlog import Bounds
 from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.measure.meter import Meter
 from srtm.gateway.run import Run
 from srtm.gateway.topic import Topic
+from srtm.limits.bucket import TokenBucket
+from srtm.limits.contract import Limit
 from srtm.nsq.commands import dpub, identify, message, mpub, pub
 from tests.support.servers import GatewayProcess, Servers, http, wait_for
 from tests.support.v2 import V2

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from srtm.contract import Limit
 from srtm.gateway.backlog import Bounds
 from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.measure.meter import Meter
 from srtm.gateway.run import Run
 from srtm.gateway.topic import Topic
-from srtm.http_client import request
+from srtm.http.client import request
+from srtm.limits.contract import Limit
 from srtm.nsq.commands import dpub, message, mpub, pub
 from tests.support.fake_nsqd import fake_nsqd
 from tests.support.servers import GatewayProcess, Servers, http, wait_for

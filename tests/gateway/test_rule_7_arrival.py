@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from srtm.http_client import request
+from srtm.http.client import request
 from srtm.nsq.commands import pub
 from tests.support.servers import GatewayProcess, Servers, wait_for
 from tests.support.v2 import V2

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from srtm.http_client import request
+from srtm.http.client import request
 from srtm.nsq.commands import dpub, message, mpub, pub
 from tests.support.servers import GatewayProcess, Servers, http, wait_for
 from tests.support.v2 import V2

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from srtm.errors import Exit
 from srtm.nsq.commands import message, mpub, pub
+from srtm.text.errors import Exit
 from tests.support.distributors import DistributorProcess, Starter, distributors_in
 from tests.support.servers import GatewayProcess, Servers, free_port, http, wait_for
 from tests.support.v2 import V2

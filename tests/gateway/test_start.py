@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from srtm.cli import main
-from srtm.errors import Exit
+from srtm.cli.main import main
+from srtm.text.errors import Exit
 from tests.support.servers import GatewayProcess, Nsqd, Servers, free_port, http, program
 from tests.support.v2 import V2
 

@@ -6,14 +6,14 @@ from unittest.mock import Mock
 
 import pytest
 
-from srtm.clock import monotonic_ns
-from srtm.contract import Limit, Mode
-from srtm.errors import UsageError
 from srtm.gateway.backlog import Bounds
 from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.state import Kept, State
 from srtm.gateway.topics import Topics
-from srtm.slo import SLO
+from srtm.host.clock import monotonic_ns
+from srtm.limits.contract import Limit, Mode
+from srtm.limits.slo import SLO
+from srtm.text.errors import UsageError
 
 LIMIT = Limit(
     rate=1 / 3, burst=17.25, mode=Mode.REJECT, max_wait=3601.0, slo=SLO(0.9999999, 0.001234567)

@@ -25,7 +25,7 @@ def slow(fd):
     fsync(fd)
 
 os.fsync = slow
-from srtm.cli import main
+from srtm.cli.main import main
 sys.argv = sys.argv[5:]  # behind the python that it stands before
 main()
 """

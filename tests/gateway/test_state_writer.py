@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from srtm.contract import Limit
 from srtm.gateway.state import Kept, State
 from srtm.gateway.state_writer import StateWriter
 from srtm.gateway.topic import Topic
+from srtm.limits.contract import Limit
 
 
 class Indebted:

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from srtm.contract import Limit
 from srtm.gateway.backlog import Bounds
 from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.batch import Batch
@@ -16,9 +15,10 @@ from srtm.gateway.measure.meter import Meter
 from srtm.gateway.measure.record import Record
 from srtm.gateway.run import Run
 from srtm.gateway.topic import Topic
+from srtm.limits.contract import Limit
+from srtm.limits.queueing import token_waits
 from srtm.nsq.commands import message
-from srtm.queueing import token_waits
-from tests.base.test_bucket import BURSTS, NS, RATES, Ledger
+from tests.limits.test_bucket import BURSTS, NS, RATES, Ledger
 from tests.support.cases import cases
 
 ELEMENT = message(b"x")

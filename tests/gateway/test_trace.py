@@ -284,7 +284,7 @@ WITHOUT = """
 import sys
 sys.modules["pyarrow"] = None
 sys.argv = sys.argv[3:]
-from srtm.cli import main
+from srtm.cli.main import main
 main()
 """
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from srtm.contract import Limit, Mode
 from srtm.gateway.backlog import Bounds
 from srtm.gateway.measure.trace import _MOST_ROWS, FLUSH_NS, Trace
 from srtm.gateway.run import Gone, Run
+from srtm.limits.contract import Limit, Mode
 from srtm.traces.chunk import ADMITTED, CLOSED, NO_WAIT, REJECTED
 from srtm.traces.rows import Rows
 from tests.gateway.test_topic_bucket_time import ELEMENT, NS, World

@@ -2,7 +2,7 @@
 
 from hypothesis import given
 
-from distributor.grouping import disagreement
+from distributor.grouping.disagreement import disagreement
 from tests.grouping.test_keys import groupings, keys_given
 
 KEYS = {

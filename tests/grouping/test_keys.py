@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distributor.grouping import Use, merged
+from distributor.grouping.keys import Use, merged
 
 IDS = [f"p{n}" for n in range(9)]
 USER_KEYS = ["roof", "hall", "~g1", "~~", "~"]

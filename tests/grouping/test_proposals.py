@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from distributor.grouping import (
+from distributor.grouping.proposals import (
+    MAX_MEMBERS,
     Floor,
     Group,
     Kept,
@@ -20,7 +21,6 @@ from distributor.grouping import (
     rejected,
     short_of,
 )
-from distributor.grouping.proposals import MAX_MEMBERS
 
 NOW = 1_700_000_000.0
 LAST = int(NOW * 1e9)

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from distributor.cli.placement import placement
 from distributor.control import groupings
-from srtm.errors import UsageError
+from srtm.text.errors import UsageError
 from tests.support.distributors import DistributorProcess, distributors_in
 from tests.support.servers import wait_for
 

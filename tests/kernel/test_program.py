@@ -15,7 +15,7 @@ import pytest
 
 from kernel.ebpf import SegmentProgram
 from kernel.records import FIN, RST, SYN, Record, key_of
-from srtm.clock import monotonic_ns
+from srtm.host.clock import monotonic_ns
 from tests.support.bpf import (
     LINK_DETACH,
     LINK_FD_BY_ID,

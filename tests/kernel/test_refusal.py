@@ -15,7 +15,7 @@ from kernel.cgroup import cgroup_folder, own_cgroup
 from kernel.ebpf import OBJECT, SegmentProgram
 from kernel.errors import SourceUnavailable
 from kernel.refusal import Circumstances, circumstances, why
-from srtm.errors import Exit
+from srtm.text.errors import Exit
 from tests.support.bpf import loaded
 
 ROOT = Path(__file__).parents[2]

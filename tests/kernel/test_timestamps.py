@@ -17,7 +17,7 @@ from kernel.ebpf_stamps import EbpfStamps
 from kernel.records import ACK, SYN, Record, key_of
 from kernel.socket_stamps import SO_TIMESTAMPNS, SocketStamps
 from kernel.stamps import READ_BYTES, Pieces, Reader
-from srtm.clock import NS, WallClock, monotonic_ns
+from srtm.host.clock import NS, WallClock, monotonic_ns
 
 SLEW_NS = 5_000_000
 """How far the wall clock may be corrected while a test runs without being stepped."""

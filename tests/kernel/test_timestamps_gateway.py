@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -17,13 +16,14 @@ import pytest
 
 from kernel.ebpf import OBJECT
 from kernel.records import SYN
-from srtm.clock import WallClock, monotonic_ns
 from srtm.gateway.client import Client, ConnectionBounds
 from srtm.gateway.outbox import Outbox
 from srtm.gateway.reactor import Reactor
-from srtm.http_client import request
+from srtm.host.clock import WallClock, monotonic_ns
+from srtm.http.client import request
 from srtm.nsq.commands import Limits, message, mpub, pub
 from tests.kernel.test_timestamps import ISN, bench, need_ebpf
+from tests.support.programs import run_srtm
 from tests.support.servers import GatewayProcess, Servers, http
 from tests.support.v2 import V2
 
@@ -286,11 +286,10 @@ def test_a_worse_source_on_request_is_no_complaint(servers: Servers) -> None:
 
 def test_stat_shows_the_source_of_each_gateway(servers: Servers) -> None:
     gateway = servers.gateway("--timestamps=sockopt", "--topic=t,rate=1,burst=1")
-    command = [sys.executable, "-m", "srtm", "stat", "--count=1"]
-    command.append(f"--nsqd-http-address={gateway.http}")
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+    command = ("stat", "--count=1", f"--nsqd-http-address={gateway.http}")
+    shown = run_srtm(*command).stdout
     assert "why not better" in shown
     assert "sockopt" in shown
-    printed = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=60)
+    printed = run_srtm(*command, "--json")
     (row,) = json.loads(printed.stdout)
     assert row["timestamps"] == timestamps(gateway)

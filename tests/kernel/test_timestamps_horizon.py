@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from srtm.clock import monotonic_ns
 from srtm.gateway import reactor as module
 from srtm.gateway.reactor import Reactor
+from srtm.host.clock import monotonic_ns
 
 
 def test_what_comes_before_the_horizon_is_read_before_it_is_decided(

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from srtm.address import free_addresses
-from srtm.deploy import Running, running
+from srtm.deploy.up import Running, running
 from srtm.load.brokers import Brokers, left_out
+from srtm.text.address import free_addresses
 from tests.support.deployments import need_nsq
+from tests.support.programs import run_srtm
 from tests.support.servers import Servers
 
 SPLIT = Brokers(("127.0.0.1:1", "127.0.0.1:2"), split=True)
@@ -59,10 +59,8 @@ def deployment(**tables: Any) -> Iterator[Running]:
 
 
 def load(folder: Path, *flags: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "srtm", "load", "--topic=alarms", "--duration=1s", "--json"]
-    return subprocess.run(
-        [*command, *flags], cwd=folder, capture_output=True, text=True, timeout=60
-    )
+    common = ("load", "--topic=alarms", "--duration=1s", "--json")
+    return run_srtm(*common, *flags, folder=folder, seconds=60)
 
 
 def received(done: "subprocess.CompletedProcess[str]") -> list[int]:

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from srtm.errors import SrtmError, UnavailableError
 from srtm.load import LoadResult, LoadSettings, Progress, run_load
 from srtm.load.command import load
+from srtm.text.errors import SrtmError, UnavailableError
 from tests.support.servers import program
 
 

@@ -1,7 +1,6 @@
 """`srtm load` follows a placement: every publisher at its own gateway, groups as they are known."""
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from srtm.errors import UnavailableError, UsageError
-from srtm.http_client import Endpoint
+from srtm.http.client import Endpoint
 from srtm.load import LoadSettings
 from srtm.load.placement import PlacedPublisher, read_placement, settings_of
 from srtm.load.schedule import build_schedule
+from srtm.text.errors import UnavailableError, UsageError
 from tests.support.distributors import DistributorProcess, distributors_in, settle, srtm
+from tests.support.programs import SRTM
 from tests.support.servers import GatewayProcess, Servers, wait_for
 
 
@@ -162,7 +162,7 @@ def test_the_load_follows_a_move_and_loses_nothing(servers: Servers, tmp_path: P
         running.place()
         process = servers.process(
             "load",
-            [*(sys.executable, "-m", "srtm", "load", "--topic=t", "--json", "--duration=8s"),
+            [*SRTM, *("load", "--topic=t", "--json", "--duration=8s"),
              f"--distributor-address={running.address}"],
         )  # fmt: skip
         wait_for(lambda: gateways[0].offered("t") > 50, "it sends to b0", 20)

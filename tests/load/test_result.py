@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from srtm.limits.slo import SLO
 from srtm.load.latency import Latencies
 from srtm.load.record import REFUSED, Received, Record
 from srtm.load.result import Account, LoadResult, summarise
 from srtm.load.settings import LoadSettings
 from srtm.load.table import render
-from srtm.slo import SLO
 
 MS = 1_000_000
 NS = 1_000_000_000

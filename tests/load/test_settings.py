@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from srtm.errors import UnavailableError, UsageError
 from srtm.load.command import load
 from srtm.load.connection import raise_file_limit, target_of
 from srtm.load.settings import LoadSettings
 from srtm.load.trace import read_trace
+from srtm.text.errors import UnavailableError, UsageError
 
 
 def settings(**changes: Any) -> LoadSettings:

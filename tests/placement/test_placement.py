@@ -8,8 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from distributor.model import Broker, Placement, Publisher
-from distributor.placement import POLICIES, extend
 from distributor.placement.exact import best
+from distributor.placement.policies import POLICIES
+from distributor.placement.srtm import extend
 from tests.support.placement_inputs import (
     KEYS,
     brokers,

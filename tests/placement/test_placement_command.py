@@ -2,13 +2,13 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from distributor.placement import POLICIES
+from distributor.placement.policies import POLICIES
+from tests.support.programs import run_srtm
 
 _ROOT = Path(__file__).parents[2]
 
@@ -26,8 +26,7 @@ def document() -> dict[str, Any]:
 
 
 def plan(file: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "srtm", "placement", "plan", "--offline", str(file), *flags]
-    return subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=60)
+    return run_srtm("placement", "plan", "--offline", file, *flags)
 
 
 def written(folder: Path, values: object) -> Path:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from srtm.errors import UsageError
 from srtm.report.command import HTML, MARKDOWN, report
 from srtm.report.result import MOST_BYTES
+from srtm.text.errors import UsageError
 from tests.support.browser import document_of
 from tests.support.results import bar, result, written
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from distributor.simulator.command import placement
-from srtm.errors import UsageError
+from distributor.cli.placement import placement
+from srtm.text.errors import UsageError
 
 PLAN: dict[str, Any] = {
     "brokers": [{"name": f"b{n}", "capacity": 600} for n in range(4)],

@@ -6,15 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributor.model import Broker, Publisher
-from distributor.placement import POLICIES
+from distributor.placement.policies import POLICIES
 from distributor.simulator.run import SimulatedTopic, placed, simulate
 from distributor.simulator.service import Service
 from distributor.simulator.traffic import Sending, Traffic, traffic
-from srtm.bucket import TokenBucket
-from srtm.contract import Contract
+from srtm.limits.bucket import TokenBucket
+from srtm.limits.contract import Contract
+from srtm.limits.queueing import split_token_waits
 from srtm.load.schedule import build_schedule
 from srtm.load.settings import LoadSettings
-from srtm.queueing import split_token_waits
 
 SERVICE = Service(0.001, 0.002, 0.003)
 

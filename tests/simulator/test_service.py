@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributor.simulator.service import Service, fit
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 
 ONE_MS = SLO(0.99, 0.001)
 

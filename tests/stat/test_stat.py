@@ -2,21 +2,16 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 from srtm.nsq.commands import pub
+from tests.support.programs import SRTM, run_srtm
 from tests.support.servers import Servers
 from tests.support.v2 import V2
 
 
 def stat(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "srtm", "stat", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    return run_srtm("stat", *arguments)
 
 
 def test_stat_shows_contract_tokens_and_what_nsq_stat_shows(servers: Servers) -> None:
@@ -116,7 +111,7 @@ def test_into_a_pipe_there_is_one_table_unless_more_are_asked_for(servers: Serve
     gateway = servers.gateway("--topic=t,rate=550,burst=20")
     assert stat("--nsqd-http-address", gateway.http).stdout.count("depth") == 1
     with subprocess.Popen(
-        [*(sys.executable, "-m", "srtm", "stat", "--nsqd-http-address", gateway.http),
+        [*SRTM, *("stat", "--nsqd-http-address", gateway.http),
          "--interval=100ms", "--json"],
         stdout=subprocess.PIPE, text=True,
     ) as going_on:  # fmt: skip

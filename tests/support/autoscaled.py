@@ -4,11 +4,11 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.support.programs import SRTM, run_srtm
 from tests.support.servers import Process, Servers, http, wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -99,26 +99,19 @@ class Autoscaled:
     # --- programs ---------------------------------------------------------------------------------
 
     def controller(self, file: Path | None = None, **environment: str) -> Process:
-        command = [sys.executable, "-m", "srtm", "autoscale", "run", str(file or self.file)]
+        command = [*SRTM, "autoscale", "run", str(file or self.file)]
         process = self.servers.process("run", command, PYTHONPATH=str(ROOT), **environment)
         self._controllers.append(process)
         return process
 
     def consumer(self, **environment: str) -> Process:
         """One that nobody launched."""
-        command = [sys.executable, "-m", "srtm", "consume", str(self.file)]
+        command = [*SRTM, "consume", str(self.file)]
         return self.servers.process("consume", command, PYTHONPATH=str(ROOT), **environment)
 
     def command(self, name: str, *flags: str) -> subprocess.CompletedProcess[str]:
         """`srtm autoscale NAME` on the file."""
-        return subprocess.run(
-            [sys.executable, "-m", "srtm", "autoscale", name, str(self.file), *flags],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
+        return run_srtm("autoscale", name, self.file, *flags, seconds=60)
 
     def pids(self) -> list[int]:
         """Of consumers that the controller has launched and that live."""

@@ -1,11 +1,11 @@
 """`srtm bridge run` as a child process."""
 
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.programs import SRTM
 from tests.support.servers import Process, Servers, free_port, http, wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +63,7 @@ def bridge(
     address = f"127.0.0.1:{free_port()}"
     file = servers.folder / f"bridge-{address.rpartition(':')[2]}.toml"
     write(file, kafka, address, *routes, name=name, drain=drain, **settings)
-    command = [sys.executable, "-m", "srtm", "bridge", "run", str(file)]
+    command = [*SRTM, "bridge", "run", str(file)]
     process = servers.process("bridge", command, PYTHONPATH=str(ROOT))
     found = Bridge(process, file, address)
     if wait:

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.programs import run_srtm, start_srtm
+
 WAIT_SECONDS = 60.0
 
 Spec = dict[str, Any]
@@ -59,12 +61,8 @@ def outside(folder: Path, spec: Spec, *flags: str) -> Iterator[Outside]:
     run = len(list(folder.glob("errors-*")))
     errors, out = folder / f"errors-{run}", folder / f"out-{run}"
     with errors.open("w") as stderr, out.open("w") as stdout:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "srtm", "up", str(write_file(folder, spec)), *flags],
-            stdout=stdout,
-            stderr=stderr,
-            text=True,
-            start_new_session=True,
+        process = start_srtm(
+            *("up", write_file(folder, spec), *flags), stdout=stdout, stderr=stderr, session=True
         )
     try:
         yield Outside(process, errors, out)
@@ -115,7 +113,6 @@ def wait_for(condition: Callable[[], object]) -> None:
 
 
 def srtm(*words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "srtm", *words], check=True, capture_output=True, text=True
-    )
+    done = run_srtm(*words)
+    done.check_returncode()
     return done.stdout

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
+from tests.support.programs import SRTM, run_srtm
 from tests.support.servers import Process, free_port, http, wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -140,8 +140,7 @@ def settle(*brokers: FakeBroker) -> None:
 
 
 def srtm(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "srtm", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=150)
+    return run_srtm(*arguments, seconds=150)
 
 
 Starter = Callable[..., DistributorProcess]
@@ -161,7 +160,7 @@ def distributors_in(folder: Path) -> Iterator[Starter]:
         open_files: int | None = None,
     ) -> DistributorProcess:
         address = address or f"127.0.0.1:{free_port()}"
-        command = [sys.executable, "-m", "srtm", "distributor", f"--http-address={address}"]
+        command = [*SRTM, "distributor", f"--http-address={address}"]
         if largest_file is not None:
             command = ["prlimit", f"--fsize={largest_file}:unlimited", *command]
         if open_files is not None:

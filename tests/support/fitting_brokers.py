@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from distributor.fitting import Done, Fitting, Round, Sample
 from distributor.model import Broker, Publisher
-from srtm.contract import Contract
-from srtm.slo import SLO
+from srtm.limits.contract import Contract
+from srtm.limits.slo import SLO
 
 SLOT = 0.5
 TOPIC = "t"

@@ -7,7 +7,7 @@ from math import fsum
 from hypothesis import strategies as st
 
 from distributor.model import Broker, Placement, Publisher
-from srtm.contract import Contract
+from srtm.limits.contract import Contract
 
 
 def contract(rate: float = 1e6, burst: float = 1e6, topic: str = "t") -> Contract:

@@ -20,9 +20,10 @@ from typing import Any
 
 import pytest
 
-from srtm.http_client import request
+from srtm.http.client import request
+from tests.support.programs import SRTM, Forked, start_srtm
 
-STARTED: list[subprocess.Popen[bytes]] = []
+STARTED: list[subprocess.Popen[bytes] | Forked] = []
 
 
 def program(name: str) -> str:
@@ -122,17 +123,23 @@ class Process:
     arguments: list[str]
     log: Path
     environment: dict[str, str] = field(default_factory=dict)
-    popen: subprocess.Popen[bytes] = field(init=False)
+    popen: subprocess.Popen[bytes] | Forked = field(init=False)
 
     def start(self) -> None:
         with self.log.open("ab") as out:
-            self.popen = subprocess.Popen(
-                self.arguments,
-                stdout=out,
-                stderr=out,
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, **self.environment},
-            )
+            if tuple(self.arguments[: len(SRTM)]) == SRTM:
+                words = self.arguments[len(SRTM) :]
+                self.popen = start_srtm(
+                    *words, stdout=out, stderr=out, environment=self.environment
+                )
+            else:
+                self.popen = subprocess.Popen(
+                    self.arguments,
+                    stdout=out,
+                    stderr=out,
+                    stdin=subprocess.DEVNULL,
+                    env={**os.environ, **self.environment},
+                )
         STARTED.append(self.popen)
 
     def signal(self, number: int) -> None:
@@ -364,9 +371,7 @@ class Servers:
             "gateway",
             [
                 *prefix,
-                sys.executable,
-                "-m",
-                "srtm",
+                *SRTM,
                 "gateway",
                 f"--tcp-address={tcp}",
                 f"--http-address={web}",

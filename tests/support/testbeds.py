@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from srtm.address import free_addresses
 from srtm.testbed import Testbed, open_testbed
+from srtm.text.address import free_addresses
 
 Say = Callable[[str, str], None]
 

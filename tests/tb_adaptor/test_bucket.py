@@ -1,4 +1,4 @@
-"""The simulator's bucket by stretches is srtm.bucket.TokenBucket message by message."""
+"""The simulator's bucket by stretches is srtm.limits.bucket.TokenBucket message by message."""
 
 from collections import deque
 
@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from srtm.bucket import TokenBucket
-from srtm.clock import NS
+from srtm.host.clock import NS
+from srtm.limits.bucket import TokenBucket
 from tb_adaptor.share import Part
 from tb_adaptor.simulator.bucket import Bucket
 from tests.support.cases import cases

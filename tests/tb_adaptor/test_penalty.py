@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from srtm.bins import Bins, bins_of, nearest_rank, seconds_of
-from srtm.queueing import Floats
+from srtm.limits.bins import Bins, bins_of, nearest_rank, seconds_of
+from srtm.limits.queueing import Floats
 from tb_adaptor.penalty import Compared, Heard, Penalty, Waits
 from tb_adaptor.penalty.host_clock import HostClock
 from tb_adaptor.penalty.unsplit import Unsplit

@@ -11,9 +11,9 @@ from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from srtm.errors import UsageError
-from srtm.queueing import token_waits
-from tb_adaptor.command import adaptor
+from distributor.cli.adaptor import adaptor
+from srtm.limits.queueing import token_waits
+from srtm.text.errors import UsageError
 from tb_adaptor.policies import POLICIES
 from tb_adaptor.share import Part
 from tb_adaptor.simulator.bound import late_at_least, least_ms

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from srtm.deploy.host_tables import HostTable
-from srtm.errors import SrtmError
 from srtm.testbed.host import Host
 from srtm.testbed.inventory import OWN_FOLDER, subnet_of
 from srtm.testbed.local import LocalHost
 from srtm.testbed.netns import NetnsHost
 from srtm.testbed.network import SUBNETS, Names, free_subnet, make_network, remove_network
 from srtm.testbed.ssh import SshHost
+from srtm.text.errors import SrtmError
 from srtm.units import Unit
 from tests.support.deployments import wait_for
 from tests.support.netns import need_namespaces

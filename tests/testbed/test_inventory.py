@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from srtm.deploy.file import plan_of, read_plan
-from srtm.errors import UsageError
 from srtm.testbed.inventory import Inventory, Part, read_inventory
+from srtm.text.errors import UsageError
 
 LAB = """
 [deployment]

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import srtm.testbed as testbeds
-from srtm.address import Address
-from srtm.errors import UnavailableError, UsageError
 from srtm.testbed import Unit, links, open_testbed
 from srtm.testbed.network import namespaces_of
+from srtm.text.address import Address
+from srtm.text.errors import UnavailableError, UsageError
 from tests.support.deployments import wait_for
 from tests.support.netns import need_namespaces
 from tests.support.testbeds import lab, quiet, short_folder

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from srtm.address import Address
 from srtm.testbed import reports
 from srtm.testbed.reports import Fate, Odds, Relay
+from srtm.text.address import Address
 
 
 @pytest.mark.parametrize(

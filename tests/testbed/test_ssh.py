@@ -11,12 +11,12 @@ import pytest
 
 from srtm import __version__
 from srtm.deploy.host_tables import HostTable
-from srtm.errors import UnavailableError
-from srtm.http_client import request
+from srtm.http.client import request
 from srtm.testbed import open_testbed
 from srtm.testbed.host import Clock, Facts
 from srtm.testbed.ssh import SshHost
 from srtm.testbed.testbed import Failed
+from srtm.text.errors import UnavailableError
 from tests.support.deployments import need_nsq
 from tests.support.sshd import ALIAS, Sshd, need_sshd, sshd_in
 from tests.support.testbeds import quiet, short_folder, up

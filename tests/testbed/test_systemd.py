@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from srtm.errors import UsageError
 from srtm.testbed.systemd import shown, unit_name, unit_text
+from srtm.text.errors import UsageError
 
 COMMAND = ("/bin/true", "-m", "srtm", "up", "/var/lib/srtm-testbed/lab/testbed/srtm.toml")
 DATA = "/var/lib/srtm-testbed/lab"

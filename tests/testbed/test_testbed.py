@@ -15,17 +15,18 @@ from pathlib import Path
 import pytest
 
 import srtm.testbed as testbeds
-from srtm.deploy import find
-from srtm.deploy.lock import is_alive
 from srtm.deploy.topics import Topics
-from srtm.errors import Exit, SrtmError, UnavailableError, UsageError
-from srtm.http_client import get_json, request
+from srtm.deployment.document import find
+from srtm.host.processes import is_alive
+from srtm.http.client import get_json, request
 from srtm.testbed import open_testbed
 from srtm.testbed.faults import processes
 from srtm.testbed.network import namespaces_of
 from srtm.testbed.testbed import UP, Failed
+from srtm.text.errors import Exit, SrtmError, UnavailableError, UsageError
 from tests.support.deployments import need_nsq, wait_for
 from tests.support.netns import need_namespaces
+from tests.support.programs import SRTM, run_srtm
 from tests.support.testbeds import lab, quiet, short_folder, up
 
 
@@ -41,12 +42,7 @@ def tmp_path() -> Iterator[Path]:
 
 
 def srtm(*words: object) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "srtm", "testbed", *map(str, words)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_srtm("testbed", *map(str, words), seconds=600)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -203,7 +199,7 @@ def test_a_fault_that_is_ended_leaves_nothing(tmp_path: Path, number: signal.Sig
     with up(file) as found:
         words = ("fault", file, "freeze", "h1", "--program", "b1-nsqd", "--for", "10m")
         with subprocess.Popen(
-            [sys.executable, "-m", "srtm", "testbed", *map(str, words)],
+            [*SRTM, "testbed", *map(str, words)],
             stdout=subprocess.PIPE,
             text=True,
         ) as process:
@@ -238,7 +234,7 @@ def test_a_disk_goes_with_its_host(tmp_path: Path) -> None:
 
 def up_process(file: Path) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-m", "srtm", "testbed", "up", str(file)],
+        [*SRTM, "testbed", "up", str(file)],
         stderr=subprocess.PIPE,
         text=True,
     )

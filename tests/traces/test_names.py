@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from srtm.kept_files import make_room
+from srtm.host.kept_files import make_room
 from srtm.traces.names import file_name, parse, prefix_of, superseded, whole_trace
 
 

@@ -17,7 +17,7 @@ from srtm.autoscaler.simulator.arrivals import (
     even_shares,
 )
 from srtm.autoscaler.simulator.workload import iccbdc_ramp, web_like
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 
 MOST = 5
 """consumers: with the broker, the load and the controller it is what two cores carry"""

@@ -24,10 +24,10 @@ from srtm.autoscaler.simulator.grouping import Parts
 from srtm.autoscaler.simulator.run import simulate
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.consumer.file import GroupTable
-from srtm.deploy import free_addresses
-from srtm.errors import UnavailableError
-from srtm.http_client import get_json
+from srtm.http.client import get_json
 from srtm.kafka.server import kafka
+from srtm.text.address import free_addresses
+from srtm.text.errors import UnavailableError
 
 _HEARTBEAT_MS = 500
 _JOIN_SECONDS = 60.0

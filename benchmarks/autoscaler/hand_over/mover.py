@@ -11,11 +11,11 @@ from srtm.autoscaler.live.monitor import Reading
 from srtm.autoscaler.live.removal import Removal
 from srtm.autoscaler.live.states import State
 from srtm.autoscaler.observation import Observation, PartitionSeen
-from srtm.clock import NS, boottime_ns
 from srtm.consumer.file import GroupFile
 from srtm.consumer.log import GroupLog
 from srtm.consumer.process import here
 from srtm.consumer.topic import make_topic
+from srtm.host.clock import NS, boottime_ns
 
 _ARM_SECONDS = 240.0
 _REST_NS = NS // 4

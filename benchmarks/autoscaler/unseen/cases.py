@@ -12,7 +12,7 @@ from benchmarks.autoscaler.unseen.shapes import SHAPES, SHARES, rates_of
 from srtm.autoscaler.decision import Handover
 from srtm.autoscaler.simulator.arrivals import ArrivalModel, Arrivals, arrivals_by_partition
 from srtm.autoscaler.simulator.setting import Setting
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 
 Floats = NDArray[np.float64]
 

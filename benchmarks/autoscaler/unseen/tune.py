@@ -20,7 +20,7 @@ from benchmarks.autoscaler.unseen.cases import TUNING_SEEDS, Case, generated
 from benchmarks.autoscaler.unseen.players import OURS, Result, play_all
 from benchmarks.harness.report import table
 from srtm.autoscaler.policies.srtm.tuning import TUNING, Tuning
-from srtm.errors import UsageError
+from srtm.text.errors import UsageError
 
 WORTH = 0.5
 

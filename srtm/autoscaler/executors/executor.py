@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from srtm.backoff import backoff_seconds
+from srtm.host.backoff import backoff_seconds
 
 _MOST_BACKOFF_SECONDS = 60.0
 _DOUBLINGS_AT_FIRST = 3

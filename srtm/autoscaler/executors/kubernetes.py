@@ -17,10 +17,10 @@ from typing import Any
 
 from srtm.autoscaler.executors.executor import Backoff
 from srtm.autoscaler.executors.pods import Pod, Scale, ordinal, pods_of, refusal_of, scale_of
-from srtm.backoff import backoff_seconds
 from srtm.consumer.file import ExecutorTable
 from srtm.consumer.required import require_kubernetes
-from srtm.errors import UsageError
+from srtm.host.backoff import backoff_seconds
+from srtm.text.errors import UsageError
 
 log = logging.getLogger("srtm.autoscale")
 

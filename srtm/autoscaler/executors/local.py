@@ -12,7 +12,7 @@ from srtm.autoscaler.executors.executor import Backoff
 from srtm.consumer.file import ExecutorTable
 from srtm.consumer.launch import GROUP, LAUNCH
 from srtm.consumer.process import Process, of_pid
-from srtm.python import module
+from srtm.host.python import module
 
 
 class Local:

@@ -9,7 +9,7 @@ from srtm.autoscaler.policies import POLICIES, Settings
 from srtm.autoscaler.policies.srtm import Srtm
 from srtm.autoscaler.policies.srtm.tuning import TUNING
 from srtm.consumer.file import GroupTable, ScaledTable
-from srtm.errors import UsageError
+from srtm.text.errors import UsageError
 
 _KNOWING = ("optimal", "peak")
 """They need the arrivals of the whole run."""

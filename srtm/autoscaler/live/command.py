@@ -10,7 +10,7 @@ from srtm.consumer.command import LOG_LEVELS, log_to_stderr
 from srtm.consumer.file import GroupFile
 from srtm.consumer.pool_file import PoolFile, read_scaled_file
 from srtm.consumer.required import require_client
-from srtm.errors import UsageError
+from srtm.text.errors import UsageError
 
 _file = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 

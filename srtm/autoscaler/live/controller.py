@@ -37,12 +37,12 @@ from srtm.autoscaler.live.slow import SlowLeavers
 from srtm.autoscaler.live.states import Event, State, step
 from srtm.autoscaler.live.warned import Warned
 from srtm.autoscaler.observation import Observation
-from srtm.clock import NS
 from srtm.consumer.file import GroupTable
 from srtm.consumer.lease import take_over_seconds
 from srtm.consumer.ledger import Ledger
 from srtm.consumer.process import Process
 from srtm.consumer.wire import Command, Leader, Note, Word, Written
+from srtm.host.clock import NS
 
 log = logging.getLogger("srtm.autoscale")
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from srtm.clock import NS
 from srtm.consumer.lease import take_over_seconds
 from srtm.consumer.ledger import Ledger
 from srtm.consumer.process import Process
 from srtm.consumer.wire import Command, Ended, Leader, PartitionPlan, Report, Word
+from srtm.host.clock import NS
 
 SILENT_LEASES = 1.0
 """without a beat, after which a member is fenced: five of its beats. It is safe with any number."""

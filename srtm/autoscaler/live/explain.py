@@ -8,7 +8,7 @@ from srtm.consumer.file import GroupFile
 from srtm.consumer.ledger import Ledger
 from srtm.consumer.log import GroupLog
 from srtm.consumer.topic import topic_is_there
-from srtm.errors import UnavailableError
+from srtm.text.errors import UnavailableError
 
 _READ_SECONDS = 15.0
 

@@ -13,7 +13,7 @@ from typing import Any
 from srtm.autoscaler.live.rolling import RollingBudget
 from srtm.autoscaler.observation import ConsumerSeen, ConsumerState, Observation, PartitionSeen
 from srtm.consumer.wire import Memory
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 
 KEPT = 300
 _BUDGET = "budget"

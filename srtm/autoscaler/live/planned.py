@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from srtm.autoscaler.live.direct import Direct
-from srtm.clock import NS
 from srtm.consumer.wire import Command, PartitionPlan
+from srtm.host.clock import NS
 
 _SAY_AGAIN_NS = NS
 _REPAIR_NS = 3 * NS

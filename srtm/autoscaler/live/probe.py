@@ -10,10 +10,10 @@ from confluent_kafka.admin._group import ConsumerGroupDescription
 
 from srtm.autoscaler.live.monitor import Sample
 from srtm.consumer.file import GroupFile
-from srtm.errors import UnavailableError
 from srtm.kafka.client import LastFault, away, client_settings, told
 from srtm.kafka.place import Note, read_note
 from srtm.kafka.topic_ids import TopicIds
+from srtm.text.errors import UnavailableError
 
 if TYPE_CHECKING:
     from srtm.autoscaler.live.sizes import Sizes

@@ -3,7 +3,7 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 
 _CELLS = 120
 """of the rolling window: a cell leaves it whole, so the window is exact to 1 %"""

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from srtm.autoscaler.live.capacity import Capacity
 from srtm.autoscaler.live.monitor import SLOTS, Monitor, Reading
 from srtm.autoscaler.live.probe import Probe
-from srtm.clock import NS, monotonic_ns
 from srtm.consumer.file import GroupFile
-from srtm.errors import UnavailableError
+from srtm.host.clock import NS, monotonic_ns
+from srtm.text.errors import UnavailableError
 
 log = logging.getLogger("srtm.autoscale")
 

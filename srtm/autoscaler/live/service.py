@@ -14,14 +14,14 @@ from srtm.autoscaler.live.figures import document, metrics
 from srtm.autoscaler.live.probe import Probe
 from srtm.autoscaler.live.sampler import Sampler
 from srtm.autoscaler.live.states import State
-from srtm.clock import NS, boottime_ns
 from srtm.consumer.door import open_door
 from srtm.consumer.file import GroupFile
 from srtm.consumer.log import GroupLog
 from srtm.consumer.process import here
 from srtm.consumer.topic import make_topic
-from srtm.errors import Exit, UnavailableError
-from srtm.stop import Stop
+from srtm.host.clock import NS, boottime_ns
+from srtm.host.stop import Stop
+from srtm.text.errors import Exit, UnavailableError
 
 log = logging.getLogger("srtm.autoscale")
 

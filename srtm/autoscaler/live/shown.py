@@ -10,7 +10,7 @@ import click
 from srtm.autoscaler.decision import Decision
 from srtm.autoscaler.live.monitor import Reading
 from srtm.autoscaler.live.observe import LiveConsumer
-from srtm.terminal import Column, Table, show
+from srtm.text.terminal import Column, Table, show
 
 
 def document(

@@ -4,8 +4,8 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from srtm.consumer.file import GroupFile
-from srtm.errors import UnavailableError
 from srtm.kafka.python_client import admin_settings, quiet
+from srtm.text.errors import UnavailableError
 
 _ASK_MS = 5_000
 

@@ -5,9 +5,9 @@ import signal
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from srtm.clock import NS
 from srtm.consumer.ledger import Ledger
 from srtm.consumer.process import Process
+from srtm.host.clock import NS
 
 log = logging.getLogger("srtm.autoscale")
 

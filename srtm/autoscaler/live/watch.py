@@ -16,7 +16,7 @@ from srtm.consumer.file import GroupFile
 from srtm.consumer.ledger import Ledger
 from srtm.consumer.log import GroupLog
 from srtm.consumer.topic import topic_is_there
-from srtm.errors import UnavailableError
+from srtm.text.errors import UnavailableError
 
 _FIRST_SECONDS = 10.0
 _READ_SECONDS = 0.05

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from srtm.autoscaler.decision import Handover
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 
 
 @dataclass(frozen=True, slots=True)

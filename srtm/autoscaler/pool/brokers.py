@@ -8,12 +8,12 @@ import threading
 from collections.abc import Callable
 from urllib.parse import quote
 
-from srtm.address import Address
 from srtm.autoscaler.pool.stats import ChannelSeen, channel_seen
-from srtm.clock import NS, boottime_ns
 from srtm.consumer.pool_file import NsqTable
-from srtm.errors import SrtmError, UnavailableError
-from srtm.http_client import Kept, request
+from srtm.host.clock import NS, boottime_ns
+from srtm.http.client import Kept, request
+from srtm.text.address import Address
+from srtm.text.errors import SrtmError, UnavailableError
 
 log = logging.getLogger("srtm.autoscale")
 

@@ -14,11 +14,11 @@ from srtm.autoscaler.pool.controller import PoolController
 from srtm.autoscaler.pool.lock import Lock
 from srtm.autoscaler.pool.sampler import PoolSampler
 from srtm.autoscaler.pool.state import State, state_path
-from srtm.clock import NS, boottime_ns
 from srtm.consumer.door import open_door
 from srtm.consumer.pool_file import PoolFile
-from srtm.errors import Exit, UnavailableError
-from srtm.stop import Stop
+from srtm.host.clock import NS, boottime_ns
+from srtm.host.stop import Stop
+from srtm.text.errors import Exit, UnavailableError
 
 log = logging.getLogger("srtm.autoscale")
 

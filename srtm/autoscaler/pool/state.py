@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from srtm.consumer.wire import Note
-from srtm.errors import UsageError
-from srtm.files import json_of, read_file
+from srtm.host.files import json_of, read_file
+from srtm.text.errors import UsageError
 
 log = logging.getLogger("srtm.autoscale")
 

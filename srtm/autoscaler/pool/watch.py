@@ -10,7 +10,7 @@ from srtm.autoscaler.pool.sampler import PoolReading, PoolSampler
 from srtm.autoscaler.pool.shares import PoolConsumer, pool_observation, share_count
 from srtm.autoscaler.pool.state import read_state, state_path
 from srtm.consumer.pool_file import PoolFile
-from srtm.errors import UnavailableError
+from srtm.text.errors import UnavailableError
 
 _FIRST_SECONDS = 5.0
 _NO_MU = (

@@ -5,7 +5,7 @@ from srtm.autoscaler.simulator.arrivals import Arrivals
 from srtm.autoscaler.simulator.consumer import Consumer, Partition
 from srtm.autoscaler.simulator.run import ROUNDING_SECONDS
 from srtm.autoscaler.simulator.setting import Setting
-from srtm.duration import format_duration
+from srtm.text.duration import format_duration
 
 
 def what_cannot_be_met(arrivals: Arrivals, setting: Setting) -> tuple[str, ...]:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from srtm.errors import UsageError
-from srtm.files import open_rows
+from srtm.host.files import open_rows
+from srtm.text.errors import UsageError
 
 _STEP_ERROR = 0.5
 """seconds; clocks that write a row a second are not that far off"""

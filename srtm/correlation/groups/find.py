@@ -8,7 +8,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from srtm.clock import NS, monotonic_ns
 from srtm.correlation.groups.candidates import candidates
 from srtm.correlation.groups.chance_sizes import not_by_chance
 from srtm.correlation.groups.components import components
@@ -21,6 +20,7 @@ from srtm.correlation.groups.plan import plan
 from srtm.correlation.groups.publishers import publishers, units
 from srtm.correlation.groups.series import series
 from srtm.correlation.groups.settings import Settings
+from srtm.host.clock import NS, monotonic_ns
 
 _log = logging.getLogger(__name__)
 

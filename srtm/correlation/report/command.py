@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from srtm.errors import UnavailableError, UsageError
+from srtm.text.errors import UnavailableError, UsageError
 
 
 @click.command("report")

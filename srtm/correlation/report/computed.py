@@ -18,7 +18,7 @@ from srtm.correlation.report.figures import Figures, Wait
 from srtm.correlation.report.shown import Group, Shown, ShownTopic
 from srtm.correlation.slices import NS
 from srtm.correlation.trace import literal
-from srtm.errors import UsageError
+from srtm.text.errors import UsageError
 from tb_adaptor.share import Part
 
 _TALKERS = 5

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict
 
 from srtm.correlation.report.timeline import Timeline, timelines
 from srtm.correlation.result import read_result
-from srtm.errors import UsageError
-from srtm.files import read_file
+from srtm.host.files import read_file
+from srtm.text.errors import UsageError
 
 MOST_TOPICS = 6
 MOST_GROUPS = 12

@@ -10,9 +10,9 @@ import click
 from srtm.correlation.group_options import group_options, read_window
 from srtm.correlation.session import spark_session
 from srtm.correlation.stream.lock import STATE, only_one
-from srtm.errors import UsageError
-from srtm.files import MOST_SETTINGS_BYTES, read_file
-from srtm.options import duration_option
+from srtm.host.files import MOST_SETTINGS_BYTES, read_file
+from srtm.options.model import duration_option
+from srtm.text.errors import UsageError
 
 
 @click.command("stream")

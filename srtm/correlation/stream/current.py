@@ -13,7 +13,7 @@ from srtm.correlation.run import NoArrivals, Request, run
 from srtm.correlation.stream.kafka import Intake
 from srtm.correlation.stream.ledger import lines
 from srtm.correlation.trace import open_trace
-from srtm.errors import SrtmError, UnavailableError, UsageError
+from srtm.text.errors import SrtmError, UnavailableError, UsageError
 
 _LOOK_SECONDS = 0.5
 

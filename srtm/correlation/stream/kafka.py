@@ -16,8 +16,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from srtm.correlation.stream.batches import Batches
 from srtm.correlation.stream.ledger import Ledger, read_ledger
 from srtm.correlation.stream.lock import STATE
-from srtm.errors import SrtmError, UsageError
-from srtm.files import json_in
+from srtm.host.files import json_in
+from srtm.text.errors import SrtmError, UsageError
 
 _CHECKPOINT = "checkpoint"
 _LEDGER = "ledger.json"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from srtm.atomic import write_json
-from srtm.errors import UsageError, one_line
-from srtm.files import MOST_ROWS_BYTES, read_file
+from srtm.host.atomic import write_json
+from srtm.host.files import MOST_ROWS_BYTES, read_file
+from srtm.text.errors import UsageError, one_line
 
 
 class BadRecords(BaseModel):

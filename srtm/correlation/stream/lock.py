@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from srtm.errors import UnavailableError, UsageError
+from srtm.text.errors import UnavailableError, UsageError
 
 STATE = "_stream"
 """in the folder of a trace that a stream makes: what it has to know"""

@@ -6,12 +6,12 @@ from typing import Any
 from pydantic import ValidationError
 from tornado.web import Application
 
-from srtm.api_handler import ApiHandler
-from srtm.contract import Contract
-from srtm.errors import SrtmError, one_line
 from srtm.gateway.host import Host
 from srtm.gateway.http.stats import srtm_document, topic_document
 from srtm.gateway.measure.record import Record
+from srtm.http.handler import ApiHandler
+from srtm.limits.contract import Contract
+from srtm.text.errors import SrtmError, one_line
 
 
 class _Handler(ApiHandler):

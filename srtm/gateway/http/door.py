@@ -8,8 +8,6 @@ from typing import Any
 from tornado.httputil import HTTPInputError, HTTPServerRequest
 from tornado.web import Application
 
-from srtm.address import Address
-from srtm.errors import UnavailableError
 from srtm.gateway.host import Host
 from srtm.gateway.http.handler import PLAIN, Handler, HttpError
 from srtm.gateway.http.metrics import exposition
@@ -18,6 +16,8 @@ from srtm.gateway.http.routes import ADMIN_PATHS, Answer, Route, route
 from srtm.gateway.http.stats import nsqds_head, stats_document
 from srtm.gateway.http.stats_text import as_text
 from srtm.gateway.http.waiting import Full, Waiting
+from srtm.text.address import Address
+from srtm.text.errors import UnavailableError
 
 _CALLS = 4
 """of one kind that nsqd answers at a time; those that come then have their turn"""

@@ -8,14 +8,14 @@ import socket
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_unix_socket
 
-from srtm.clock import NS, monotonic_ns
-from srtm.errors import UnavailableError
 from srtm.gateway.host import Host, Sender
 from srtm.gateway.http.admin import admin_application
 from srtm.gateway.http.connections import BoundedServer
 from srtm.gateway.http.door import door_application
 from srtm.gateway.http.waiting import Waiting
 from srtm.gateway.listening import listen, shown
+from srtm.host.clock import NS, monotonic_ns
+from srtm.text.errors import UnavailableError
 
 _PER_OTHER = 16
 """Of so many connections one is for /ping, /metrics and the like."""

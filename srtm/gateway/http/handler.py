@@ -7,9 +7,9 @@ from typing import Any
 
 from tornado.web import stream_request_body
 
-from srtm.api_handler import ApiHandler
 from srtm.gateway.host import Host
 from srtm.gateway.http.waiting import Waiting
+from srtm.http.handler import ApiHandler
 from srtm.nsq.go_json import dumps
 
 PLAIN = "text/plain; charset=utf-8"

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from srtm.clock import monotonic_ns
 from srtm.gateway.agent import Agent
 from srtm.gateway.host import Host
 from srtm.gateway.measure.admissions import AdmissionLog
@@ -12,6 +11,7 @@ from srtm.gateway.measure.log_files import LogFiles
 from srtm.gateway.measure.meter import SKETCHES
 from srtm.gateway.measure.trace_process import TraceProcess
 from srtm.gateway.topic import Topic
+from srtm.host.clock import monotonic_ns
 
 QUANTILES = (0.5, 0.95, 0.99, 0.999)
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})  # of a label's value

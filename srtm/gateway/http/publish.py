@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from srtm.clock import monotonic_ns
 from srtm.gateway.backlog import Backlog
 from srtm.gateway.http.handler import PLAIN, Handler, HttpError
 from srtm.gateway.http.waiting import Full
@@ -13,6 +12,7 @@ from srtm.gateway.listening import MAPPED
 from srtm.gateway.reactor import Reactor
 from srtm.gateway.run import Run
 from srtm.gateway.topics import Topics
+from srtm.host.clock import monotonic_ns
 from srtm.nsq.commands import BIG_BODY_BYTES, check_mpub, message
 from srtm.nsq.errors import ERRORS, ProtocolError
 from srtm.nsq.names import is_valid_topic_name

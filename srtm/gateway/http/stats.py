@@ -6,8 +6,6 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
-from srtm.clock import NS, monotonic_ns
-from srtm.errors import UnavailableError
 from srtm.gateway import sender
 from srtm.gateway.agent import Agent
 from srtm.gateway.client import Client
@@ -16,7 +14,9 @@ from srtm.gateway.http.metrics import TOPICS_PER_TURN
 from srtm.gateway.listening import shown
 from srtm.gateway.measure.meter import SKETCHES
 from srtm.gateway.topic import Topic
+from srtm.host.clock import NS, monotonic_ns
 from srtm.nsq.names import PROBE_TOPIC
+from srtm.text.errors import UnavailableError
 
 _NO_TOPIC = "/stats?topic=%20&include_clients=false&include_mem=false"
 """A page of nsqd's that is nothing but its head: no topic has this name."""

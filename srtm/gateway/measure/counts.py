@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from srtm.clock import monotonic_ns
 from srtm.gateway.topic import Topic
-from srtm.slo import NEAR
+from srtm.host.clock import monotonic_ns
+from srtm.limits.slo import NEAR
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 from srtm.audit import blocks
 from srtm.audit.session import SUFFIX, number_of
-from srtm.errors import UsageError
-from srtm.kept_files import make_room
+from srtm.host.kept_files import make_room
+from srtm.text.errors import UsageError
 
 log = logging.getLogger("srtm.gateway")
 

@@ -4,9 +4,9 @@ nsqd stamps each message when it receives it, on this host's clock. That time fa
 writing and the answer of the MPUB that carried the message, and there its body is looked up.
 """
 
-from srtm.clock import WallClock
 from srtm.gateway.batch import Batch
 from srtm.gateway.topic import Topic
+from srtm.host.clock import WallClock
 from srtm.nsq.commands import elements
 from srtm.nsq.commands import message as element_of
 from srtm.nsq.frames import MESSAGE, Message, parse_message

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from ddsketch import LogCollapsingLowestDenseDDSketch
 
-from srtm.bins import LOG_GAMMA, RELATIVE_ACCURACY, ZERO, Bins, bins_of, seconds_of
+from srtm.limits.bins import LOG_GAMMA, RELATIVE_ACCURACY, ZERO, Bins, bins_of, seconds_of
 
 _BINS = 2048  # at 1 %, 2,048 bins span 17 decades: nothing that is a latency collapses
 _SLICE_NS = 10_000_000_000

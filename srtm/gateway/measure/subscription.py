@@ -3,9 +3,9 @@
 import json
 from collections.abc import Callable
 
-from srtm.clock import monotonic_ns
 from srtm.gateway.reactor import BROKEN, READABLE, WRITABLE, Reactor
 from srtm.gateway.upstream import NsqdAddress
+from srtm.host.clock import monotonic_ns
 from srtm.nsq.commands import MAGIC_V2, NOP, fin, identify, rdy, sub
 from srtm.nsq.frames import (
     ERROR,

@@ -15,9 +15,9 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from srtm.clock import NS, monotonic_ns
-from srtm.errors import UsageError
-from srtm.python import module
+from srtm.host.clock import NS, monotonic_ns
+from srtm.host.python import module
+from srtm.text.errors import UsageError
 from srtm.traces.names import UNFINISHED
 
 log = logging.getLogger("srtm.gateway")

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from srtm.bins import Bins
-from srtm.clock import monotonic_ns
 from srtm.gateway.topic import Topic
+from srtm.host.clock import monotonic_ns
+from srtm.limits.bins import Bins
 
 _MOST_COUNTED = 5_000
 """runs that wait for tokens; more of them are not counted one by one"""

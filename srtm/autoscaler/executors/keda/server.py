@@ -8,11 +8,11 @@ from typing import Any, Final, Protocol
 
 import grpc
 
-from srtm.address import Address
 from srtm.autoscaler.executors.keda.messages import CLASSES, SERVICE
 from srtm.consumer.file import ExecutorTable
-from srtm.errors import UnavailableError, UsageError
-from srtm.files import MOST_SETTINGS_BYTES, read_file
+from srtm.host.files import MOST_SETTINGS_BYTES, read_file
+from srtm.text.address import Address
+from srtm.text.errors import UnavailableError, UsageError
 
 METRIC: Final = "srtm-consumers"
 _WORKERS = 16

@@ -4,7 +4,7 @@ import math
 
 from srtm.autoscaler.observation import Observation
 from srtm.autoscaler.policies.srtm.tuning import TUNING, Tuning
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 
 
 class Budget:

@@ -33,7 +33,7 @@ from srtm.autoscaler.policies.srtm.stops import Stops
 from srtm.autoscaler.policies.srtm.surges import Surges
 from srtm.autoscaler.policies.srtm.tuning import TUNING, Tuning
 from srtm.autoscaler.policies.timeline import Timeline
-from srtm.slo import SLO
+from srtm.limits.slo import SLO
 
 Floats = NDArray[np.float64]
 

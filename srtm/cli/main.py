@@ -1,0 +1,134 @@
+"""The `srtm` command, and the table of its sub-commands."""
+
+import sys
+
+import click
+
+from srtm import __version__
+from srtm.cli.group import LazyGroup
+from srtm.text.errors import Exit, SrtmError
+
+COMMANDS = {
+    "gateway": (
+        "srtm.gateway.command:gateway",
+        "put a gateway before an nsqd that runs",
+    ),
+    "up": (
+        "srtm.deploy.command:up",
+        "deploy brokers and topics of a TOML file on this host",
+    ),
+    "doctor": (
+        "srtm.doctor.command:doctor",
+        "is this host fit for brokers? what is missing, and the remedy",
+    ),
+    "testbed": (
+        "srtm.testbed.command:testbed",
+        "the same over several hosts: local, network namespaces, ssh; and faults",
+    ),
+    "topic": (
+        "srtm.deploy.topic_commands:topic",
+        "set, list and describe the topics of a deployment; register one for placement",
+    ),
+    "distributor": (
+        "distributor.cli.serve:distributor",
+        "run the Load Distributor: brokers, topics, publishers, placements",
+    ),
+    "placement": (
+        "distributor.cli.placement:placement",
+        "decide which publisher sends to which broker; simulate it",
+    ),
+    "broker": (
+        "distributor.cli.broker:broker",
+        "list, drain and measure the brokers that the Load Distributor knows",
+    ),
+    "adaptor": (
+        "distributor.cli.adaptor:adaptor",
+        "move r and b between brokers as traffic moves: simulate, explain",
+    ),
+    "autoscale": (
+        "srtm.autoscaler.command:autoscale",
+        "simulate consumer autoscalers and compare them; watch and run one on a Kafka group",
+    ),
+    "consume": (
+        "srtm.consumer.command:consume",
+        "run one consumer of a Kafka group that is autoscaled",
+    ),
+    "audit": (
+        "srtm.audit.command:audit",
+        "did all brokers of a topic together keep to its contract? by their admission logs",
+    ),
+    "bridge": (
+        "srtm.bridge.command:bridge",
+        "carry NSQ topics to Kafka and back, at least once",
+    ),
+    "correlate": (
+        "srtm.correlation.command:correlate",
+        "which publishers burst together, by Spark from the gateways' traces",
+    ),
+    "report": (
+        "srtm.report:report",
+        "make a page of the results of benchmarks",
+    ),
+    "stat": (
+        "srtm.stat.command:stat",
+        "watch topics: contract, tokens, throttling, latency",
+    ),
+    "load": (
+        "srtm.load.command:load",
+        "publish an open-loop load and measure its latency",
+    ),
+    "demo": (
+        "srtm.demo:demo",
+        "the whole thing on this machine: one topic placed in two ways",
+    ),
+}
+"""by name: where it is, and what it is for"""
+
+
+class _Srtm(LazyGroup):
+    """Its help imports no command: what each is for stands in the table."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(
+    cls=_Srtm,
+    imported={name: where for name, (where, _) in COMMANDS.items()},
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__, prog_name="srtm")
+def cli() -> None:
+    """Publish limits and latency SLOs for an unmodified NSQ."""
+
+
+def main() -> None:
+    """The entry point: one line for a user's mistake, never a traceback."""
+    if sys.platform != "linux":
+        sys.exit("srtm: runs on Linux only: it needs epoll, timerfd and the kernel's time stamps")
+    try:
+        code = cli.main(standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        code = stop.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        code = Exit.USAGE
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)  # of usage errors, where a command was found
+        hint = f"; see {context.command_path} --help" if context else ""
+        click.echo(f"srtm: {error.format_message().rstrip('.')}{hint}", err=True)
+        code = Exit.USAGE
+    except click.Abort:
+        code = 130
+    except SrtmError as error:
+        click.echo(f"srtm: {error}", err=True)
+        code = error.exit_code
+    except BrokenPipeError:
+        code = Exit.FAILED
+    except KeyboardInterrupt:
+        code = 130
+    sys.exit(int(code or 0))

@@ -1,0 +1,229 @@
+"""`srtm topic`."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+import click
+
+from distributor.api import MigrationMode
+from distributor.cli.adaptation import adaptation_options, settings_line, since_line
+from distributor.cli.topics import (
+    batch_lines,
+    delete_topic,
+    describe_topic,
+    list_topics,
+    set_migration,
+    set_topic,
+    warn_of_rates,
+)
+from distributor.remote import Remote, print_json, remote_or_none
+from srtm.cli.group import LazyGroup
+from srtm.deploy.kept_topics import describe as describe_limit
+from srtm.deploy.shown import broker_table, topics_table
+from srtm.deploy.topics import Topics
+from srtm.deployment.document import find
+from srtm.deployment.layout import DATA_PATH
+from srtm.text.errors import UnavailableError, UsageError
+from srtm.text.terminal import show
+from srtm.text.words import counted
+
+
+@click.group(
+    cls=LazyGroup,
+    imported={
+        "register": "distributor.cli.topic:register",
+        "publishers": "distributor.cli.publishers:publishers",
+        "add": "distributor.cli.publishers:add",
+        "remove": "distributor.cli.publishers:remove",
+    },
+)
+def topic() -> None:
+    """Set, delete and show the limits of topics in a deployment that runs, or of a Load Distributor
+    alone (--distributor-address); register topics whose publishers are to be placed."""
+
+
+def _options(function: Callable[..., None]) -> Callable[..., None]:
+    """--deployment, --distributor-address and --json, which each command takes."""
+    where = click.option(
+        "--deployment",
+        "deployment",
+        type=click.Path(path_type=Path),
+        envvar="SRTM_DEPLOYMENT",
+        default=DATA_PATH,
+        show_default=True,
+        show_envvar=True,
+        help="Its data path, or its TOML file.",
+    )
+    as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+    return where(remote_or_none(as_json(function)))
+
+
+@topic.command("set")
+@click.argument("name")
+@click.option("--rate", help="Messages per second, over all brokers.")
+@click.option("--burst", help="Messages at once, over all brokers.")
+@click.option("--mode", help="delay (default) or reject.")
+@click.option("--max-wait", help="How long a message may be delayed, such as 2s; or none.")
+@click.option("--slo", help="PERCENTILE@DURATION, such as 0.99@5ms; or none.")
+@click.option("--batch", help="Messages of the largest batch: no broker's share of b is below it.")
+@click.option(
+    "--batches",
+    help="What bounds a batch that is bigger than a broker's share of b: whole (default: it waits "
+    "until its broker has all of b) or each (it goes at once; brokers together may exceed b).",
+)
+@adaptation_options
+@click.option(
+    "--migrate",
+    type=click.Choice(get_args(MigrationMode)),
+    help="Where a broker is late or gets more than it holds, and no rescale helps: leave the "
+    "publishers there, propose who should move (the default), or move them.",
+)
+@_options
+def set_(
+    name: str,
+    rate: str | None,
+    burst: str | None,
+    mode: str | None,
+    max_wait: str | None,
+    slo: str | None,
+    batch: str | None,
+    batches: str | None,
+    policy: str | None,
+    window: str | None,
+    every: str | None,
+    migrate: str | None,
+    deployment: Path,
+    remote: Remote | None,
+    as_json: bool,
+) -> None:
+    """Give topic NAME a limit, or change what is given of the one it has.
+
+    It is kept over a restart, and split evenly over the brokers; of a topic that the distributor
+    holds, the contract is changed there, and split as the topic is placed.
+    """
+    given = {"rate": rate, "burst": burst, "mode": mode, "max-wait": max_wait, "slo": slo,
+             "batch": batch, "batches": batches}  # fmt: skip
+    changes: dict[str, str | None] = {
+        key: value for key, value in given.items() if value is not None
+    }
+    asked = {"policy": policy, "window": window, "every": every}
+    adaptation = {key: value for key, value in asked.items() if value is not None}
+    if not changes and not adaptation and migrate is None:
+        raise UsageError(
+            "srtm topic set: give --rate, --burst, --mode, --max-wait, --slo, --batch, --batches, "
+            "--adapt or --migrate"
+        )
+    for key in ("max-wait", "slo"):
+        if changes.get(key) == "none":
+            changes[key] = None
+    if remote is not None:
+        _set_remote(remote, name, changes, adaptation, migrate, as_json)
+        return
+    found = find(deployment)
+    topics = Topics(found)
+    document: dict[str, object] = {}
+    lines = []
+    if changes:
+        contract = topics.set(name, changes)
+        placed = topics.placed(name)
+        where = f"over {counted(len(found.brokers), 'broker')}"
+        if placed:
+            where = "split by the distributor"
+            warn_of_rates(name, contract.rate, placed.declared)
+        document |= contract.document()
+        lines.append(f"topic {name}: {describe_limit(contract)}, {where}")
+    if adaptation:
+        document["adaptation"] = now = topics.adapt(name, adaptation)
+        lines.append(settings_line(now))
+    if migrate is not None:
+        document |= topics.migrate(name, migrate)
+        lines.append(f"topic {name}: migrate {migrate}")
+    if as_json:
+        print_json(document)
+    else:
+        click.echo("\n".join(lines))
+
+
+def _set_remote(
+    remote: Remote,
+    name: str,
+    changes: dict[str, str | None],
+    adaptation: dict[str, str],
+    migrate: str | None,
+    as_json: bool,
+) -> None:
+    if changes or adaptation:
+        set_topic(remote, name, changes, adaptation, as_json)
+    if migrate is not None:
+        answer = set_migration(remote, name, migrate)
+        if not as_json:
+            click.echo(f"topic {name}: migrate {migrate}")
+        elif not (changes or adaptation):
+            print_json(answer)
+
+
+@topic.command()
+@click.argument("name")
+@_options
+def delete(name: str, deployment: Path, remote: Remote | None, as_json: bool) -> None:
+    """Take the limit of topic NAME away; its messages stay."""
+    if remote is not None:
+        delete_topic(remote, name, as_json)
+        return
+    Topics(find(deployment)).delete(name)
+    if as_json:
+        print_json({"topic": name, "deleted": True})
+    else:
+        click.echo(f"topic {name} has no limit any more")
+
+
+@topic.command("list")
+@_options
+def list_(deployment: Path, remote: Remote | None, as_json: bool) -> None:
+    """Every topic, summed over the brokers, and who owns it: the distributor, or the deployment,
+    which splits it evenly."""
+    if remote is not None:
+        list_topics(remote, as_json)
+        return
+    report = Topics(find(deployment)).report()
+    if as_json:
+        print_json(report.document())
+    else:
+        show(topics_table(report))
+    _complain(report.silent)
+
+
+@topic.command()
+@click.argument("name")
+@_options
+def describe(name: str, deployment: Path, remote: Remote | None, as_json: bool) -> None:
+    """Topic NAME on each broker; its contract in the last row. Of one that the distributor holds
+    since when the shares are what they are."""
+    if remote is not None:
+        describe_topic(remote, name, as_json)
+        return
+    topics = Topics(find(deployment))
+    report = topics.report()
+    status = next((each for each in report.topics if each.topic == name), None)
+    if status is None:
+        _complain(report.silent)
+        raise UsageError(f"nobody knows topic {name}; srtm topic list shows those that they know")
+    adaptation = topics.adaptation(status)
+    if as_json:
+        document = {**status.document(), "silent": report.silent}
+        print_json(document | ({"adaptation": adaptation} if adaptation else {}))
+    else:
+        show(broker_table(status))
+        largest = status.placed.largest_batch if status.placed else 1
+        for line in batch_lines({"topic": name, **status.contract}, largest, len(status.brokers)):
+            click.echo(line)
+        if adaptation:
+            click.echo(since_line(adaptation))
+    _complain(report.silent)
+
+
+def _complain(silent: dict[str, str]) -> None:
+    if silent:
+        why = "; ".join(f"{broker} does not answer: {error}" for broker, error in silent.items())
+        raise UnavailableError(f"this is not all: {why}")

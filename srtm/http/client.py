@@ -1,0 +1,345 @@
+"""HTTP to the programs of a deployment: JSON calls, and streams of JSON lines.
+
+Whole requests have a deadline and answers a largest size, whatever the other side does. A service
+is at `host:port`, or behind a unix socket (nsqd, the gateway's admin door). Each request has a
+connection of its own, but for those of a `Kept`.
+"""
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+import h11
+
+from srtm.text.address import Address
+from srtm.text.errors import UnavailableError
+
+TIMEOUT_SECONDS = 5.0
+"""nsqd's own default for requests to others (--http-client-request-timeout)"""
+MAX_RESPONSE_BYTES = 64 << 20
+"""/stats of nsqd takes about 1 kB a channel with its clients: room for tens of thousands"""
+_MAX_LINE_BYTES = 1 << 20
+_READ_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A service at `host:port` or behind the path of a unix socket; `token` goes with each request
+    where there is one."""
+
+    address: str
+    token: str = field(default="", repr=False)
+
+    @property
+    def is_socket(self) -> bool:
+        return "/" in self.address and "://" not in self.address
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A whole response, whatever its status. where: of what, for the sentences of errors."""
+
+    status: int
+    body: bytes = b""
+    where: str = field(default="", compare=False)
+
+    @cached_property
+    def document(self) -> Any:
+        """Its JSON, or its text where it is none."""
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            return self.body.decode(errors="replace")
+
+    @property
+    def error(self) -> str:
+        """What a refusal says, in one line: `error` (ours), `message` (nsqd's), or its text."""
+        found = self.document
+        if isinstance(found, dict):
+            found = found.get("error") or found.get("message")
+        return " ".join(str(found or "").split())[:300] or f"HTTP {self.status}"
+
+    def json(self) -> Any:
+        """Raises UnavailableError where it is none, and for any status but 200."""
+        if self.status != 200:
+            raise UnavailableError(f"{self.where} answered {self.status}: {self.error}")
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            shown = f"{self.body[:80]!r}"
+            raise UnavailableError(f"{self.where} did not answer with JSON: {shown}") from None
+
+
+class Refusal(UnavailableError):
+    """The request of a stream was answered with an error."""
+
+    def __init__(self, endpoint: Endpoint, answer: Answer) -> None:
+        super().__init__(f"{endpoint.address}: {answer.error}")
+        self.status = answer.status
+
+
+class _Connection:
+    """One connection to a service, and where HTTP stands on it; one request at a time."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._http = h11.Connection(h11.CLIENT)
+
+    @classmethod
+    async def open(cls, endpoint: Endpoint) -> Self:
+        """Raises OSError; UnavailableError where nobody listens."""
+        try:
+            if endpoint.is_socket:
+                return cls(*await asyncio.open_unix_connection(endpoint.address))
+            reached = await _reached(Address.of(endpoint.address))
+            return cls(*await asyncio.open_connection(sock=reached))
+        except (ConnectionRefusedError, FileNotFoundError):
+            raise UnavailableError(f"{endpoint.address}: nothing listens there") from None
+
+    async def ask(
+        self, endpoint: Endpoint, method: str, path: str, body: bytes | None, keep: bool
+    ) -> int:
+        """The status of the answer; its body comes by `pieces`."""
+        host = "localhost" if endpoint.is_socket else str(Address.of(endpoint.address))
+        headers = [("Host", host), ("User-Agent", "srtm"), ("Accept-Encoding", "identity")]
+        if not keep:
+            headers.append(("Connection", "close"))
+        if endpoint.token:
+            headers.append(("Authorization", f"Bearer {endpoint.token}"))
+        if body is not None:
+            headers += [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+        sent = [
+            self._http.send(h11.Request(method=method, target=path, headers=headers)),
+            self._http.send(h11.Data(data=body or b"")),
+            self._http.send(h11.EndOfMessage()),
+        ]
+        self._writer.write(b"".join(each for each in sent if each))
+        await self._writer.drain()
+        while not isinstance(event := await self._event(), h11.Response):
+            pass  # 1xx: the answer itself is to come
+        return event.status_code
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The body of the answer, as it comes."""
+        while isinstance(event := await self._event(), h11.Data):
+            yield bytes(event.data)
+
+    async def _event(self) -> Any:
+        while (event := self._http.next_event()) is h11.NEED_DATA:
+            data = await self._reader.read(_READ_BYTES)
+            if not data and self._http.their_state is h11.SEND_RESPONSE:
+                raise h11.RemoteProtocolError("Server disconnected without an answer")
+            self._http.receive_data(data)
+        return event
+
+    def is_free(self) -> bool:
+        """May another request be sent? What the one before left unread, or the other side has
+        closed, is not."""
+        states = self._http.our_state, self._http.their_state
+        if states == (h11.DONE, h11.DONE):
+            self._http.start_next_cycle()
+        return self._http.our_state is h11.IDLE and not self._reader.at_eof()
+
+    def close(self) -> None:
+        self._writer.transport.abort()
+
+
+async def _reached(address: Address) -> socket.socket:
+    """Connected to the first of a name's addresses that takes it."""
+    loop = asyncio.get_running_loop()
+    failure = OSError(f"{address.host} has no address")
+    found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    for family, kind, protocol, _, where in found:
+        made = socket.socket(family, kind, protocol)
+        made.setblocking(False)
+        try:
+            await loop.sock_connect(made, where)
+        except OSError as error:
+            made.close()
+            failure = error
+        except BaseException:
+            made.close()
+            raise
+        else:
+            return made
+    raise failure
+
+
+async def call(
+    endpoint: Endpoint,
+    method: str,
+    path: str,
+    body: bytes | None = None,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+    max_bytes: int = MAX_RESPONSE_BYTES,
+) -> Answer:
+    """One request, with `body` as its JSON, on a connection of its own.
+
+    Raises UnavailableError when no answer came, whole, in time and size.
+    """
+    where = _place(endpoint, path)
+    with _as_ours(where, timeout_seconds):
+        async with asyncio.timeout(timeout_seconds), _connected(endpoint) as connection:
+            status = await connection.ask(endpoint, method, path, body, keep=False)
+            return Answer(status, await _whole(connection, where, max_bytes), where)
+
+
+async def _whole(connection: _Connection, where: str, max_bytes: int) -> bytes:
+    content = bytearray()
+    async for piece in connection.pieces():
+        content += piece
+        if len(content) > max_bytes:
+            raise UnavailableError(f"{where} answered more than {max_bytes} bytes")
+    return bytes(content)
+
+
+def request(
+    address: str,
+    method: str,
+    path: str,
+    *,
+    document: object = None,
+    token: str = "",
+    timeout_seconds: float = TIMEOUT_SECONDS,
+    max_bytes: int = MAX_RESPONSE_BYTES,
+) -> Answer:
+    """The same for programs without a loop, with `document` as its JSON."""
+    body = None if document is None else json.dumps(document).encode()
+    endpoint = Endpoint(address, token)
+    return asyncio.run(call(endpoint, method, path, body, timeout_seconds, max_bytes))
+
+
+class Kept:
+    """Requests to one service, one after the other, on a connection that is kept: for a thread
+    that asks several times a second. Opening one each time costs several times as much."""
+
+    def __init__(self, address: str) -> None:
+        self._endpoint = Endpoint(address)
+        self._runner = asyncio.Runner()
+        self._connection: _Connection | None = None
+
+    def get(
+        self,
+        path: str,
+        *,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        max_bytes: int = MAX_RESPONSE_BYTES,
+    ) -> Answer:
+        """As `request`."""
+        return self._runner.run(self._get(path, timeout_seconds, max_bytes))
+
+    async def _get(self, path: str, timeout_seconds: float, max_bytes: int) -> Answer:
+        where = _place(self._endpoint, path)
+        with _as_ours(where, timeout_seconds):
+            async with asyncio.timeout(timeout_seconds):
+                connection = self._connection
+                if connection is None or not connection.is_free():
+                    self._drop()
+                    connection = self._connection = await _Connection.open(self._endpoint)
+                status = await connection.ask(self._endpoint, "GET", path, None, keep=True)
+                return Answer(status, await _whole(connection, where, max_bytes), where)
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def close(self) -> None:
+        """By the thread that asked."""
+        self._drop()
+        self._runner.close()
+
+
+def get_json(
+    address: str,
+    path: str,
+    *,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+    max_bytes: int = MAX_RESPONSE_BYTES,
+) -> Any:
+    """The JSON of a GET. Raises UnavailableError, also for any status but 200."""
+    answer = request(address, "GET", path, timeout_seconds=timeout_seconds, max_bytes=max_bytes)
+    return answer.json()
+
+
+async def lines(
+    endpoint: Endpoint, path: str, body: bytes, silence_seconds: float
+) -> AsyncGenerator[dict[str, Any], None]:
+    """POST, and each line of the answer as it comes, until the other side ends it.
+
+    Raises Refusal where the answer is an error, UnavailableError when the stream cannot be had or
+    says nothing for `silence_seconds`. Close it (contextlib.aclosing) to hang up.
+    """
+    where = _place(endpoint, path)
+    with _as_ours(where, silence_seconds):
+        async with _connected(endpoint, silence_seconds) as connection:
+            async with asyncio.timeout(silence_seconds):
+                status = await connection.ask(endpoint, "POST", path, body, keep=False)
+            pieces = connection.pieces()
+            rest = b""
+            while True:
+                try:
+                    async with asyncio.timeout(silence_seconds):
+                        piece = await anext(pieces)
+                except StopAsyncIteration:
+                    break
+                *whole, rest = (rest + piece).split(b"\n")
+                if len(rest) > _MAX_LINE_BYTES:
+                    raise UnavailableError(f"{where}: a line of over {_MAX_LINE_BYTES} bytes")
+                if status == 200:
+                    for line in whole:
+                        if line.strip():
+                            yield _object(line, where)
+            if status != 200:
+                raise Refusal(endpoint, Answer(status, rest))
+
+
+def _object(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise UnavailableError(f"{where} failed: {line[:80]!r} is no JSON object")
+    return document
+
+
+@asynccontextmanager
+async def _connected(
+    endpoint: Endpoint, timeout_seconds: float | None = None
+) -> AsyncIterator[_Connection]:
+    async with asyncio.timeout(timeout_seconds):
+        connection = await _Connection.open(endpoint)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def _place(endpoint: Endpoint, path: str) -> str:
+    """What errors name: no query, which may hold a secret."""
+    return f"{endpoint.address}: {path.partition('?')[0]}"
+
+
+@contextmanager
+def _as_ours(where: str, timeout_seconds: float) -> Iterator[None]:
+    """Errors of sockets and HTTP as one line of ours."""
+    try:
+        yield
+    except TimeoutError:
+        raise UnavailableError(f"{where} did not answer within {timeout_seconds:g} s") from None
+    except (h11.ProtocolError, OSError, ValueError) as error:
+        raise UnavailableError(f"{where} failed: {_sentence(error)}") from None
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno) if error.errno > 0 else error.strerror or str(error)
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,72 @@
+"""What a user can do wrong, in one line each, and the exit codes of every program."""
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # a twentieth of a second to import
+    from pydantic import ValidationError
+
+
+class Exit(IntEnum):
+    """Exit codes; shells and supervisors rely on them."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    UNAVAILABLE = 3
+
+
+EXITS = {
+    Exit.OK: "done",
+    Exit.FAILED: "it was tried, and it failed: a broker went away, a bar was missed",
+    Exit.USAGE: "the command line or a file is wrong; nothing was started",
+    Exit.UNAVAILABLE: "something that is needed is not there: nsqd, a port, a broker",
+}
+"""what they mean"""
+
+PLOTS = (
+    "pip install matplotlib, or the wheel's file with the extra: pip install './FILE.whl[plots]'"
+)
+"""as the package is in no registry"""
+
+
+class SrtmError(Exception):
+    """An error that a person can act on: one line that says what, where and how to mend it."""
+
+    exit_code = Exit.FAILED
+
+
+class UsageError(SrtmError):
+    """Bad input: a flag, a file, a value."""
+
+    exit_code = Exit.USAGE
+
+
+class UnavailableError(SrtmError):
+    """Something outside is missing or does not answer."""
+
+    exit_code = Exit.UNAVAILABLE
+
+
+def one_line(error: "ValidationError", where: str, named: int = 0) -> UsageError:
+    """The first fault that pydantic found, as one line: where, which field, what, the value. Of
+    fields that are missing all are named.
+    `named` parts of the field's path stand in `where` already."""
+    faults = error.errors(include_url=False, include_context=False)
+    fault = faults[0]
+    same = [each for each in faults if each["type"] == fault["type"] == "missing"]
+    paths = [".".join(str(part) for part in each["loc"][named:]) for each in same or [fault]]
+    fields = [path for path in paths if path]
+    shown = ", ".join(fields[:_SHOWN]) + (
+        f" and {len(fields) - _SHOWN} more" if len(fields) > _SHOWN else ""
+    )
+    message = fault["msg"].removeprefix("Value error, ")
+    unquoted = ("missing", "value_error", "json_invalid")  # the last one would quote the whole text
+    given = "" if fault["type"] in unquoted else f" (got {fault['input']!r})"
+    left = len(faults) - len(paths)
+    more = f"; {left} more" if left else ""
+    return UsageError(f"{where}: {shown + ': ' if shown else ''}{message}{given}{more}")
+
+
+_SHOWN = 5
+"""fields that one line names"""
