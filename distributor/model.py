@@ -104,11 +104,11 @@ class Placement:
         return min((share.rate for share in self.brokers), default=0.0)
 
     def because(self, reasons: Iterable[str]) -> "Placement":
-        """The same with these reasons before its own."""
+        """The placement with these reasons before its own."""
         return replace(self, reasons=(*reasons, *self.reasons))
 
     def document(self) -> dict[str, Any]:
-        """As JSON; publishers in order of id."""
+        """The placement as JSON; publishers in order of id."""
         return {
             "policy": self.policy,
             "assignments": [

@@ -95,8 +95,8 @@ def remote_options(command: Command) -> Command:
 
 
 def remote_or_none(command: Command) -> Command:
-    """The same without a default and --json, for commands that may do without; `remote` is None
-    then."""
+    """--distributor-address and --distributor-token-file as by `remote_options`, without a default
+    and --json, for commands that may do without a distributor; `remote` is None then."""
     return _address(None, "Ask this Load Distributor, and no deployment.")(command)
 
 

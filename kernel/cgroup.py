@@ -17,7 +17,8 @@ def own_cgroup() -> str:
 
 
 def cgroup_folder(mountinfo: str, membership: str) -> str:
-    """The same from the text of /proc/self/mountinfo and /proc/self/cgroup (proc(5), cgroups(7)).
+    """The folder of this process's cgroup, by the text of /proc/self/mountinfo and
+    /proc/self/cgroup (proc(5), cgroups(7)).
 
     Both name paths from the root of the cgroup namespace; a mount may show only a part of it, and
     lie anywhere: beside the hierarchies of version 1 it is often /sys/fs/cgroup/unified.

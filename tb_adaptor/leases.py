@@ -119,8 +119,8 @@ class Holder:
         return now < self.lease_ends_at < inf
 
     def heard(self, now: float, applied_epoch: int) -> "Holder":
-        """It reported that it has what it was told with `applied_epoch`, or with the newest epoch
-        before. A smaller one than it reported before changes nothing."""
+        """The holder after a report that it has what it was told with `applied_epoch`, or with the
+        newest epoch before. A smaller one than it reported before changes nothing."""
         if now >= self.lease_ends_at:
             # Whatever it was told, it is at a floor: it gets its share back by a new grant only.
             return replace(self, granted=tuple((each, share.floor) for each, share in self.granted))
@@ -131,7 +131,8 @@ class Holder:
         return replace(self, granted=self.granted[first:])
 
     def told(self, epoch: int, share: Share, lease_ends_at: float) -> "Holder":
-        """It is told of `share`; with the epoch of the last one only where that is the same."""
+        """The holder once it is told of `share`. epoch: that of the share before only where that is
+        the same."""
         granted = self.granted
         if epoch > granted[-1][0]:
             granted = (*granted, (epoch, share))
@@ -343,7 +344,7 @@ class TopicLeases:
         return found
 
     def _floor(self, broker: str, now: float, others: list[Share]) -> Share:
-        """Of one that claims it, once the others have made room."""
+        """The floor of a broker that claims one, once the others have made room; NOTHING before."""
         wanted = self.left_to(broker, now)
         rate = _room(self.total.rate, wanted.rate, [each.rate for each in others])
         burst = _room(self.total.burst, wanted.burst, [each.burst for each in others])

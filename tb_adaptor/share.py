@@ -19,7 +19,7 @@ Split = Mapping[str, Part]
 
 
 def even(contract: Part, brokers: list[str]) -> dict[str, Part]:
-    """The same for each."""
+    """The contract divided evenly: the same part for each broker."""
     return divide(contract, dict.fromkeys(brokers, 1.0), dict.fromkeys(brokers, 1.0))
 
 

@@ -65,7 +65,7 @@ class Turns:
     unpaid: float = 0.0
 
     def restarted(self, broker: str, burst: float) -> None:
-        """It is another process than the one that reported last. burst: the contract's b"""
+        """The broker is another process than the one that reported last. burst: the contract's b"""
         debt = self._left_by(broker, burst)
         if debt > 0:
             self.before[broker] = debt

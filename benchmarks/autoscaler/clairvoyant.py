@@ -35,13 +35,14 @@ if TYPE_CHECKING:
 
 SHARES = even_shares(5)
 SEEDS = (1, 2, 3)
-"""Of Poisson arrivals; the other models leave nothing to chance when hand-overs are direct."""
+"""Seeds of Poisson arrivals; the other models leave nothing to chance when hand-overs are
+direct."""
 EFFORT, QUICK_EFFORT = 1.0, 0.1
-"""Of the clairvoyant's search. A tenth finds schedules up to a few per cent dearer."""
+"""The effort of the clairvoyant's search. A tenth finds schedules up to a few per cent dearer."""
 _NEAR = 0.02
-"""Of a bar, in a quick run."""
+"""In a quick run, a ratio that is within this part of its bar decides nothing."""
 SLICE_SECONDS = 1200
-"""Of the second workload, for --quick: in a shorter one the start would weigh too much."""
+"""Seconds of the second workload that --quick plays: in fewer the start would weigh too much."""
 DIRECT = Setting(SLO(0.99, 0.5), handover=Handover.DIRECT)
 BURST, POISSON = ArrivalModel.BURST, ArrivalModel.POISSON
 

@@ -47,7 +47,7 @@ EVEN = even_shares(5)
 SKEWED = (0.25, 0.25, *[0.5 / 7] * 7)
 """Half of the events into the first two of nine partitions (section 5.1)."""
 SLICE_SECONDS = 600
-"""Of the second workload, for --quick."""
+"""Seconds of the second workload that --quick plays."""
 PAPERS = Setting(
     SLO(0.99, 0.5), mu=200.0, rebalance_seconds=0.05, startup_seconds=2.0, lag_phase=0.2
 )
@@ -57,7 +57,7 @@ COMPARED = Setting(
 INSTANT = replace(
     PAPERS, rebalance_seconds=0.0, startup_seconds=0.0, lag_phase=0.0, handover=Handover.DIRECT
 )
-"""Of the optimal autoscaler: it provisions and rebalances in no time."""
+"""The setting of the optimal autoscaler, which provisions and rebalances in no time."""
 POLICIES_COMPARED = (
     *("closer1", "closer2", "iccbdc", "linear", "li-ku", "keda", "flas"),
     *("range", "cooperative-sticky", "landau-mwf", "landau-mbfp", "landau-bfd"),

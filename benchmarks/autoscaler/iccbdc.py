@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 SEEDS, QUICK_SEEDS = 9, 3
 SKEW = (0.27, 0.27, 0.46 / 3, 0.46 / 3, 0.46 / 3)
 APART = (0.27, 0.46 / 3, 0.46 / 3, 0.27, 0.46 / 3)
-"""The same skew with the big partitions where a sticky assignor happens to part them."""
+"""The shares of SKEW, with the big partitions where a sticky assignor happens to part them."""
 RAMP = Setting(SLO(0.99, 5.0), mu=95.0, startup_seconds=2.0, lag_phase=0.2)
 SKEWED = replace(RAMP, mu=100.0)
 SLOW = replace(SKEWED, decision_seconds=30.0)

@@ -25,8 +25,8 @@ _BESIDE = Path(__file__).parents[3] / "shared" / "workloads"
 SLA_POINTS, MINUTES_SHARE = 2.0, 0.1
 """How near a paper's figures ours are to come: points of SLA, share of replica-minutes."""
 TIMES = 2.0
-"""And late events and scale actions: so many times, or a part, of the paper's at most. Two points
-of SLA say nothing where the paper has less than two per cent of late events."""
+"""The largest factor between our late events or scale actions and the paper's, either way. Two
+points of SLA say nothing where the paper has less than two per cent of late events."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,8 @@ def numbers_in_kafka(address: str, topic: str, partitions: int) -> list[int]:
 
 
 def uncommitted(address: str, topic: str, partitions: int, group: str) -> int:
-    """Offsets that the group has before it. Raises KafkaException where Kafka does not answer."""
+    """How many offsets of the topic the group has not committed yet. Raises KafkaException where
+    Kafka does not answer."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": group, "log_level": 0})
     try:
         places = [TopicPartition(topic, each) for each in range(partitions)]

@@ -145,6 +145,7 @@ def large(spark: "SparkSession", count: int, seconds: float) -> "DataFrame":
 
 
 def large_label(number: int, count: int) -> int:
-    """Of publisher pn of `large`."""
+    """The label of publisher pn of `large`, n being `number`: its group, or a number below 0 where
+    it has none."""
     each = count // _EACH
     return (each + number) // _SIZE if number < each // 2 else -1 - number

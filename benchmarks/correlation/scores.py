@@ -50,7 +50,7 @@ def _pairs(label: Labels) -> int:
 
 
 def pooled(scores: list[Score]) -> Score:
-    """Of all pairs together."""
+    """The score of all pairs together; adjusted_rand and grouped_alone are means over `scores`."""
     return Score(
         true=sum(each.true for each in scores),
         said=sum(each.said for each in scores),

@@ -16,8 +16,8 @@ LADDER = (1 / 5, 1 / 10, 1 / 20, 1 / 50, 1 / 100, 1 / 200)
 QUICK_LADDER, FULL_LADDER = (1 / 50, 1 / 100), (1.0,)
 """Scales that are tried, the fastest first."""
 _PART = 0.5
-"""Of the target: within it one broker carries all that an experiment sends, as the others share its
-host; what is over is left to token waits."""
+"""The part of the target within which one broker has to carry all that an experiment sends, as the
+others share its host; what is over is left to token waits."""
 _ROUND_SECONDS = 2.0
 _PUBLISHERS = 50
 _MOST = 100_000  # messages/s: a generator sends no more

@@ -18,7 +18,7 @@ from benchmarks.harness.session import Session
 AT_SAME = "max-min at srtm's k"
 """Max-Min on as many brokers as SRTM has (SRTM Fig. 10)."""
 _LIVE_SECONDS = 32.0
-"""Of a quick run, kept for real brokers."""
+"""Seconds of a quick run that are kept for real brokers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,8 @@ def claims_table(judged: Mapping[str, list[Bar]]) -> Table:
 
 
 def _simulated(session: Session, what: Experiment, scale: Scale) -> Bursts:
-    """Of a quick run what there is time for, panel by panel."""
+    """The simulated points of every panel; in a quick run those that there is time for, panel by
+    panel."""
     bursts: Bursts = {of: {} for of in SPARES}
     xs = [
         (panel, x)

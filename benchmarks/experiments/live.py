@@ -23,7 +23,8 @@ _QUICK_SECONDS, _QUICK_REPETITIONS = 4.0, 2
 _MOST_PUBLISHERS = 300
 """connections of one load; independent publishers are merged, each with the rate of several"""
 _LAG_PART = 0.2
-"""Of the target: a generator that is later than this at p99 decides nothing."""
+"""The part of the target by which a generator may be late at p99; one that is later decides
+nothing."""
 _LEAST_SECONDS = 25.0
 """For brokers to start and be calibrated, and for one load of each design"""
 _SETTLE_SECONDS = 4.0  # for a topic's registration, shares and end

@@ -38,7 +38,7 @@ class Point:
 
     @property
     def ratio(self) -> float:
-        """Of the mean to the target."""
+        """The ratio of the mean to the target."""
         return self.mean / self.target
 
     @property

@@ -41,7 +41,7 @@ class Scale:
         return PAPER_CAPACITIES[1] * self.rate
 
     def seconds(self, paper: float) -> float:
-        """So long here as `paper` seconds there."""
+        """Seconds here that stand for `paper` seconds of SRTM's."""
         return paper / self.rate
 
 

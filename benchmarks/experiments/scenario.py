@@ -71,7 +71,7 @@ class Scenario:
 
 
 def initial_traffic(rate: float, seconds: float, seed: int) -> Traffic:
-    """Of one broker: so many messages/s in Poisson batches of 10."""
+    """The initial traffic of one broker: `rate` messages/s in Poisson batches of 10."""
     random = np.random.default_rng((seed, 1))
     count = random.poisson(rate / INITIAL_BATCH * seconds)
     times = np.sort(random.random(count) * seconds)

@@ -139,7 +139,7 @@ class Simulated:
 
 
 def effort_for(scenario: Scenario, quick: bool) -> Effort:
-    """Of a scenario's repetitions."""
+    """The effort for a scenario: how many repetitions, and about how many messages in each."""
     found = _QUICK if quick else _FULL
     times = _IN_GROUPS if scenario.group_size > 1 else _IN_BATCHES if scenario.batch > 1 else 1
     return Effort(found.repetitions, times * found.messages)

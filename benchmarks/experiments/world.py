@@ -32,12 +32,12 @@ from srtm.text.errors import UnavailableError, UsageError
 
 _FULL, _FULL_SECONDS, _POLL_SECONDS = 0.999, 60.0, 0.2
 _START_SECONDS = 1.0
-"""Of the generator of initial loads, before the topic's own begins"""
+"""Seconds that the generator of initial loads runs longer: it starts before the topic's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """Of one broker: its gateway's addresses."""
+    """How one broker is reached: its gateway's addresses."""
 
     name: str
     tcp: str
@@ -219,7 +219,7 @@ class World:
 
 
 def _is_full(door: Door, topic: str) -> bool:
-    """So is a broker without a share of it."""
+    """Is the topic's bucket full at this broker? A broker without a share of it counts as full."""
     answer = request(door.http, "GET", f"/stats?format=json&topic={topic}")
     return all(
         each["placed_elsewhere"] or each.get("tokens", 0.0) >= _FULL * each.get("burst", 0.0)
@@ -283,7 +283,7 @@ def _measured(
 
 
 def _placement(found: dict[str, Any]) -> Placement:
-    """As the distributor answers it."""
+    """The placement that an answer of the distributor describes."""
     return Placement(
         policy=found["policy"],
         assignment={each["publisher"]: each["broker"] for each in found["assignments"]},

@@ -12,7 +12,7 @@ STEP_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Of one steady message. latency: from its intended time to its OK, None without one."""
+    """One steady message. latency: from its intended time to its OK, None without one."""
 
     at: float
     latency: float | None
@@ -34,7 +34,8 @@ class Around:
 
 
 def around(rows: Sequence[Row], began: float, ended: float, until: float) -> Around:
-    """Of a fault from `began` to `ended`; what was intended after `until` is not looked at."""
+    """What the messages show around a fault from `began` to `ended`; what was intended after
+    `until` is not looked at."""
     during = [row for row in rows if began <= row.at < ended]
     late = sum(row.is_late for row in during) / len(during) if during else 0.0
     return Around(

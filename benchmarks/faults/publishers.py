@@ -38,7 +38,7 @@ class Message:
 
 @dataclass
 class Ledger:
-    """Of one topic. A message is in it before it is sent."""
+    """The messages of one topic. A message is in it before it is sent."""
 
     messages: list[Message] = field(default_factory=list)
 
@@ -100,7 +100,8 @@ async def _answers(
 
 
 async def steady(ledger: Ledger, address: Address, topic: str, name: str, rate: float) -> None:
-    """So many messages a second, each at its time whatever became of the others before it."""
+    """Publish `rate` messages a second, each with a time of its own, whatever became of the others
+    before it; one that is GIVE_UP_SECONDS late is not sent."""
     link, began_ns, number = Link(address), monotonic_ns(), 0
     while True:
         at_ns = began_ns + int(number * NS / rate)

@@ -223,5 +223,5 @@ def _is_limited(gateway: str, topic: str) -> bool:
 
 
 def rows_of(messages: Sequence[tuple[str, int, bool, int]]) -> list[Row]:
-    """Of steady messages, in seconds of the monotonic clock."""
+    """The rows of steady messages, in seconds of the monotonic clock."""
     return [Row(at / NS, (ok - at) / NS if ok else None) for _, at, _, ok in messages]

@@ -23,7 +23,7 @@ TOPIC, CHANNEL = "bench", "bench"
 CONTRACT = Contract(topic=TOPIC, rate=1e6, burst=1e6, slo=SLO(0.99, 0.001))
 ARMS = ("alone", "behind", "tunnel")
 CARRIED = 0.99
-"""Of the offered load has to arrive, or the rate is not carried."""
+"""The part of the offered load that has to arrive, or the rate is not carried."""
 LOWEST, HIGHEST = 10_000, 60_000  # messages/s between which the highest carried rate is sought
 _IN_FLIGHT_SECONDS = 0.1
 _CONNECTIONS = 1_000

@@ -21,7 +21,8 @@ Trials = dict[str, list[Round]]
 
 _REPEATS = 2
 _BUSY = 0.95
-"""Of a core: a generator that takes more was itself the limit of a closed loop."""
+"""The part of a core that a generator may take: with more it was itself the limit of a closed
+loop."""
 
 
 def bars(trials: Trials, quick: bool) -> list[Bar]:

@@ -55,12 +55,12 @@ class Split:
         return percentile_ms(self.load["send_lag"], "p99")
 
     def mean(self, waits: Floats) -> float:
-        """Of the messages after the warm-up, in seconds."""
+        """The mean of `waits` over the messages after the warm-up, in seconds."""
         return float(np.mean(waits[self.arrivals >= self.warmup]))
 
     @property
     def deviation(self) -> float:
-        """Of the measured mean from that of the exact bucket, relative."""
+        """The relative deviation of the measured mean from that of the exact bucket."""
         exact, measured = self.mean(self.exact), self.mean(self.measured)
         return abs(measured - exact) / exact if exact else float(measured > 0)
 
@@ -95,7 +95,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Of a mean wait, in seconds, from batch means."""
+    """A confidence interval of a mean wait, in seconds, from batch means."""
 
     mean: float
     low: float
@@ -113,7 +113,7 @@ class Interval:
         return f"the interval is +-{half / self.mean:.0%}" if half > _WIDEST * self.mean else ""
 
     def distance(self, value: float) -> float:
-        """Of `value` from the mean; 1 at either end of the interval."""
+        """How far `value` is from the mean; 1 at either end of the interval."""
         width = self.high - self.mean if value > self.mean else self.mean - self.low
         return abs(value - self.mean) / width if width > 0 else float(value != self.mean)
 
@@ -133,7 +133,8 @@ class Pooled:
 
     @property
     def distance(self) -> float:
-        """Of the exact closed form from the measured mean, in the interval's widths."""
+        """How far the exact closed form is from the measured mean; 1 at either end of the
+        interval."""
         return self.interval.distance(self.closed)
 
     @property

@@ -35,8 +35,9 @@ BROKERS = 6
 RATE = 10.0  # messages/s of each publisher
 HEADROOM = 1.1  # token rate over message rate, as SRTM section 6
 PASS_AT_ONCE = 0.90
-"""Of the messages, in one unsplit bucket. SRTM takes 0.99: its b is 26 and not 13, one message in a
-hundred waits at k = 1, and minutes of load would say little about how long."""
+"""The part of the messages that pass one unsplit bucket at once. SRTM takes 0.99: its b is 26 and
+not 13, one message in a hundred waits at k = 1, and minutes of load would say little about how
+long."""
 LAG_LIMIT_MS = 5.0
 """p99 of the generator's send lag, beyond which the machine does not hold so many publishers."""
 _PUBLISHERS = (1_000, 500, 240)

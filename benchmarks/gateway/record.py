@@ -17,7 +17,8 @@ from srtm.limits.queueing import Floats, token_waits
 from srtm.text.errors import SrtmError
 
 MAX_SECONDS = 25.0
-"""Of a recorded run with its draining: recording ends by itself 30 s after the last call."""
+"""The most seconds of a recorded run with its draining: recording ends by itself 30 s after the
+last call."""
 _TIMEOUT_SECONDS = 30.0
 
 

@@ -129,7 +129,7 @@ def tables(held: Sequence[Held], costs: Mapping[str, Sequence[Trial]]) -> list[T
 
 
 def delayed_share(held: Sequence[Held]) -> float:
-    """Of the conformant messages."""
+    """The part of the conformant messages that were delayed."""
     return sum(each.delayed for each in held) / max(sum(each.conformant for each in held), 1)
 
 

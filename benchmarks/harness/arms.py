@@ -20,12 +20,13 @@ from srtm.text.address import free_addresses
 from srtm.text.errors import UnavailableError
 
 NSQD_FLAGS = ("--mem-queue-size=1000000",)
-"""The same in every arm: what waits does so in memory, or the disk would be measured."""
+"""nsqd's flags in every arm: what waits does so in memory, or the disk would be measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """Of one topic in nsqd: messages it ever got, and those that wait in it or its channels."""
+    """The messages of one topic in nsqd: how many it ever got, and how many wait in the topic or
+    its channels."""
 
     received: int
     waiting: int

@@ -37,7 +37,7 @@ def commit() -> dict[str, Any]:
 
 
 def load_average() -> list[float]:
-    """Of the last 1, 5 and 15 minutes."""
+    """The machine's load average over the last 1, 5 and 15 minutes."""
     return [round(value, 2) for value in os.getloadavg()]
 
 

@@ -46,7 +46,7 @@ class Session:
 
     @property
     def seconds_left(self) -> float:
-        """Of a quick run; without end otherwise."""
+        """The seconds that a quick run has left; without end for any other."""
         if not self.quick:
             return float("inf")
         return QUICK_SECONDS - (time.monotonic() - self._began)

@@ -167,7 +167,7 @@ def _taught(arrivals: str, lessons: int) -> CapacityModel:
 
 
 def _errors(quick: bool) -> tuple[list[Errors], list[Errors]]:
-    """Of what is claimed, and of late messages in stretches."""
+    """The errors of the sequential test: of what is claimed, and of late messages in stretches."""
     count = _QUICK_ERROR_RUNS if quick else _ERROR_RUNS
     judged, harsher = [], []
     for share in SHARES:

@@ -71,7 +71,8 @@ def _by_second(late: Floats) -> Floats:
 
 
 def _answer(messages: Floats, late: Floats, together: float) -> tuple[Answer, float, bool]:
-    """As the fitting asks, of one broker alone and after its warm-up."""
+    """(answer, after how many seconds, is it sure), asked as the fitting asks: of one broker alone
+    and after its warm-up."""
     nothing = Slots(messages[:0], late[:0], late[:0], late[:0])
     now = 0.0
     while True:

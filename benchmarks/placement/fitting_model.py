@@ -67,7 +67,8 @@ class Workload:
         return len(self.publishers) * RATE
 
     def members(self, assignment: Mapping[str, str]) -> dict[str, Floats]:
-        """Of each group, how many publishers send through each broker; shape (groups,)."""
+        """How many publishers of each group send through each broker, by broker; shape
+        (groups,)."""
         count = ceil(len(self.publishers) / self.group_size)
         found: dict[str, Floats] = {}
         for number, publisher in enumerate(self.publishers):
@@ -132,7 +133,8 @@ def fewest(load: Workload) -> list[float]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lates:
-    """Of one broker, by batch: time, messages, those late, late without token wait, near."""
+    """The late messages of one broker, by batch: time, messages, those late, late without token
+    wait, near."""
 
     times: Floats
     messages: Floats

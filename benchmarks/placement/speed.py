@@ -30,8 +30,8 @@ RATES = {"equal": (10.0, 10.0), "unequal": (1.0, 19.0)}
 """messages/s of a publisher, drawn evenly"""
 ROOMY = 0.77
 FULL = (0.97, 0.99, 0.9999)
-"""Offered rate over the capacity of all brokers; with ROOMY most are needed, and one more is there.
-FULL at the largest size only."""
+"""The offered rate over the capacity of all brokers; with ROOMY most are needed, and one more is
+there. FULL is tried at the largest size only."""
 _GROUP = 20
 _REPEATS, _QUICK_REPEATS = 9, 3
 _TOPICS, _QUICK_TOPICS = 400, 60

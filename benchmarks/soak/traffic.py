@@ -16,7 +16,7 @@ _PAUSE_SECONDS = 0.05
 
 @dataclass
 class Sent:
-    """Of one publisher: ids that it sent, and those that were answered with OK."""
+    """What one publisher sent: ids of all its messages, and of those that were answered with OK."""
 
     sent: set[bytes] = field(default_factory=set)
     acknowledged: set[bytes] = field(default_factory=set)

@@ -21,11 +21,14 @@ from srtm.nsq.commands import sub
 from srtm.text.errors import UnavailableError, UsageError
 
 WARMUP_PART = 0.1
-"""Of a round's length, before it: connections, the new topic and the runtimes settle."""
+"""The warm-up before a round, as a part of its length: connections, the new topic and the runtimes
+settle."""
 _OWN_PART = 0.5
-"""Of the SLO's target: a generator that is later than this itself proves nothing of the broker."""
+"""The part of the SLO's target by which the generator itself may be late: a round that fails with a
+later one proves nothing of the broker."""
 _SLIPPED_PART = 0.02
-"""Of a round's length: a generator that is this late has sent at a lower rate than it was to."""
+"""The part of a round's length by which the generator may be late: a later one has sent at a lower
+rate than it was to."""
 _CLEAR_SECONDS = 30.0
 """For what a gateway took of an overload (100,000 messages by default), even at a slow broker."""
 

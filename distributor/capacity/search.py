@@ -20,8 +20,8 @@ _LEAST = 100
 
 
 class Outcome(StrEnum):
-    """Of one round. HELD: within the SLO; LATE: not; BEHIND: not, and the generator may be to
-    blame."""
+    """What came of one round. HELD: within the SLO; LATE: not; BEHIND: not, and the generator may
+    be to blame."""
 
     HELD = "held"
     LATE = "late"
@@ -90,8 +90,8 @@ class Search:
 
 
 def _decided(rounds: Sequence[tuple[int, Outcome]], rate: int) -> Outcome | None:
-    """Of all rounds at one rate. Where any that failed may be the generator's fault, it is taken to
-    be: a lower bound then claims no more than was seen."""
+    """What all rounds at one rate decide together; None: they do not yet. Where any that failed may
+    be the generator's fault, it is taken to be: a lower bound then claims no more than was seen."""
     outcomes = [outcome for each, outcome in rounds if each == rate]
     failed = [outcome for outcome in outcomes if outcome is not Outcome.HELD]
     if len(outcomes) - len(failed) >= _AGREEING:

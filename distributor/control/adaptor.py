@@ -87,7 +87,7 @@ class Adaptor:
     # --- settings -----------------------------------------------------------------------------
 
     def forget(self, topic: str) -> None:
-        """It is gone."""
+        """Drop what is known of a topic that is gone."""
         self._topics.pop(topic, None)
         self._rescales.pop(topic, None)
 
@@ -96,8 +96,9 @@ class Adaptor:
         self._topics.pop(topic, None)
 
     def wants_arrivals(self, topics: Iterable[str]) -> set[str]:
-        """Of which of them are brokers to report when messages came? Topics that several brokers
-        share, also those that are left as they are: what that costs is shown."""
+        """Those of `topics` whose arrivals brokers are to report: topics that several brokers
+        share, at most MOST_ASKED. Those that are left as they are count too: what that costs is
+        shown."""
         state = self._service.state
         shared = (
             name

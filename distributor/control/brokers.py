@@ -135,8 +135,8 @@ class BrokerRegistry:
         )
 
     async def _learn(self, gateway: Gateway, standing: Standing, asked: BrokerAsked) -> None:
-        """It knows what the store does not. In memory first, as that is the careful side; whoever
-        fails to write it registers again."""
+        """Take in what a gateway knows and the store does not. In memory first, as that is the
+        careful side; where the write fails the gateway registers again."""
         state, now = self._state, self._service.now()
         is_late = standing is not Standing.BEHIND and now >= state.sure_at
         if is_late:  # every lease of before has ended, but for this one's

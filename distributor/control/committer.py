@@ -29,8 +29,8 @@ class Committer:
         self.longest_seconds = 0.0
 
     async def write(self, statements: Sequence[Statement]) -> None:
-        """It is on disk when this returns. Raises StoreError where it was not kept: then nothing
-        of it was."""
+        """Write the statements: they are on disk when this returns. Raises StoreError where none of
+        them was kept, and StoreLost where that is unknown."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((statements, done))
         if self._task is None:

@@ -31,7 +31,7 @@ _MOST_INTERRUPTED = 3
 
 
 class Fitter:
-    """Of one topic, from `start` to its end."""
+    """The online fitting of one topic, from `start` to its end."""
 
     def __init__(self, service: Distributor, name: str, asked: FittingAsked) -> None:
         self._service = service
@@ -129,7 +129,8 @@ class Fitter:
             await asyncio.sleep(_LOOK_SECONDS)
 
     def prepare(self) -> Fitting:
-        """Of the topic as it is now. Raises NotFound, Conflict for one that cannot be fitted."""
+        """Make the fitting of the topic as it is now. Raises NotFound, Conflict for one that cannot
+        be fitted."""
         service = self._service
         service.topic(self._name)
         contract, brokers, publishers, _ = asked_of(

@@ -28,7 +28,7 @@ class Changed(Exception):
 
 
 class Trials:
-    """Of one topic. Each is in its history of placements."""
+    """The trials of one topic's fitting. Each is in the topic's history of placements."""
 
     def __init__(self, service: Distributor, name: str, asked: FittingAsked) -> None:
         self._service = service

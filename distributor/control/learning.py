@@ -139,7 +139,8 @@ def unlearn(state: State, asked: BrokerAsked, topics: set[str], lost: set[str]) 
 
 
 def hold(state: State, gateway: Gateway, asked: BrokerAsked, lease_ends_at: float) -> None:
-    """It may hold what it says, besides what it was told here."""
+    """From now on the gateway may hold what it says that it holds, besides what it was told
+    here."""
     name, gateway.epoch = gateway.row.name, state.next_epoch()
     for each in asked.held:
         leases = state.leases.setdefault(each.topic, TopicLeases())

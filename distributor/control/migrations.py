@@ -37,7 +37,7 @@ async def decide(service: Distributor) -> None:
 
 
 async def _take(service: Distributor, broker: str, found: Decision) -> None:
-    """Or propose it. Raises StoreError."""
+    """Carry out what was decided for a broker, or propose it. Raises StoreError."""
     troubles = service.troubles
     at = service.wall()
     for name in troubles.topics_at(broker):

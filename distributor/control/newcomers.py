@@ -65,8 +65,8 @@ async def _place(service: Distributor, name: str) -> str:
 
 
 def _decided(service: Distributor, name: str) -> Placement:
-    """As `srtm placement apply --keep`, but that nobody leaves a broker that is lost or drained
-    either: it is full with those who are there. Raises Conflict."""
+    """A placement as by `srtm placement apply --keep`, but that nobody leaves a broker that is lost
+    or drained either: it is full with those who are there. Raises Conflict."""
     topic, now = service.state.topics[name], service.now()
     contract, brokers, publishers, _ = asked_of(service.state, name, now, service.lease_seconds)
     takes = {each.name for each in brokers}

@@ -19,7 +19,7 @@ is no slip of the declared rates"""
 
 
 class Observations:
-    """Of one fitting. Times are monotonic seconds of the distributor."""
+    """What brokers report during one fitting. Times are monotonic seconds of the distributor."""
 
     def __init__(self, topic: str, others: Iterable[str]) -> None:
         """others: topics that the brokers serve beside it; they must keep their SLO too"""
@@ -119,7 +119,7 @@ class Observations:
         return taken
 
     def arrivals(self, now: float) -> Arrivals | None:
-        """Of the last minute, at all brokers together."""
+        """The topic's arrivals of the last minute, at all brokers together; None without any."""
         oldest = int((now - _ARRIVALS_SECONDS) / _MS)
         counts: dict[int, float] = {}
         for at, count in self._arrivals:

@@ -53,7 +53,8 @@ class Penalties:
     # --- what is shown ------------------------------------------------------------------------
 
     def all(self) -> Iterator[tuple[str, Compared | str]]:
-        """Of topics that several brokers share, by name: figures, or why there are none."""
+        """The penalties of the topics that several brokers share, by name: figures, or why there
+        are none."""
         now = self._service.now()
         for name in sorted(self._topics):
             yield name, self._topics[name].shown(now)

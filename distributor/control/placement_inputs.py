@@ -69,7 +69,7 @@ def contract_changed(
     at: float,
     epoch: int,
 ) -> InForce:
-    """The same placement with the new r and b, in proportion to the rates it was made for.
+    """The placement `before` with the new r and b, in proportion to the rates it was made for.
     Raises Conflict where b is too small for its brokers."""
     names = [each.name for each in before.brokers]
     require_room(leases, names, contract, now)

@@ -8,7 +8,7 @@ from distributor.errors import NotFound
 
 
 def place_of(state: State, name: str, publisher: str) -> Place:
-    """Of any id: one that nobody registered has no rate and no broker."""
+    """The place of a publisher of any id: one that nobody registered has no rate and no broker."""
     topic = state.topics.get(name)
     if topic is None or publisher not in topic.publishers:
         return Place(id=publisher, key=None, rate=None, broker=None, tcp_address=None, epoch=0)

@@ -190,8 +190,9 @@ class Distributor:
         )
 
     def _was_led_elsewhere(self, gateway: Gateway, report: Report) -> bool:
-        """It would ignore our epochs for ever: it has to register, and theirs are left behind. Once
-        it has registered, its first answer is one that it has not had."""
+        """Has the gateway obeyed another distributor since it registered? It would ignore our
+        epochs for ever: it has to register, and theirs are left behind. One that has had no answer
+        since it registered may still show theirs."""
         is_foreign = report.store not in (None, "", self.state.lineage.id)
         return is_foreign and gateway.document is not None and report.applied_epoch > gateway.epoch
 
@@ -356,7 +357,8 @@ class Distributor:
 
     @property
     def names(self) -> Names:
-        """Of all topics that have a contract, as gateways are told."""
+        """The names of all topics that have a contract, as gateways are told them; none where
+        topics without a share pass."""
         if self._names is None:
             all_ = () if self.unplaced == "pass" else self.state.topics.keys() | self.state.lost
             self._names = Names.of(all_)

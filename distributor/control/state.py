@@ -220,7 +220,7 @@ class RegisteredTopic:
         return changed
 
     def acknowledge(self, broker: str) -> list[str]:
-        """It has a share now: the ids of those who are sent there."""
+        """The broker has a share now: the ids of the publishers that are sent there from now on."""
         self.ready.add(broker)
         changed = []
         epoch = self.in_force.epoch if self.in_force else 0
@@ -278,8 +278,8 @@ class State:
 
     @classmethod
     def of(cls, kept: Snapshot, assumed_until: float) -> "State":
-        """As it was stored. assumed_until: when the last lease that anybody before may have given
-        ends, in monotonic seconds. A new store's lineage has to be written yet."""
+        """The state as it was stored. assumed_until: when the last lease that anybody before may
+        have given ends, in monotonic seconds. A new store's lineage has to be written yet."""
         state = cls(kept.epoch, kept.epoch, sure_at=assumed_until, lost=set(kept.lost))
         if kept.lineage is not None:
             state.lineage = Lineage(kept.lineage.id, kept.lineage.secret)

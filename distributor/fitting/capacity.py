@@ -39,7 +39,8 @@ class Load:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sums:
-    """Of one broker: rounds, and the sums that a least-squares fit needs."""
+    """What one broker's rounds add up to: their number, and the sums that a least-squares fit
+    needs."""
 
     rounds: int
     squares: NDArray[np.float64]
@@ -79,7 +80,7 @@ class CapacityModel:
         return CapacityModel({**self._sums, broker: self._sums.get(broker, _NOTHING).plus(one)})
 
     def without(self, broker: str) -> "CapacityModel":
-        """It is gone, and another may get its name."""
+        """The model without a broker that is gone: another may get its name."""
         return CapacityModel({name: sums for name, sums in self._sums.items() if name != broker})
 
     def late_share(self, broker: str, load: Load) -> float | None:
@@ -94,7 +95,7 @@ class CapacityModel:
         return 1 / (1 + exp(-odds))
 
     def document(self) -> dict[str, Any]:
-        """As JSON, for a store."""
+        """The model as JSON, for a store."""
         return {
             name: {
                 "rounds": sums.rounds,

@@ -33,8 +33,8 @@ _SEARCHED = 0.1
 
 
 class Fitting:
-    """Of one new topic. Raises ValueError for a contract without SLO, no brokers or publishers, and
-    as the placement does.
+    """The online fitting of one new topic. Raises ValueError for a contract without SLO, no brokers
+    or publishers, and as the placement does.
 
     batch: messages that a publisher sends at one instant, where it is known: the model learns by it
     """

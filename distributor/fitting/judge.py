@@ -12,7 +12,8 @@ from distributor.fitting.verdict import LONGEST_SECONDS, Answer, Verdict, by_rou
 
 
 class Judge:
-    """Of one round. Samples of other rounds, and those from before the moves, are left out."""
+    """The judge of one round. Samples of other rounds, and those from before the moves, are left
+    out."""
 
     def __init__(self, topic: FittedTopic, settings: Settings, current: Round) -> None:
         self._settings = settings
@@ -33,7 +34,8 @@ class Judge:
         return {name: self._of_broker(name, now) for name in sorted(self._round.judged)}
 
     def helping(self, now: float) -> dict[str, Verdict]:
-        """Of those that publishers outside the trial send through, where anything was measured."""
+        """The verdicts on brokers that publishers outside the trial send through, by name, where
+        anything was measured."""
         found = {name: self._of_broker(name, now) for name in sorted(self._round.helping)}
         return {name: each for name, each in found.items() if each.messages}
 

@@ -6,8 +6,8 @@ from math import log
 from distributor.fitting.dispersion import Counts, dispersion
 
 LOW, HIGH = 0.5, 1.5
-"""Of the allowed late share: at and below the one a broker is to be accepted, at and above the
-other rejected, each with an error of at most 5 %. In between either answer will do."""
+"""Parts of the allowed late share: at and below LOW a broker is to be accepted, at and above HIGH
+rejected, each with an error of at most 5 %. In between either answer will do."""
 ERROR = 0.025
 """Nominal, of the test itself. Half of the 5 % it may err: dispersion is an estimate."""
 

@@ -68,7 +68,7 @@ def share(part: Counts, messages: Counts) -> float:
 
 
 def slots(samples: Iterable[Sample], since: float) -> Slots:
-    """Of one broker and topic: those that began at `since` or later."""
+    """The samples of one broker and topic that began at `since` or later, in order of time."""
     rows = [
         (each.messages, each.late, each.late_at_broker, each.near)
         for each in sorted(samples, key=lambda each: each.began_at)

@@ -42,7 +42,8 @@ PAPER_SECONDS = 60.0
 LOOK_SECONDS = 0.5
 """Between looks of a sequential test: brokers report about so often."""
 LOOK_PART = 0.05
-"""Of the time measured so far, where that is more: a later look cannot lose much."""
+"""The part of the time measured so far that lies between looks where it is more than LOOK_SECONDS:
+a later look cannot lose much."""
 
 
 def next_look(settings: Settings, began_at: float, settled_at: float, now: float) -> float:

@@ -10,9 +10,9 @@ from srtm.limits.slo import NEAR
 from srtm.text.words import counted
 
 LONGEST_SECONDS = 90.0
-"""Of a sequential test, after the warm-up; what is still unsure is then judged by the side
-it leans to. At 1,667 messages/s and a variance over mean of 70, 60 s err in 8 % at 1.5 times the
-allowed share, 90 s in under 5 %."""
+"""The longest that a sequential test lasts, after the warm-up; what is still unsure is then judged
+by the side it leans to. At 1,667 messages/s and a variance over mean of 70, 60 s err in 8 % at 1.5
+times the allowed share, 90 s in under 5 %."""
 
 
 class Answer(StrEnum):
@@ -69,7 +69,7 @@ def by_test(
     tests: int,
     over: bool,
 ) -> Verdict:
-    """As soon as it is sure.
+    """The verdict by a sequential test: as soon as it is sure, or when the longest time is over.
 
     early:      from when everybody has moved; only what is late beside the bucket counts
     warm:       from when the buckets have forgotten the split of before

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from srtm.limits.contract import Contract
 
 LONGEST_SECONDS = 30.0
-"""Of a warm-up; a bucket that remembers for longer is emptied first."""
+"""The longest warm-up; a bucket that remembers for longer is emptied first."""
 
 SHORTEST_SECONDS = 8.0
-"""Of samples in favour of a broker. Late messages that come in stretches of a second can be away
-for three or four; a wrong yes lasts, while a wrong no costs a broker."""
+"""The shortest time of samples in favour of a broker. Late messages that come in stretches of a
+second can be away for three or four; a wrong yes lasts, while a wrong no costs a broker."""
 
 
 @dataclass(frozen=True, slots=True)

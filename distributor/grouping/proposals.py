@@ -87,7 +87,7 @@ class Floor(_Value):
 
 
 class Kept(_Value):
-    """Of one topic. Times are seconds since 1970.
+    """What is kept of the groups of one topic. Times are seconds since 1970.
 
     number:   of the newest proposal, 0: none came yet; at: when it came
     newest:   the proposal; None once it is rejected or all of it counts
@@ -172,7 +172,8 @@ def forgotten(kept: Kept) -> Kept:
 
 
 def _by_itself(kept: Kept, now: float) -> Kept:
-    """Of a proposal none of whose groups suffices, nothing changes what counts."""
+    """Where groups count by themselves, those of the newest proposal that suffice count from now
+    on. A proposal none of whose groups suffices changes nothing of what counts."""
     newest = kept.newest
     if newest is None or kept.floor.mode != "auto":
         return kept

@@ -53,7 +53,7 @@ class Held:
 
 
 class Body:
-    """Of one request; model: what it is read as, or None where it is not looked at."""
+    """The body of one request; model: what it is read as, or None where it is not looked at."""
 
     def __init__(self, model: type[BaseModel] | None, held: Held) -> None:
         self._model = model
@@ -63,7 +63,7 @@ class Body:
 
     @property
     def is_report(self) -> bool:
-        """Or a gateway's registration, which comes before one."""
+        """Is it a gateway's report, or its registration, which comes before one?"""
         return self._model in (gateway_api.Report, gateway_api.BrokerAsked)
 
     def check(self, size: int) -> None:

@@ -8,8 +8,8 @@ import resource
 from typing import Protocol
 
 MOST_WAITING = 4096
-"""As many as the kernel keeps for us until they are accepted. Each may hold 8 KiB of head and
-16 KiB that follow it, so this many hold 96 MiB."""
+"""The most connections that wait for their clients: as many as the kernel keeps for us until they
+are accepted. Each may hold 8 KiB of head and 16 KiB that follow it, so this many hold 96 MiB."""
 UNREAD_SECONDS = 30.0
 """An answer that its client does not read is held no longer."""
 _SPARE_FILES = 64
@@ -64,13 +64,13 @@ class Connections:
             self._busy.add(stream)
 
     def wait(self, stream: Stream, now: float) -> None:
-        """It is answered."""
+        """The connection's request is answered: it waits for its client again."""
         if stream in self._busy:
             self._busy.remove(stream)
             self._waiting[stream] = now
 
     def forget(self, stream: Stream) -> None:
-        """It is closed."""
+        """Drop a connection that is closed."""
         self._waiting.pop(stream, None)
         self._busy.discard(stream)
 

@@ -30,7 +30,7 @@ log = logging.getLogger("srtm.distributor")
 SWALLOWED_BYTES = 64 * 1024 * 1024
 """of a body that is refused: read and dropped, so that its sender sees the answer and no reset"""
 _STRANGERS_BYTES = 1024 * 1024
-"""The same of one without the token."""
+"""Bytes of a refused body that are read and dropped where its sender has not given the token."""
 _REPORT_SECONDS = 5.0
 """for a report's body; its gateway has given up after 2 s"""
 BEAT_SECONDS = 10.0

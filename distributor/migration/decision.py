@@ -67,7 +67,8 @@ class _Asked:
     # --- who goes -----------------------------------------------------------------------------
 
     def chosen(self, names: Collection[str]) -> Chosen | None:
-        """Of these topics; None where they do not suffice."""
+        """The fewest publishers of these topics that relieve the broker, and where each goes; None
+        where they do not suffice."""
         senders = self._movable(names)
         candidates = [Candidate(each.rate, self._ranks(each)) for each in senders]
         found = fewest(candidates, self._rooms, self._need)
@@ -98,7 +99,7 @@ class _Asked:
     # --- what becomes of it -------------------------------------------------------------------
 
     def decision(self, chosen: Chosen) -> Decision:
-        """As many of them as the budget allows, the heaviest first."""
+        """The decision to move as many of those chosen as the budget allows, the heaviest first."""
         allowed, left = [], self._memory.moves_left(self._now)
         shares = {
             name: max(1, int(MOST_SHARE * its.publishers)) for name, its in self._topics.items()

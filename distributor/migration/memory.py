@@ -28,8 +28,8 @@ class _Ill:
 
 
 class Memory:
-    """Of all topics and brokers; bounded, as moves are. One that is to learn what was moved before
-    it begins at the first of these."""
+    """What was moved and who was in trouble, over all topics and brokers; bounded, as moves are.
+    now: where earlier moves are still to be learnt, no later than the first of them."""
 
     def __init__(self, now: float) -> None:
         self._gone: dict[tuple[str, str], list[_Gone]] = {}

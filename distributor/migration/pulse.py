@@ -47,7 +47,7 @@ class Slot:
 
 
 class Pulse:
-    """Of one broker. Times are seconds of one clock.
+    """What one broker's reports say of it. Times are seconds of one clock.
 
     Nothing from before `since` counts: publishers were elsewhere then.
     """
@@ -138,8 +138,9 @@ class Pulse:
     def trouble(
         self, capacity: float, carried: Mapping[str, float], allowed: Mapping[str, float]
     ) -> Trouble | None:
-        """Of a broker that is fresh. capacity: messages/s that it holds, 0: not known; carried: the
-        part of what comes of a topic that its contract lets through; allowed: as in `receive`."""
+        """The trouble that a broker is in, or None; for one that is fresh. capacity: messages/s
+        that it holds, 0: not known; carried: the part of what comes of a topic that its contract
+        lets through; allowed: as in `receive`."""
         load = _sum(self.loads(), carried)
         halves = self._halves()
         if capacity and all(_sum(_rates(half), carried) > capacity for half in halves):

@@ -34,7 +34,7 @@ MOST_SHARE = 0.2
 placed anew, by `srtm placement apply`"""
 
 TESTS = 100
-"""As the watch never ends, it tests that many times more strictly than a round of a fitting: a
+"""How many times more strictly the watch tests than a round of a fitting, as it never ends: a
 broker at half of the allowed late share is taken for a violated one in 1 of 4,000 tests."""
 MOST_SLOTS = 90
 """reports that one test of lateness goes back"""

@@ -23,7 +23,7 @@ class Trouble:
     reason: str
 
     def excess(self, headroom: float) -> float:
-        """So much has to leave, for the load to be `headroom` of what it holds."""
+        """How much has to leave, for the load to be `headroom` of what the broker holds."""
         return max(0.0, self.load - headroom * self.holds)
 
 

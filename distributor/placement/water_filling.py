@@ -46,7 +46,8 @@ def _level(total: int, steps: list[tuple[int, int]]) -> tuple[int, int]:
 
 
 def whole_shares(count: int, weight: int, rooms: Sequence[int], bases: Sequence[int]) -> list[int]:
-    """The same in whole publishers of one `weight`: multiples of it with the sum count * weight.
+    """Water-filling in whole publishers of one `weight`: each share is a multiple of it, and their
+    sum is count * weight, or what the rooms hold where that is less.
 
     Exact: no shares in whole publishers have a larger minimum of base + share. Every room that
     holds a whole number of publishers is filled where that is less than all.

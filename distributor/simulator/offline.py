@@ -19,7 +19,8 @@ from srtm.text.errors import UsageError
 MOST_MESSAGES = 20_000_000
 """of a topic and all that is allocated: 2 GB of arrays"""
 WARMUP_PART = 0.1
-"""Of the time, left out: buckets are full and brokers idle at first."""
+"""The part of the time that is left out at the start: buckets are full and brokers idle at
+first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ class SimulatedTopic:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seen:
-    """Of one topic, message by message in the traffic's order, of shape (n,): when it came, at
+    """What the messages of one topic see, in the traffic's order, of shape (n,): when each came, at
     which broker, its token wait and its latency from arrival to the end of its service. Seconds."""
 
     arrivals: Floats
@@ -127,7 +127,8 @@ class _Topic:
         return where
 
     def work(self, where: Integers, service: Service) -> Floats:
-        """Of each message; the batch's own comes with its first."""
+        """The broker's work for each message; that for a batch as such comes with its first
+        message."""
         work = np.full(where.size, service.message)
         work[:: self._batch] += service.event
         return work

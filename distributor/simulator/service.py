@@ -41,7 +41,8 @@ class Service:
         return Service(self.base * factor, self.event * factor, self.message * factor)
 
     def late_share(self, rate: float, batch: int, target: float) -> float:
-        """Of `rate` messages/s in Poisson batches, those over `target` seconds; 1 in overload."""
+        """The share of `rate` messages/s in Poisson batches that take over `target` seconds; 1 in
+        overload."""
         work = self.batch(batch)
         load = rate / batch * work
         if load >= _FULL:

@@ -38,7 +38,8 @@ class Sending:
 
 
 def traffic(publishers: Sequence[Publisher], how: Sending, seconds: float, seed: int) -> Traffic:
-    """So many seconds of it. Raises UsageError for more messages than a load may have."""
+    """What the publishers send in `seconds` seconds. Raises UsageError for more messages than a
+    load may have."""
     keys: dict[tuple[str, bool], int] = {}
     groups = tuple(
         keys.setdefault((each.key or each.id, not each.key), len(keys)) for each in publishers

@@ -159,7 +159,7 @@ def put_placement(row: PlacementRow, moved: Mapping[str, str | None]) -> list[St
 
 
 def put_rescale(row: PlacementRow) -> Statement:
-    """The same placement with other shares."""
+    """The statement that changes the shares of a placement, which keeps its epoch."""
     return Statement(
         "UPDATE placements SET document = ? WHERE topic = ? AND epoch = ?",
         [(row.document, row.topic, row.epoch)],

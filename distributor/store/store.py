@@ -103,7 +103,7 @@ class Store(ABC):
 
 
 def this_process() -> str:
-    """Of the leader, for people."""
+    """The name of this process as the leader, for people."""
     return f"process {os.getpid()} on {socket.gethostname()}"
 
 

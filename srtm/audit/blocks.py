@@ -47,7 +47,7 @@ _WIDE = np.dtype([("number", "<u4"), ("first", "<i8"), ("step", "<f8"), ("count"
 
 
 class Kind(IntEnum):
-    """Of a block."""
+    """The kind of a block."""
 
     HEADER = 1
     WORD = 2
@@ -98,7 +98,8 @@ class Beat(NamedTuple):
 
 @dataclass(frozen=True)
 class Admissions:
-    """Of one block: message k of row i got its token at firsts[i] + k * steps[i]; shape (n,)."""
+    """The admissions of one block: message k of row i got its token at firsts[i] + k * steps[i];
+    shape (n,)."""
 
     numbers: NDArray[np.int64]
     firsts: NDArray[np.int64]

@@ -224,7 +224,8 @@ def _merged(streams: Sequence[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
 def _share(
     broker: str, processes: int, stream: tuple[Ints, Ints], words: Sequence[tuple[int, Word]]
 ) -> tuple[Share, float]:
-    """And by how many messages a batch was bigger than its bucket, at most."""
+    """The share of one broker, and by how many messages a batch was bigger than its bucket, at
+    most."""
     times, counts = stream
     limits = limits_of(words)
     total = int(counts.sum())
@@ -272,7 +273,8 @@ def _known(spans: Sequence[Span]) -> list[tuple[int, int]]:
 
 
 def _gaps(own: Sequence[Session], clocks: Clocks, batch: int) -> list[Gap]:
-    """Of one broker; batch: messages of the topic's largest batch that was bigger than a bucket"""
+    """The gaps in what one broker logged; batch: messages of the topic's largest batch that was
+    bigger than a bucket"""
     broker = own[0].broker
     gaps: list[Gap] = []
     numbers = sorted(number for each in own for number in each.files)

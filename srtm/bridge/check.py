@@ -44,7 +44,7 @@ def check_settings(file: BridgeFile, where: str) -> None:
 
 
 def check(file: BridgeFile) -> list[Finding]:
-    """Of every route."""
+    """The findings about Kafka and every route."""
     last = LastFault()
     admin = AdminClient(client_settings(file.kafka, "check", last))
     topics: dict[str, int] | None = None
@@ -117,7 +117,7 @@ def _without_keys(route: Route, topics: dict[str, int], admin: AdminClient) -> l
 
 
 def _is_compacted(name: str, admin: AdminClient) -> bool:
-    """As far as it is for us to see."""
+    """Is the topic compacted? False also where Kafka does not say."""
     topic = ConfigResource(ResourceType.TOPIC, name)
     try:
         found = admin.describe_configs([topic], request_timeout=_SECONDS)[topic].result(_SECONDS)
@@ -127,7 +127,7 @@ def _is_compacted(name: str, admin: AdminClient) -> bool:
 
 
 def _file(route: Route, path: str) -> Finding:
-    """Of the dead letters."""
+    """The finding about the file of dead letters."""
     size, most = 0, route.dead_letter_bytes
     try:
         size = os.stat(path).st_size

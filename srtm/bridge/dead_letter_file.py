@@ -137,7 +137,7 @@ def fault_of_folder(folder: Path) -> str:
 
 
 def fault_of_file(path: str) -> str:
-    """The same of one that is there."""
+    """Why a file that is there cannot take dead letters; "" where it can."""
     odd = os.statvfs(path).f_blocks == 0 and fault_of_folder(Path(path).parent)  # in /proc
     if odd or not os.path.isfile(path):
         return "it is no plain file; choose another name"

@@ -36,7 +36,7 @@ class DeadRecord:
 
 
 class DeadRecords:
-    """Of one runner. Its producer is made with the first of them.
+    """The dead letters of one runner. Their producer is made with the first of them.
 
     waiting: that have no report; stop: why the route cannot go on; now: of this turn
     """

@@ -30,7 +30,8 @@ _MAX_REFUSALS = 20  # halvings: nothing is left of any body
 
 
 class Deliveries:
-    """Of one runner, which turns it: `poll` often, `tick` once in a while.
+    """The messages of one runner on their way to Kafka. The runner calls `poll` often, `tick` once
+    in a while.
 
     now: monotonic seconds of this turn; bytes: of the bodies that wait; largest: of the messages
     since the last `shrink`; failures: in a row; stop: why the route cannot go on

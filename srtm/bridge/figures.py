@@ -13,7 +13,7 @@ _FOLD_NS = 250_000_000  # numpy costs as much for one batch as for many
 
 
 class State(StrEnum):
-    """Of a route."""
+    """What a route is doing."""
 
     STARTING = "starting"
     RUNNING = "running"

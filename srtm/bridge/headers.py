@@ -7,7 +7,7 @@ from confluent_kafka import Message
 
 
 def headers_of(records: list[Message]) -> list[Any]:
-    """Of each; None where it has none.
+    """The headers of each record; None for a record that has none.
 
     A name that is no UTF-8 makes confluent-kafka 2.16 fail, and leave behind a list with a hole at
     which the interpreter dies. Such a record goes on without headers.

@@ -16,8 +16,8 @@ log = logging.getLogger("srtm.bridge")
 
 _DEFAULT_MAX_BYTES = 1_048_588  # Kafka's message.max.bytes, where the topic is not there to ask
 _RECORD_OVERHEAD_BYTES = 512
-"""Of a batch of one record: its 61 bytes of head, lengths, and the bridge's headers with names of
-249 characters."""
+"""Bytes of a batch of one record beside the body: 61 bytes of head, lengths, and the bridge's
+headers with names of 249 characters."""
 _ASK_SECONDS = 5.0
 _BATCH_BYTES = 1_000_000  # librdkafka's own batch.size
 
@@ -34,7 +34,7 @@ POISON = frozenset(
         KafkaError._BAD_MSG,
     }
 )
-"""It is the message's own fault: no second try helps."""
+"""Kafka's errors that are the message's own fault: no second try helps."""
 
 
 LARGEST = 256 << 20
@@ -112,7 +112,7 @@ class KafkaSink:
         return ""
 
     def away(self) -> str:
-        """It has not answered for long."""
+        """What to tell people when Kafka has not answered for long."""
         error = KafkaError(KafkaError._TIMED_OUT)
         return away(self._kafka, error, self._last.text or "messages wait for its word")
 

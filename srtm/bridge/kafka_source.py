@@ -92,8 +92,8 @@ class Track:
         return self.records + max(unread, 0)
 
     def anew(self) -> "Track":
-        """Of the same partition, from its beginning. What is under way still counts, so that it
-        is waited for, but finishes nothing of the new topic."""
+        """A new track of the same partition, from its beginning. What is under way still counts, so
+        that it is waited for, but finishes nothing of the new topic."""
         found = Track()
         found.entries.extend((what, 0, records) for what, _, records in self.entries)
         found.records = self.records
@@ -160,8 +160,8 @@ class KafkaSource:
         )
 
     def take(self, most: int, seconds: float) -> list[Message]:
-        """As many as are there, or the first that comes within `seconds`. Kafka's words about where
-        a log begins and ends are for `heard`."""
+        """Up to `most` messages: as many as are there, or the first that comes within `seconds`.
+        Kafka's words about where a log begins and ends are among them, for `heard`."""
         first = self._consumer.poll(seconds)
         if first is None:
             return []
@@ -250,7 +250,8 @@ class KafkaSource:
             self._consumer.pause(there)
 
     def look(self, now: float) -> None:
-        """Often: what librdkafka does not tell. Was a topic made anew, and is Kafka back?"""
+        """Look for what librdkafka does not tell: was a topic made anew, and is Kafka back? Call it
+        often."""
         self._ids.tick({topic for topic, _ in self.tracks}, now, self._begin_anew)
         if self.away and now >= self._ask_at:
             try:

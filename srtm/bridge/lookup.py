@@ -84,7 +84,7 @@ def _is_address(text: str) -> bool:
 
 
 def topics_of(lookupd: str) -> set[str]:
-    """Of users. Raises UnavailableError."""
+    """The topics of users that the nsqlookupd knows. Raises UnavailableError."""
     document = _ask(lookupd, "/topics")
     try:
         names = {each for each in document["topics"] if is_valid_topic_name(each.encode())}

@@ -30,7 +30,8 @@ _WINDOW = 8
 """MPUBs without an answer on a connection: one is stored while others are on their way."""
 _TOO_BIG = re.compile(r"(message|body) too big \d+ > (\d+)")
 MAX_BATCH_BYTES = 1 << 20
-"""Of an MPUB: a fifth of nsqd's --max-body-size, or one message that is longer."""
+"""The most bytes of an MPUB, unless it is one message that is longer: a fifth of nsqd's
+--max-body-size."""
 
 
 class Batch:

@@ -44,7 +44,7 @@ class Runner:
         self._thread.start()
 
     def ask_stop(self) -> None:
-        """It drains."""
+        """Ask the route to drain and end."""
         self.stopping.set()
 
     def join(self, seconds: float) -> bool:

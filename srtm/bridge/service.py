@@ -31,7 +31,7 @@ _TOPICS_SECONDS = 5.0
 _LEAVE_SECONDS = 6.0
 """After the drain: routes leave their group, and their channels, with servers that may be hung."""
 MAX_TOPICS = 200
-"""Of one pattern: each has a thread and a producer."""
+"""The most topics that one pattern may take: each has a thread and a producer."""
 
 
 class Service:

@@ -27,7 +27,8 @@ class Listener(Protocol):
         """The connection takes more again."""
 
     def broken(self, connection: "Connection") -> None:
-        """It is closed, by whomever, and once only. What has no answer now gets none."""
+        """The connection is closed, by whomever; said only once. What has no answer now gets
+        none."""
 
 
 class Connection(asyncio.Protocol):

@@ -13,7 +13,8 @@ T = TypeVar("T")
 
 
 class SyncPublisher:
-    """As `Publisher`, with the same arguments; every call blocks, from any thread.
+    """A `Publisher` for code that does not use asyncio, with the same arguments; every call blocks,
+    from any thread.
 
     with SyncPublisher("sensors", nsqd="127.0.0.1:4150") as p:
         p.publish(b"...")

@@ -27,7 +27,7 @@ _SILENCE_SECONDS = 30.0
 _GATHER_SECONDS = 0.05
 """Publishers that start together share one registration and one stream."""
 MAX_IDS = 10_000
-"""Of one registration, and of one stream: the API bounds both."""
+"""The most ids of one registration, and of one stream: the API bounds both."""
 
 
 class Member(Protocol):

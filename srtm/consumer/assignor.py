@@ -137,7 +137,7 @@ def said_name(data: object) -> str:
 
 
 def said_version(data: object) -> int:
-    """Of the plan that an assignment was made by; 0 where it says none."""
+    """The version of the plan that an assignment was made by; 0 where it says none."""
     version = _said(data, "version")
     return version if isinstance(version, int) else 0
 

@@ -49,8 +49,8 @@ def consume_file(
     process: Callable[[list[Record]], Any] | None = None,
     callback: Callable[[Any, Batch], Any] | None = None,
 ) -> int:
-    """The same from Python, in the main thread: `process` and `callback` come before those that the
-    file names. Returns the exit code. Raises SrtmError."""
+    """Run one consumer from Python, in the main thread, as `srtm consume` does: `process` and
+    `callback` come before those that the file names. Returns the exit code. Raises SrtmError."""
     path = Path(path)
     file = read_scaled_file(path)
     if isinstance(file, GroupFile):

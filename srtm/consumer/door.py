@@ -9,7 +9,7 @@ from srtm.text.errors import SrtmError, UnavailableError
 
 
 def open_door(address: Address, told: Status, where: str) -> None:
-    """It stays open until the process ends. Raises UnavailableError."""
+    """Open the door at `address`; it stays open until the process ends. Raises UnavailableError."""
     opened = threading.Event()
     faults: list[SrtmError] = []
 

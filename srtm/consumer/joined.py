@@ -119,7 +119,8 @@ class Joined:
         self._consumer.pause(*partitions)
 
     def _begin(self) -> None:
-        """Of what has come: where the last owner committed. In the main thread."""
+        """Begin the partitions that have come, each where its last owner committed. Called in the
+        main thread."""
         ids = self._ids.ask([self._topic])
         found = {}
         for partition in sorted(self._fresh):
@@ -152,7 +153,7 @@ class Joined:
         return begin
 
     def _made_anew(self, _: str) -> bool:
-        """It is seen to when nothing is in hand."""
+        """Note that the topic was made anew; this is seen to when nothing is in hand."""
         self._is_anew = True
         return True
 

@@ -3,4 +3,5 @@
 LAUNCH = "SRTM_LAUNCH"
 """Its id: the client id at nsqd, and the launch in what a member of a Kafka group reports."""
 GROUP = "SRTM_GROUP"
-"""Of which group or pool: by it an executor finds what it launched before."""
+"""The group or pool that a consumer is launched for: by it an executor finds what it launched
+before."""

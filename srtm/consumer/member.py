@@ -61,7 +61,7 @@ class Member:
         self._lease.end()
 
     def look(self, now_ns: int) -> None:
-        """Often: has it missed too much?"""
+        """Put the member out if it has missed too much. Call it often."""
         since = max(self._lease.until_ns, self.joined_ns)
         if not self.out and now_ns - since > self.missed_seconds * NS:
             self.end("no word from the group's topic for minutes")

@@ -77,7 +77,7 @@ class Membership:
 
     @property
     def version(self) -> int:
-        """Of the last command that was carried out."""
+        """The version of the last command that was carried out."""
         return self._member.version
 
     @property

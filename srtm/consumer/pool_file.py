@@ -95,7 +95,8 @@ class PoolFile(FileTable):
 
 
 def read_scaled_file(path: Path) -> GroupFile | PoolFile:
-    """Of either kind. Raises UsageError: one line, which names the key."""
+    """The file of a group or of a pool, checked. Raises UsageError: one line, which names the
+    key."""
     document = read_toml(path)
     if "nsq" not in document:
         return read_group_file(path)

@@ -124,7 +124,7 @@ class PoolRunner:
         self._subscription.hold(wait)
 
     def _allow(self, most: int) -> None:
-        """So many in a batch, and under way."""
+        """Allow `most` messages in a batch, and under way: 1 at least, and no more than `batch`."""
         self._most = min(max(most, 1), self._table.batch)
         self._subscription.ready = self._most
 

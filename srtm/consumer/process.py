@@ -49,7 +49,7 @@ def here() -> Process:
 
 
 def of_pid(pid: int) -> Process | None:
-    """Of this machine; None: there is none."""
+    """The process of this machine with that pid; None where all its threads have ended."""
     begun = _begun(pid)
     return Process(_place(), pid, begun) if begun else None
 
@@ -76,7 +76,7 @@ def _is_missing(pid: int) -> bool:
 
 
 def _launch(pid: int) -> str:
-    """As which launch an executor began it; "" where that is not known."""
+    """The launch as which an executor began the process; "" where that is not known."""
     try:
         pairs = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:

@@ -166,7 +166,7 @@ class Reader:
         return high
 
     def _made_anew(self, _: str) -> bool:
-        """It is seen to when nothing is in hand."""
+        """Note that the topic was made anew; this is seen to when nothing is in hand."""
         self._is_anew = True
         return True
 

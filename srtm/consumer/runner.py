@@ -34,7 +34,8 @@ log = logging.getLogger("srtm.consumer")
 _MOST_BACKOFF_SECONDS = 30.0
 _WATCH_SECONDS = 0.05
 _COMMIT_SECONDS = 15.0
-"""Of a commit that Kafka does not answer, though it answers otherwise: librdkafka has lost it."""
+"""The longest that Kafka may leave a commit unanswered, though it answers otherwise: librdkafka has
+lost it then."""
 _END_SECONDS = 5.0
 """From SIGTERM, or the end of the batch in hand, to the end of the process."""
 
@@ -125,12 +126,13 @@ class Runner:
         return changed or asked or not self._may_work()
 
     def _may_work(self) -> bool:
-        """Of who is put out the broker takes no commits; without one, a lease is needed."""
+        """May the work go on? The broker takes no commits of a member that it has put out
+        (KIP-848); without such a broker, a lease is needed."""
         return self._file.group.brokered or self._membership.holds()
 
     def _come_back(self) -> None:
-        """As somebody new. What Kafka assigns itself (KIP-848) it has put out itself; otherwise
-        everything is given up."""
+        """Come back as somebody new. Where Kafka assigns partitions itself (KIP-848), it also puts
+        members out itself, and nothing is given up here; otherwise everything is."""
         if not self._file.group.brokered:
             self._drop(f"{self._membership.out}: a batch in hand is dropped")
         self._tokens.clear()

@@ -288,5 +288,5 @@ class Subscription:
 
 
 def seconds() -> float:
-    """Of a clock that counts sleep too, as nsqd's time-out does."""
+    """Seconds of a clock that counts sleep too, as nsqd's time-out does."""
     return boottime_ns() / NS

@@ -16,8 +16,8 @@ log = logging.getLogger("srtm.consumer")
 
 _ASK_SECONDS = 10.0
 _LOOK_SECONDS = 5.0
-"""It is asked only where nothing is heard; what was read waits for the answer, so a Kafka that is
-only slow must be able to give it."""
+"""The time that Kafka has to say which topic there is. Kafka is asked only where nothing is heard;
+what was read waits for the answer, so a Kafka that is only slow must be able to give it."""
 UNCOMPACTED_SECONDS = 600.0
 """Readers that are late by less see every record, fences among them."""
 _TOPIC = {
@@ -118,7 +118,8 @@ class TopicWatch:
         self._id = ""
 
     def look(self) -> Look:
-        """It can take seconds. After ANEW the new one is what is watched."""
+        """Ask Kafka which topic it is, which can take seconds. After ANEW the new one is what is
+        watched."""
         asked = TopicCollection([self._name])
         try:
             futures = self._admin.describe_topics(asked, request_timeout=_LOOK_SECONDS)

@@ -49,8 +49,8 @@ def smallest_split_bursts(
     percentile: float = PERCENTILE,
     rows_per_slice: int | None = None,
 ) -> DataFrame:
-    """Of topics whose rate and burst are divided over their brokers in proportion to messages.
-    Columns: topic, brokers, messages, rate and burst of the whole topic."""
+    """The smallest bursts of topics whose rate and burst are divided over their brokers in
+    proportion to messages. Columns: topic, brokers, messages, rate and burst of the whole topic."""
     topics = rates(rows, ["topic"]).withColumn("rate", F.col("rate") * headroom)
     shares = (
         rows.groupBy("topic", "broker")

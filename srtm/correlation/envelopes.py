@@ -183,7 +183,7 @@ class Stretch:
 
 
 def stretches(batch: pa.RecordBatch) -> list[Stretch]:
-    """Of blocks."""
+    """The stretch of each block."""
     rows = batch.num_rows
     figures = [
         batch.column(each).flatten().to_numpy(zero_copy_only=False).reshape(rows, -1)

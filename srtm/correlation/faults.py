@@ -13,7 +13,7 @@ from srtm.text.errors import SrtmError, UnavailableError
 
 
 class DamagedFile(SrtmError):
-    """Of a trace, at `path`: its footer is whole, and what is before it cannot be read."""
+    """A file of a trace, at `path`: its footer is whole, and what is before it cannot be read."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path}: {BEFORE_ITS_FOOTER}; remove this file")
@@ -25,8 +25,8 @@ BEFORE_ITS_FOOTER = "a damaged trace: its footer is whole, and what is before it
 
 @contextmanager
 def one_line(trace: Path, out: Path | None = None) -> Iterator[None]:
-    """Of a job on `trace`, which leaves a result in `out`. Raises SrtmError for what Spark does,
-    UnavailableError where it is gone."""
+    """Make one line of what goes wrong in a job on `trace`, which leaves a result in `out`. Raises
+    SrtmError for what Spark does, UnavailableError where it is gone."""
     try:
         yield
     except ConnectionError:

@@ -18,7 +18,8 @@ ONE_BUCKET = "one bucket"
 def envelope_document(
     rows: DataFrame, keys: tuple[str, ...], headroom: float, percentile: float, most: int
 ) -> Document:
-    """Of the keys that need the biggest bursts, at most so many."""
+    """The envelopes of the `most` keys that need the biggest bursts, and the bursts of topics that
+    are split over brokers."""
     needed = smallest_bursts(rows, keys, headroom, percentile)
     chosen = needed.orderBy(F.desc("burst"), F.desc("messages"), *keys).limit(most).collect()
     spark = rows.sparkSession

@@ -75,7 +75,8 @@ def sent(remote: Remote, folder: Path, topic: str | None = None) -> Iterator[Sen
 def proposal_of(
     topic: GroupedTopic, shares: dict[str, float], span: tuple[int, int]
 ) -> tuple[Proposal, list[str]]:
-    """As much as the distributor takes, the surest groups first; what is left out, in sentences.
+    """As much of the topic's groups as the distributor takes, the surest first; what is left out,
+    in sentences.
 
     shares: by group; span: first and last arrival, ns since 1970
     """
@@ -114,7 +115,8 @@ def proposal_of(
 
 
 def _read(folder: Path) -> tuple[tuple[int, int], Result, dict[str, dict[str, float]]]:
-    """Of one run, though a stream may replace it meanwhile. Raises UsageError."""
+    """Span, result and shares of one run, though a stream may replace it meanwhile. Raises
+    UsageError."""
     while True:
         before = _span(folder)
         found = before, read_result(folder), _shares(folder)

@@ -53,7 +53,7 @@ class Result(BaseModel):
     topics: tuple[GroupedTopic, ...]
 
     def only(self, topic: str | None) -> "Result":
-        """Of that topic alone; None: all. Raises UsageError where it is not there."""
+        """The result of that topic alone; None: of all. Raises UsageError where it is not there."""
         if topic is None:
             return self
         found = tuple(each for each in self.topics if each.topic == topic)

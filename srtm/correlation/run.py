@@ -40,7 +40,7 @@ class Request:
 
 
 class NoArrivals(UsageError):
-    """Of the topic that is asked for."""
+    """The trace has no arrivals of the topic that is asked for."""
 
 
 def run(spark: SparkSession, request: Request) -> tuple[Result, tuple[str, ...]]:
@@ -104,7 +104,7 @@ _CLOCKS_NS = 3_600 * 1_000_000_000
 
 
 def _nothing(spark: SparkSession, folder: Path) -> list[dict[str, Any]]:
-    """Of an empty trace."""
+    """Write the result of an empty trace. Returns its plan, which is empty."""
     _write(spark.createDataFrame([], GROUPS).drop("window"), folder / "groups.parquet")
     _write(spark.createDataFrame([], TOPICS).drop("window"), folder / "topics.parquet")
     write_json(folder, [], iter([]))

@@ -71,7 +71,8 @@ class Trace:
 
 
 def literal(path: Path) -> str:
-    """As Spark reads it: what it takes is a pattern, in which a backslash makes a sign plain."""
+    """`path` so that Spark takes it literally: what Spark is given is a pattern, in which a
+    backslash makes a sign plain."""
     return _PATTERN.sub(r"\\\g<0>", str(path.absolute()))
 
 

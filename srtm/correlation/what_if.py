@@ -97,8 +97,8 @@ def _one_bucket(table: pa.Table) -> pa.Table:
 
 
 def figures(found: DataFrame, keys: list[str], late_us: int | None) -> DataFrame:
-    """Of `waits`, by topic and broker or by topic: messages, mean, p50, p99 and worst in ms, and
-    the share that waits longer than late_us (null without)."""
+    """Figures of `waits`, by topic and broker or by topic: messages, mean, p50, p99 and worst in
+    ms, and the share that waits longer than late_us (null without)."""
     summed = found.groupBy(*keys).agg(
         F.sum("count").alias("messages"),
         (F.sum(F.col("wait") * F.col("count")) / F.sum("count") / 1e3).alias("mean_ms"),

@@ -66,8 +66,8 @@ def three_ways(
 
 
 def find(trace: Path, folder: Path, topic: str) -> Result:
-    """As `srtm correlate run --trace TRACE --out FOLDER --topic TOPIC`. Raises UnavailableError
-    without Spark or Java."""
+    """Find groups, as `srtm correlate run --trace TRACE --out FOLDER --topic TOPIC` does. Raises
+    UnavailableError without Spark or Java."""
     with spark_session() as spark:
         from srtm.correlation.run import Request, run
 
@@ -76,8 +76,8 @@ def find(trace: Path, folder: Path, topic: str) -> Result:
 
 
 def accept(remote: Remote, folder: Path, topic: str) -> dict[str, Any]:
-    """As `srtm correlate propose FOLDER --topic TOPIC` and `srtm placement groups TOPIC accept`.
-    Raises SrtmError."""
+    """Propose groups and accept them, as `srtm correlate propose FOLDER --topic TOPIC` and `srtm
+    placement groups TOPIC accept` do. Raises SrtmError."""
     (proposed,) = sent(remote, folder, topic)
     assert proposed.answer is not None  # of a topic that is named
     body = {"decision": "accept", "number": proposed.answer["number"]}
@@ -101,13 +101,14 @@ def gain_kept(blind: Outcome, inferred: Outcome, given: Outcome) -> str:
 
 
 def p99_wait(outcome: Outcome, on_paper: bool = False) -> float:
-    """Of the token waits that the gateways measured, seconds; on_paper: of those that the same
-    send times have in exact buckets, whatever else the machine did."""
+    """The p99 of the token waits that the gateways measured, seconds; on_paper: of those that the
+    same send times have in exact buckets, whatever else the machine did."""
     return float(np.quantile(outcome.predicted if on_paper else outcome.measured, PERCENTILE))
 
 
 def kept_share(blind: float, inferred: float, given: float) -> float | None:
-    """Of what given groups gain over none; None: they gain nothing."""
+    """The share of the gain of given groups that inferred groups keep; None: given groups gain
+    nothing."""
     return (blind - inferred) / (blind - given) if given < blind else None
 
 

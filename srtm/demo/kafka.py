@@ -19,7 +19,8 @@ _POLL_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class Carried:
-    """Of `sent` messages so many are in Kafka, each counted once, in so many seconds."""
+    """How many of `sent` messages are in Kafka, each counted once, and the seconds that this
+    took."""
 
     sent: int
     in_kafka: int

@@ -48,7 +48,7 @@ def in_rooms(placed: Sequence[PlacedPublisher]) -> list[PlacedPublisher]:
 def settings_for(
     placed: Sequence[PlacedPublisher], seconds: float, topic: str = TOPIC, seed: int = 1
 ) -> LoadSettings:
-    """The same send times whoever is placed where."""
+    """Settings of a load with the same send times whoever is placed where."""
     values: dict[str, Any] = settings_of(placed)
     return LoadSettings(
         topic=topic,
@@ -74,7 +74,8 @@ def unsplit_waits(limit: Limit, seconds: float) -> Floats:
 
 
 def predicted_waits(settings: LoadSettings, shares: dict[str, tuple[float, float]]) -> Floats:
-    """The same in the sub-buckets; `shares`: address -> (r_l, b_l)."""
+    """Token wait in seconds of each scheduled message in the sub-buckets; `shares`: address ->
+    (r_l, b_l)."""
     assert settings.assignment is not None
     on_broker = np.array(settings.assignment)[build_schedule(settings).publishers]
     rates, bursts = zip(*(shares[each] for each in settings.publish_addresses), strict=True)

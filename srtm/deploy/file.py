@@ -136,7 +136,7 @@ class Plan(Table):
 
     @property
     def lookupd_at(self) -> tuple[Address, Address] | None:
-        """The same of nsqlookupd: TCP and HTTP."""
+        """Where nsqlookupd is reached, here or elsewhere: TCP and HTTP."""
         if self.lookupd:
             return self.lookupd.tcp_address.reachable, self.lookupd.http_address.reachable
         if self.elsewhere and self.elsewhere.lookupd_tcp_address:
@@ -196,7 +196,8 @@ class Plan(Table):
         return ((key, address) for _, key, address in self.hosted_addresses())
 
     def hosted_addresses(self) -> Iterator[tuple[str, str, Address]]:
-        """The same, with the name of the host before it; "" where there are no hosts."""
+        """The name of the host, the words that find it in the file, and the address, for every TCP
+        address that is listened on; "" for the host where there are no hosts."""
         first = self.hosts[0].name if self.hosts else ""
         for broker in self.brokers:
             yield broker.host, f"tcp-address of broker {broker.name}", broker.tcp_address

@@ -37,7 +37,7 @@ class PlacedTopic:
     largest_batch: int = 1
 
     def document(self) -> dict[str, int]:
-        """As --json shows it beside the contract."""
+        """What --json shows of it beside the contract."""
         return {
             "publishers": self.publishers,
             "placed": self.placed,

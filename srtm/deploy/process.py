@@ -137,7 +137,8 @@ def telling_line(text: str) -> str:
 
 
 def describe_exit(code: int) -> str:
-    """As subprocess counts: a negative code is a signal."""
+    """How a process ended, in words. code: as subprocess counts, where a negative one is a
+    signal."""
     if code >= 0:
         return f"ended with exit code {code}"
     try:

@@ -56,7 +56,8 @@ def said_version(nsqd: str) -> str:
 
 
 def check_nsqd_flags(nsqd: str, flags: Sequence[str], where: str) -> None:
-    """As nsqd reads them: asked for its version, it reads its flags first. Raises UsageError."""
+    """Check flags for nsqd as it reads them: asked for its version, it reads its flags first.
+    Raises UsageError."""
     done = _asked(nsqd, *flags)
     if done.returncode or not done.stdout.startswith(b"nsqd "):
         said = "it would only print help"

@@ -26,7 +26,7 @@ class Restarts:
         self.total = 0
 
     def ready(self, now_ns: int) -> None:
-        """It serves, from now on until it dies."""
+        """The child serves, from now on until it dies."""
         self._ready_at_ns = now_ns
 
     def died(self, now_ns: int) -> float:

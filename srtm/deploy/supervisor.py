@@ -25,7 +25,7 @@ _TICK_SECONDS = 0.05
 
 
 class Phase(StrEnum):
-    """Of one child, while the deployment runs."""
+    """What one child is doing, while the deployment runs."""
 
     READY = "ready"
     STARTING = "starting"
@@ -83,7 +83,7 @@ class Supervisor:
 
     @property
     def pids(self) -> dict[str, int]:
-        """Of the children that are alive, by name."""
+        """The pids of the children that are alive, by name."""
         return {name: pid for name, each in self._members.items() if (pid := each.child.pid)}
 
     def start(self) -> None:

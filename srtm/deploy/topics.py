@@ -65,7 +65,8 @@ class TopicStatus:
 
     @property
     def contract(self) -> dict[str, Any]:
-        """As its owner has it: of the deployment's topics it is what the shares add up to."""
+        """The contract as its owner has it: that of a topic of the deployment is what the shares
+        add up to or, while somebody is silent, the limit that was set at run time, if one was."""
         rules = ("mode", "max-wait", "slo", "batch", "batches")
         if self.placed is not None:
             found = self.placed.contract.document()
@@ -77,8 +78,8 @@ class TopicStatus:
         return {**sums, **{key: self.rule(key) for key in rules}}
 
     def _split(self, key: str) -> float | None:
-        """Of one that is split evenly: a broker that is silent has as much as each of the others.
-        None for the distributor's, of which nobody has told the whole."""
+        """The whole of a figure that is split evenly: a broker that is silent has as much as each
+        of the others. None for a topic of the distributor, of which nobody has told the whole."""
         away = len(self.silent - {DISTRIBUTOR}) + self.others
         values = [row[key] for row in self.brokers.values() if key in row]
         if self.owner == "distributor" or not values or len(values) < len(self.brokers):
@@ -87,12 +88,13 @@ class TopicStatus:
 
     @property
     def worst_wait_p99_seconds(self) -> float | None:
-        """Of the broker where it is longest: percentiles of several do not add up."""
+        """The p99 of the token wait at the broker where it is longest: percentiles of several do
+        not add up."""
         waits = [(row.get("token_wait") or {}).get("p99") for row in self.brokers.values()]
         return max((wait for wait in waits if wait is not None), default=None)
 
     def document(self) -> dict[str, Any]:
-        """As --json shows it."""
+        """The topic as --json shows it."""
         sums = ("offered", "admitted", "rejected", "waiting")
         placed = self.placed
         return {

@@ -102,7 +102,7 @@ class Up:
 
     @property
     def pids(self) -> dict[str, int]:
-        """Of the children that are alive, by name."""
+        """The pids of the children that are alive, by name."""
         return self._supervisor.pids if self._supervisor else {}
 
     def check(self) -> None:
@@ -280,7 +280,7 @@ class Running:
 
     @property
     def pids(self) -> dict[str, int]:
-        """Of the children that are alive, by name: `nsqlookupd`, `broker-1-nsqd`, ..."""
+        """The pids of the children that are alive, by name: `nsqlookupd`, `broker-1-nsqd`, ..."""
         return self._up.pids
 
 

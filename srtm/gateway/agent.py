@@ -286,7 +286,7 @@ class Agent:
         return True
 
     def _head(self, seconds: float) -> dict[str, Any]:
-        """Of a report: what is applied, by whom, and how long the counts are of."""
+        """The head of a report: what is applied, by whom, and how long the counts are of."""
         return {
             "applied_epoch": self.lease.epoch,
             "store": self.lease.known.store,

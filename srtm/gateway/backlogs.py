@@ -52,6 +52,7 @@ class Backlogs:
                 topic.look_again()
 
     def wait(self, topic: Waiting) -> None:
-        """It is told once all have room; at once it has to look itself."""
+        """The topic is told once all have room again; where they have it now, it has to look
+        itself."""
         if self.bytes > self.most:
             self._waiting[topic] = None

@@ -19,7 +19,7 @@ class Reader(Protocol):
     """Whose body it is."""
 
     def resume(self, reason: object) -> None:
-        """It may be read."""
+        """The body may be read."""
 
 
 class Bodies:
@@ -50,7 +50,8 @@ class Bodies:
         return True
 
     def wait(self, reader: Reader, size: int) -> None:
-        """It is told by `resume`, with this object as the reason."""
+        """The reader is told when its body may come: by `resume`, with this object as the
+        reason."""
         self._waiting[reader] = size
 
     def end(self, reader: Reader) -> None:

@@ -223,8 +223,9 @@ class Client:
             self._is_it_there()
 
     def _is_it_there(self) -> None:
-        """It has sent its last byte, or may have: that it has gone shows only when something is
-        sent to it, as a reset. One that still reads has a heartbeat too many."""
+        """Find out whether the client has gone. It has sent its last byte, or may have, so that
+        shows only when something is sent to it, as a reset. One that still reads has a heartbeat
+        too many."""
         if self.heartbeat_ns:
             self._gateway.heartbeats.soon(self, monotonic_ns())
         else:
@@ -524,7 +525,7 @@ class Client:
 
     @property
     def partial_bytes(self) -> int:
-        """Of a command that has not come whole."""
+        """The bytes of a command that has not come whole."""
         return self._reader.buffered
 
     @property

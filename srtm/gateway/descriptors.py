@@ -25,7 +25,8 @@ class Descriptors:
 
 
 def share_out(options: GatewayOptions, limit: int) -> Descriptors:
-    """Of `limit` open files. Raises UsageError where the options ask for more."""
+    """How many of `limit` open files each door gets. Raises UsageError where the options ask for
+    more."""
     files = limit - _SPARE_FILES
     http = options.max_http_connections or min(
         max(files // 4, min(files // 2, _FEW_HTTP)),

@@ -24,7 +24,8 @@ class Farewells:
         self._open: set[socket.socket] = set()
 
     def take(self, connection: socket.socket) -> None:
-        """It is ours now: what was written to it reaches its client, and then it is closed."""
+        """Take over a connection: what was written to it reaches its client, and then it is
+        closed."""
         if len(self._open) >= _MOST:
             connection.close()
             return

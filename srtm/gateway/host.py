@@ -37,7 +37,7 @@ class Sender(Protocol):
 
     @property
     def partial_bytes(self) -> int:
-        """Of it, while it has not come whole."""
+        """The bytes of what it sends that are held while that has not come whole."""
 
     def close(self) -> None: ...
 

@@ -7,5 +7,5 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def instance_of(address: str) -> str:
-    """The same after a restart of the gateway, another one on any other host."""
+    """An id that is the same after a restart of the gateway, and another one on any other host."""
     return hashlib.sha256(f"{_BOOT_ID.read_text()}{address}".encode()).hexdigest()[:16]

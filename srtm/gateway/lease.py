@@ -44,7 +44,7 @@ def safe_share(limit: Limit) -> Limit:
 
 
 def is_near(one: Limit, other: Limit) -> bool:
-    """The same, but for the roundings of shares that have the same r_l / b_l."""
+    """Are the two limits the same, but for the roundings of shares that have the same r_l / b_l?"""
     same_rules = one.model_copy(update={"rate": other.rate}) == other
     return same_rules and abs(one.rate - other.rate) <= 1e-9 * other.rate
 

@@ -33,7 +33,7 @@ def _endpoint_or_path(text: str) -> str:
 
 
 def _path(text: str) -> str:
-    """Of a unix socket."""
+    """The path of a unix socket."""
     if len(text.encode()) > 107:
         raise ValueError(
             f"{text!r} is longer than the 107 bytes that a unix socket's path may have"

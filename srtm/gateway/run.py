@@ -147,13 +147,13 @@ class Part:
         return self.stop - self.start
 
     def cut(self, stop: int) -> bool:
-        """As of a `Run`."""
+        """The messages of the run end at `stop`: is any of them in this part?"""
         self.stop = min(self.stop, stop)
         return self.stop > self.start
 
     @property
     def messages(self) -> list[bytes]:
-        """As `Publish` has them: those of a batch are one element."""
+        """The messages as `Publish` has them: those of a batch are one element."""
         run = self.run
         return run.messages if run.atomic else run.messages[self.start : self.stop]
 

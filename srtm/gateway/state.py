@@ -117,7 +117,8 @@ class State:
         return kept.tokens
 
     def later_tokens(self, name: str) -> float | None:
-        """The same of a topic that nsqd did not have at the start: without a file it is new."""
+        """The tokens of a topic that nsqd did not have at the start; None: full, it is new. Without
+        a state file it is new."""
         return None if self.path is None else self.first_tokens(name)
 
     def write(self, topics: dict[str, Kept], clean: bool) -> None:

@@ -149,8 +149,8 @@ class Topic:
         self.release(now)
 
     def shut(self, refuse: bool, now: int) -> None:
-        """It has a contract, and no share of it here: messages wait for one, or are refused. Tokens
-        go back with the share, a debt stays."""
+        """The topic has a contract, and no share of it here: messages wait for one, or are refused.
+        Tokens go back with the share, a debt stays."""
         if self.bucket is not None:
             self.debt = min(0.0, self.bucket.level(now))
         self.limit = self.bucket = None
@@ -694,7 +694,7 @@ class Topic:
             self.held.popleft()
 
     def dropped(self, piece: Piece) -> None:
-        """It had its tokens when its run was given up."""
+        """Count a piece that is dropped: it had its tokens when its run was given up."""
         self.meter.abandoned += piece.count
         self.forget(piece.run)
 

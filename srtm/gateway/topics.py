@@ -240,7 +240,7 @@ class Topics:
         return bool(idle)
 
     def _drop(self, name: bytes) -> None:
-        """It has nothing that is worth keeping, nor has the file."""
+        """Forget a topic that has nothing worth keeping, here and in the state file."""
         del self.by_name[name]
         self._state.topics.pop(name.decode(), None)
         if self._log is not None:
@@ -301,7 +301,7 @@ class Topics:
         return self._limits.is_leased(name.encode())
 
     def kept_knowledge(self) -> Known:
-        """Of the state file."""
+        """What the state file keeps of what the distributor told."""
         return self._state.known
 
     def know(self, known: Known) -> bool:

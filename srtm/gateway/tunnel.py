@@ -110,7 +110,7 @@ class Tunnel:
 
     @property
     def local_name(self) -> tuple[object, ...] | None:
-        """Of its socket, as nsqd sees it by TCP; None while there is none."""
+        """The name of the tunnel's socket, as nsqd sees it by TCP; None while there is none."""
         if self._socket is None or self._gateway.nsqd.is_unix:
             return None
         try:

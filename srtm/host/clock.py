@@ -13,8 +13,8 @@ NS = 1_000_000_000
 
 
 def boottime_ns() -> int:
-    """As monotonic_ns, and it counts on while the machine is suspended: for leases, which end
-    elsewhere whether this machine sleeps or not. Never mixed with the others."""
+    """The time like monotonic_ns, but counted on while the machine is suspended: for leases, which
+    end elsewhere whether this machine sleeps or not. Never mixed with the others."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 

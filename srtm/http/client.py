@@ -210,7 +210,7 @@ def request(
     timeout_seconds: float = TIMEOUT_SECONDS,
     max_bytes: int = MAX_RESPONSE_BYTES,
 ) -> Answer:
-    """The same for programs without a loop, with `document` as its JSON."""
+    """One request like that of `call`, for programs without a loop, with `document` as its JSON."""
     body = None if document is None else json.dumps(document).encode()
     endpoint = Endpoint(address, token)
     return asyncio.run(call(endpoint, method, path, body, timeout_seconds, max_bytes))
@@ -232,7 +232,7 @@ class Kept:
         timeout_seconds: float = TIMEOUT_SECONDS,
         max_bytes: int = MAX_RESPONSE_BYTES,
     ) -> Answer:
-        """As `request`."""
+        """One GET on the connection that is kept, otherwise like `request`."""
         return self._runner.run(self._get(path, timeout_seconds, max_bytes))
 
     async def _get(self, path: str, timeout_seconds: float, max_bytes: int) -> Answer:

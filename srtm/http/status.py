@@ -34,7 +34,7 @@ class _Server(PatientServer):
 
 
 def status_server(told: Status) -> HTTPServer:
-    """It listens nowhere yet."""
+    """A server of what `told` says. It listens nowhere yet."""
 
     class Handler(ApiHandler):
         def get(self) -> None:

@@ -14,8 +14,8 @@ _quiet = logging.getLogger("srtm.librdkafka")
 _quiet.setLevel("CRITICAL")
 """What it would log comes as errors of calls too."""
 MAKES_NONE = {"allow.auto.create.topics": False}
-"""Of who produces or asks: a Kafka that makes topics by itself, as it does by default, would make
-one anew that was just deleted, and not as it was."""
+"""Settings of a client that produces or asks: a Kafka that makes topics by itself, as it does by
+default, would make one anew that was just deleted, and not as it was."""
 
 NOT_THERE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION})
 """codes of a partition that stands, with auto.offset.reset=error: the next offset is not there"""
@@ -60,7 +60,7 @@ _REMEDIES = {
 
 
 def told(error: Exception | KafkaError) -> str:
-    """As one line, with Kafka's name for it, and the remedy where there is one."""
+    """The error as one line, with Kafka's name for it, and the remedy where there is one."""
     found = error.args[0] if isinstance(error, KafkaException) else error
     if isinstance(found, KafkaError):
         remedy = _REMEDIES.get(found.code(), "")

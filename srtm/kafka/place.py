@@ -28,7 +28,8 @@ class Note:
 
 
 def read_note(text: str | None) -> Note:
-    """Of anybody's commit: what others write there says nothing."""
+    """The note in a commit's metadata, whoever made it; an empty note for what others write
+    there."""
     sign, _, rest = (text or "").partition(":")
     topic_id, _, records = rest.partition(":")
     if sign != _SIGN or len(records) > 18 or not (records.isdecimal() or not records):

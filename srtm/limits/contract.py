@@ -135,7 +135,7 @@ class Limit(BaseModel):
         return self.model_copy(update=update)
 
     def document(self) -> dict[str, Any]:
-        """As JSON and TOML files write it."""
+        """The limit as JSON and TOML files write it."""
         document = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         for key, default in (("batch", 1), ("batches", Batches.WHOLE)):
             if document[key] == default:

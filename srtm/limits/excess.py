@@ -85,7 +85,7 @@ class Worst:
 
 
 def worst_interval(times: Ints, counts: Ints, contracts: Contracts) -> Worst | None:
-    """Of all intervals; None without messages. O(n).
+    """The interval that is the fullest of all for its length; None without messages. O(n).
 
     times:  nanoseconds, sorted, shape (n,); counts: messages at each of them
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from srtm.text.duration import format_duration, parse_duration
 
 NEAR = 0.8
-"""Of the target: a p99 between it and the target ends a search (SRTM section 6.5, footnote 11)."""
+"""The part of the target from which on a p99 is near it: a p99 between this part and the target
+ends a search (SRTM section 6.5, footnote 11)."""
 
 
 @dataclass(frozen=True, slots=True)

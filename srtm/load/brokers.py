@@ -27,9 +27,9 @@ class Brokers:
 
 
 def brokers_of(topic: str, where: Path | None, lookupds: Sequence[str]) -> Brokers:
-    """As nsqlookupd knows them where one is given, or else the deployment in `where`; None: the one
-    in ./srtm-data, or without one the broker that runs on this host alone. Raises UnavailableError.
-    """
+    """The brokers of a topic, as nsqlookupd knows them where one is given, or else the deployment
+    in `where`; None: the one in ./srtm-data, or without one the broker that runs on this host
+    alone. Raises UnavailableError."""
     if lookupds:
         return _of_lookupds(topic, lookupds)
     deployment = _deployment(where)

@@ -118,7 +118,7 @@ class Consumer(Link):
         return True
 
     def _take_many(self, count: int, now: int) -> bool:
-        """The same for many frames at once."""
+        """Take whole frames as `_take_few` does, many at once."""
         layout, frames = self._layout, self._frames[:count]
         if not ((frames["head"] == layout.head) & (frames["tag"] == layout.tag)).all():
             return False

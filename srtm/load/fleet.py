@@ -123,7 +123,7 @@ class Fleet:
             self.publishers.append(publisher)
 
     def _identity(self, index: int) -> dict[str, str]:
-        """As traces of gateways name it."""
+        """The identity of a publisher, as traces of gateways name it."""
         ids = self._settings.ids
         registered = {} if ids is None else {"srtm_publisher": ids[index]}
         return {"client_id": f"srtm-load-{index}", **registered}

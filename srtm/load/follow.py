@@ -193,6 +193,6 @@ class _Member:
         self.placed(Place(""))
 
     def failed(self, error: SrtmError) -> bool:
-        """It goes on where it is."""
+        """A publisher that is refused goes on where it is."""
         log.warning("%s", error)
         return False

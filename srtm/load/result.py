@@ -55,7 +55,8 @@ class LoadResult:
     latencies_ns: Ints
     """End to end, of every message intended in the window; int64's maximum: never received."""
     since_sent_ns: Ints
-    """The same from the actual time of sending: without the generator's own lateness."""
+    """The latency of the same messages from the actual time of sending: without the generator's own
+    lateness."""
     account: Account
     problems: tuple[str, ...]
 

@@ -82,7 +82,8 @@ def _members(group_of: Ints, sizes: Ints, group: Ints) -> Ints:
 def _poisson_instants(
     rates: Floats, seconds: float, rng: np.random.Generator
 ) -> tuple[Floats, Ints]:
-    """Of each group. Given its number, the points of a Poisson process lie evenly at random."""
+    """The instants of all groups, and the group of each. Given its number, the points of a Poisson
+    process lie evenly at random."""
     counts = rng.poisson(rates * seconds)
     return rng.random(counts.sum()) * seconds, np.repeat(np.arange(len(rates)), counts)
 

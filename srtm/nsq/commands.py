@@ -383,7 +383,7 @@ def _shown(name: bytes) -> str:
 
 
 def _quoted(name: bytes) -> str:
-    """The same as Go's %q writes it."""
+    """A client's bytes in quotes, as Go's %q writes them."""
     return '"' + _shown(name).replace('"', '\\"') + '"'
 
 

@@ -11,7 +11,7 @@ _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 @dataclass(frozen=True)
 class Scale:
-    """Of values low..high to begin..end px; log: by their logarithms."""
+    """A map from values low..high to begin..end px; log: by their logarithms."""
 
     low: float
     high: float

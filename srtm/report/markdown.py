@@ -19,7 +19,7 @@ def markdown(results: Sequence[Result], title: str, about: str) -> str:
 
 
 def _link(result: Result) -> str:
-    """As GitHub makes anchors of headings."""
+    """A link to the result's heading, of which GitHub makes this anchor."""
     heading = f"{result.benchmark}: {result.shows}" if result.shows else result.benchmark
     kept = "".join(each for each in heading.lower() if each.isalnum() or each in " -_")
     return f"[{_cell(result.benchmark)}](#{kept.replace(' ', '-')})"
@@ -66,7 +66,7 @@ def _bar(bar: Bar) -> list[str]:
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Of cells that are Markdown."""
+    """A table with rows of cells that are Markdown."""
     lines = [f"{_text(title)}\n"] if title else []
     lines += [_row([_cell(each) for each in columns]), "|" + "---|" * len(columns)]
     lines += [_row(row) for row in rows]

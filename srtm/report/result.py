@@ -131,8 +131,8 @@ def read(path: Path) -> Result:
 
 
 def read_all(folder: Path) -> tuple[list[Result], list[str]]:
-    """Of all NAME.json there, by name, and a line for each file that is none.
-    Raises UsageError where there is no result at all."""
+    """The results of all NAME.json there, by name, and a line for each file that is none. Raises
+    UsageError where there is no result at all."""
     if not folder.is_dir():
         raise UsageError(f"{folder}: no such folder; `python -m benchmarks run` writes one")
     results, faults = [], []

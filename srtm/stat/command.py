@@ -141,8 +141,9 @@ def stat(
 
 
 def penalties_of(remote: Remote | None, rows: list[Row], topic: str) -> list[dict[str, Any]]:
-    """Of the topics that several brokers share, as a distributor says it: the one that is named, or
-    those that gateways tell, as far as these answer. Raises SrtmError for the one."""
+    """The penalties of the topics that several brokers share, from the distributor that is named,
+    or from those that gateways tell, as far as these answer. Raises SrtmError for the one that is
+    named."""
     if remote is not None:
         found = remote.call("GET", "penalties", timeout_seconds=_ASKED_SECONDS)["penalties"]
     else:

@@ -148,7 +148,7 @@ def trace_table(rows: list[Row]) -> Table:
 
 
 def bridge_table(bridge: str, routes: list[dict[str, Any]]) -> Table:
-    """Of each route: what it carried, its latency in milliseconds, and its SLO."""
+    """A table of the routes: what each carried, its latency in milliseconds, and its SLO."""
     table = Table(
         Column(f"route of {bridge}", text=True),
         Column("state", sentence=True),

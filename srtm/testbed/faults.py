@@ -112,7 +112,7 @@ def processes(host: Host) -> dict[str, int]:
 
 
 def _name_of(command: str, data_path: str) -> str:
-    """As `srtm up` calls it."""
+    """The name of a process, as `srtm up` calls it."""
     broker = command.partition(f"{data_path}/")[2].partition("/")[0]
     if " srtm gateway " in command:
         return f"{broker}-gateway"
@@ -266,7 +266,8 @@ def _disk_full(testbed: Testbed, asked: Asked) -> Iterator[str]:
 
 @contextmanager
 def _slow_reader(testbed: Testbed, asked: Asked) -> Iterator[str]:
-    """Of each broker of the host: it subscribes, asks for many messages, and reads none."""
+    """A reader of each broker of the host: it subscribes, asks for many messages, and reads
+    none."""
     inventory, reader = testbed.inventory, testbed.hosts[asked.other or asked.host]
     brokers = [each for each in inventory.plan.brokers if each.host == asked.host]
     addresses = [str(inventory.broker_address(each)) for each in brokers]

@@ -87,7 +87,7 @@ class Inventory:
         raise UsageError(f"{self.file}: no host {name}; known: {known}")
 
     def host_of(self, table: Any) -> HostTable:
-        """Of a table of the plan that runs somewhere."""
+        """The host of a table of the plan that runs somewhere."""
         return self.host(table.host or self.hosts[0].name)
 
     @property
@@ -354,7 +354,7 @@ def _check_reach(inventory: Inventory) -> None:
 
 
 def _check_part(inventory: Inventory, part: Part) -> None:
-    """As the host will read it. Raises UsageError."""
+    """Check a host's part of the file as the host will read it. Raises UsageError."""
     plan_of(
         tomllib.loads(part.text),
         f"{inventory.file}: host {part.host.name}",

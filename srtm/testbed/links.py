@@ -42,7 +42,7 @@ table inet srtm {
 
 
 def address_of(testbed: Testbed, host: str) -> str:
-    """Of a netns host that is up. Raises UsageError, UnavailableError."""
+    """The address of a netns host that is up. Raises UsageError, UnavailableError."""
     return _namespaced(testbed, host).table.address
 
 
@@ -213,7 +213,7 @@ def _ports(testbed: Testbed) -> set[str]:
 
 
 def _number(testbed: Testbed, host: NetnsHost) -> int:
-    """Of its port."""
+    """The number of the host's port at the switch."""
     netns = [each.name for each in testbed.inventory.hosts if each.kind == "netns"]
     return netns.index(host.table.name)
 

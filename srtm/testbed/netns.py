@@ -22,8 +22,7 @@ LATENCY, BURST = "200ms", "64kb"
 
 
 class NetnsHost(LocalHost):
-    """As a local host, in a network of its own. `make_network` makes that, for all hosts at
-    once."""
+    """A local host in a network of its own. `make_network` makes that, for all hosts at once."""
 
     def __init__(self, table: HostTable, names: Names, cores: Sequence[int] = ()) -> None:
         self.namespace = names.host(table.name)
@@ -37,7 +36,7 @@ class NetnsHost(LocalHost):
         require_network_tools()
 
     def prepare(self) -> None:
-        """Of a network that has just been made."""
+        """Set the bandwidth and the disk of a host whose network has just been made."""
         if self.table.bandwidth:
             limit(self.namespace, self.table.bandwidth)
         path = Path(self.table.data_path)
@@ -62,7 +61,7 @@ class NetnsHost(LocalHost):
 
 
 def limit(namespace: str, bandwidth: str) -> None:
-    """Of all that the host sends. Raises UsageError."""
+    """Limit all that the host sends to `bandwidth`. Raises UsageError."""
     if not RATE.fullmatch(bandwidth):
         raise UsageError(f"bandwidth {bandwidth!r}: write 10mbit (kbit, mbit or gbit)")
     unlimit(namespace)

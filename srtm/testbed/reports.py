@@ -21,7 +21,7 @@ _MAX_BYTES = 1 << 22
 
 
 class Fate(StrEnum):
-    """Of one request."""
+    """What becomes of one request."""
 
     PASS = "pass"
     LOSE = "lose"  # it never arrives

@@ -185,7 +185,7 @@ class SshHost:
         return Facts(self._cores, self._said_srtm(), said, self._clock())
 
     def _clock(self) -> Clock:
-        """Of several readings the one that took least tells most."""
+        """The host's clock against ours: of several readings the one that took least tells most."""
         found = []
         for _ in range(_CLOCK_READINGS):
             before_ns, wall_ns = monotonic_ns(), time.time_ns()
@@ -348,7 +348,7 @@ class SshHost:
 
 
 def build_wheel(folder: Path) -> Path:
-    """Of this source tree, once for each state of it. Raises UnavailableError."""
+    """The wheel of this source tree, built once for each state of it. Raises UnavailableError."""
     root = Path(srtm.__file__).parents[1]
     if not (root / "pyproject.toml").is_file():
         raise UnavailableError(

@@ -41,7 +41,7 @@ class Owner(BaseModel):
 
 
 def identity(inventory: Inventory) -> str:
-    """Of a testbed: the same file on the same machine, with the same name."""
+    """The id of a testbed: the same for the same file on the same machine, with the same name."""
     text = f"{socket.gethostname()}|{inventory.file}|{inventory.name}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

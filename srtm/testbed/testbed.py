@@ -166,7 +166,8 @@ class Testbed:
             )
 
     def make_network(self) -> None:
-        """Of the netns hosts, which are all there then; nothing runs on them yet."""
+        """Make the network of the netns hosts, which are all there then; nothing runs on them
+        yet."""
         netns = [(each.name, each.address) for each in self.inventory.hosts if each.kind == "netns"]
         if netns:
             require_network_tools()
@@ -302,7 +303,8 @@ class Testbed:
     # --- status, logs ---------------------------------------------------------------------------
 
     def status(self) -> list[HostStatus]:
-        """Of every host, in the file's order. It raises nothing: each says why it is not up."""
+        """The status of every host, in the file's order. It raises nothing: each says why it is not
+        up."""
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             return list(pool.map(self._status, self.hosts.values()))
 
@@ -446,8 +448,8 @@ def _answers(address: str) -> bool:
 
 
 def open_testbed(file: Path) -> Testbed:
-    """Of a file: its hosts are where they were brought up, or where they will be. Raises
-    UsageError, also where the data path is that of another file's testbed."""
+    """The testbed of a file: its hosts are where they were brought up, or where they will be.
+    Raises UsageError, also where the data path is that of another file's testbed."""
     inventory = read_inventory(file)
     state = states.load(inventory.folder)
     if state is not None and state.id != states.identity(inventory):

@@ -34,7 +34,8 @@ class Address(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> "Address":
-        """The same of somebody to connect to, so it has a host. Raises UsageError."""
+        """Read the address of somebody to connect to, which therefore has a host. Raises
+        UsageError."""
         try:
             found = cls.parse(text)
         except ValueError as error:

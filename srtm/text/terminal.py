@@ -138,7 +138,8 @@ def output() -> Console:
 
 
 def printable(text: str) -> str:
-    """Of what strangers chose, such as the id of a publisher: a terminal is given no commands."""
+    """Text that strangers chose, such as the id of a publisher, made harmless: a terminal is given
+    no commands."""
     return "".join(each if each.isprintable() else "?" for each in text)
 
 

@@ -80,8 +80,8 @@ def remove_unfinished(folder: Path) -> None:
 
 
 def remove_old(folder: Path, prefix: str, now: float, kept_seconds: float, kept_bytes: int) -> None:
-    """Of one broker: what others have taken the place of, what is too old, then the oldest of what
-    is too much. now: seconds since 1970. Raises OSError."""
+    """Remove files of one broker: what others have taken the place of, what is too old, then the
+    oldest of what is too much. now: seconds since 1970. Raises OSError."""
     files = list_files(folder, prefix)
     replaced = superseded(files)
     kept = []

@@ -12,7 +12,7 @@ from srtm.traces.schema import OUTCOMES
 
 
 class Rows:
-    """Of one broker."""
+    """The rows of one broker."""
 
     def __init__(self, broker: str) -> None:
         self._broker = broker

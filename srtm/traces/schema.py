@@ -36,7 +36,7 @@ WITH_DICTIONARIES = pa.schema(
     ],
     metadata=SCHEMA.metadata,
 )
-"""Of rows in memory. The file is the same."""
+"""The schema of rows in memory, with dictionaries for texts. The file is the same."""
 
 OUTCOMES = ("admitted", "rejected", "closed")
 """by the numbers of chunks"""

@@ -49,7 +49,7 @@ class Units:
         self._cores = cores
 
     def with_prefix(self, prefix: Sequence[str]) -> "Units":
-        """The same folder for commands that run elsewhere."""
+        """The units of the same folder, for commands that run elsewhere."""
         return Units(self._folder, prefix, self._cores)
 
     def log(self, name: str) -> Path:

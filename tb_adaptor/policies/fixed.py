@@ -8,7 +8,7 @@ from tb_adaptor.window import Seen
 
 
 class Fixed:
-    """It never rescales."""
+    """A policy that never rescales."""
 
     acts_early = False
 

@@ -37,7 +37,7 @@ class Need:
 
 
 def need_of(coming: Forecast, rates: Floats) -> Need:
-    """Of one broker, at each of `rates`."""
+    """What one broker needs, at each of `rates`."""
     if not coming.times.size:
         nothing = np.zeros(rates.size)
         return Need(rates, nothing + 1.0, nothing + coming.waiting)

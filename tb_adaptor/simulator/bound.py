@@ -76,8 +76,8 @@ def _least(times: Floats, whole: Part, share: float) -> float:
 
 
 def late_at_least(times: Floats, contract: Part, wait: float) -> int:
-    """So many messages wait for longer than `wait` seconds, or more. times: of each message,
-    seconds, sorted, shape (n,)."""
+    """How many messages wait for longer than `wait` seconds at the least, whatever the policy.
+    times: of each message, seconds, sorted, shape (n,)."""
     rate, most = contract.rate, contract.burst + contract.rate * wait + _SLACK
     work, before, late = 0.0, 0.0, 0
     for at in times.tolist():

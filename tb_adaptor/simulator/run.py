@@ -30,7 +30,8 @@ _LEASE_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Of one broker: seconds, sorted, shape (n,), and messages of each batch, shape (n,)."""
+    """The arrivals at one broker: seconds, sorted, shape (n,), and messages of each batch, shape
+    (n,)."""
 
     times: Floats
     counts: Floats

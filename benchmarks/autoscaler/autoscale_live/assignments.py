@@ -19,7 +19,8 @@ _ASK_SECONDS = 5.0
 
 
 class Assignments:
-    """Of one group, as it changes. Read by a thread of its own, within `watching`."""
+    """The assignments of one group, as they change. They are read by a thread of its own, within
+    `watching`."""
 
     def __init__(self, address: str, group: str, partitions: int) -> None:
         self._admin = AdminClient({"bootstrap.servers": address, "log_level": 0})

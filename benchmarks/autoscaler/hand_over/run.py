@@ -33,7 +33,8 @@ CONSUMERS = 3
 RATE = 50.0
 """events/s of each partition"""
 _ONE_CHANGE_SECONDS = 2.0
-"""As a consumer comes or goes its partitions move, one soon after the other."""
+"""Moves that are no further apart than this belong to one change of the group: as a consumer comes
+or goes, its partitions move one soon after the other."""
 
 Handover = Literal["direct", "assignor", "kip-848", "range", "cooperative-sticky"]
 

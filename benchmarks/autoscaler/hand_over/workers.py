@@ -97,8 +97,8 @@ _TEXTS = {
 
 
 def command(folder: Path, client: str, batch_seconds: float, *rest: str) -> tuple[str, ...]:
-    """Of one consumer of the arm in `folder`; rest: the group's file, or Kafka's address, the
-    strategy and the heartbeat in ms."""
+    """The command line of one consumer of the arm in `folder`, where its program is written; rest:
+    the group's file, or Kafka's address, the strategy and the heartbeat in ms."""
     program = folder / "worker.py"
     program.write_text(_TEXTS[client])
     return (sys.executable, str(program), str(batch_seconds), *rest)

@@ -24,12 +24,13 @@ LEVELS = (150.0, 450.0)
 """events/s, between which a workload's level is drawn; a consumer serves MU."""
 MU = 200.0
 HIGHEST = 0.85
-"""Of what a consumer of its own serves within the target, a partition has at most: a case that no
-group keeps says nothing. Of a second's events that come at once, that is MU * TARGET_SECONDS."""
+"""The most that a partition has, as a part of what a consumer of its own serves within the target:
+a case that no group keeps says nothing. Of a second's events that come at once, that consumer
+serves MU * TARGET_SECONDS."""
 WARM = 0.8
 """A warm group begins with consumers for its first rate, each used so far."""
 MIXED_MUS = (140.0, 200.0, 260.0)
-"""Of consumers that differ, in the order of their launches; their mean is MU."""
+"""The mus of consumers that differ, in the order of their launches; their mean is MU."""
 REPORTED_SEEDS = (1001, 1002, 1003)
 MIXED_SEEDS = (1004,)
 TUNING_SEEDS = (1, 2, 3)
@@ -90,7 +91,8 @@ def case(
     seconds: int = 900,
     mus: tuple[float, ...] = (),
 ) -> Case:
-    """The same seed, shape, shares, seconds and mus make the same rates."""
+    """One generated case. The same seed, shape, shares, model, seconds and mus make the same
+    rates."""
     random = np.random.default_rng(seed)
     rates = rates_of(shape, random, seconds, random.uniform(*LEVELS))
     split = rates * SHARES[shares](random, PARTITIONS, seconds)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 SECONDS, QUICK_SECONDS = 900, 240
 QUICK_EVERY = 8
-"""Of the reported cases, for --quick."""
+"""With --quick, one in this many of the reported cases is played."""
 QUICK_CASE_SECONDS = 8.0
 
 

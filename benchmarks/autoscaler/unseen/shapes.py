@@ -93,7 +93,7 @@ SHAPES: dict[str, Callable[[Random, int, float], Floats]] = {
 
 
 def rates_of(shape: str, random: Random, seconds: int, level: float) -> Floats:
-    """Of one shape, with the noise of a second of its own; level: about their mean."""
+    """The rates of one shape, with a noise of its own in each second; level: about their mean."""
     rates = SHAPES[shape](random, seconds, level)
     noisy = rates * random.lognormal(0, random.uniform(0, 0.08), seconds)
     return np.maximum(_LEAST, noisy)

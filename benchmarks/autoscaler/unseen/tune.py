@@ -27,7 +27,7 @@ WORTH = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Of one tuning over all cases. minutes, late: the means of the objective's two parts."""
+    """How one tuning does over all cases. minutes, late: the means of the objective's two parts."""
 
     name: str
     minutes: float

@@ -90,5 +90,5 @@ class Backoff:
         self._failures += 1
 
     def succeed(self) -> None:
-        """It is tried at once again from here."""
+        """A launch has succeeded: the next one is tried at once."""
         self.why, self._failures, self._again_at = "", 0, 0.0

@@ -123,6 +123,6 @@ def _parts(document: Mapping[str, Any], key: str) -> Iterator[Mapping[str, Any]]
 
 
 def ordinal(name: str) -> int:
-    """Of a StatefulSet's pod; of any other a very large one."""
+    """The ordinal of a StatefulSet's pod; a very large number for any other pod."""
     tail = name.rpartition("-")[2]
     return int(tail) if tail.isascii() and tail.isdigit() and len(tail) < 9 else 10**9

@@ -53,8 +53,8 @@ def adopted(seen: Observation, reason: str) -> Decision:
 
 
 def limits(seen: Observation, least: int, most: int, can_launch: bool) -> tuple[int, int]:
-    """Of consumers: no more than partitions. While launches fail, what is there is the most that
-    there can be."""
+    """The least and the most consumers that there may be: no more than partitions, unless `least`
+    is more. While launches fail, what is there is the most that there can be."""
     most = max(least, min(most, max(len(seen.partitions), least)))
     if can_launch:
         return least, most

@@ -125,7 +125,8 @@ class Controller:
         self.ledger = Ledger(epoch=self.ledger.epoch, version=self.ledger.version)
 
     def tick(self, now_ns: int) -> None:
-        """Often. Leads, beats, carries out; the policy is asked by `decide`."""
+        """Lead or stand by, beat, and carry out what was decided; the policy is asked by `decide`.
+        Call it often."""
         if self.state is State.STANDBY:
             self._try_to_lead(now_ns)
         if self.direct is None:

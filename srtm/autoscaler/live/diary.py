@@ -31,7 +31,8 @@ class Diary:
         self._write(self._open)
 
     def end(self, now: float, stops: Sequence[float]) -> None:
-        """It is carried out; stops: seconds for which each partition that moved stood still"""
+        """The decision that was begun is carried out; stops: seconds for which each partition that
+        moved stood still"""
         if self._open is None:
             return
         self._write(

@@ -296,7 +296,7 @@ class Direct:
         return late or member in self.ledger.stale
 
     def _token(self, member: str, last: Command | None, partition: int, version: int) -> int:
-        """It stays for as long as the owner does."""
+        """The token of `partition` at `member`: it stays for as long as the owner does."""
         if last is not None and partition in last.start:
             return last.start[partition]
         report = self.ledger.members.get(member)

@@ -26,7 +26,7 @@ _MOST_EVENTS = 2**53
 
 
 def written(seen: Observation) -> dict[str, Any]:
-    """As JSON has it."""
+    """The observation as a JSON document."""
     return {
         "at": seen.at,
         "partitions": [[each.id, each.rate, each.lag, *each.slots] for each in seen.partitions],
@@ -106,7 +106,8 @@ class Keeper:
         self.write(Memory(name=f"{self._number % KEPT:04}", document=document))
 
     def keep_budget(self, at: float, budget: RollingBudget) -> None:
-        """As often as a cell of it is full; what came after it stands in the observations."""
+        """Keep the budget, as often as a cell of it is full; what came after it stands in the
+        observations."""
         if self._budget_at is not None and at - self._budget_at < budget.cell_seconds:
             return
         self._budget_at = at

@@ -124,7 +124,7 @@ class Monitor:
             track.counted = start
 
     def weight(self, partition: int) -> float:
-        """Of one event: 1, or its bytes."""
+        """The weight of one event of the partition: 1, or its bytes."""
         return self._weights.weight(partition) if self._weights is not None else 1.0
 
     def work(self, partition: int) -> float:
@@ -177,7 +177,7 @@ class Monitor:
         self._notes[text] = None
 
     def forget(self, partition: int) -> None:
-        """It is there no more."""
+        """Forget a partition that is there no more."""
         self._tracks.pop(partition, None)
 
     def lag(self, partition: int) -> int:

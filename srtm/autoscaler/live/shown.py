@@ -80,7 +80,7 @@ def partition_table(look: dict[str, Any]) -> Table:
 
 
 def broker_table(look: dict[str, Any]) -> Table:
-    """Of a pool."""
+    """The table of a pool's brokers."""
     table = Table(
         Column("broker", text=True),
         Column("messages/s"),
@@ -100,7 +100,7 @@ def broker_table(look: dict[str, Any]) -> Table:
 
 
 def client_table(look: dict[str, Any]) -> Table:
-    """Of a pool."""
+    """The table of a pool's consumers."""
     table = Table(Column("consumer", text=True), Column("mu"))
     for each in look["consumers"]:
         table.add(each["consumer"], f"{each['mu']:,.0f}" if each["mu"] else "not known")

@@ -41,7 +41,8 @@ class Weights:
             self._last[partition] = (size, start, end)
 
     def weight(self, partition: int) -> float:
-        """Of a partition that holds nothing yet: the mean of the others."""
+        """Bytes of an event of the partition; of one that holds nothing yet, the mean of the
+        others."""
         found = self.of.get(partition)
         if found is not None:
             return found

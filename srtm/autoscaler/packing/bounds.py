@@ -51,7 +51,8 @@ def _one_dimension(sizes: list[float], new: float, existing: Sequence[float]) ->
 
 
 def continuous(total: float, new: float, larger: Sequence[float]) -> int:
-    """As if partitions could be cut: the bins larger than a new one first, then new ones."""
+    """The fewest bins if partitions could be cut: the bins larger than a new one are filled first,
+    then new ones."""
     for count, room in enumerate(larger):
         if total <= 0:
             return count

@@ -17,7 +17,7 @@ from srtm.autoscaler.packing.problem import check, fits, largest_first, split_ov
 from srtm.autoscaler.packing.program import Program, Solution
 
 TIME_LIMIT_SECONDS = 10.0
-"""Of the three programs together."""
+"""The time limit of the three programs together."""
 _HEURISTICS = (
     best_fit_decreasing,
     least_loaded,

@@ -24,7 +24,7 @@ _Edges = dict[tuple[int, int], float]
 
 
 def keep_owners(filled: Sequence[Filled], items: Sequence[Item], bins: Bins) -> tuple[Filled, ...]:
-    """The same groups, each in the bin that lets the most rate stay where it is.
+    """The groups of `filled`, each in the bin that lets the most rate stay where it is.
 
     A group goes to another bin only where it fits; one partition that exceeds its bin goes
     anywhere. Groups that keep nothing take the consumers left over, in the order of

@@ -18,7 +18,7 @@ from srtm.autoscaler.packing.model import Bins, Item, Packing
 from srtm.autoscaler.packing.problem import check, fits, largest_first
 
 _Size = Callable[[Sequence[Item]], float]
-"""Of a consumer, by its partitions, largest first."""
+"""The size of a consumer, computed from its partitions, largest first."""
 
 
 def modified_worst_fit(items: Sequence[Item], bins: Bins) -> Packing:

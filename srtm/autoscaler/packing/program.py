@@ -19,8 +19,8 @@ from srtm.autoscaler.packing.problem import fits
 _SCALE = 1000.0
 """Rooms are 1,000 in the program: HiGHS lets a row be exceeded by 1e-6."""
 _SMALL = 1e-4
-"""Of a room: what takes less does not show in the room's rows that the bin is used, since HiGHS
-takes 1e-6 for 0."""
+"""A small share of a room: what takes less does not show in the room's rows that the bin is used,
+since HiGHS takes 1e-6 for 0."""
 _OPTIMAL, _INFEASIBLE = 0, 2
 
 Cost = dict[int, float]

@@ -82,7 +82,8 @@ class Iccbdc(PaperPolicy):
 
 
 class IccbdcCounts(PaperPolicy):
-    """The same numbers of consumers, assigned by Kafka: the baseline of section 4.
+    """AutoScaleCG's numbers of consumers, with partitions assigned by Kafka: the baseline of
+    section 4.
 
     It "scales exactly similar" to the load-aware run, where lag stays small and the rates alone
     drive the packing (section 4.2, end). So lag is left out here: with its own lag, which grows

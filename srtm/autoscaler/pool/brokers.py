@@ -155,7 +155,7 @@ class Brokers:
 
 
 def http_addresses(lookupd: str, topic: str) -> set[str]:
-    """Of the nsqds or gateways that have the topic. Raises UnavailableError."""
+    """The HTTP addresses of the nsqds or gateways that have the topic. Raises UnavailableError."""
     path = f"/lookup?topic={quote(topic, safe='')}"
     try:
         answer = request(lookupd, "GET", path, timeout_seconds=_ASK_SECONDS, max_bytes=8 << 20)

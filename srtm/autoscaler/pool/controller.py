@@ -66,7 +66,7 @@ class PoolController:
     # --- who is there -----------------------------------------------------------------------------
 
     def tick(self, at: float) -> None:
-        """Often: launches that came to nothing."""
+        """Look after launches that came to nothing. Call it often."""
         for id_ in self.executor.failed(at):
             self.fault = self.executor.backing_off(at) or f"{id_} came to nothing"
             log.warning("%s", self.fault)
@@ -117,8 +117,9 @@ class PoolController:
         self.state.startup = self.learnt.startup
 
     def _new_mu(self, clients: int) -> float | None:
-        """Of one consumer: the mean of those that are known, of all together, what was learnt
-        before, or what the file says; and what it serves while it has work, where that is more."""
+        """The mu of one consumer: the mean of those that are known, of all together, what was
+        learnt before, or what the file says; and what it serves while it has work, where that is
+        more."""
         known = [found for id_ in self._known if (found := self.mu(id_))]
         mean = sum(known) / len(known) if known else self.mean_mu(clients)
         found = mean or self.state.mu or self.group.mu

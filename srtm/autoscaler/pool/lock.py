@@ -7,7 +7,7 @@ import socket
 
 
 class Lock:
-    """Of the network name space that the process is in."""
+    """The lock of one pool, within the network name space that the process is in."""
 
     def __init__(self, pool: str) -> None:
         digest = hashlib.sha256(pool.encode()).hexdigest()

@@ -141,12 +141,13 @@ class PoolSampler:
             return found[0] if len(found) == 1 else None
 
     def mean_mu(self, consumers: int) -> float | None:
-        """Of one of so many: what they served together while they had work."""
+        """Messages/s of one of `consumers` consumers: an equal part of what they served together
+        while they had work."""
         with self._lock:
             return self._pool.mu / consumers if self._pool.mu and consumers else None
 
     def least_mu(self) -> float | None:
-        """Of one consumer at least, whatever was learnt."""
+        """Messages/s that one consumer serves at least, whatever was learnt."""
         with self._lock:
             known = [each.mu for key, each in self._busy.items() if each.mu and not key[1]]
             return max(known, default=None)

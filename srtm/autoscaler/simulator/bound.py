@@ -38,7 +38,8 @@ _MOST_SPLIT = 10
 _PRICES = (1e-4, 10.0)
 """replica-seconds for a late event: one replica, for a second, against 10,000 events to 0.1."""
 _STEPS = 12
-"""Of golden section: the price is then known to 4 %, and the bound is flat near its best price."""
+"""The steps of golden section: the price is then known to 4 %, and the bound is flat near its best
+price."""
 _CERTAIN = 1e9
 """A price at which replicas count for nothing: what is late then is late in every schedule."""
 

@@ -40,7 +40,8 @@ class Partition:
 
 @dataclass(slots=True, eq=False)
 class Consumer:
-    """It is billed from launched_at to left_at; free_at is the end of the service under way."""
+    """A simulated consumer. It is billed from launched_at to left_at; free_at is the end of the
+    service under way."""
 
     id: str
     mu: float

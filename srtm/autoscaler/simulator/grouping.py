@@ -12,8 +12,9 @@ Parts = tuple[tuple[int, ...], ...]
 """The partitions of each consumer; which consumer has which part is settled when it is played."""
 
 _WORTH_MOVING = 0.01
-"""Of the square of a consumer's mean load: a move or swap that betters the sum of squared loads by
-less is not made, so that partitions that are equal but for chance stay where they are."""
+"""The least gain of a move or swap, as a share of the square of a consumer's mean load: one that
+betters the sum of squared loads by less is not made, so that partitions that are equal but for
+chance stay where they are."""
 _MOST_GROUPS = 16
 """With more partitions some numbers of consumers are left out; the search is slow with many."""
 _SMOOTH_TICKS = 5

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from srtm.autoscaler.simulator.run import Run
 
 _CDF_POINTS = 2000
-"""Of a curve; more cannot be seen, and a run may have millions of events."""
+"""The most points of a curve; more cannot be seen, and a run may have millions of events."""
 
 
 def draw(runs: Sequence[Run], path: Path) -> None:

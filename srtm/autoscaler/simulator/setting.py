@@ -66,5 +66,5 @@ class Setting:
 
     @property
     def fastest_mu(self) -> float:
-        """Of all consumers that there may be, events/s."""
+        """The mu of the fastest consumer that there may be, events/s."""
         return max(self.mus, default=self.mu)

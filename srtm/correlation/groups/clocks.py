@@ -22,7 +22,8 @@ from srtm.correlation.groups.instants import Floats, Integers
 _log = logging.getLogger(__name__)
 
 FARTHEST_US = 1_000_000
-"""Offsets that are looked for; a host without any clock discipline may be farther off."""
+"""The farthest offset that is looked for; a host without any clock discipline may be farther
+off."""
 LAGS = StructType(
     [
         StructField("broker", IntegerType(), False),

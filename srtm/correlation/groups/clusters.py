@@ -148,7 +148,7 @@ def _split(count: int, edges: Edges, settings: Settings) -> Flags | None:
 
 
 def _positions(count: int, edges: Edges, difference: Floats) -> Floats:
-    """Of each member on a line, by the differences right - left of pairs."""
+    """The position of each member on a line, by the differences right - left of pairs."""
     total = np.bincount(edges.right, difference, count) - np.bincount(edges.left, difference, count)
     degree = np.bincount(edges.right, minlength=count) + np.bincount(edges.left, minlength=count)
     position: Floats = total / (degree + 1)

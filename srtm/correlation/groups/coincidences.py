@@ -141,7 +141,8 @@ def _beyond(met: Floats, chance: Floats, instants: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class _Line:
-    """Of lag over time, for each pair. length: of time, us; deviation: of the lags from it."""
+    """The line of lag over time, for each pair. length: of time, us; deviation: of the lags from
+    it."""
 
     mean_time: Floats
     mean: Floats
@@ -192,7 +193,7 @@ class _Meetings:
         self._near = self._distance <= widest_us
 
     def of(self, kept: Flags) -> "_Meetings":
-        """Of some pairs alone, numbered anew."""
+        """The meetings of the pairs in `kept` alone, numbered anew."""
         if kept.all():
             return self
         rows = kept[self._pair]
@@ -264,8 +265,8 @@ class _Meetings:
         return found
 
     def uneven(self) -> Floats:
-        """Of the quarters of the common time, the one with the fewest coincidences for its
-        instants: how many standard errors below the whole; 0 or less."""
+        """How many standard errors the worst quarter of the common time, the one with the fewest
+        coincidences for its instants, is below the whole; 0 or less."""
         first = np.full(self._pairs, np.inf)
         last = np.full(self._pairs, -np.inf)
         np.minimum.at(first, self._pair, self._time)

@@ -49,7 +49,7 @@ class Found:
 
 
 def find_groups(came: DataFrame, settings: Settings) -> Found:
-    """Of ARRIVALS."""
+    """The groups among ARRIVALS, with their topics and the plan of the search."""
     who = _kept("publishers", publishers(came, settings))
     all_units = _kept("units", units(who))
     total = all_units.agg(f.coalesce(f.sum("arrivals"), f.lit(0))).first()

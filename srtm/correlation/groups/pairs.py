@@ -34,7 +34,8 @@ PAIRS = StructType(
         ),
     ]
 )
-"""As in Pairs; lags are b's time - a's. Pairs with coincidences enough and p below the rate."""
+"""The columns of the pairs that are kept, those with coincidences enough and p not above the rate:
+as in Pairs; lags are b's time - a's."""
 
 LARGEST = 2_000
 """Members of a component of which all pairs are judged, candidates or not: LSH finds a pair with

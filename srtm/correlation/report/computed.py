@@ -80,7 +80,8 @@ def _curves(rows: DataFrame, members: DataFrame, shown: Shown, found: dict[str, 
 
 
 def _waits(rows: DataFrame, members: DataFrame, found: dict[str, Figures]) -> None:
-    """The same arrivals and contract, with publishers on brokers by several rules."""
+    """Fill in the token waits of the same arrivals and contract, with publishers on brokers by
+    several rules."""
     contracts = {name: each.contract for name, each in found.items() if each.contract is not None}
     for name, contract in contracts.items():
         traced = int(found[name].statistics["brokers"])

@@ -11,7 +11,7 @@ Curve = list[tuple[float, float]]
 
 @dataclass
 class Wait:
-    """Of token waits, ms; brokers: that the topic is split over."""
+    """A topic's token waits, ms, with publishers on brokers by the rule `name`."""
 
     name: str
     mean_ms: float
@@ -20,10 +20,10 @@ class Wait:
 
 @dataclass
 class Figures:
-    """Of one topic. statistics: as `srtm correlate statistics` gives them; contract: rate, burst
-    and the brokers that it is split over in `waits`; curves: by group, None being the topic; ticks
-    and bursts: times in ns by publisher, in the stretch from `begins` to `ends` and around an
-    instant of its group; lone: publishers of no group."""
+    """What is shown of one topic. statistics: as `srtm correlate statistics` gives them; contract:
+    rate and burst; brokers: how many it is split over in `waits`; curves: by group, None being the
+    topic; ticks and bursts: times in ns by publisher, in the stretch from `begins` to `ends` and
+    around an instant of its group; lone: publishers of no group."""
 
     statistics: dict[str, Any] = field(default_factory=dict)
     contract: Part | None = None

@@ -88,7 +88,8 @@ class Shown:
 
 
 def shown(folder: Path, topic: str | None = None) -> Shown:
-    """Of what `srtm correlate run` left. Raises UsageError where it is none, or damaged."""
+    """What is shown of a result of `srtm correlate run`. Raises UsageError where there is none, or
+    it is damaged."""
     result = read_result(folder).only(topic)
     try:
         run = Run.model_validate_json(read_file(folder / "run.json"))

@@ -123,7 +123,7 @@ class Intake:
             )
 
     def _query_id(self) -> str:
-        """Of the checkpoint; empty: there is none."""
+        """The query's id in the checkpoint; empty: there is none."""
         try:
             return str(json_in(self._state / _CHECKPOINT / "metadata")["id"])
         except (OSError, ValueError, KeyError, TypeError):

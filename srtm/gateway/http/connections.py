@@ -94,7 +94,7 @@ class Connection:
 
     @property
     def partial_bytes(self) -> int:
-        """Of what has not come whole, or was not read."""
+        """The bytes of a request that has not come whole, and of an answer that was not read."""
         unsent = len(self.stream._write_buffer or b"")
         return self.stream._read_buffer_size + self.head_bytes + unsent
 
@@ -121,7 +121,8 @@ class Connection:
         return progress is not None and now - self._since > most_ns
 
     def give_up(self) -> None:
-        """It is late: tell it, unless it is the one who does not read."""
+        """End a connection that is late, and tell its client, unless that is the one who does not
+        read."""
         if self.awaits:
             self.stream.say_last(_LATE)
         self.close()

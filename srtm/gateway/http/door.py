@@ -168,7 +168,7 @@ class _Elsewhere(Handler):
     head = get
 
     def _redirect(self) -> None:
-        """As Go's http.Redirect."""
+        """Answer with a redirect, as Go's http.Redirect does."""
         where = self._found.elsewhere
         self.clear_header("X-NSQ-Content-Type")
         self.set_header("Location", where)

@@ -18,7 +18,7 @@ from srtm.host.clock import NS, monotonic_ns
 from srtm.text.errors import UnavailableError
 
 _PER_OTHER = 16
-"""Of so many connections one is for /ping, /metrics and the like."""
+"""One connection in this many is for /ping, /metrics and the like."""
 _FEWEST_ASKING = 8
 """connections for calls that nsqd answers: two kinds that hang leave places for others"""
 _PER_TURN = 200

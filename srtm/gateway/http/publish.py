@@ -99,7 +99,7 @@ class _Publish(Handler):
 
     @property
     def most_bytes(self) -> int:
-        """Of a body."""
+        """The most bytes that a body may have."""
         raise NotImplementedError
 
     def run(self, body: bytes) -> Run | None:
@@ -128,8 +128,9 @@ class _Publish(Handler):
         return self._headers_written
 
     def _refuse_now(self) -> None:
-        """It is too big, which its sender may hear before all of it has come; that is read and
-        dropped, so that who only listens at the end sees the answer and no reset."""
+        """Refuse a body that is too big, which its sender may hear before all of it has come; the
+        rest is read and dropped, so that who only listens at the end sees the answer and no
+        reset."""
         error = self.too_big()
         self.set_status(error.status)
         self.write({self.line: error.message})
@@ -159,10 +160,11 @@ class _Publish(Handler):
                 self._full = True
 
     def resume(self, reason: object) -> None:
-        """It never waits: its sender is told to come again."""
+        """A body that finds no room never waits: its sender is told to come again."""
 
     def _take_body(self) -> bytes:
-        """It has come, or its sender has gone."""
+        """What came of the body, which is held no more: it has come whole, or its sender has
+        gone."""
         body = b"".join(self._chunks)
         self._drop()
         self.gateway.uploads.discard(self)
@@ -177,7 +179,7 @@ class _Publish(Handler):
 
     @property
     def partial_bytes(self) -> int:
-        """Of a body that has not come whole."""
+        """The bytes of a body that has not come whole."""
         return self._kept_bytes
 
     def close(self) -> None:

@@ -43,7 +43,7 @@ class Route:
 
 
 def route(method: str, target: str) -> Route:
-    """Of a request line, whose target has its query."""
+    """The route of a request line, whose target has its query."""
     target = _ABSOLUTE.sub("", target, count=1) or "/"
     raw, mark, query = target.partition("?")
     if _BAD_ESCAPE.search(raw) or not raw.startswith(("/", "*")):

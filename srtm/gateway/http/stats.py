@@ -98,8 +98,8 @@ async def srtm_document(gateway: Host, topic: str = "") -> dict[str, Any]:
 
 
 def _whole(gateway: Host, topic: Topic) -> dict[str, Any]:
-    """Of a topic that a Load Distributor limits: its contract over all brokers, as it was told
-    last."""
+    """The contract over all brokers, as it was told last, of a topic that a Load Distributor
+    limits; nothing for any other."""
     name = topic.name.decode()
     whole = gateway.agent.lease.known.contracts.get(name) if gateway.agent else None
     if whole is None or not gateway.topics.is_leased(name):
@@ -156,7 +156,7 @@ def _plain(channel: dict[str, Any], addresses: dict[str, str]) -> dict[str, Any]
 
 
 def _producer(client: Client, topic: str) -> dict[str, Any]:
-    """As nsqd has it: of one that has not published to `topic`, no counts."""
+    """A client as nsqd shows a producer: for one that has not published to `topic`, no counts."""
     host = client.address.rpartition(":")[0].strip("[]")
     identity = client.identity
     counts = [

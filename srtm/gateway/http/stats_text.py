@@ -87,7 +87,7 @@ def _client_line(client: dict[str, Any]) -> str:
 
 
 def _duration(seconds: int) -> str:
-    """As Go writes one of whole seconds."""
+    """A duration of whole seconds, as Go writes it."""
     hours, rest = divmod(max(0, seconds), 3600)
     minutes, rest = divmod(rest, 60)
     if hours:

@@ -9,8 +9,8 @@ from srtm.limits.slo import NEAR
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Of one topic since start, in messages. target_seconds: that near and late are counted by;
-    None: without an SLO nobody counts."""
+    """What was counted of one topic since start, in messages. target_seconds: that near and late
+    are counted by; None: without an SLO nobody counts."""
 
     offered: int
     admitted: int
@@ -25,7 +25,7 @@ NOTHING = Counts(0, 0, 0, 0, 0, 0)
 
 
 def counts_of(topic: Topic) -> Counts:
-    """As of now."""
+    """The topic's counts as of now."""
     meter, limit = topic.meter, topic.limit
     served = near = late = 0
     target = None

@@ -154,7 +154,7 @@ class LogFiles:
         make_room(files, self._kept_bytes - self._file_bytes, _MOST_FILES - 1)
 
     def _files(self) -> list[Path]:
-        """Of this broker."""
+        """The log files of this broker."""
         return [
             file
             for file in self._folder.iterdir()

@@ -38,7 +38,7 @@ _KEY_BYTES = 16
 
 
 class Consumer(Protocol):
-    """Of the probe's topic. See `Subscription`."""
+    """The consumer of the probe's topic. See `Subscription`."""
 
     closed: bool
     is_ready: bool
@@ -53,8 +53,9 @@ Raises OSError."""
 
 @dataclass(slots=True)
 class _Sampling:
-    """Of one topic: how many of its batches went since the last tick, and which share of them is
-    followed: one in `stride`, by chance, as a fixed order could fall in with the publishers'."""
+    """How one topic is sampled: how many of its batches went since the last tick, and which share
+    of them is followed: one in `stride`, by chance, as a fixed order could fall in with the
+    publishers'."""
 
     batches: int = 0
     stride: int = 1

@@ -110,7 +110,7 @@ class LatencySketch:
         return Counter(self._total), self._sum_ns / 1e9
 
     def recent(self, now: int) -> LogCollapsingLowestDenseDDSketch:
-        """Of the last minute (to a slice of ten seconds)."""
+        """The durations of the last minute (to a slice of ten seconds)."""
         self.fold(now)
         merged: Bins = Counter()
         for number, bins in self._slices.items():
@@ -125,7 +125,7 @@ class LatencySketch:
         return self._total.total(), sum(n for key, n in self._total.items() if key > highest)
 
     def quantiles(self, now: int) -> Quantiles:
-        """Of the last minute."""
+        """The quantiles of the last minute."""
         return quantiles_of(self.recent(now))
 
 

@@ -140,7 +140,7 @@ class TraceProcess:
         self._status, self._said, self._handed = {}, b"", 0
 
     def _end(self) -> None:
-        """It is no more: what it had not stored is lost."""
+        """The process is no more: what it had not stored is lost."""
         process, self._process = self._process, None
         assert process is not None
         self._read_status_of(process)

@@ -13,14 +13,15 @@ _MOST_COUNTED = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Of one topic since start: messages by bin of their token wait, and the sum in seconds."""
+    """The token waits of one topic since start: messages by bin of their wait, and the sum in
+    seconds."""
 
     bins: Bins
     seconds: float
 
 
 def waits_of(topic: Topic) -> Waits:
-    """As of now."""
+    """The topic's token waits as of now."""
     return Waits(*topic.meter.token_wait.counted(monotonic_ns()))
 
 

@@ -20,7 +20,8 @@ def swallowed(there: int, wanted: int) -> str:
 
 
 def waited(there: int, wanted: int, seconds: float) -> str:
-    """The same where it has not come for a while."""
+    """Why `wanted` has not come for a while, and what to look at; "" where it has come, or may
+    still."""
     if wanted == there or seconds < PATIENCE_SECONDS:
         return ""
     if wanted < there:

@@ -28,7 +28,7 @@ class Budget:
         """Since the start."""
         self.price = 0.0
         self.discount = 1.0
-        """Of the price, for what is left unused of the budget: 1 or less."""
+        """The factor by which what is left unused of the budget lowers the price: 1 or less."""
 
     def see(self, seen: Observation, interval_seconds: float) -> None:
         """Once an interval; sets `price`, in replica-seconds."""

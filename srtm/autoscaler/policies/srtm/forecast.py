@@ -115,7 +115,7 @@ class Forecast:
         return float(self._weights() @ np.maximum(0.0, self._levels))
 
     def rates(self, steps: int) -> Floats:
-        """Of the next `steps` intervals, events/s."""
+        """The forecast rates of the next `steps` intervals, events/s."""
         rates: Floats = self._weights() @ self._at(np.arange(1.0, steps + 1))
         return rates
 

@@ -97,13 +97,13 @@ class Outlook:
         return rates
 
     def mu(self, group: Group) -> Floats:
-        """Of each consumer, events/s."""
+        """The mu of each consumer of the group, events/s."""
         known = {c.id: c.mu for c in self.seen.consumers}
         new = self.seen.new_mu
         return np.array([new if c is None else known[c] for c, _ in group])
 
     def stages(self, groups: Sequence[Group]) -> Stages:
-        """Of groups of which the first is the one as it is, with its queue.
+        """The stages of `groups`, of which the first is the group as it is, with its queue.
 
         What a heavy partition would leave, and make late, with the fastest consumer to itself is
         taken off them all, and so is what it takes of its consumer: no group can help it.
@@ -209,8 +209,8 @@ class Outlook:
         return [max(0.0, float(each)) for each in sums]
 
     def _poll_seconds(self, old: Group) -> dict[str | None, float]:
-        """Of each owner: it ends its poll before it gives anything up, so what waits there is
-        served first."""
+        """Seconds that the poll of each owner still takes: it ends its poll before it gives
+        anything up, so what waits there is served first."""
         return {
             consumer: min(
                 self.longest_poll_seconds, math.fsum(self._lags.get(p, 0.0) for p in ps) / mu
@@ -230,6 +230,7 @@ class Outlook:
 
 
 def _beyond(found: Floats, groups: int) -> Floats:
-    """Of groups, what is more than the others, each a partition alone, come to together."""
+    """What each of the first `groups` has beyond the sum of all others, each of which is a
+    partition alone."""
     beyond: Floats = np.maximum(0.0, found[:, :groups] - found[:, groups:].sum(axis=1)[:, None])
     return beyond

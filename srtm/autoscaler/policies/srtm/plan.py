@@ -109,7 +109,8 @@ class _Paths:
         self.value[:, 0, -1] = self.taking_over(self.horizon)[:, 0, -1]
 
     def cost(self, start: int, end: int) -> Floats:
-        """Of keeping the group from one interval to another, shape (futures, groups)."""
+        """Replica-seconds of keeping the group from interval `start` to interval `end`, shape
+        (futures, groups)."""
         kept: Floats = self._summed[..., end] - self._summed[..., start]
         return kept
 
@@ -151,8 +152,8 @@ class _Paths:
         return cost
 
     def _lasting(self) -> Floats:
-        """Of a group that is kept on and on as in the horizon's last interval, shape (futures,
-        groups), and of the queue that grows."""
+        """Replica-seconds of a group that is kept on and on as in the horizon's last interval, and
+        of the queue that grows, shape (futures, groups)."""
         stages = self._stages
         mu = self._mu[..., -1]
         own = np.maximum(0.0, mu) * stages.target_seconds
@@ -163,7 +164,7 @@ class _Paths:
         return cost + self._behind(behind)
 
     def _behind(self, events: Floats) -> Floats:
-        """Of events that wait when all is over: they have still to be served, and each holds up at
-        least one that comes after it."""
+        """Replica-seconds of events that wait when all is over: they have still to be served, and
+        each holds up at least one that comes after it."""
         work: Floats = (self._price + self._stages.sizes / self._stages.mu) * events
         return work

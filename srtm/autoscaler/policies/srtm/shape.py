@@ -59,8 +59,8 @@ class Shape:
         return block.reshape(paths, horizon * block.shape[1], block.shape[2])
 
     def _shares(self, seen: Floats) -> Floats:
-        """Of the partitions. Those from before a new level say little of it, as it may be of one
-        partition alone: all of them together count as one interval."""
+        """The share of each partition. Counts from before a new level say little of it, as it may
+        be of one partition alone: all of them together count as one interval."""
         before, since = seen[: -self._since], seen[-self._since :]
         counts = since.sum(axis=(0, 1)) + before.sum(axis=(0, 1)) / max(1, len(before))
         if not counts.any():

@@ -24,7 +24,7 @@ class Tuning:
     """A launch that takes longer is planned for as if it took so long. It looks twice as far as a
     launch takes, which costs time, and no forecast is worth much there."""
     fewest_intervals: int = 5
-    """It looks so many intervals ahead at least, however long they are."""
+    """The fewest intervals that the policy looks ahead, however long they are."""
     paths: int = 3
     """Pieces of the last minute that stand for the next seconds."""
     first_seconds: float = 4.0
@@ -51,9 +51,10 @@ class Tuning:
     much again does."""
     reserve: float = 0.2
     reserve_root: float = 0.25
-    """Of the allowed late share, kept back: what comes last cannot be made good. The first where
-    one in a hundred may be late, as a hand-over or two at the end is a good part of them all; less
-    where more may be late, by this power of their share."""
+    """The share of the allowed late events that is kept back: what comes last cannot be made good.
+    It is `reserve` where one in a hundred may be late, as a hand-over or two at the end is a good
+    part of them all; it is less where more may be late, by the power `reserve_root` of their
+    share."""
     owed: float = 2.5
     """Late events that are owed, or left, count up to so many times what takes the price to its
     limit: a start that went wrong is not made good at any price."""
@@ -61,7 +62,7 @@ class Tuning:
     """After which half of what was late, and allowed, no longer counts: for what a hand-over may
     cost, and for whether there is a debt."""
     hand_overs: float = 0.5
-    """Of the allowed late events, so many may always be those of hand-overs."""
+    """The share of the allowed late events that hand-overs may always cause."""
     halving_seconds: float = 120.0
     halving_share: float = 0.25
     """A surplus or deficit counts against the budget of this long: of two minutes at first, of a
@@ -84,7 +85,7 @@ class Tuning:
     small_seconds: float = 10.0
     """A hand-over that costs less than the budget of so long is always affordable."""
     hand_over_memory: float = 0.7
-    """Of the cost of the last hand-overs, when a cheaper one is expected."""
+    """The weight of the last hand-overs' cost, when a cheaper one is expected."""
 
     # --- the forecast ---
     windows: tuple[int, ...] = (3, 5, 8, 13, 21, 34)
@@ -93,14 +94,15 @@ class Tuning:
     dampings: tuple[float, ...] = (1.0, 0.9, 0.7)
     """What is left of the slope after each interval: a line that goes on, and one that flattens."""
     forecast_memory: float = 0.95
-    """Of an old error in the mean, per interval: 20 intervals, about one wave of the papers'
-    traces."""
+    """The share of its weight in the mean that an old error keeps with each interval: a memory of
+    20 intervals, about one wave of the papers' traces."""
     level_seconds: float = 5.0
     """Over which a rate is averaged before an interval's slots are divided by it: their noise stays
     in the shape, a ramp does not."""
 
     first_error: float = 0.1
-    """Of the rate, before a forecast has been compared with what came."""
+    """The error of the forecast, as a share of the rate, before a forecast has been compared with
+    what came."""
     jump_intervals: int = 8
     jump_errors: float = 4.5
     jump_share: float = 0.05
@@ -126,13 +128,13 @@ class Tuning:
     surge_memory_seconds: float = 450.0
     """After which half of a rise is forgotten."""
     surprise_until: float = 0.5
-    """Of a start-up: a group that is being launched may grow until so much of it has passed;
-    it takes over when all have joined."""
+    """The share of a start-up during which a group that is being launched may still grow; it takes
+    over when all have joined."""
 
     # --- groups and hand-overs ---
     move_worth: float = 0.25
-    """Of a partition's load: by so much at least must moving it lower the fullest. Equal partitions
-    are never quite equal within a minute, and what is moved stands still."""
+    """A move must lower the fullest consumer by at least this share of the moved partition's load.
+    Equal partitions are never quite equal within a minute, and what is moved stands still."""
     uneven: float = 1.25
     """A partition with so many times the work of an even split is one that bounds a group: less is
     chance, and divides well enough."""
@@ -142,7 +144,7 @@ class Tuning:
     heartbeat_seconds: float = 3.0
     """Kafka's default: until a hand-over has been seen, a member may learn of one that late."""
     stop_memory: float = 0.8
-    """Of the estimate when a shorter stop is seen; a longer one counts at once."""
+    """The weight of the old estimate when a shorter stop is seen; a longer one counts at once."""
     stop_fades_seconds: float = 120.0
     """After which half of what a stop was longer than the shortest one no longer counts."""
     correction_events: float = 10.0
