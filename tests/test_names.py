@@ -1,6 +1,7 @@
 """One noun has one meaning, and things are called as their field calls them."""
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +35,29 @@ def test_things_have_plain_names() -> None:
         for names, kinds in ((_CLASSES, (ast.ClassDef,)), (_FUNCTIONS, functions))
         for name in defined(module, *kinds)
         if name.lstrip("_") in names
+    ]
+    assert not found
+
+
+_CLIPPED = re.compile(r"(Of|The same|It|And|But|Or) ")
+"""as a docstring begins that leans on the name or on the neighbour above it"""
+
+
+def described(tree: ast.AST) -> Iterator[str]:
+    """Docstrings, and those below constants and fields."""
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        for each in body if isinstance(body, list) else ():
+            if isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant):
+                yield str(each.value.value)
+
+
+def test_a_docstring_says_what_the_thing_named_is() -> None:
+    found = [
+        f"{module}: {text.splitlines()[0]}"
+        for module, file in MODULES.items()
+        for text in described(ast.parse(file.read_text()))
+        if _CLIPPED.match(text)
     ]
     assert not found
 

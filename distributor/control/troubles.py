@@ -269,7 +269,7 @@ def _counts(pairs: Iterable[tuple[str, float]]) -> dict[str, float]:
 
 
 def _remembered(state: State, now: float, wall: float) -> Memory:
-    """With the moves of the last hour, by the placements that are kept: a restart forgets neither
+    """The moves of the last half hour, by the placements that are kept: a restart forgets neither
     cool-downs nor the budget."""
     memory = Memory(now - RETURN_SECONDS)
     moves = [

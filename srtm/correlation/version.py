@@ -1,4 +1,4 @@
-"""Of which version a trace's file is, by whoever wrote it."""
+"""The version that a trace's file was written in, by whoever wrote it."""
 
 from collections.abc import Mapping
 

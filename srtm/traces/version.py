@@ -1,4 +1,4 @@
-"""Of which version a trace's file is."""
+"""The version of a trace's files."""
 
 VERSION = 1
 VERSION_KEY = "srtm_trace_version"
