@@ -57,7 +57,7 @@ class BrokerShown(Answer):
     )
     epoch: int
     applied_epoch: int
-    topics: list[str] = Field(description="of which it may hold a sub-bucket")
+    topics: list[str] = Field(description="topics of which the broker may hold a sub-bucket")
 
 
 class Brokers(Answer):
@@ -73,8 +73,14 @@ class DrainAsked(Asked):
 
 class AdaptationAsked(Asked):
     policy: AdaptationPolicy = Field("srtm", description="how shares follow the traffic")
-    window: str = Field("10s", max_length=32, description="what it looks back at")
-    every: str = Field("10s", max_length=32, description="how often; srtm acts at once on a shift")
+    window: str = Field(
+        "10s", max_length=32, description="stretch of traffic that the policy looks back at"
+    )
+    every: str = Field(
+        "10s",
+        max_length=32,
+        description="how often the policy is asked; srtm acts at once on a shift",
+    )
 
 
 class RescaleShown(Answer):
@@ -105,11 +111,18 @@ class PenaltyShown(Answer):
 
     topic: str
     unknown: str = Field(default="", description="why there are no figures; empty where there are")
-    seconds: float | None = Field(default=None, description="back, that the figures are of")
-    messages: int | None = Field(default=None, description="that got their tokens meanwhile")
-    token_wait: WaitShown | None = Field(default=None, description="as the gateways measured it")
+    seconds: float | None = Field(
+        default=None, description="length of the stretch that the figures are of, back from now"
+    )
+    messages: int | None = Field(
+        default=None, description="messages that got their tokens in that stretch"
+    )
+    token_wait: WaitShown | None = Field(
+        default=None, description="token wait as the gateways measured it"
+    )
     unsplit: WaitShown | None = Field(
-        default=None, description="of the same messages in one bucket with the whole contract"
+        default=None,
+        description="token wait of these messages in one bucket with the whole contract",
     )
     penalty: WaitShown | None = Field(
         default=None, description="the difference; at a percentile it may be below 0"
@@ -121,7 +134,9 @@ class PenaltyShown(Answer):
 
 
 class PenaltiesShown(Answer):
-    penalties: list[PenaltyShown] = Field(description="of topics that several brokers share")
+    penalties: list[PenaltyShown] = Field(
+        description="one for each topic that several brokers share"
+    )
 
 
 class MigrationAsked(Asked):
@@ -153,7 +168,9 @@ class MigrationsShown(Answer):
     mode: MigrationMode
     trouble: dict[str, str] = Field(description="broker of the topic -> why it is in trouble")
     blocked: list[str] = Field(description="why nobody is proposed or moved though one is")
-    proposed: MigrationShown | None = Field(description="in force; POST carries it out")
+    proposed: MigrationShown | None = Field(
+        description="the proposal in force; POST carries it out"
+    )
     applied: list[MigrationShown] = Field(description="newest first, as far as placements are kept")
 
 
@@ -194,7 +211,7 @@ class TopicShown(Answer):
     publishers: int
     placed: int
     offered: float = Field(description="declared rates of its publishers")
-    epoch: int | None = Field(description="of the placement in force; null: none yet")
+    epoch: int | None = Field(description="epoch of the placement in force; null: none yet")
 
 
 class Topics(Answer):
@@ -228,11 +245,13 @@ class Place(Answer):
     rate: float | None = Field(description="null: no such publisher is registered")
     broker: str | None = Field(description="where to connect; null: nowhere yet")
     tcp_address: str | None
-    epoch: int = Field(description="of the placement that put it there; grows with each move")
+    epoch: int = Field(
+        description="epoch of the placement that put the publisher there; grows with each move"
+    )
 
 
 class Publishers(Answer):
-    publishers: list[Place] = Field(description="in order of their ids")
+    publishers: list[Place] = Field(description="publishers in order of their ids")
     next: str | None = Field(description="ask again with after=this; null: these were the last")
 
 
@@ -308,9 +327,13 @@ class FittingShown(Answer):
     topic: str
     asked: FittingAsked
     state: FittingState
-    round: int = Field(0, description="that goes on, or how many it took")
-    seconds: float = Field(description="since its start; how long it took")
-    brokers: list[str] = Field(description="of the round, or of what was applied")
+    round: int = Field(0, description="the round that goes on, or how many rounds it took")
+    seconds: float = Field(
+        description="seconds since the fitting began; once it is over, how long it took"
+    )
+    brokers: list[str] = Field(
+        description="brokers of the round, or of the placement that was applied"
+    )
     held: int = Field(0, description="publishers that wait for the next iteration")
     elsewhere: int = Field(0, description="publishers outside the trial")
     rate: float | None = Field(None, description="r that would do, of a contract too small")
@@ -321,7 +344,9 @@ class FittingShown(Answer):
 class Health(Answer):
     leading: bool
     detail: str
-    warnings: list[str] = Field(default=[], description="as with the brokers")
+    warnings: list[str] = Field(
+        default=[], description="what somebody should mend, as /v1/brokers says it"
+    )
 
 
 class Done(Answer):

@@ -51,8 +51,8 @@ class BrokerAsked(FromGateway):
     """A gateway says who it is and all that it knows: the distributor may know less."""
 
     name: Name
-    tcp_address: HostPort = Field(description="of the gateway")
-    http_address: HostPort = Field(description="of the gateway")
+    tcp_address: HostPort = Field(description="TCP address of the gateway")
+    http_address: HostPort = Field(description="HTTP address of the gateway")
     capacity: float | None = Field(
         None,
         ge=0,
@@ -60,13 +60,19 @@ class BrokerAsked(FromGateway):
         allow_inf_nan=False,
         description="messages/s within the SLO; without it what is stored stays, 0 at first",
     )
-    instance: Token = Field("", description="of its state file: no two gateways have the same")
-    process: Token = Field("", description="another one after each start")
-    store: Token = Field("", description="of the answers that it had; empty: it had none")
-    applied_epoch: Epoch = Field(0, description="of the desired state that it has")
+    instance: Token = Field(
+        "", description="id of the gateway, from its state file; no two gateways have the same"
+    )
+    process: Token = Field("", description="id of the process, another one after each start")
+    store: Token = Field(
+        "", description="id of the store that its last answers came from; empty: it had none"
+    )
+    applied_epoch: Epoch = Field(0, description="epoch of the desired state that the gateway has")
     newest: Epoch = Field(0, description="the largest epoch that it was shown")
-    proof: Token = Field("", description="that it was shown it")
-    lease_seconds: float = Field(0.0, ge=0, le=86_400, description="of the last answer")
+    proof: Token = Field("", description="proof that the gateway was shown `newest`")
+    lease_seconds: float = Field(
+        0.0, ge=0, le=86_400, description="lease of the last answer, seconds"
+    )
     held: list[HeldTopic] = Field(default=[], max_length=MAX_TOPICS)
     names: list[TopicName] = Field(
         default=[], max_length=MAX_TOPICS, description="topics that have a contract somewhere"
@@ -85,8 +91,10 @@ class BrokerAnswer(Answer):
 class WaitsReport(FromGateway):
     """Token waits since the last answered report."""
 
-    clock: Count = Field(description="of the gateway, at which 0 milliseconds ago is: milliseconds")
-    seconds: Count = Field(description="their sum")
+    clock: Count = Field(
+        description="reading of the gateway's clock, ms, from which arrivals count back"
+    )
+    seconds: Count = Field(description="sum of the waits, seconds")
     bins: list[tuple[Bin, Count]] = Field(
         max_length=MAX_BINS,
         fail_fast=True,
@@ -150,14 +158,17 @@ class TopicReport(FromGateway):
 
 class Report(FromGateway):
     applied_epoch: Epoch = Field(
-        description="of the desired state that the gateway has; 0: none since it started"
+        description="epoch of the desired state that the gateway has; 0: none since it started"
     )
-    process: Token = Field("", description="as it registered")
+    process: Token = Field("", description="id of the process, as it registered")
     store: Token | None = Field(
-        None, description="that the epoch is of; null: the one that the answers come from"
+        None,
+        description="id of the store that the epoch is of; null: the one that answers",
     )
-    names_version: Token = Field("", description="of the names that it has")
-    seconds: Count = Field(0.0, description="that the counts are of: since the last report")
+    names_version: Token = Field("", description="version of the `names` that the gateway has")
+    seconds: Count = Field(
+        0.0, description="seconds since the last report, which the counts are of"
+    )
     answered: Epoch | None = Field(
         None,
         description="reports of this gateway that were answered before; the same again: the "
@@ -177,9 +188,11 @@ class DesiredTopic(Answer):
     max_wait: str | None = Field(description="a duration such as 2s")
     slo: str | None = Field(description="such as 0.99@1ms")
     safe_rate: float = Field(
-        description="what is left of r_l when the lease has ended: its part of safe_burst"
+        description="rate that stays when the lease has ended: r_l safe_burst / b_l"
     )
-    safe_burst: float = Field(description="what is left of b_l then: `batch`, or all of it")
+    safe_burst: float = Field(
+        description="burst that stays when the lease has ended: `batch`, or b_l where that is less"
+    )
     batch: int = Field(1, description="least b_l: one message, or the topic's largest batch")
     batches: Batches = Field(
         Batches.WHOLE, description="what bounds a batch over b_l: the whole contract, or each b_l"
@@ -203,7 +216,8 @@ class Desired(Answer):
     )
     topics: list[DesiredTopic] = Field(description="all of them; the gateway has no others")
     report_seconds: float = Field(
-        1.0, description="until the next report: less while shares change or a topic is fitted"
+        1.0,
+        description="seconds until the next report: fewer while shares change or a topic is fitted",
     )
     suspended: list[str] = Field(
         default=[],
@@ -212,12 +226,14 @@ class Desired(Answer):
     )
     store: str = Field(description="id of the store that the epochs are of")
     newest: int = Field(description="the largest epoch given out, to any gateway")
-    proof: str = Field(description="of it: to be shown when the gateway registers again")
+    proof: str = Field(
+        description="proof of `newest`, to be shown when the gateway registers again"
+    )
     unplaced: Unplaced = Field(
         description="what a gateway does with a topic of `names` that it has no share of: refuse "
         "it, hold it until there is a floor for it, or let it pass"
     )
-    names_version: str = Field(description="of `names`")
+    names_version: str = Field(description="version of `names`")
     names: list[str] | None = Field(
         None, description="all topics that have a contract; null: those that it has stay"
     )

@@ -16,14 +16,16 @@ class DecisionAsked(Asked):
         "proposal is dropped; forget: no group counts any more"
     )
     number: int | None = Field(
-        None, ge=0, description="of the proposal that was looked at; a newer one is refused then"
+        None,
+        ge=0,
+        description="number of the proposal that was looked at: with it, a newer one is refused",
     )
 
 
 class GroupShown(Answer):
     name: str
     publishers: list[str]
-    registered: int = Field(description="of them that the topic has now")
+    registered: int = Field(description="publishers of the group that the topic has now")
     lift: float
     q: float
     coincidences: int
@@ -36,7 +38,7 @@ class ProposalShown(Answer):
     at: float = Field(description="when it came, or was accepted: seconds since 1970")
     first: int = Field(description="arrival of the trace, ns since 1970")
     last: int = Field(description="arrival of the trace, ns since 1970")
-    publishers: int = Field(description="that came with the topic in the trace")
+    publishers: int = Field(description="publishers that the trace has of the topic")
     groups: list[GroupShown]
     gone: int = Field(description="publishers in groups that the topic does not have now")
 
@@ -45,11 +47,11 @@ class KeyApartShown(Answer):
     """A user's key whose publishers are not one group."""
 
     key: str
-    group: str | None = Field(description="where most of them are")
+    group: str | None = Field(description="the group that most of the key's publishers are in")
     members: int
-    together: int = Field(description="of them in `group`")
-    alone: int = Field(description="of them in no group")
-    elsewhere: dict[str, int] = Field(description="other groups -> of them there")
+    together: int = Field(description="publishers of the key that are in `group`")
+    alone: int = Field(description="publishers of the key that are in no group")
+    elsewhere: dict[str, int] = Field(description="other groups -> publishers of the key there")
     named: list[str] = Field(description="some of those who are not in `group`")
 
 
@@ -57,10 +59,10 @@ class GroupApartShown(Answer):
     """A group whose publishers have not one key."""
 
     group: str
-    key: str | None = Field(description="that most of them have")
+    key: str | None = Field(description="the key that most of the group's publishers have")
     members: int
-    keyed: int = Field(description="of them with `key`")
-    others: dict[str, int] = Field(description="other keys -> of them with it")
+    keyed: int = Field(description="publishers of the group that have `key`")
+    others: dict[str, int] = Field(description="other keys -> publishers of the group with it")
     keyless: int
     named: list[str] = Field(description="some of those who have another key")
 
@@ -70,22 +72,22 @@ class DisagreementShown(Answer):
 
     keys: list[KeyApartShown] = Field(description="the largest first")
     groups: list[GroupApartShown] = Field(description="the largest first")
-    more: int = Field(description="that are left out of both lists")
+    more: int = Field(description="keys and groups that are left out of both lists")
 
 
 class GroupsShown(Answer):
     topic: str
     floor: Floor
     proposed: ProposalShown | None = Field(description="waits for a decision")
-    accepted: ProposalShown | None = Field(description="whose groups count")
+    accepted: ProposalShown | None = Field(description="the proposal whose groups count")
     disagreement: DisagreementShown = Field(
-        description="of what is proposed, else of what is accepted"
+        description="where keys and groups differ, by the proposal or else by what is accepted"
     )
 
 
 class GroupsTaken(Answer):
     topic: str
-    number: int = Field(description="of the newest proposal")
+    number: int = Field(description="number of the newest proposal")
     proposed: int = Field(description="groups that wait for a decision")
     accepted: int = Field(description="groups that count")
     publishers: int = Field(description="registered ones in groups that count")

@@ -29,10 +29,13 @@ _START = 10
     "--nsqd-tcp-address",
     "tcp",
     metavar="HOST:PORT",
-    help="Instead of NAME: the gateway to publish to.",
+    help="TCP address of the gateway to publish to, instead of NAME.",
 )
 @click.option(
-    "--nsqd-http-address", "http", metavar="HOST:PORT", help="The same gateway's HTTP address."
+    "--nsqd-http-address",
+    "http",
+    metavar="HOST:PORT",
+    help="HTTP address of the gateway that --nsqd-tcp-address names.",
 )
 @click.option(
     "--slo",
@@ -91,9 +94,9 @@ def capacity(
     Loads the broker through its gateway, on a topic of its own without a contract that is gone
     afterwards. The rate is doubled until the broker is late, then the bracket is narrowed to 5 %; a
     rate holds if it does in two rounds out of three. Latency is the broker's: from sending to
-    receipt by a consumer that is always ready. Both are this process: where it falls behind first,
-    the figure is a lower bound, and so it is where --most ends the search. The traffic of other
-    topics goes on: the figure is what is left beside them.
+    receipt by a consumer that is always ready. This process both sends and receives; if it cannot
+    keep up, the figure is a lower bound, and so it is where --most ends the search. The traffic of
+    other topics goes on: the figure is what is left beside them.
     """
     if figure is not None:
         if name is None or tcp or http or store or slo:

@@ -15,8 +15,13 @@ _KEYS = ("policy", "window", "every")
 def adaptation_options(command: Command) -> Command:
     """--adapt, --adapt-window and --adapt-every; the command gets `policy`, `window`, `every`."""
     for flag, name, shape, text in (
-        ("--adapt-every", "every", "DURATION", "How often it is asked; srtm acts at once."),
-        ("--adapt-window", "window", "DURATION", "What that looks back at."),
+        ("--adapt-every", "every", "DURATION", "How often the policy is asked; srtm acts at once."),
+        (
+            "--adapt-window",
+            "window",
+            "DURATION",
+            "Stretch of traffic that the policy looks back at.",
+        ),
     ):
         command = click.option(flag, name, metavar=shape, help=text)(command)
     return click.option(

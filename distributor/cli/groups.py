@@ -21,7 +21,11 @@ _SHOWN = 20
 @click.command()
 @click.argument("topic")
 @click.argument("action", required=False, type=click.Choice([*_DECISIONS, *_MODES]))
-@click.option("--number", type=int, help="Of the proposal that was looked at; no newer one.")
+@click.option(
+    "--number",
+    type=int,
+    help="Number of the proposal that was looked at; with it a newer one is refused.",
+)
 @click.option("--lift", type=float, help="auto: at least this.  [3 at first]")
 @click.option("--q", type=float, help="auto: at most this.  [0.001 at first]")
 @click.option("--coincidences", type=int, help="auto: at least so many.  [20 at first]")

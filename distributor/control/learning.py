@@ -1,10 +1,11 @@
 """Learning from gateways what the store does not say: it is another one, or an older copy.
 
-Whoever knows less gives way. A gateway registers with all that it knows. Where that is more than
-the store says, the distributor takes it in, and until every lease that the better store may have
-given has ended, it tells each gateway no more and no less than the gateway has: nothing is granted
-and nothing is taken away. After that the shares that gateways hold are the placement, until
-somebody places the topic again. Publishers that only the other store knew register themselves.
+The side with the older state yields. A gateway registers with all that it knows. Where that is
+more than the store says, the distributor takes it in, and until every lease that the better store
+may have given has ended, it tells each gateway no more and no less than the gateway has: nothing
+is granted and nothing is taken away. After that the shares that gateways hold are the placement,
+until somebody places the topic again. Publishers that only the other store knew register
+themselves.
 
 A gateway that was cut off all that time keeps the floor of a share that nobody else knows. So what
 the others left of a contract is nobody's until somebody says that no such gateway runs

@@ -34,7 +34,9 @@ class Group(_Value):
     )
     coincidences: int = Field(ge=0, le=_COUNT, description="instants in common, of its median pair")
     share: float = Field(
-        ge=0, le=1, description="of a member's instants that coincide beyond chance, median pair"
+        ge=0,
+        le=1,
+        description="part of a member's instants that coincide beyond chance, median pair",
     )
 
 
@@ -43,7 +45,9 @@ class Proposal(_Value):
 
     first: Instant = Field(description="arrival of the trace, ns since 1970")
     last: Instant = Field(description="arrival of the trace, ns since 1970")
-    publishers: int = Field(ge=0, le=_COUNT, description="that came with the topic")
+    publishers: int = Field(
+        ge=0, le=_COUNT, description="publishers that the trace has of the topic"
+    )
     groups: list[Group] = Field(max_length=MAX_GROUPS, fail_fast=True)
 
     @model_validator(mode="after")

@@ -32,7 +32,7 @@ _DURATION = parsed(parse_duration)
     type=click.Choice(["poisson", "periodic"]),
     default="poisson",
     show_default=True,
-    help="Of each group: Poisson, or evenly spaced with a random phase.",
+    help="Send times of each group: Poisson, or evenly spaced with a random phase.",
 )
 @click.option(
     "--batch",
@@ -63,9 +63,9 @@ _DURATION = parsed(parse_duration)
     callback=_DURATION,
     default="60s",
     show_default=True,
-    help="How much is simulated.",
+    help="Time that is simulated.",
 )
-@click.option("--seed", default=1, show_default=True, help="Of all random choices.")
+@click.option("--seed", default=1, show_default=True, help="Seed of all random choices.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def simulate(
     file: Path,

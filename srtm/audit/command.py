@@ -34,7 +34,7 @@ _SAID_BY = {
     "--clock-error",
     metavar="DURATION",
     callback=parsed(parse_duration),
-    help="of each host's wall clock, in place of what its kernel said",
+    help="error of each host's wall clock, in place of what its kernel said",
 )
 @click.option(
     "--batches",

@@ -68,7 +68,7 @@ class SimulateOptions(BaseModel):
         "for one",
     )
     startup: Duration = Field(
-        5.0, description="from a launch, which is billed, to joining the group"
+        5.0, description="time from a launch, which is billed, to joining the group"
     )
     arrivals: ArrivalModel = Field(
         ArrivalModel.POISSON,
@@ -82,7 +82,7 @@ class SimulateOptions(BaseModel):
         3.0, description="how often a member asks whether a rebalance is due"
     )
     initial: int = Field(1, description="consumers at the start")
-    seed: int = Field(1, ge=0, description="of Poisson arrivals and heartbeat phases")
+    seed: int = Field(1, ge=0, description="seed of Poisson arrivals and heartbeat phases")
     out: Path | None = Field(
         None,
         description="folder that gets simulation.json and simulation.png (arrivals, replicas, "

@@ -25,15 +25,15 @@ class State(StrEnum):
 
 COUNTERS = {
     "message_count": "Messages that came from the source.",
-    "message_bytes": "Bytes of their bodies.",
+    "message_bytes": "Bytes of the bodies that came from the source.",
     "delivered_count": "Messages that the other side has acknowledged.",
     "redelivered_count": "Messages that nsqd gave again: attempts over 1.",
-    "not_repeated_count": "Of them, not produced again: the first copy waits or is delivered.",
+    "not_repeated_count": "Redeliveries suppressed because the first copy is queued or delivered.",
     "requeue_count": "Messages given back to nsqd, as Kafka did not take them.",
     "touch_count": "TOUCHes of messages that wait for Kafka.",
     "late_finish_count": "FINs that came after nsqd had given the message up.",
     "dead_letter_count": "Messages in the dead-letter topic or file.",
-    "cut_count": "Of them, cut short in the topic: it does not take them whole.",
+    "cut_count": "Dead letters cut short, as their topic does not take them whole.",
     "tombstone_count": "Records without a body that were skipped.",
     "looped_count": "Records that came from the topic that they would go to.",
     "resent_count": "Messages published again, as their connection broke before the answer.",

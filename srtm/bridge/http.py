@@ -13,7 +13,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 GAUGES = {
     "in_flight_count": "Messages that wait for the other side's acknowledgement.",
-    "in_flight_bytes": "Bytes of their bodies.",
+    "in_flight_bytes": "Bytes of the bodies that wait for the other side's acknowledgement.",
     "records_lag": "Records that Kafka has and that are not in NSQ yet.",
     "late_share": "Share of the messages that took longer than the SLO's target, since start.",
     "error_budget": "What is left of the late share that the SLO allows; negative: overspent.",

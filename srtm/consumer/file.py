@@ -200,7 +200,9 @@ class ExecutorTable(FileTable):
     def _whole(self) -> Self:
         for key in self.model_fields_set - {"kind", "startup", "grace"}:
             if key not in _OF_KIND[self.kind]:
-                raise ValueError(f'{key.replace("_", "-")} says nothing to kind = "{self.kind}"')
+                raise ValueError(
+                    f'{key.replace("_", "-")} has no effect with kind = "{self.kind}"; remove it'
+                )
         if self.kind == "kubernetes" and not _TARGET.fullmatch(self.target):
             raise ValueError(
                 f"target {self.target!r} is none; write deployment/NAME or statefulset/NAME"

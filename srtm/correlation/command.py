@@ -84,7 +84,7 @@ for command in (stream, report, propose, envelope, statistics, what_if):
 
 @correlate.command("show")
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
-@click.option("--topic", help="This topic alone.")
+@click.option("--topic", help="Only this topic.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def show_command(folder: Path, topic: str | None, as_json: bool) -> None:
     """Show the groups that a run left in DIR. Needs no Spark."""

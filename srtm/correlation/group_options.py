@@ -22,10 +22,10 @@ def group_options(command: Command) -> Command:
                 type=click.Path(path_type=Path),
                 required=True,
                 metavar="DIR",
-                help="For groups.json and Parquet; a result that is there is replaced once this "
+                help="Folder for groups.json and Parquet; a result there is replaced once this "
                 "one is whole.",
             ),
-            click.option("--topic", help="This topic alone."),
+            click.option("--topic", help="Only this topic."),
             duration_option("--window", "0", "Also by stretches of this length; windows.parquet."),
             click.option(
                 "--floor",
@@ -39,7 +39,7 @@ def group_options(command: Command) -> Command:
                 type=click.FloatRange(0, 0.5, min_open=True),
                 default=0.01,
                 show_default=True,
-                help="Of false discoveries among pairs.",
+                help="False discovery rate among pairs.",
             ),
         )
     ):

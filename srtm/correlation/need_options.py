@@ -14,7 +14,7 @@ class TraceOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     trace: Path = Field(description="folder of srtm gateway --trace-dir")
-    topic: str | None = Field(None, description="this topic alone")
+    topic: str | None = Field(None, description="only this topic")
     skip_damaged: bool = Field(False, description="leave out files that cannot be read, and say so")
 
 
@@ -22,7 +22,7 @@ class EnvelopeOptions(TraceOptions):
     """See `srtm correlate envelope --help`."""
 
     by: Literal["topic", "broker", "publisher", "group"] = Field(
-        "topic", description="whose curves"
+        "topic", description="whose curves are drawn up"
     )
     groups: Path | None = Field(
         None, description="with --by group: the folder that srtm correlate run left"
@@ -33,7 +33,9 @@ class EnvelopeOptions(TraceOptions):
     percentile: float = Field(
         0.99, gt=0, le=1, description="share of messages that wait for no token"
     )
-    most: int = Field(50, ge=1, description="so many, of the biggest bursts")
+    most: int = Field(
+        50, ge=1, description="how many keys are listed, those with the biggest bursts first"
+    )
 
     @model_validator(mode="after")
     def _together(self) -> "EnvelopeOptions":
@@ -57,17 +59,19 @@ class JudgedOptions(TraceOptions):
 class StatisticsOptions(JudgedOptions):
     """See `srtm correlate statistics --help`."""
 
-    most: int = Field(5, ge=1, description="so many of those who send most")
+    most: int = Field(
+        5, ge=1, description="how many publishers are listed, those who send most first"
+    )
 
 
 class WhatIfOptions(JudgedOptions):
     """See `srtm correlate what-if --help`."""
 
     rate: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="of the contract: messages/s"
+        None, gt=0, allow_inf_nan=False, description="rate r of the contract, messages/s"
     )
     burst: float | None = Field(
-        None, ge=1, allow_inf_nan=False, description="of the contract: messages"
+        None, ge=1, allow_inf_nan=False, description="burst b of the contract, messages"
     )
     placement: Path | None = Field(
         None, description="CSV with publisher,broker: they are moved there, the others stay"

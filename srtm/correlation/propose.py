@@ -19,7 +19,7 @@ from srtm.text.words import counted
 
 @click.command("propose")
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
-@click.option("--topic", help="This topic alone.")
+@click.option("--topic", help="Only this topic.")
 @remote_options
 def propose(folder: Path, topic: str | None, remote: Remote, as_json: bool) -> None:
     """Propose the groups that srtm correlate run or stream left in DIR to the Load Distributor.

@@ -21,7 +21,7 @@ _ADDRESS = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:%_-]{0,254}")
 class HostTable(Table):
     """`[[host]]`: a host, and how it is reached."""
 
-    name: str = Field(description="no two have the same")
+    name: str = Field(description="its name; each host has another")
     kind: Literal["local", "netns", "ssh"] = Field(
         default="local",
         description="local: processes of this machine; netns: a network namespace of this machine; "
@@ -29,8 +29,8 @@ class HostTable(Table):
     )
     address: str = Field(
         default="",
-        description="where the others reach it; local: 127.0.0.1, 127.0.0.2, ...; netns: one of "
-        "198.18.0.0/15; ssh: needed",
+        description="where the other hosts reach it; local: 127.0.0.1, 127.0.0.2, ...; netns: one "
+        "of 198.18.0.0/15; ssh: needed",
     )
     login: str = Field(
         default="",
@@ -94,7 +94,7 @@ class HostTable(Table):
 class LoadTable(Table):
     """`[[load]]`: a load generator: benchmarks send from its host."""
 
-    name: str = Field(description="no two have the same; load-1, load-2, ... without it")
+    name: str = Field(description="its name, unique; load-1, load-2, ... by default")
     host: str = Field(description="name of its host")
 
     _check_name = field_validator("name")(plain_name)
@@ -103,7 +103,7 @@ class LoadTable(Table):
 class SubscriberTable(Table):
     """`[[subscriber]]`: benchmarks receive on its host."""
 
-    name: str = Field(description="no two have the same; subscriber-1, ... without it")
+    name: str = Field(description="its name, unique; subscriber-1, ... by default")
     host: str = Field(description="name of its host")
 
     _check_name = field_validator("name")(plain_name)
@@ -114,13 +114,17 @@ class ElsewhereTable(Table):
 
     brokers: tuple[str, ...] = Field(description="names of all brokers of all hosts, in one order")
     lookupd_tcp_address: ListenAddress | None = Field(
-        default=None, alias="lookupd-tcp-address", description="of the nsqlookupd, for nsqds"
+        default=None,
+        alias="lookupd-tcp-address",
+        description="TCP address of the nsqlookupd, for nsqds",
     )
     lookupd_http_address: ListenAddress | None = Field(
-        default=None, alias="lookupd-http-address", description="the same, for nsqadmin"
+        default=None,
+        alias="lookupd-http-address",
+        description="HTTP address of the nsqlookupd, for nsqadmin",
     )
     distributor_address: ListenAddress | None = Field(
-        default=None, alias="distributor-address", description="of the Load Distributor"
+        default=None, alias="distributor-address", description="address of the Load Distributor"
     )
     distributor_token_file: str = Field(
         default="",

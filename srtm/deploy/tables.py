@@ -77,11 +77,11 @@ def plain_name(name: str) -> str:
 class DeploymentTable(Table):
     """`[deployment]`: where it keeps its files and how others reach it."""
 
-    name: str = Field(default="local", description="in logs and in `srtm stat`")
+    name: str = Field(default="local", description="name that logs and `srtm stat` show")
     data_path: Path = Field(
         default=DATA_PATH,
         alias="data-path",
-        description="where it keeps its files, relative to this file",
+        description="folder of its files, relative to this file",
     )
     broadcast_address: str = Field(
         default="127.0.0.1",
@@ -121,7 +121,7 @@ class NsqadminTable(Placed):
 class BridgeTable(Placed):
     """`[bridge]`: the Kafka bridge to start, by the file of its routes."""
 
-    file: Path = Field(description="as of `srtm bridge run`, relative to this file")
+    file: Path = Field(description="file of `srtm bridge run`, relative to this file")
 
 
 class DistributorTable(Placed, DistributorOptions):
@@ -137,13 +137,17 @@ class BrokerTable(Table):
     """`[[broker]]`: an nsqd and the gateway in front of it, which has the addresses. The gateway's
     options are keys too; folders among them may be shared by brokers."""
 
-    name: str = Field(description="no two have the same; broker-1, broker-2, ... without it")
+    name: str = Field(description="its name, unique; broker-1, broker-2, ... by default")
     host: str = Field(default="", description="name of its host, where there are `[[host]]` tables")
     tcp_address: ListenAddress = Field(
-        default=Address("127.0.0.1", 4150), alias="tcp-address", description="of the gateway"
+        default=Address("127.0.0.1", 4150),
+        alias="tcp-address",
+        description="TCP address of the gateway",
     )
     http_address: ListenAddress = Field(
-        default=Address("127.0.0.1", 4151), alias="http-address", description="of the gateway"
+        default=Address("127.0.0.1", 4151),
+        alias="http-address",
+        description="HTTP address of the gateway",
     )
     nsqd_flags: tuple[str, ...] = Field(
         default=(), alias="nsqd-flags", description='nsqd\'s own, such as ["--mem-queue-size=0"]'
@@ -152,7 +156,7 @@ class BrokerTable(Table):
         default=0,
         ge=0,
         le=int(MAX_RATE),
-        description="what it holds within its SLO, in messages/s; 0: not measured",
+        description="messages/s that it holds within its SLO; 0: not measured",
     )
     gateway: Mapping[str, Any] = Field(
         default={}, exclude=True, description="the gateway's options that the table has as keys"

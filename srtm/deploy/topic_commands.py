@@ -53,7 +53,7 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
         default=DATA_PATH,
         show_default=True,
         show_envvar=True,
-        help="Its data path, or its TOML file.",
+        help="Data path of the deployment, or its TOML file.",
     )
     as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     return where(remote_or_none(as_json(function)))

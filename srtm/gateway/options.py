@@ -75,12 +75,18 @@ class GatewayOptions(BaseModel):
         "longest goes; 0: a quarter of the open-file limit, at most 16384",
     )
     max_topic_backlog: int = Field(100_000, ge=1, description="messages of a topic in the gateway")
-    max_topic_backlog_bytes: int = Field(64 * _MIB, ge=1, description="bytes of the same")
+    max_topic_backlog_bytes: int = Field(
+        64 * _MIB, ge=1, description="bytes of one topic's messages in the gateway"
+    )
     max_backlog_bytes: int = Field(
-        512 * _MIB, ge=1, description="bytes of all topics; over them the biggest take no more"
+        512 * _MIB,
+        ge=1,
+        description="bytes held for all topics; above this the largest topics are not read",
     )
     max_connection_backlog: int = Field(20_000, ge=1, description="unanswered messages of a client")
-    max_connection_backlog_bytes: int = Field(8 * _MIB, ge=1, description="bytes of the same")
+    max_connection_backlog_bytes: int = Field(
+        8 * _MIB, ge=1, description="bytes of a client's unanswered messages"
+    )
     max_partial_bytes: int = Field(
         256 * _MIB,
         ge=1,
@@ -121,23 +127,29 @@ class GatewayOptions(BaseModel):
         "", description="folder that gets a log of who got tokens when, for `srtm audit`"
     )
     admission_log_bytes: int = Field(
-        512 * _MIB, ge=_MIB, description="bytes of it that are kept; the oldest files go first"
+        512 * _MIB,
+        ge=_MIB,
+        description="bytes of the admission log that are kept; the oldest files go first",
     )
     trace_dir: str = Field(
         "",
         description="folder that gets a trace of arrivals as Parquet files, for `srtm correlate`",
     )
     trace_file_age: Duration = Field(
-        60.0, gt=0, description="a file of it appears once its oldest row is so old"
+        60.0, gt=0, description="a file of the trace appears once its oldest row is so old"
     )
     trace_file_bytes: int = Field(
-        64 * _MIB, ge=64 * 1024, description="or once its rows take so much, before compression"
+        64 * _MIB,
+        ge=64 * 1024,
+        description="a file of the trace appears once its rows take so much, before compression",
     )
     trace_age: Duration = Field(
-        7 * 86400.0, gt=0, description="files of it that are older are removed"
+        7 * 86400.0, gt=0, description="files of the trace that are older are removed"
     )
     trace_bytes: int = Field(
-        4096 * _MIB, ge=_MIB, description="bytes of it that are kept; the oldest files go first"
+        4096 * _MIB,
+        ge=_MIB,
+        description="bytes of the trace that are kept; the oldest files go first",
     )
     timestamps: Literal["auto", "ebpf", "sockopt", "clock"] = Field(
         "auto",

@@ -79,7 +79,7 @@ class LoadOptions(BaseModel):
         5.0, description="longest wait for answers and messages after the last send"
     )
     message_size: int = Field(100, description="bytes of a body, 24 or more")
-    seed: int = Field(1, description="of all random choices")
+    seed: int = Field(1, description="seed of all random choices")
     slo: Objective | None = Field(None, description="judge end to end, such as 0.99@1ms")
     strict: bool = Field(False, description="exit with 1 when the SLO is missed")
     histogram: Path | None = Field(

@@ -54,13 +54,11 @@ _ASKED_SECONDS = 3.0
 )
 @remote_or_none
 @click.option("--topic", default="", help="only this topic")
-@click.option(
-    "--interval", help="between two tables, of which there is more than one then [default: 2s]"
-)
+@click.option("--interval", help="repeat every DURATION [default: 2s]")
 @click.option(
     "--count",
     type=click.IntRange(min=0),
-    help="tables before it ends; 0: until it is stopped [default: 0 on a terminal, 1 in a pipe]",
+    help="stop after N tables; 0 repeats for ever [default: 0 on a terminal, 1 in a pipe]",
 )
 @click.option("--json", "as_json", is_flag=True, help="one JSON list for each table")
 def stat(

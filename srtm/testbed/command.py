@@ -141,12 +141,12 @@ def cut(file: Path, host: str, other: str, one_way: bool) -> None:
 @testbed.command()
 @_FILE
 @click.argument("host")
-@click.option("--bandwidth", default="", help="Of all that HOST sends, such as 1mbit.")
+@click.option("--bandwidth", default="", help="Bandwidth for all that HOST sends, such as 1mbit.")
 @click.option(
     "--delay",
     metavar="DURATION",
     callback=parsed(parse_duration),
-    help="Of each packet, either way, such as 20ms.",
+    help="Delay of each packet, either way, such as 20ms.",
 )
 def slow(file: Path, host: str, bandwidth: str, delay: float | None) -> None:
     """Make the link of HOST slow, until srtm testbed heal."""
@@ -176,8 +176,8 @@ _LIST = "".join(f"  {name:<20}{each.summary}\n" for name, each in FAULTS.items()
 @click.argument("name", type=click.Choice(list(FAULTS)), metavar="FAULT")
 @click.argument("host")
 @click.option("--program", default="", help="b1-gateway, b1-nsqd, distributor, ...")
-@click.option("--other", default="", help="Another host.")
-@click.option("--topic", default="", help="Of a reader.")
+@click.option("--other", default="", help="The other host, of faults between two.")
+@click.option("--topic", default="", help="Topic of the slow reader (fault slow-reader).")
 @click.option(
     "--for",
     "seconds",
@@ -185,7 +185,7 @@ _LIST = "".join(f"  {name:<20}{each.summary}\n" for name, each in FAULTS.items()
     show_default=True,
     metavar="DURATION",
     callback=parsed(parse_duration),
-    help="How long it lasts.",
+    help="How long the fault lasts.",
 )
 def fault(
     file: Path, name: str, host: str, program: str, other: str, topic: str, seconds: float

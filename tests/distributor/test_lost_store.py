@@ -1,4 +1,4 @@
-"""A store that is lost, or an older copy: whoever knows less gives way."""
+"""A store that is lost, or an older copy: the side with the older state yields."""
 
 import resource
 import shutil

@@ -15,7 +15,7 @@ from srtm.text.errors import UnavailableError, UsageError
     metavar="DIR",
     help="The trace that it was found in [default: where it was then].",
 )
-@click.option("--topic", help="This topic alone.")
+@click.option("--topic", help="Only this topic.")
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),

@@ -24,7 +24,11 @@ from srtm.text.errors import UsageError
     help="Where gateways write their arrivals; with --kafka, where those of Kafka are kept.",
 )
 @click.option("--kafka", metavar="HOST:PORT[,...]", help="Take arrivals from this Kafka.")
-@click.option("--kafka-topic", metavar="NAME", help="Of arrivals: JSON of a trace's columns.")
+@click.option(
+    "--kafka-topic",
+    metavar="NAME",
+    help="Kafka topic of arrivals, each the JSON of a trace's columns.",
+)
 @click.option(
     "--kafka-config",
     type=click.Path(path_type=Path),
