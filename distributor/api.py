@@ -350,4 +350,4 @@ class Health(Answer):
 
 
 class Done(Answer):
-    """Nothing to tell."""
+    """The answer where there is nothing to tell."""

@@ -11,7 +11,7 @@ _CAPABILITIES = {"CAP_NET_ADMIN": 1 << 12, "CAP_BPF": 1 << 39}  # linux/capabili
 _SYS_ADMIN = 1 << 21  # stands for CAP_BPF, which was a part of it until Linux 5.8
 _WHOLE_HOST = "0 0 4294967295"  # /proc/self/uid_map outside of user namespaces
 _MEMCG = (5, 11)
-"""From this kernel on BPF memory counts in its memory cgroup, not against RLIMIT_MEMLOCK."""
+"""The first kernel on which BPF memory counts in its memory cgroup, not against RLIMIT_MEMLOCK."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Circumstances:
 
 
 def circumstances() -> Circumstances:
-    """Those of the calling thread."""
+    """The circumstances of the calling thread."""
     with open("/proc/thread-self/status") as status, open("/proc/self/uid_map") as uid_map:
         fields = dict(line.split(":", 1) for line in status)
         mapped = " ".join(uid_map.read().split())

@@ -78,7 +78,8 @@ class Ring:
 
 
 def _ready(headers: memoryview) -> list[bool]:
-    """For each slot before the first one that stays busy: was it written, not discarded?"""
+    """Whether each slot was written, not discarded; for those before the first one that stays
+    busy."""
     ready: list[bool] = []
     for number in range(len(headers)):
         for _ in range(_LOOKS):

@@ -57,11 +57,11 @@ class StampSource:
         """Called for a bound socket before it listens. Raises OSError."""
 
     def reader(self, connection: socket.socket) -> Reader:
-        """For a connection that has just been accepted."""
+        """The reader of a connection that has just been accepted."""
         raise NotImplementedError
 
     def tick(self) -> None:
-        """Once a second, also when nothing is read."""
+        """Called once a second, also when nothing is read."""
 
     def close(self) -> None:
         """No more is read; what the source has in the kernel is gone."""

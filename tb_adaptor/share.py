@@ -29,8 +29,9 @@ def divide(
     bursts: Mapping[str, float],
     rate_floor: float = 0.0,
 ) -> dict[str, Part]:
-    """In proportion to `rates` and `bursts`, each burst at least 1 message and each rate at least
-    `rate_floor` of an even part. Sums are the contract's, or less by roundings, never more.
+    """The contract divided in proportion to `rates` and `bursts`, each burst at least 1 message and
+    each rate at least `rate_floor` of an even part. Sums are the contract's, or less by roundings,
+    never more.
 
     Raises ValueError where b has no whole message for each broker.
     """

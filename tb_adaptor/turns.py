@@ -71,7 +71,7 @@ class Turns:
             self.before[broker] = debt
 
     def forget_others(self, brokers: Container[str], burst: float) -> None:
-        """Those which are none of `brokers` are forgotten, or have another name."""
+        """Drop the brokers that are none of `brokers`: they are forgotten, or have another name."""
         for name in {*self.waiting, *self.before}:
             if name not in brokers:
                 self.unpaid += self._left_by(name, burst)

@@ -74,7 +74,7 @@ class Live:
 
 
 def live(session: Session, seed: int = 0) -> list[Live]:
-    """All policies, side by side."""
+    """What each policy did on the real brokers; all of them ran side by side."""
     logs = session.folder / "admissions"
     with running(_spec(session, str(logs))) as deployment:
         came, rescales = asyncio.run(_run(deployment, seed))
@@ -133,7 +133,7 @@ async def _run(deployment: Running, seed: int) -> tuple[dict[str, Recorded], dic
 
 
 def _place(remote: Remote) -> None:
-    """Each topic evenly over both brokers."""
+    """Place each topic evenly over both brokers."""
     for topic, policy in POLICIES.items():
         body: dict[str, Any] = {"rate": CONTRACT.rate, "burst": CONTRACT.burst}
         remote.call("PUT", "topics", topic, body=body)
@@ -144,7 +144,7 @@ def _place(remote: Remote) -> None:
 
 
 def _wait_for_shares(brokers: Sequence[DeployedBroker]) -> None:
-    """Until each bucket is full with half of the contract. Raises SrtmError."""
+    """Wait until each bucket is full with half of the contract. Raises SrtmError."""
     half = CONTRACT.rate / len(brokers), CONTRACT.burst / len(brokers)
     until = time.monotonic() + _READY_SECONDS
     while True:

@@ -126,4 +126,4 @@ CHOOSING = (
     Scenario("other wave", {f"b{n}": wave(1 / 4, 0.2, 45, n / 4) for n in range(4)}),
     Scenario("other clumps", {"b1": constant(0.6), "b2": constant(0.4)}, kind="groups"),
 )
-"""On these settings are chosen; what is judged is judged on SCENARIOS."""
+"""Scenarios on which settings are chosen; what is judged is judged on SCENARIOS."""

@@ -141,7 +141,7 @@ def run(session: Session) -> Report:
 
 
 def matched(first: Sequence[float], second: Sequence[float], quick: bool) -> list[Match]:
-    """Those with a bar, then the eager ones."""
+    """The matches: those with a bar, then the eager ones."""
     matches = []
 
     def add(

@@ -57,7 +57,7 @@ SMALL: dict[str, Algorithm] = LANDAU | {
     "exact": ALGORITHMS["exact"],
     "srtm": balanced_packing,
 }
-"""On streams that the exact packing can follow. Another packing is added here."""
+"""The algorithms on streams that the exact packing can follow. Another packing is added here."""
 SMALL_PARTITIONS, SMALL_ITERATIONS, QUICK_SMALL_ITERATIONS = 10, 100, 15
 _SMALL_SECONDS = 15.0  # kept free of a quick run for these
 
@@ -76,7 +76,7 @@ class Point:
 
 Points = Mapping[str, Point]
 Streams = dict[int, Points]
-"""By delta."""
+"""The points of each stream, by delta."""
 
 
 def stream(partitions: int, iterations: int, delta: float, seed: int) -> Iterator[list[float]]:
@@ -118,7 +118,8 @@ def compare(algorithms: Mapping[str, Algorithm], rates: Sequence[list[float]]) -
 
 
 def front(points: Points) -> set[str]:
-    """Those that no other beats in both figures."""
+    """The algorithms on the Pareto front: no other is better in one figure and no worse in the
+    other."""
     return {
         name
         for name, point in points.items()
@@ -127,7 +128,8 @@ def front(points: Points) -> set[str]:
 
 
 def orderings(points: Points) -> dict[str, float]:
-    """By how much each ordering holds in a stream; below 0 it does not. In units of its figure."""
+    """The margin by which each ordering holds in a stream, in units of its figure; below 0 it does
+    not hold."""
     cbs = {name: point.cbs for name, point in points.items()}
     moved = {name: point.rscore for name, point in points.items()}
     others = [value for name, value in cbs.items() if not name.startswith("next-fit")]
@@ -211,7 +213,7 @@ def run(session: Session) -> Report:
 
 
 def bars(found: Mapping[int, Streams], quick: bool = False) -> list[Bar]:
-    """For each ordering, in how many of the five streams that vary it holds; by seed."""
+    """The bars: for each ordering, in how many of the five streams that vary it holds; by seed."""
     whole = [streams for streams in found.values() if len(streams) == len(DELTAS)]
     held: dict[str, list[float]] = {}
     for streams in whole:

@@ -67,7 +67,7 @@ WORKLOADS = {
     "rate": Workload(False, (1.0, 1.0)),
     "unequal": Workload(True, (0.6, 1.4)),
 }
-"""In the order in which a quick run gets to them."""
+"""The workloads, in the order in which a quick run gets to them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def _timed(name: str, workload: str, partitions: int, repeats: int) -> Timed:
 
 
 def bars(found: list[Timed], heuristics: list[str]) -> list[Bar]:
-    """For each algorithm and size the workload that takes longest."""
+    """The bars: for each algorithm and size, the workload that takes longest."""
     judged = []
     for size, seconds in BARS.items():
         for name in heuristics:

@@ -38,7 +38,8 @@ def play_for(rival: Outcome) -> Outcome:
 
 
 def contests(rivals: Sequence[Case], seed: int, processes: int) -> Iterator["Rivalry"]:
-    """Each rival and ours asked for what it attained, side by side."""
+    """A rivalry for each rival: its run, and ours asked for what it attained. Rivals run side by
+    side."""
 
     def runs(case: Case) -> tuple[list[Run], list[Run]]:
         rival = play(case, (seed,))
@@ -89,7 +90,8 @@ class Rivalry:
         return [a / b for a, b in pairs]
 
     def bars(self, where: str) -> list[Bar]:
-        """At least the rival's SLA less 0.1 points, at no more replica-minutes."""
+        """Two bars: ours has at least the rival's SLA less 0.1 points, at no more
+        replica-minutes."""
         name = f"{where}: {OURS} against {self.rival.case.name.removeprefix(where + ': ')}"
         return [
             judge(f"{name}, SLA points", self.points, at_least=-OURS_POINTS),

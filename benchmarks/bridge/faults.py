@@ -200,7 +200,8 @@ class Faults:
                 pass
 
     def _settle(self) -> None:
-        """Until all that the bridge reads is read to its end, for a while."""
+        """Wait until all that the bridge reads has been read to its end, and stays so for a
+        while."""
         until, quiet, known = time.monotonic() + _SETTLE_SECONDS, time.monotonic(), (-1, -1)
         while time.monotonic() - quiet < _MSG_TIMEOUT_SECONDS + 2:
             if time.monotonic() > until:

@@ -46,8 +46,8 @@ def uncommitted(address: str, topic: str, partitions: int, group: str) -> int:
 
 
 def numbers_in_nsq(address: str, topic: bytes, channel: bytes) -> list[int]:
-    """Until nothing more comes: after kill -9 nsqd knows no right depth. Raises
-    UnavailableError."""
+    """The numbers that nsqd has, read until nothing more comes: after kill -9 nsqd knows no right
+    depth. Raises UnavailableError."""
     host, _, port = address.rpartition(":")
     found: list[int] = []
     reader = FrameReader(1 << 22)

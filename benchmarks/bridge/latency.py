@@ -136,7 +136,7 @@ def _measure(
 
 
 def _begin(send: Send, receive: Receive, size: int) -> None:
-    """Until the first message is over."""
+    """Send the first message, and wait until it has come over."""
     send([_body(time.time_ns(), size)])
     until = time.monotonic() + _BEGIN_SECONDS
     while not receive(0.1):
@@ -147,7 +147,7 @@ def _begin(send: Send, receive: Receive, size: int) -> None:
 def _send_all(
     send: Send, size: int, seconds: float, sent: list[int], over: threading.Event
 ) -> None:
-    """Each at its time; `sent` has the times."""
+    """Send each message at its time; `sent` has the times."""
     step = 1_000_000_000 // RATE
     due = time.time_ns()
     last = due + int((seconds + _WARM_SECONDS) * 1e9)

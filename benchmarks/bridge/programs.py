@@ -143,7 +143,7 @@ def produce(kafka: str, topic: str, count: int, size: int, headers: bool = True)
 
 
 def drain(nsqd: str, topic: str, channel: str) -> None:
-    """Until it is ended: a raw socket, one write of FINs for each read."""
+    """Consume until the program is ended: a raw socket, one write of FINs for each read."""
     host, _, port = nsqd.rpartition(":")
     with socket.create_connection((host, int(port))) as sock:
         settings = {"output_buffer_size": 65_536, "output_buffer_timeout": 25}

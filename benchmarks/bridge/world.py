@@ -79,7 +79,7 @@ class World:
         return self.gateway.depth(topic).received
 
     def trial(self, command: list[str], progress: Callable[[], int], count: int) -> Rate:
-        """From its first progress to the end. Raises UnavailableError."""
+        """The rate of one trial, from its first progress to the end. Raises UnavailableError."""
         watched = {"nsqd": self.plain.pids["nsqd"], "kafka": self.kafka.pid}
         watched |= {f"gateway's {name}": pid for name, pid in self.gateway.pids.items()}
         log = (self.folder / "trial.log").open("ab")

@@ -48,8 +48,8 @@ class Trial:
 
     @property
     def late_ms(self) -> float:
-        """By how much the load was late at p99, where that is more than named groups gain on
-        paper: what was measured then is the machine's doing."""
+        """By how much the load was late at p99; 0 where that is no more than named groups gain on
+        paper. What was measured with more is the machine's doing."""
         lag = max(each.send_lag_seconds for each in self.outcomes) * 1e3
         blind, _, named = self.waits_ms(on_paper=True)
         return lag if lag > blind - named else 0.0

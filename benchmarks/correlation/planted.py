@@ -43,7 +43,7 @@ class Case:
 
 
 def quality_cases(quick: bool) -> list[Case]:
-    """Those of the bars first: 20 bursts and more."""
+    """The cases of the quality of groups, those of the bars first: 20 bursts and more."""
     judged = [
         Case(kind, jitter, bursts, lone)
         for kind, jitter, (bursts, lone) in product(

@@ -28,7 +28,8 @@ class Score:
 
 
 def score(label: Labels, found: Labels) -> Score:
-    """Both below 0 where a publisher is in no group, each with a number of its own."""
+    """How well `found` matches `label`. Both are below 0 where a publisher is in no group, each
+    with a number of its own."""
     true, said = _pairs(label), _pairs(found)
     both = _pairs(label * (found.max() - found.min() + 1) + found - found.min())
     possible = label.size * (label.size - 1) / 2

@@ -12,7 +12,7 @@ from srtm.load.settings import Arrivals
 SIZES = (5, 10, 15, 20, 25, 30)
 PUBLISHERS, BATCH = 1_000, 10
 _LARGER = 10
-"""From this size of groups on one broker no longer holds the topic, and who is where matters."""
+"""From this size of groups on, one broker no longer holds the topic, and who is where matters."""
 _KINDS: tuple[tuple[str, Arrivals], ...] = (("9a", "poisson"), ("9b", "periodic"))
 
 

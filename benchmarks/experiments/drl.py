@@ -22,7 +22,7 @@ Row = tuple[float, float, float]
 
 
 def simulated(scenario: Scenario, quick: bool) -> list[Row]:
-    """By number of brokers, from 1 on."""
+    """p50, p95 and p99 by number of brokers, from 1 on."""
     world = Simulated(scenario, paper_scale(), _QUICK_EFFORT if quick else _EFFORT)
     found = []
     for count in range(1, BROKERS + 1):

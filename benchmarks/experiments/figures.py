@@ -82,7 +82,7 @@ def draw(
 
 
 def _bars(axes: "Axes", design: str, place: int, of: int, points: Sequence[Point]) -> None:
-    """With the number of brokers on top of each."""
+    """Draw the bars of one design, with the number of brokers on top of each."""
     width = 0.8 / of
     at = [n + (place - (of - 1) / 2) * width for n in range(len(points))]
     means = [each.mean * 1e3 for each in points]

@@ -26,7 +26,7 @@ _LAG_PART = 0.2
 """The part of the target by which a generator may be late at p99; one that is later decides
 nothing."""
 _LEAST_SECONDS = 25.0
-"""For brokers to start and be calibrated, and for one load of each design"""
+"""Seconds that brokers need to start and be calibrated, and for one load of each design."""
 _SETTLE_SECONDS = 4.0  # for a topic's registration, shares and end
 
 
@@ -58,7 +58,7 @@ class Pairs:
 
 
 def check_hosts(session: Session, cases: Sequence[Case]) -> None:
-    """Before anything is simulated. Raises UsageError, UnavailableError."""
+    """Check the hosts, before anything is simulated. Raises UsageError, UnavailableError."""
     if session.hosts is None:
         return
     cases = cases[:1] if session.quick else cases
@@ -125,9 +125,9 @@ def _world(session: Session) -> AbstractContextManager[World]:
 
 
 def few(scenario: Scenario) -> Scenario:
-    """With no more connections than a generator keeps up well. The sum of independent Poisson
-    publishers is one such process, whatever their number; of periodic ones it is not, and groups
-    would be other groups, so those stay."""
+    """The scenario with no more connections than a generator keeps up well. The sum of independent
+    Poisson publishers is one such process, whatever their number; of periodic ones it is not, and
+    groups would be other groups, so those stay."""
     part = min(1.0, _MOST_PUBLISHERS / scenario.publishers)
     if scenario.arrivals != "poisson" or scenario.group_size > 1 or part == 1.0:
         return scenario

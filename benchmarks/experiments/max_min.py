@@ -20,8 +20,8 @@ _KINDS: tuple[tuple[str, Arrivals, int], ...] = (
 _ALIKE = (2_000, 4_000)
 """One broker holds them: Conc and Max-Min are the same there."""
 _SPLIT = {1: (6_000, 8_000), 10: (8_000,)}
-"""By batch, where the text says that Max-Min is better. Of 10,000 in batches it says that Conc
-improves, and of 10,000 single ones nothing."""
+"""Numbers of publishers, by batch, at which the text says that Max-Min is better. Of 10,000 in
+batches it says that Conc improves, and of 10,000 single ones nothing."""
 _PAPER_MS = {"conc": 1.50, "max-min": 0.87}
 """8,000 Poisson publishers of single messages."""
 

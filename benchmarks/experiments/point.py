@@ -46,7 +46,7 @@ class Point:
         return self.mean <= self.target
 
     def document(self) -> dict[str, Any]:
-        """For JSON; latencies in ms."""
+        """The point as JSON has it; latencies in ms."""
         return {
             "scenario": asdict(self.scenario),
             "design": self.design,

@@ -16,7 +16,7 @@ from distributor.simulator.traffic import Traffic
 _WARMUP_PART = 0.1
 _PROFILE_SEED = 10_000
 _CHOOSING_SEED = 20_000
-"""From it on are the repetitions by which a number of brokers is chosen; others judge it."""
+"""The first seed of the repetitions by which a number of brokers is chosen; others judge it."""
 _MOST_SECONDS = 400.0  # at SRTM's scale, however few messages there are in it
 
 
@@ -68,7 +68,7 @@ class Simulated:
         return self._measured(design, best.brokers)
 
     def seen(self, design: str, count: int) -> list[Seen]:
-        """On so many brokers: each repetition, without its warm-up."""
+        """What the messages see on so many brokers: each repetition, without its warm-up."""
         placement = place(design, self.contract, self._brokers, self._publishers, count)
         return [self._seen(placement, number) for number in range(self._effort.repetitions)]
 

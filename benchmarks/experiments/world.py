@@ -108,7 +108,7 @@ class World:
         self._remote.call("DELETE", "topics", topic)
 
     def topics(self) -> list[str]:
-        """Those that the distributor knows."""
+        """The topics that the distributor knows."""
         return [each["topic"] for each in self._remote.call("GET", "topics")["topics"]]
 
     def loaded(self, topic: str, **how: Any) -> LoadSettings:
@@ -248,7 +248,7 @@ def world_of(inventory: Path) -> World:
 
 @contextmanager
 def local_world(folder: Path, brokers: int) -> Iterator[World]:
-    """On this host, for the time of a `with` block."""
+    """Brokers on this host, for the time of a `with` block."""
     addresses = iter(map(str, free_addresses(2 * brokers + 1)))
     spec = {
         "deployment": {"name": "experiment", "data-path": str(folder)},

@@ -57,7 +57,7 @@ class Link:
         self._frames: AsyncIterator[bytes] | None = None
 
     async def publish(self, topic: str, message: Message, within: float) -> None:
-        """Once; `within` seconds for a connection."""
+        """Publish the message once, with `within` seconds for a connection."""
         try:
             async with asyncio.timeout(within):
                 await self._connect()
@@ -89,7 +89,7 @@ class Link:
 async def _answers(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> AsyncIterator[bytes]:
-    """Without heartbeats, which are answered."""
+    """The answers without heartbeats, which are answered here."""
     frames = FrameReader(1 << 20)
     while data := await reader.read(1 << 16):
         for frame in frames.feed(data):

@@ -107,7 +107,7 @@ class World:
         }
 
     def stored(self, topic: str) -> set[str]:
-        """All that the nsqds have of a topic. Nobody publishes any more."""
+        """All that the nsqds have of a topic, once nobody publishes any more."""
         found: set[str] = set()
         for broker in BROKERS:
             self.pause(topic, broker, paused=False)
@@ -146,7 +146,7 @@ class World:
         self._file.write_text(text)
 
     def _place(self) -> None:
-        """Each topic on both brokers, although one could carry it alone."""
+        """Place each topic on both brokers, although one could carry it alone."""
         inventory = self.testbed.inventory
         address, token_file = inventory.distributor_address, inventory.token_file
         assert address is not None

@@ -130,8 +130,8 @@ def _trial(node: Node, workload: Workload, timing: Timing, tunnel: bool) -> Tria
 
 
 def _arms(session: Session, number: int, workload: Workload, timing: Timing) -> tuple[str, ...]:
-    """All of them; --quick looks at the tunnel in the last round only, and leaves out what it has
-    no time for."""
+    """The arms of one round: all of them; --quick looks at the tunnel in the last round only, and
+    leaves out what it has no time for."""
     if not session.quick:
         return ARMS
     seconds = timing.closed_seconds if workload.closed else timing.open_seconds

@@ -12,7 +12,8 @@ from srtm.limits.contract import Limit
 from srtm.limits.queueing import Floats, mean_token_wait, mean_token_wait_eq1
 
 JOINT_CONFIDENCE = 0.95
-"""For all numbers of brokers together (Bonferroni): one wrong verdict in twenty runs."""
+"""The confidence of all numbers of brokers together (Bonferroni): one wrong verdict in twenty
+runs."""
 _FEWEST_BATCHES = 20
 _WIDEST = 0.5
 """Half-width over mean. A wider interval, fewer batches, or one of them without any wait: too few

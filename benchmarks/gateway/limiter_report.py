@@ -47,7 +47,8 @@ class Conformance:
 
     @property
     def lateness(self) -> Floats:
-        """From token to nsqd, seconds, first in first out; empty when messages are missing."""
+        """Seconds of each message from its token to nsqd, first in first out; empty when messages
+        are missing."""
         if self.missing_on_wire:
             return np.zeros(0)
         return self.on_wire - self.record.admissions

@@ -121,7 +121,7 @@ def run(session: Session) -> Report:
 
 
 def _sources() -> tuple[tuple[str, ...], list[str], str]:
-    """Those that work here; notes; why the bars cannot be judged, or nothing."""
+    """The sources that work here; notes; why the bars cannot be judged, or nothing."""
     try:
         choose_source(WallClock(), "ebpf").close()
     except SourceUnavailable as error:

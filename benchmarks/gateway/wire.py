@@ -57,7 +57,8 @@ class WireClock(threading.Thread):
             self._socket.sendall(b"".join(replies))
 
     def finish(self, messages: int, origin_ns: int, timeout_seconds: float = 10.0) -> Floats:
-        """Once so many have come (or in time no more): seconds since `origin_ns`, sorted."""
+        """The times of receipt once so many messages have come (or in time no more): seconds since
+        `origin_ns`, sorted."""
         deadline = monotonic_ns() + int(timeout_seconds * 1e9)
         while len(self._stamps) < messages and self.is_alive() and monotonic_ns() < deadline:
             self._ended.wait(0.02)

@@ -55,7 +55,8 @@ class Node:
         return {name: cpu_seconds(psutil.Process(pid)) for name, pid in self.pids.items()}
 
     def depth(self, topic: str) -> Depth:
-        """Without nsqd's list of clients and without its memory figures: those stop its world."""
+        """The depth of a topic, asked without nsqd's list of clients and without its memory
+        figures: those stop its world."""
         flags = "format=json&include_clients=false&include_mem=false"
         stats = get_json(self.nsqd_http, f"/stats?{flags}&topic={quote(topic)}")
         received = waiting = 0
@@ -67,7 +68,7 @@ class Node:
         return Depth(received, waiting)
 
     def create(self, topic: str, channel: str = "") -> None:
-        """In nsqd, so that nothing is published before somebody can receive it."""
+        """Create the topic in nsqd, so that nothing is published before somebody can receive it."""
         self._post(f"/topic/create?topic={quote(topic)}")
         if channel:
             self._post(f"/channel/create?topic={quote(topic)}&channel={quote(channel)}")

@@ -56,7 +56,7 @@ def plain(made: Table) -> dict[str, Any]:
 
 
 def render(report: Report) -> RenderableType:
-    """For the terminal."""
+    """The report as the terminal shows it."""
     parts: list[RenderableType] = [*report.tables]
     if report.bars:
         parts.append(_bars(report.bars))

@@ -53,7 +53,8 @@ class Session:
 
     @property
     def processes(self) -> int:
-        """For jobs that only compute; a quick run does one after the other until time is up."""
+        """The number of processes for jobs that only compute; a quick run does one job after the
+        other until time is up."""
         return 1 if self.quick else len(os.sched_getaffinity(0))
 
     def plan(self, steps: int) -> None:
@@ -96,7 +97,8 @@ def session(
     minutes: float | None = None,
     hosts: Path | None = None,
 ) -> Iterator[Session]:
-    """With a progress bar on a terminal; it is drawn on each step only, by no thread."""
+    """The session of one run, with a progress bar on a terminal; the bar is drawn on each step
+    only, by no thread."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with tempfile.TemporaryDirectory(prefix="srtm-bench-") as folder:

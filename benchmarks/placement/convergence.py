@@ -157,7 +157,7 @@ def _fitted(load: model.Workload, mode: Mode, learnt: CapacityModel) -> Done:
 
 
 def _taught(arrivals: str, lessons: int) -> CapacityModel:
-    """By topics of every size that are not among the judged ones."""
+    """The model that was taught by topics of every size that are not among the judged ones."""
     learnt = CapacityModel()
     for lesson in range(lessons):
         for size in SIZES:

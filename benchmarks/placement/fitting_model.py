@@ -85,7 +85,8 @@ class Workload:
 
 
 def workload(group_size: int, arrivals: str, seed: int, publishers: int = PUBLISHERS) -> Workload:
-    """With b twice the smallest that makes 99 % of its messages pass an unsplit bucket at once."""
+    """A workload with b twice the smallest that makes 99 % of its messages pass an unsplit bucket
+    at once."""
     random = np.random.default_rng((seed, group_size))
     count = ceil(publishers / group_size)
     per_group = RATE / BATCH * TRACE_SECONDS
@@ -183,7 +184,7 @@ class Cluster:
         self._pending: list[Sample] = []
 
     def samples(self, current: Round, until: float) -> list[Sample]:
-        """Those that ended since the last call."""
+        """The samples that ended since the last call."""
         if self._round is None or current.epoch != self._round.epoch:
             if self._round is not None:
                 found = self._measured(self._round, current.began_at)
@@ -239,7 +240,7 @@ class Cluster:
 
 
 def carried_out(fitting: Fitting, load: Workload) -> tuple[Done, list[Round]]:
-    """Until it is done; every round as it was begun."""
+    """What the fitting ends with, carried out until it is done; and every round as it was begun."""
     cluster = Cluster(load)
     rounds: list[Round] = []
     what = fitting.next([], 0.0, load.seen(0.0))

@@ -52,7 +52,7 @@ class Publisher(threading.Thread):
 
 
 def _answered(link: socket.socket, reader: FrameReader) -> bool:
-    """With OK."""
+    """Was the message answered with OK?"""
     while True:
         data = link.recv(4096)
         if not data:

@@ -184,7 +184,7 @@ class World:
                         self._stored.setdefault(body, stamp)
 
     def judge(self) -> Verdict:
-        """Once nobody publishes any more and the deployment is whole again."""
+        """The verdict, once the deployment is whole again and nobody publishes any more."""
         time.sleep(_SETTLE_SECONDS)
         self._over.set()
         for each in self._publishers:

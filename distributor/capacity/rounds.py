@@ -30,7 +30,8 @@ _SLIPPED_PART = 0.02
 """The part of a round's length by which the generator may be late: a later one has sent at a lower
 rate than it was to."""
 _CLEAR_SECONDS = 30.0
-"""For what a gateway took of an overload (100,000 messages by default), even at a slow broker."""
+"""Seconds to clear what a gateway took of an overload (100,000 messages by default), even at a slow
+broker."""
 
 
 @dataclass(frozen=True, slots=True)

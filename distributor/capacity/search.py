@@ -14,7 +14,8 @@ NARROW = 1.05
 _AGREEING = 2
 """Rounds out of three that decide on a rate: one may meet a stall that is not the broker's."""
 _LATE_MESSAGES = 10
-"""That a round at the least rate may have: with fewer it says nothing of the percentile."""
+"""Late messages that a round at the least rate may have: with fewer it says nothing of the
+percentile."""
 _LEAST = 100
 """messages/s; rates are whole numbers, and below it they are too coarse for NARROW"""
 

@@ -192,7 +192,7 @@ def fit(
 
 
 def _follow(remote: Remote, topic: str, found: dict[str, Any], quiet: bool) -> dict[str, Any]:
-    """Until it has ended."""
+    """Follow the fitting until it has ended."""
     with Console(stderr=True, quiet=quiet).status("starts") as status:
         while found["state"] == "running":
             waiting = found["held"] + found["elsewhere"]
@@ -251,7 +251,7 @@ def explain(topic: str, publisher: str | None, remote: Remote, as_json: bool) ->
 
 
 def _group(remote: Remote, topic: str, publisher: str, key: str | None) -> str:
-    """By a user's key or by an inferred group."""
+    """The publisher's group: by a user's key or by an inferred group, else one of its own."""
     if key:
         return f"group {key}"
     accepted = remote.call("GET", "topics", topic, "groups")["accepted"]

@@ -94,7 +94,8 @@ def remove(name: str, publisher: str, remote: Remote, as_json: bool) -> None:
 
 
 def every_publisher(remote: Remote, name: str) -> Iterator[dict[str, Any]]:
-    """In order of their ids, a page after the other. Raises as `Remote.call` does."""
+    """All publishers in order of their ids, a page after the other. Raises as `Remote.call`
+    does."""
     after: str | None = ""
     while after is not None:
         answer = remote.call("GET", "topics", name, "publishers", query={"after": after})

@@ -56,8 +56,8 @@ class TopicFile:
 
 
 def read_topic_file(path: Path) -> TopicFile:
-    """All of it is checked before anything is sent. Raises UsageError with file, line or key, and
-    what is wrong there."""
+    """The content of a topic's file, all of which is checked before anything is sent. Raises
+    UsageError with file, line or key, and what is wrong there."""
     values = read_toml(path)
     try:
         refuse_unknown(values, _KEYS, also=("topic", "max_wait"))

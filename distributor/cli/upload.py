@@ -8,7 +8,8 @@ from srtm.text.words import counted
 
 
 def upload(remote: Remote, found: TopicFile) -> None:
-    """Again is no fault. Raises as `Remote.call` does, with what is registered by then."""
+    """Send the topic and its publishers; to send them again is no fault. Raises as `Remote.call`
+    does, with what is registered by then."""
     name, everybody = found.contract.topic, found.publishers
     remote.call("PUT", "topics", name, body=found.topic_document())
     for start in range(0, len(everybody), MAX_PUBLISHERS):

@@ -92,7 +92,8 @@ class Adaptor:
         self._rescales.pop(topic, None)
 
     def begin_anew(self, topic: str) -> None:
-        """With other settings. What was done stays to be explained."""
+        """Forget what the topic's policy saw, so that it begins anew, as with other settings. What
+        was done stays to be explained."""
         self._topics.pop(topic, None)
 
     def wants_arrivals(self, topics: Iterable[str]) -> set[str]:
@@ -157,7 +158,8 @@ class Adaptor:
     # --- decisions ----------------------------------------------------------------------------
 
     async def decide(self) -> None:
-        """For topics of which a decision is due; under the lock `changing`. Raises StoreError."""
+        """Decide for the topics of which a decision is due; under the lock `changing`. Raises
+        StoreError."""
         now = self._service.now()
         for name in list(self._topics):
             topic = self._service.state.topics.get(name)

@@ -18,7 +18,7 @@ from srtm.text.words import counted
 log = logging.getLogger("srtm.distributor")
 
 _CATCH_UP_SECONDS = 1.0
-"""From when clients were told to move until they have, and brokers have caught up"""
+"""Seconds from when clients were told to move until they have, and brokers have caught up."""
 _DRAIN_SECONDS = 10.0
 _LOOK_SECONDS = 0.05
 _LONGEST_LOOK_SECONDS = 1.0
@@ -44,11 +44,11 @@ class Fitter:
 
     @property
     def seconds(self) -> float:
-        """Since its start."""
+        """The seconds since the fitting started."""
         return self._trials.seconds
 
     def shown(self) -> FittingShown:
-        """Before its first round."""
+        """The fitting as it is shown before its first round."""
         return self._trials.shown()
 
     def start(self, fitting: Fitting | None) -> None:
@@ -61,7 +61,7 @@ class Fitter:
         self._seen.receive(broker, report, now, lapsed)
 
     async def stop(self) -> None:
-        """By somebody's wish, under the lock `changing`, so that no round is half applied: the
+        """Stop by somebody's wish, under the lock `changing`, so that no round is half applied: the
         publishers that it held get a broker by their rates. Raises StoreError; it goes on then."""
         await self._trials.release("stopped", ("somebody stopped it",))
         self.cancel()
@@ -93,7 +93,7 @@ class Fitter:
             self._forget()
 
     async def _fitted(self, fitting: Fitting | None) -> str | None:
-        """Until it is done; or why it had to be given up. Raises NotFound."""
+        """Fit the topic until it is done: None; or why it had to be given up. Raises NotFound."""
         while True:
             try:
                 if fitting is None:
@@ -118,7 +118,8 @@ class Fitter:
     # --- rounds -------------------------------------------------------------------------------
 
     async def _contact(self) -> None:
-        """Until all brokers have reported to a new leader, or some and the others are lost."""
+        """Wait until all brokers have reported to a new leader, or some have and the others are
+        lost."""
         service = self._service
         until = service.now() + service.lease_seconds
         while True:

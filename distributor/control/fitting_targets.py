@@ -44,7 +44,7 @@ class Trials:
 
     @property
     def seconds(self) -> float:
-        """Since its start."""
+        """The seconds since the fitting started."""
         return self._service.now() - self._began_at
 
     def topic(self) -> RegisteredTopic:

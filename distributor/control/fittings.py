@@ -51,8 +51,8 @@ async def stop(service: Distributor, name: str) -> FittingShown:
 
 
 def resume(service: Distributor) -> None:
-    """Those that went on when the last leader ended begin again, near where they were: what their
-    rounds have taught is kept."""
+    """Begin the fittings again that went on when the last leader ended, near where they were: what
+    their rounds have taught is kept."""
     for name, topic in service.state.topics.items():
         if topic.fitting is not None and topic.is_fitted:
             Fitter(service, name, topic.fitting.asked).start(None)

@@ -140,7 +140,7 @@ def _changed(name: str, change: Callable[[], Kept]) -> Kept:
 
 
 async def _keep(service: Distributor, name: str, topic: RegisteredTopic, kept: Kept) -> None:
-    """On disk, then in memory."""
+    """Keep the topic's groups: on disk, then in memory."""
     if kept == topic.grouping:
         return
     document = await asyncio.to_thread(kept.model_dump_json)

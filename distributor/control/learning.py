@@ -158,8 +158,8 @@ def shares(held: Iterable[HeldTopic]) -> dict[str, Share]:
 
 
 def recovered(state: State, at: float) -> list[tuple[str, InForce]]:
-    """All have been heard: what they have is the placement of each topic that nobody has placed
-    since, where that is another one."""
+    """The placements to take over once all gateways have been heard: what they have is the
+    placement of each topic that nobody has placed since, where that is another one."""
     found = []
     for name, topic in state.topics.items():
         has = {

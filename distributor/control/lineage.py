@@ -41,7 +41,7 @@ class Lineage:
         return cls(secrets.token_hex(8), secrets.token_hex(16))
 
     def proof(self, epoch: int) -> str:
-        """That `epoch` was given out by this store."""
+        """The proof that `epoch` was given out by this store."""
         return hmac.new(self.secret.encode(), b"%d" % epoch, hashlib.sha256).hexdigest()[:24]
 
     def gave(self, store: str, epoch: int, proof: str) -> bool:

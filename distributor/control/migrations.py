@@ -17,9 +17,9 @@ log = logging.getLogger("srtm.distributor")
 
 
 async def decide(service: Distributor) -> None:
-    """Once a second: for each broker in trouble whose publishers are known. It rests while a topic
-    is fitted, as brokers are measured with all that they bear, and while gateways tell what a lost
-    store did not. Raises StoreError."""
+    """Once a second, decide who leaves a broker in trouble, for each whose publishers are known.
+    Nothing is decided while a topic is fitted, as brokers are measured with all that they bear, and
+    while gateways tell what a lost store did not. Raises StoreError."""
     troubles = service.troubles
     if not troubles.is_due(service.now()):
         return
@@ -150,7 +150,7 @@ def _blocked(service: Distributor, name: str) -> list[str]:
 
 
 def _proposed(service: Distributor, name: str) -> MigrationShown | None:
-    """Those of all brokers in one."""
+    """The proposals of all brokers for the topic, in one."""
     found = [
         shown for (_, topic), shown in sorted(service.troubles.proposals.items()) if topic == name
     ]

@@ -18,7 +18,8 @@ log = logging.getLogger("srtm.distributor")
 
 
 async def place_newcomers(service: Distributor, name: str) -> None:
-    """Those of topic `name` that have registered since it was called last. Raises StoreError.
+    """Place the publishers of topic `name` that have registered since it was called last. Raises
+    StoreError.
 
     `retry` calls it again where it is too early: the topic is being fitted, gateways have to be
     heard, or a former broker has to give up its share first.
@@ -45,7 +46,7 @@ async def place_newcomers(service: Distributor, name: str) -> None:
 
 
 async def retry(service: Distributor) -> None:
-    """Once a second. Raises StoreError."""
+    """Place newcomers that still wait; called once a second or more often. Raises StoreError."""
     for name in sorted(service.registrations.newcomers):
         await place_newcomers(service, name)
 

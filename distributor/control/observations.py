@@ -114,7 +114,7 @@ class Observations:
             self._from.pop(broker, None)
 
     def take_samples(self) -> list[Sample]:
-        """Those since the last call."""
+        """Take the samples that came since the last call."""
         taken, self._samples = self._samples, []
         return taken
 

@@ -84,7 +84,7 @@ class Penalties:
 
 
 def _brokers(leases: TopicLeases, now: float) -> frozenset[str]:
-    """All that may let messages through."""
+    """All brokers that may let messages of the topic through."""
     holders = {name for name, each in leases.holders.items() if each.most(now) != NOTHING}
     return frozenset(holders | leases.targets.keys())
 

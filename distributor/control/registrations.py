@@ -48,7 +48,8 @@ class Registrations:
         return len(asked)
 
     async def _register_all(self) -> None:
-        """All that wait, in one transaction. What is wrong with one is no fault of the others."""
+        """Register all that wait, in one transaction. What is wrong with one is no fault of the
+        others."""
         taken, self._waiting = self._waiting, []
         good: list[tuple[_Registration, list[PublisherRow]]] = []
         for each in taken:

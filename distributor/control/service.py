@@ -116,8 +116,8 @@ class Distributor:
     # --- brokers ------------------------------------------------------------------------------
 
     async def settle(self) -> None:
-        """Once a second: all that could hold something by a better store have been heard, or their
-        leases have ended. Raises StoreError."""
+        """Grant shares again once all that could hold something by a better store have been heard,
+        or their leases have ended; called once a second or more often. Raises StoreError."""
         if self._longest_lease > self.lease_seconds and self.now() >= self._longest_until:
             await self.commit([put_lease(self.lease_seconds)])
             self._longest_lease = self.lease_seconds
@@ -379,7 +379,8 @@ class Distributor:
         return self.state.topic(name)
 
     async def commit(self, statements: Sequence[Statement]) -> None:
-        """With the newest epoch, so that none is told that a restart would not know."""
+        """Write the statements with the newest epoch, so that nobody is told an epoch that a
+        restart would not know."""
         state, epoch = self.state, self.state.epoch
         if epoch > state.kept_epoch:
             statements = [*statements, put_epoch(epoch)]

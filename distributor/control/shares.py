@@ -130,7 +130,7 @@ def let_go(state: State, gateway: Gateway) -> None:
 
 
 def grants(state: State, gateway: Gateway) -> list[GrantRow]:
-    """All that it may hold, as it is stored."""
+    """All that the gateway may hold, as it is stored."""
     name = gateway.row.name
     return [
         GrantRow(topic, name, epoch, share.rate, share.burst, share.least)

@@ -70,7 +70,8 @@ class Gateway:
     written: tuple[int, list[DesiredTopic], list[str]] = (0, [], [])
 
     def silent_until(self, lease_seconds: float) -> float:
-        """Until then it may have been in contact with us, or with a leader before."""
+        """The time until which the broker may have been in contact with us, or with a leader
+        before."""
         return max(self.named_until, self.contact_at + lease_seconds)
 
     def state(self, now: float, lease_seconds: float) -> str:
@@ -186,7 +187,7 @@ class RegisteredTopic:
         return {each: key for each, (key, _) in self.publishers.items()}
 
     def keys_of(self, use: Use) -> dict[str, str | None]:
-        """By what publishers are placed: publisher id -> key. To be read only."""
+        """The keys by which publishers are placed: publisher id -> key. To be read only."""
         accepted = self.grouping.accepted
         groups = accepted.members if accepted else {}
         if use != "both":

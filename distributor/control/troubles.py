@@ -181,7 +181,7 @@ class Troubles:
         return in_force.moves if in_force else ()
 
     def _changed(self, brokers: Iterable[str]) -> frozenset[str]:
-        """Those of them whose declared rates have changed by much."""
+        """Those of `brokers` whose declared rates have changed by much."""
         changed = set()
         for broker in brokers:
             gateway = self._state.gateways.get(broker)
@@ -213,7 +213,7 @@ class Troubles:
     # --- what is known ------------------------------------------------------------------------
 
     def topics_at(self, broker: str) -> list[str]:
-        """That it serves by their placements."""
+        """The topics that the broker serves by their placements."""
         found = self._state.gateways[broker].topics
         leases = self._state.leases
         return sorted(
@@ -249,7 +249,8 @@ class Troubles:
         return self._pulse(broker).senders()
 
     def decision_due(self, broker: str, now: float) -> bool:
-        """Once in a window, so that what is proposed stands long enough to be read."""
+        """Is a decision about the broker due? Once in a window one is, so that what is proposed
+        stands long enough to be read."""
         return now >= self._decided_at.get(broker, -inf) + WINDOW_SECONDS
 
     def decided(self, broker: str, now: float) -> None:

@@ -12,7 +12,7 @@ _TERMS = 4  # 1, ln rate, ln burst, ln connections
 _PRIOR = 0.1
 """Weight, in rounds, of the belief that no feature matters: enough to keep the equations regular"""
 _FEWEST_ROUNDS = 3
-"""With fewer, nothing is predicted: a slope needs rounds on both sides."""
+"""With fewer rounds nothing is predicted: a slope needs rounds on both sides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,8 @@ class CapacityModel:
         return sum(each.rounds for each in self._sums.values())
 
     def learnt(self, broker: str, load: Load, late: float, messages: float) -> "CapacityModel":
-        """With one more round. late, messages: counts; without messages nothing is learnt."""
+        """The model with one more round. late, messages: counts; without messages nothing is
+        learnt."""
         if messages <= 0:
             return self
         odds = log((late + 0.5) / (messages - late + 0.5))

@@ -42,7 +42,8 @@ def elsewhere(
 def _filled(
     topic: FittedTopic, assignment: Mapping[str, str], rooms: Mapping[str, float]
 ) -> dict[str, str]:
-    """With those who wait, as far as `rooms` go, in messages/s of the topic by broker."""
+    """The assignment with those who wait placed as well, as far as `rooms` go (messages/s of the
+    topic by broker)."""
     there = topic.rates(assignment)
     brokers = []
     for each in topic.brokers:

@@ -111,7 +111,7 @@ class Fitting:
 
     @property
     def model(self) -> CapacityModel:
-        """With what the rounds so far have taught."""
+        """The model with what the rounds so far have taught."""
         return self._model
 
     def settled(self, at: float) -> Round:

@@ -30,7 +30,7 @@ class Judge:
                 self._samples.setdefault((each.broker, each.topic), []).append(each)
 
     def verdicts(self, now: float) -> dict[str, Verdict]:
-        """By name of each broker that is judged."""
+        """The verdicts by name of each broker that is judged."""
         return {name: self._of_broker(name, now) for name in sorted(self._round.judged)}
 
     def helping(self, now: float) -> dict[str, Verdict]:

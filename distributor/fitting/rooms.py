@@ -19,7 +19,8 @@ class Rooms:
     _late: Mapping[str, float] = field(default_factory=dict)
 
     def judged(self, rates: Mapping[str, float], verdicts: Mapping[str, Verdict]) -> "Rooms":
-        """With one more round. rates: by broker; verdicts that are not sure say nothing."""
+        """The rooms with one more round. rates: by broker; verdicts that are not sure say
+        nothing."""
         holds, late = dict(self._holds), dict(self._late)
         for name, verdict in verdicts.items():
             if verdict.answer is Answer.HOLDS:

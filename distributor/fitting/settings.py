@@ -40,7 +40,7 @@ class Settings:
 PAPER_SECONDS = 60.0
 """A round of PAPER (SRTM section 6.5), moves and warm-up with it"""
 LOOK_SECONDS = 0.5
-"""Between looks of a sequential test: brokers report about so often."""
+"""Seconds between looks of a sequential test: brokers report about so often."""
 LOOK_PART = 0.05
 """The part of the time measured so far that lies between looks where it is more than LOOK_SECONDS:
 a later look cannot lose much."""

@@ -45,7 +45,8 @@ class TooSmall:
 def too_small(
     contract: Contract, slo: SLO, offered: float, arrivals: Arrivals | None
 ) -> TooSmall | None:
-    """None where the contract is big enough, as far as is known.
+    """Why the contract is too small, and what would do; None where it is big enough, as far as is
+    known.
 
     offered: messages/s that the publishers declare. Too small is a contract with λ >= r, and one
     whose virtual unsplit bucket alone makes over half of the allowed late share wait for longer

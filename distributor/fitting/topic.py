@@ -37,7 +37,8 @@ class FittedTopic:
         return {name: fsum(each) for name, each in found.items()}
 
     def loads(self, assignment: Mapping[str, str]) -> dict[str, Load]:
-        """By broker. A group's publishers at a broker send together, `batch` messages each."""
+        """The loads by broker. A group's publishers at a broker send together, `batch` messages
+        each."""
         cells: dict[str, dict[str, tuple[int, float]]] = {}
         for publisher in self.publishers:
             if publisher.id in assignment:

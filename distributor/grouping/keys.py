@@ -38,7 +38,7 @@ def merged(
 
 
 def _mark(keys: object) -> str:
-    """With which no key of a user's begins."""
+    """A mark with which no key of a user's begins."""
     mark = _MARK
     given = tuple(each for each in keys if each)  # type: ignore[attr-defined]
     while any(each.startswith(mark) for each in given):

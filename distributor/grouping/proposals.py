@@ -115,7 +115,7 @@ class Kept(_Value):
 
 
 class Older(ValueError):
-    """There is something newer."""
+    """The proposal is out of date: there is something newer, or nothing is proposed."""
 
 
 def short_of(floor: Floor, group: Group) -> str:
@@ -152,8 +152,8 @@ def asked(kept: Kept, floor: Floor, now: float) -> Kept:
 
 
 def accepted(kept: Kept, number: int | None, now: float) -> Kept:
-    """All groups of the newest proposal count from now on. number: the one that was looked at.
-    Raises Older where it is another one, or none is there."""
+    """Accept all groups of the newest proposal: they count from now on. number: the proposal that
+    was looked at. Raises Older where the newest is another one, or none is there."""
     if kept.newest is None:
         raise Older("nothing is proposed")
     if number not in (None, kept.number):

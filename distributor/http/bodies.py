@@ -42,7 +42,8 @@ _TURNS_BETWEEN = 10
 """of the event loop, from one long body to the next: a short request is accepted, read and answered
 in six"""
 _FAULTS = 100
-"""To describe them takes 10 us and 1 kB each: a body of 4 MB had a million, and took 9 s."""
+"""The most faults of a body that are described: that takes 10 us and 1 kB each, and a body of 4 MB
+had a million, and took 9 s."""
 
 
 class Held:
@@ -107,7 +108,8 @@ class Body:
             raise one_line(error, where) from None
 
     def free(self) -> None:
-        """Again is no fault. Whoever left is remembered by tornado for a while, its body is not."""
+        """Give the body's bytes back; to do it again is no fault. A client that left is remembered
+        by tornado for a while, its body is not."""
         self._held.bytes -= len(self._content)
         self._content = bytearray()
 

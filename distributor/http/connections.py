@@ -13,7 +13,8 @@ are accepted. Each may hold 8 KiB of head and 16 KiB that follow it, so this man
 UNREAD_SECONDS = 30.0
 """An answer that its client does not read is held no longer."""
 _SPARE_FILES = 64
-"""For the store, the log, epoll and listeners; eleven were seen in use with SQLite."""
+"""Descriptors left for the store, the log, epoll and listeners; eleven were seen in use with
+SQLite."""
 _MOST_FILES = 65_536
 """Where the hard limit is unlimited."""
 _MOST_WATCHED = 0.75

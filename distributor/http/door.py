@@ -41,7 +41,8 @@ _LONGEST_BODY_SECONDS = 30.0
 _ACCEPTED_AT_ONCE = 32
 """Then those that came before have a turn: a new connection is not the oldest before it is read."""
 _PAUSE_SECONDS = 0.5
-"""Without room. The kernel keeps whoever comes meanwhile; a gateway waits for 2 s."""
+"""Seconds in which nothing is accepted where there is no room. The kernel keeps whoever comes
+meanwhile; a gateway waits for 2 s."""
 _QUIET_SECONDS = 60.0
 """from one line about a lack of room to the next"""
 _UNREAD_CHECK_SECONDS = 5.0
@@ -130,7 +131,8 @@ class Door(PatientServer):
             self._loop.add_reader(listener, self._accept, listener)
 
     def _say(self, what: str) -> None:
-        """Not for each connection: whoever opens thousands does not fill the log."""
+        """Log a lack of room, but not for each connection: whoever opens thousands does not fill
+        the log."""
         now = self._loop.time()
         if now >= self._said_at + _QUIET_SECONDS:
             self._said_at = now

@@ -218,7 +218,7 @@ class _Handler(ApiHandler):
 
 
 class _Json(_Handler):
-    """All methods of one path."""
+    """The handler of all methods of one path."""
 
     def initialize(  # type: ignore[override]
         self, leading: Leading, token: str | None, shared: Shared, routes: dict[str, Route]
@@ -245,7 +245,7 @@ class _Json(_Handler):
             await self.send(answer.model_dump_json())
 
     async def _call(self, names: tuple[str, ...]) -> BaseModel | None:
-        """None: it failed, and that is told."""
+        """What the route answers; None: the call failed, and that is told."""
         try:
             service = self.leading()
             body = self.body.read(f"{self.request.method} {self.request.path}")

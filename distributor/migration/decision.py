@@ -77,7 +77,8 @@ class _Asked:
         return [(senders[at], target) for at, target in found.items()]
 
     def _movable(self, names: Collection[str]) -> list[Sender]:
-        """Those of one rate: first who has most of its group beside it."""
+        """The publishers of these topics that may move now: first who has most of its group beside
+        it, which decides between those of one rate."""
         there = [each for each in self._source.senders if each.topic in names and each.rate > 0]
         return sorted(
             (each for each in there if not self._memory.rests(each.topic, each.id, self._now)),

@@ -40,7 +40,7 @@ class Memory:
     # --- what has happened --------------------------------------------------------------------
 
     def moved(self, topic: str, publisher: str, from_: str, at: float) -> None:
-        """In order of time."""
+        """Note that a publisher was moved; called in order of time."""
         self._refill(at)
         self._budget = max(0.0, self._budget - 1)
         self._gone.setdefault((topic, publisher), []).append(_Gone(at, from_))

@@ -58,7 +58,7 @@ def _fits(rate: float, room: float) -> bool:
 
 
 def _targets(candidate: Candidate, rooms: Mapping[str, float]) -> list[str]:
-    """That hold it: the most wanted first, then the fullest."""
+    """The targets that hold the candidate: the most wanted first, then the fullest."""
     return sorted(
         (name for name in candidate.ranks if _fits(candidate.rate, rooms[name])),
         key=lambda name: (candidate.ranks[name], rooms[name], name),
@@ -92,7 +92,7 @@ class _Search:
         self.nodes = 0
 
     def of(self, count: int, rooms: Mapping[str, float], need: float) -> dict[int, str] | None:
-        """With `count` of them."""
+        """A choice of `count` candidates, each with its target; None where none was found."""
         return self._from(0, count, rooms, need)
 
     def _from(

@@ -147,8 +147,9 @@ def _overfull(
     rooms: Sequence[int],
     held: Sequence[int],
 ) -> Assigned:
-    """All brokers are filled. What is over goes to a broker that is not there, which takes part of
-    every group like the others; then whoever fits into a gap is fetched back."""
+    """The assignment where all brokers are filled. What is over goes to a broker that is not there,
+    which takes part of every group like the others; then whoever fits into a gap is fetched
+    back."""
     nowhere, total = len(rooms), sum(weights)
     quotas = [after - before for before, after in pairwise([0, *held])]
     broker_of, _, met = spread(groups, weights, [*quotas, total - held[-1]], [*rooms, total])

@@ -47,7 +47,7 @@ def single(
 
 
 def _regardless(policy: str, asked: Request, brokers: Sequence[Broker]) -> Placement:
-    """In turn over `brokers`; capacity is not looked at."""
+    """The placement that deals publishers out in turn over `brokers`; capacity is not looked at."""
     order = [number for group in blind(asked.publishers, asked.contract.topic) for number in group]
     assignment = {}
     if brokers:

@@ -24,8 +24,8 @@ def by_key(publishers: Sequence[Publisher]) -> list[list[int]]:
 
 
 def blind(publishers: Sequence[Publisher], topic: str) -> list[list[int]]:
-    """Each a group of one, in an order drawn by the topic's name: ids often run group by group, so
-    to deal them in their own order would not be blind to the groups."""
+    """The publishers, each a group of one, in an order drawn by the topic's name: ids often run
+    group by group, so to deal them in their own order would not be blind to the groups."""
     numbers = list(range(len(publishers)))
     Random(crc32(topic.encode())).shuffle(numbers)
     return [[number] for number in numbers]

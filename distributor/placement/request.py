@@ -25,7 +25,7 @@ class Request:
 
     @property
     def unassigned(self) -> list[Publisher]:
-        """Those who have no broker yet."""
+        """The publishers that have no broker yet."""
         return [each for each in self.publishers if each.id not in self.placed]
 
     @property

@@ -34,7 +34,7 @@ class Simulated:
 
     @property
     def met(self) -> bool:
-        """On every broker, and by everybody."""
+        """Is the SLO met on every broker, with everybody placed?"""
         return not self.placement.unplaced and self.slo.met_by(self.seen.worst(self.slo.percentile))
 
     def document(self) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class Seen:
     latencies: Floats
 
     def after(self, seconds: float) -> "Seen":
-        """Without those that came in the first so many."""
+        """What is seen, without the messages of the first so many seconds."""
         kept = self.arrivals >= seconds
         return Seen(
             self.arrivals[kept], self.brokers[kept], self.token_waits[kept], self.latencies[kept]
@@ -134,7 +134,7 @@ class _Topic:
         return work
 
     def seen(self) -> Seen:
-        """In order of the traffic, of those that have a broker."""
+        """What the messages that have a broker see, in order of the traffic."""
         numbers = self._order[:, np.newaxis] * self._batch + np.arange(self._batch)
         order = np.argsort(numbers.ravel(), kind="stable")
         order = order[self._owner[order] >= 0]

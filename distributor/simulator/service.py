@@ -88,7 +88,8 @@ def fit(capacities: Mapping[int, float], slo: SLO, base: float = 0.0) -> Service
     (small, held), *more = sorted(capacities.items())
 
     def with_part(event: float) -> Service:
-        """With this part of a single message's work in `event`, and the capacity of `small`."""
+        """The service with this part of a single message's work in `event`, and the capacity of
+        `small`."""
 
         def of(work: float) -> Service:
             return Service(base, event * work, (1 - event) * work)

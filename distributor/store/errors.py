@@ -4,7 +4,7 @@ from srtm.text.errors import UnavailableError
 
 
 class StoreError(UnavailableError):
-    """Nothing of this write was kept; the store goes on. A full disk is one."""
+    """A write failed and nothing of it was kept; the store goes on. A full disk is one cause."""
 
 
 class StoreLost(StoreError):

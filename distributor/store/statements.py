@@ -167,7 +167,8 @@ def put_rescale(row: PlacementRow) -> Statement:
 
 
 def put_grants(broker: str, rows: Iterable[GrantRow]) -> list[Statement]:
-    """All that `broker` may hold; what was kept for it before is replaced."""
+    """The statements that keep all that `broker` may hold; what was kept for it before is
+    replaced."""
     return [
         Statement("DELETE FROM grants WHERE broker = ?", [(broker,)]),
         Statement(

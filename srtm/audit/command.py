@@ -144,7 +144,7 @@ def document(found: Audit) -> dict[str, Any]:
 
 
 def lines(found: Audit) -> list[str]:
-    """For a person."""
+    """The audit in lines for a person."""
     said = [
         f"topic {found.topic}: {found.messages:,} messages, {_when(found.since)} to "
         f"{_when(found.until)}"

@@ -94,7 +94,8 @@ class _Said:
 
 
 def spans_of(changes: Sequence[Change]) -> list[Span]:
-    """In order of time; at least one. Of changes at one instant the last counts."""
+    """The spans of the contract in order of time; at least one. Of changes at one instant the last
+    counts."""
     said = _Said()
     spans: list[Span] = []
     for change in sorted(changes, key=lambda each: each.at):
@@ -144,7 +145,7 @@ def _is_safe(word: Word) -> bool:
 
 
 def by_broker(changes: Sequence[Change]) -> Mapping[str, list[tuple[int, Word]]]:
-    """Each one's limits, in order of time."""
+    """The limits of each broker, in order of time."""
     found: dict[str, list[tuple[int, Word]]] = {}
     for change in sorted(changes, key=lambda each: each.at):
         if change.word is not None:

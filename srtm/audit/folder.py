@@ -15,8 +15,8 @@ _MOST_NAMED = 10
 
 
 def read_sessions(folders: Iterable[Path], topic: str) -> list[Session]:
-    """By broker, and in order of time; at least one has beats. Raises UsageError where there is
-    nothing of the topic."""
+    """The sessions by broker, and in order of time; at least one has beats. Raises UsageError where
+    there is nothing of the topic."""
     files: set[Path] = set()
     for folder in folders:
         try:

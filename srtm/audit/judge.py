@@ -307,8 +307,8 @@ def _began(clocks: Clocks, session: Session) -> int | None:
 
 
 def _at_most(session: Session, since: int | None, until: int | None, batch: int) -> float | None:
-    """That its bucket could have let through from `since` to `until`: one that has all of b lets a
-    batch bigger than that go too."""
+    """The most messages that the session's bucket could have let through from `since` to `until`:
+    one that has all of b lets a batch bigger than that go too."""
     if since is None or until is None or not session.words:
         return None
     word = session.words[-1][1]

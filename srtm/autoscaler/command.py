@@ -136,7 +136,8 @@ def _experiment(options: SimulateOptions) -> Experiment:
 
 
 def _prepare(folder: Path) -> None:
-    """Before the runs, not after them."""
+    """Make the folder, and check that plots can be made and written there, before the runs and not
+    after them."""
     if importlib.util.find_spec("matplotlib") is None:
         raise UnavailableError(f"--out: plots need matplotlib; {PLOTS}")
     try:

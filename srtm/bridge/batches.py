@@ -20,7 +20,7 @@ from srtm.bridge.nsq_sink import MAX_BATCH_BYTES, Batch, Publisher
 
 
 class _Skipped:
-    """Nothing is to be done for it."""
+    """A record that is passed over: nothing is to be done for it."""
 
     done = True
 
@@ -59,7 +59,7 @@ class Limits:
 
 
 class Batches:
-    """From the records that `source` takes to the publishers' queues."""
+    """Puts the records that `source` takes into batches, and these into the publishers' queues."""
 
     def __init__(
         self,
@@ -125,7 +125,8 @@ class Batches:
     def _add(
         self, lane: int, name: str, track: Track, run: list[Message], bodies: list[bytes]
     ) -> None:
-        """To the batch that is open, or to another where that becomes too much for one MPUB."""
+        """Add `run` to the batch that is open, or to another where that becomes too much for one
+        MPUB."""
         size = sum(map(len, bodies))
         batch = self._open.get((lane, name))
         taken = batch.bytes if batch else 0

@@ -100,7 +100,7 @@ class DeadLetterFile:
 
 
 def _append(file: int, size: int, data: bytes) -> None:
-    """All of it, or nothing. Raises OSError."""
+    """Append all of `data`, or nothing. Raises OSError."""
     left = memoryview(data)
     try:
         while left:

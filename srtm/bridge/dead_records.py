@@ -64,7 +64,7 @@ class DeadRecords:
 
     @property
     def refused(self) -> bool:
-        """None is taken for now."""
+        """Are dead letters refused for now?"""
         return bool(self._again or (self._file is not None and self._file.fault))
 
     def bury(self, record: Message, reason: str) -> DeadRecord:

@@ -127,7 +127,7 @@ class Deliveries:
 
     @property
     def dead_letters_wait(self) -> bool:
-        """For their file to take them."""
+        """Do dead letters wait for their file to take them?"""
         return bool(self._file is not None and self._file.fault)
 
     @property
@@ -211,7 +211,7 @@ class Deliveries:
             waiting.host.broken(str(error), self.now)
 
     def _bury(self, waiting: Waiting, body: bytes, reason: str) -> None:
-        """To the dead letters; a route without them stops."""
+        """Send the message to the dead letters; a route without dead letters stops."""
         if not self._dead:
             if self.stop is None:
                 self.stop = Stopped(

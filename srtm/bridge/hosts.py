@@ -14,8 +14,8 @@ _LEAVE_SECONDS = 2.0
 
 
 class Hosts:
-    """By address. Those of the file stay; those of nsqlookupd go when they break, and it names them
-    no more."""
+    """The nsqds of a channel, by address. Those of the file stay; those of nsqlookupd go when they
+    break and nsqlookupd names them no more."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class Hosts:
                     host.broken(str(error), now)
 
     def leave(self, now: float) -> None:
-        """Each FIN reaches nsqd before the connection ends."""
+        """Leave every nsqd, so that each FIN reaches it before the connection ends."""
         self.finish(now)
         for host in self._all.values():
             try:

@@ -88,7 +88,8 @@ class KafkaSink:
         return self._producer.flush(seconds)
 
     def renew(self, why: str) -> None:
-        """After a fatal error: what has no report gets one, and another producer goes on."""
+        """Start another producer, as after a fatal error: what has no report gets one, and the new
+        producer goes on."""
         log.warning("Kafka's producer is started anew: %s", why)
         self._producer.purge()
         self._producer.flush(1)
@@ -153,9 +154,10 @@ class KafkaSink:
         on_delivery: Any,
         refusals: int = 0,
     ) -> bool:
-        """With its reason, and `theirs` beside our own headers; True when it had to be cut short.
-        refusals: how often it was too big in spite of that: then only our headers go with it, and
-        half as much of its body each time. Raises KafkaException and BufferError."""
+        """Produce a dead letter with its reason, and `theirs` beside our own headers; True when it
+        had to be cut short. refusals: how often it was too big in spite of that: then only our
+        headers go with it, and half as much of its body each time. Raises KafkaException and
+        BufferError."""
         given = [*headers, ("srtm-reason", reason)]
         room = self.limit(topic) - _size_of(given)
         short = False

@@ -71,7 +71,8 @@ class Track:
             entries.append((what, following, records))
 
     def reach(self, end: int) -> None:
-        """All that the log has is taken: it ends there, and no record is in between."""
+        """Note that all that the log has is taken: it ends at `end`, and no record is in
+        between."""
         if end >= self.following:
             self.end = self.following = end
             if end > self.stored:
@@ -271,7 +272,7 @@ class KafkaSource:
         return True
 
     def pause(self) -> None:
-        """Nothing more is fetched; the place in the group is kept."""
+        """Fetch nothing more; the place in the group is kept."""
         if not self.paused:
             self.paused = True
             self._consumer.pause([TopicPartition(*each) for each in self.tracks])

@@ -120,7 +120,7 @@ class KafkaToNsq(Runner):
             self.figures.state = State.DRAINING
 
     def _has_room(self) -> bool:
-        """For another batch, whatever partitions it is of."""
+        """Is there room for another batch, whatever partitions it is of?"""
         return self._dead.has_room and all(
             each.has_room and each.connected for each in self._publishers
         )
@@ -210,7 +210,8 @@ class KafkaToNsq(Runner):
         self.figures.measured(latencies, list(times.values()))
 
     def _drain(self, partitions: set[Partition], seconds: float = _REVOKE_SECONDS) -> None:
-        """Until all that was taken of them is finished, or the time is over."""
+        """Work until all that was taken of `partitions` is finished, the time is over, or the route
+        cannot go on."""
         tracks: list[Track] = [
             self._source.tracks[each] for each in partitions if each in self._source.tracks
         ]

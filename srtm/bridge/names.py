@@ -8,7 +8,7 @@ from srtm.nsq.names import MAX_NAME_LENGTH, is_valid_topic_name
 MAX_KAFKA_NAME = 249
 _KAFKA_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 TOPIC = "{topic}"
-"""In a target: the name of the topic that the message comes from."""
+"""The part of a target that stands for the name of the topic that the message comes from."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,7 +155,7 @@ class Publisher:
         return taken
 
     def move(self, address: str) -> None:
-        """From any thread: go there once all that was sent is answered; "" stays."""
+        """Go to `address` once all that was sent is answered. May be called from any thread."""
         self._wanted = address
 
     def pump(self, now: float) -> None:
@@ -183,7 +183,7 @@ class Publisher:
             self.broken(str(error), now)
 
     def tick(self, now: float) -> None:
-        """Once in a while: connect, beat."""
+        """Connect where there is no connection, or beat; called once in a while."""
         try:
             if self._lane is not None:
                 self._lane.beat(now)

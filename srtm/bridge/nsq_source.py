@@ -279,7 +279,7 @@ class Host:
             waiting.link.write(b"REQ %b %d\n" % (waiting.id, _REQUEUE_MS))
 
     def touch(self, now: float) -> None:
-        """Those that have waited for a third of nsqd's timeout. Raises Broken."""
+        """TOUCH the messages that have waited for a third of nsqd's timeout. Raises Broken."""
         link = self.link
         if link is None or not link.subscribed or now - self._touched < link.msg_timeout / 10:
             return

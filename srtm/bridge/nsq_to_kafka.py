@@ -96,7 +96,8 @@ class NsqToKafka(Runner):
         return {**identity, "output_buffer_size": 65_536, "output_buffer_timeout": 25}
 
     def _reach_kafka(self, sink: KafkaSink) -> bool:
-        """Before the first message is taken: it would only wait here instead of in nsqd."""
+        """Wait until Kafka is reached, before the first message is taken: it would only wait here
+        instead of in nsqd. False when the route is to end."""
         while why := sink.reached():
             self.said(why)
             if self.stopping.wait(1):

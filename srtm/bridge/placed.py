@@ -36,7 +36,8 @@ class _Member:
         self._lane.reason = "the distributor has no broker for it yet"
 
     def failed(self, error: SrtmError) -> bool:
-        """Never its end: the topic may be made, or the token be given, later."""
+        """Show the error. It is never the end of the member: the topic may be made, or the token be
+        given, later."""
         if self._lane.reason != str(error):
             log.error("%s", error)
         self._lane.reason = str(error)
@@ -44,7 +45,8 @@ class _Member:
 
 
 class Placed:
-    """All lanes of a route; a loop of its own, as the watch is asyncio's."""
+    """The places of all lanes of a route, followed in a loop of its own, as the watch is
+    asyncio's."""
 
     def __init__(self, route: Route, bridge: str) -> None:
         """Raises UsageError for a token file that cannot be read."""

@@ -57,7 +57,8 @@ class Runner:
         return self._thread.is_alive()
 
     def work(self) -> None:
-        """For who inherits: until `stopping` is set and all is drained. Raises Stopped."""
+        """The work of a route, which subclasses define: it goes on until `stopping` is set and all
+        is drained. Raises Stopped."""
         raise NotImplementedError
 
     def document(self) -> dict[str, Any]:
@@ -88,7 +89,7 @@ class Runner:
             return
 
     def _begins_anew(self, why: str) -> bool:
-        """After a while; False when it is to end."""
+        """Wait a while before the route begins anew; False when it is to end."""
         self.said(why)
         seconds = backoff_seconds(self._failures, random.random(), _MAX_BACKOFF_SECONDS)
         self._failures += 1

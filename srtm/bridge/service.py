@@ -29,7 +29,8 @@ _GC_OBJECTS = 100_000
 again and again, for a sixth of the time of a route to NSQ."""
 _TOPICS_SECONDS = 5.0
 _LEAVE_SECONDS = 6.0
-"""After the drain: routes leave their group, and their channels, with servers that may be hung."""
+"""How long routes may take, after the drain, to leave their group, and their channels, with servers
+that may be hung."""
 MAX_TOPICS = 200
 """The most topics that one pattern may take: each has a thread and a producer."""
 
@@ -46,7 +47,8 @@ class Service:
         self._over = threading.Event()
 
     async def run(self) -> int:
-        """Until SIGTERM; the exit code."""
+        """Run the bridge until SIGTERM or SIGINT, or until every route has stopped. Returns the
+        exit code."""
         loop = asyncio.get_running_loop()
         ended = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):

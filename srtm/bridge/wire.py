@@ -151,10 +151,10 @@ class Wire:
                 self.answered(kind, answer)
 
     def answered(self, kind: int, data: bytes) -> None:
-        """For who inherits: an answer that is no heartbeat. Raises Broken."""
+        """Called with an answer that is no heartbeat; for subclasses. Raises Broken."""
 
     def identified(self) -> None:
-        """For who inherits: commands may be written now."""
+        """Called when commands may be written; for subclasses."""
 
     def _take_identify(self, kind: int, data: bytes) -> None:
         if kind == ERROR:
@@ -172,7 +172,8 @@ class Wire:
     # --- time -----------------------------------------------------------------------------------
 
     def beat(self, now: float) -> None:
-        """Once a second or so. Raises Broken."""
+        """Look whether the other side is silent, and beat where nothing is read; called once a
+        second or so. Raises Broken."""
         if self._fault and self._paused:
             raise Broken(f"{self.address}: {self._fault}")
         if not self.ready:

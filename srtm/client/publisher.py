@@ -281,7 +281,7 @@ class Publisher:
     # --- messages -----------------------------------------------------------------------------
 
     def _pump_soon(self) -> None:
-        """Once for all that is put in this turn of the loop: one write for many messages."""
+        """Pump once for all that is put in this turn of the loop: one write for many messages."""
         if not self._pumping:
             self._pumping = True
             asyncio.get_running_loop().call_soon(self._pump)

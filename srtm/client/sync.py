@@ -48,7 +48,7 @@ class SyncPublisher:
         self._do(self._publisher.publish(body))
 
     def publish_many(self, bodies: Sequence[bytes]) -> None:
-        """All of them as one MPUB. Raises as `publish`."""
+        """Publish all bodies as one MPUB. Raises as `publish`."""
         self._do(self._publisher.publish_many(bodies))
 
     def send(self, body: bytes) -> "Future[None]":

@@ -215,7 +215,7 @@ class Watch:
 
 _THEIR_FAULT = (400, 404, 409, 413, 422)
 _watches: dict[tuple[int, Subject], Watch] = {}
-"""By event loop: a watch's task and its members belong to one."""
+"""The watches, by event loop and subject: a watch's task and its members belong to one loop."""
 
 
 def _description(member: Member) -> dict[str, Any]:

@@ -150,7 +150,7 @@ def _said(data: object, key: str) -> object:
 
 
 def _evenly(topic: str, cluster: Any, members: Sequence[Any]) -> dict[str, list[int]]:
-    """Without a look at anything that could be wrong."""
+    """Share the partitions out evenly, without a look at anything that could be wrong."""
     ids = sorted(str(each.member_id) for each in members)
     found: dict[str, list[int]] = {id_: [] for id_ in ids}
     try:
@@ -163,7 +163,8 @@ def _evenly(topic: str, cluster: Any, members: Sequence[Any]) -> dict[str, list[
 
 
 class PlanAssignor(Assignor):
-    """For a KafkaConsumer of your own: it speaks with the controller in a thread of its own.
+    """An assignor for a KafkaConsumer of your own: it speaks with the controller in a thread of its
+    own.
 
     Give it to `partition_assignment_strategy`, call `follow` with the consumer before each `poll`,
     and `close` at the end. Raises SrtmError for a file that is wrong, or where Kafka is away.
@@ -199,7 +200,8 @@ class PlanAssignor(Assignor):
 
 
 def rejoin(consumer: Any) -> None:
-    """At its next poll. kafka-python has no public way to ask for a rebalance."""
+    """Let the consumer join again at its next poll. kafka-python has no public way to ask for a
+    rebalance."""
     consumer._coordinator.request_rejoin()
 
 

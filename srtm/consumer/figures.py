@@ -62,7 +62,7 @@ class Figures:
 
     @property
     def in_batch_seconds(self) -> float:
-        """For how long the user's code has had the batch; 0 outside of it."""
+        """How long the user's code has had the batch; 0 outside of it."""
         with self._lock:
             if self.phase not in _BATCH:
                 return 0.0

@@ -45,7 +45,7 @@ _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def _slo(value: object) -> object:
-    """Without a window it holds over an hour."""
+    """The SLO that a text says; without a window it holds over an hour."""
     if not isinstance(value, str):
         return value
     slo = SLO.parse(value)

@@ -279,7 +279,8 @@ class Joined:
         return True
 
     def pause(self) -> None:
-        """Nothing is to be done: a rebalance is joined in all the same, or everybody waits."""
+        """Poll while nothing is to be done: a rebalance is joined in all the same, or everybody
+        waits."""
         held = [TopicPartition(self._topic, p) for p in self.positions]
         self._consumer.pause(*held)
         self._poll(self._table.batch)

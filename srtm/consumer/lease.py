@@ -18,7 +18,8 @@ _MARGIN_SECONDS = 0.2
 
 
 def take_over_seconds(lease_seconds: float) -> float:
-    """From when a fence was read back to when what its member had may be given to others."""
+    """The time from when a fence was read back to when what its member had may be given to
+    others."""
     return lease_seconds * (1 + _DRIFT) + _MARGIN_SECONDS
 
 
@@ -46,6 +47,6 @@ class Lease:
         return now_ns < self.until_ns
 
     def end(self) -> None:
-        """At once: a fence was read."""
+        """End the lease at once, as when a fence was read."""
         self.until_ns = 0
         self._sent.clear()

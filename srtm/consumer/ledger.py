@@ -54,7 +54,7 @@ class Ledger:
                 return _keep(self.memories, word, _MEMORIES)
 
     def _is_led_by(self, name: str, epoch: int) -> bool:
-        """By that one, or by nobody later?"""
+        """Is `name` with `epoch` the leader that is known, or a later one?"""
         if epoch - self.epoch > _FURTHEST:
             return False
         return epoch > self.epoch or (epoch == self.epoch and name == self.leader)

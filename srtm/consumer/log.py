@@ -63,9 +63,9 @@ class GroupLog:
         self._open()
 
     def _open(self) -> None:
-        """With clients that know nothing of a topic that was there before: librdkafka takes no
-        leader of a partition whose epoch is below one that it has seen, and a new topic begins
-        at 0."""
+        """Open the log with clients that know nothing of a topic that was there before: librdkafka
+        takes no leader of a partition whose epoch is below one that it has seen, and a new topic
+        begins at 0."""
         self._next, self._end, self.caught_up = 0, None, False
         settings = client_settings(self._file.kafka, self._client)
         self._producer = Producer(
@@ -94,7 +94,7 @@ class GroupLog:
         self._produce(key, value)
 
     def end(self, member: str) -> None:
-        """Nothing of the member is kept."""
+        """Write tombstones for all that is kept of the member."""
         for key in tombstones(self._group, member):
             self._produce(key, None)
 

@@ -109,7 +109,7 @@ class Membership:
             self._say()
 
     def figures(self, mu: float, served: int, fault: str) -> None:
-        """For the next beat."""
+        """Set the figures for the next beat."""
         self._figures = (mu, served, fault[:2000])
 
     def rejoin(self) -> None:

@@ -33,8 +33,8 @@ class Places:
     _committed: dict[int, Place] = field(default_factory=dict)
 
     def begin(self, partition: int, offset: int, metadata: str | None = None) -> bool:
-        """With what is committed, or where nothing is, at `offset` with None. False where that is
-        another topic's place: it begins at 0."""
+        """Begin a partition with what is committed, or where nothing is, at `offset` with
+        `metadata` None. False where that is another topic's place: the partition begins at 0."""
         note = read_note(metadata)
         mine = note.is_of(self.topic_id)
         self.offsets[partition] = offset if mine else 0
@@ -62,7 +62,8 @@ class Places:
                 known.pop(each, None)
 
     def reach(self, partition: int, offset: int) -> None:
-        """All that the log has before `offset` was taken: what is not done of it is in hand."""
+        """Note that all that the log has before `offset` was taken: what is not done of it is in
+        hand."""
         if partition in self.offsets:
             self._ends[partition] = offset
 

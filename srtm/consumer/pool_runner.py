@@ -49,7 +49,7 @@ class PoolRunner:
         self._again_ns = 0
 
     def run(self) -> int:
-        """Until SIGTERM."""
+        """Run the consumer until SIGTERM or SIGINT."""
         self._stop.heed(signal.SIGTERM, signal.SIGINT)
         self._figures.member(self.name, [])
         self._subscription.start()

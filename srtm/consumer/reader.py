@@ -31,7 +31,8 @@ _RECOMMIT_NS = 3600 * NS
 """Kafka forgets an offset of a group without members a week after it was committed
 (offsets.retention.minutes), also where a partition is only quiet."""
 _IDLE_COMMIT_NS = NS // 10
-"""Between two commits of what was only passed: a transaction without records for us moves them."""
+"""The time between two commits of what was only passed: a transaction without records for us moves
+the place too."""
 _QUEUED_KBYTES = 16_384
 _FETCH_MS = 20
 """How long the broker waits for records. A partition that was taken up is fetched only when the
@@ -53,7 +54,8 @@ class Records(Protocol):
         ...
 
     def gather(self, interrupted: Callable[[], bool]) -> list[Record]:
-        """Nothing where it is interrupted, or where there is only something to be committed."""
+        """The next records; none where it is interrupted, or where there is only something to be
+        committed."""
         ...
 
     def rewind(self) -> None: ...
@@ -314,8 +316,8 @@ class Reader:
         return True
 
     def pause(self) -> None:
-        """Nothing is to be done; the client is kept alive, and joins in rebalances. No more is kept
-        than a batch."""
+        """Wait a moment while nothing is to be done; the client is kept alive, and joins in
+        rebalances. No more is kept than a batch."""
         self._ids.tick([self._topic], monotonic_ns() / NS, self._made_anew)
         if self._is_full():
             self.rewind()

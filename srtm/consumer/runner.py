@@ -37,7 +37,7 @@ _COMMIT_SECONDS = 15.0
 """The longest that Kafka may leave a commit unanswered, though it answers otherwise: librdkafka has
 lost it then."""
 _END_SECONDS = 5.0
-"""From SIGTERM, or the end of the batch in hand, to the end of the process."""
+"""The longest time from SIGTERM, or the end of the batch in hand, to the end of the process."""
 
 
 class Runner:
@@ -70,7 +70,8 @@ class Runner:
         return reader
 
     def run(self) -> int:
-        """Until SIGTERM, or until the controller wants it to leave. Raises UnavailableError."""
+        """Run the consumer until SIGTERM or SIGINT, or until the controller wants it to leave.
+        Raises UnavailableError."""
         self._stop.heed(signal.SIGTERM, signal.SIGINT)
         # The handler waits for the main thread, which may wait for Kafka: the watchdog does not.
         told, tell = os.pipe()
@@ -173,7 +174,8 @@ class Runner:
         self._figures.served(records, seconds)
 
     def _commit(self) -> None:
-        """Not without a lease: whoever has the partitions by then has committed further."""
+        """Commit, but not without a lease: whoever has the partitions by then has committed
+        further."""
         if self._may_work():
             self._reader.commit()
 

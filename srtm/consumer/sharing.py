@@ -39,7 +39,7 @@ def _spread(
     left: Sequence[int],
     loads: Mapping[int, float],
 ) -> None:
-    """Each to who has least, the heaviest first."""
+    """Give each partition of `left` to the one of `takers` that has least, the heaviest first."""
     has = {name: sum(loads[p] for p in found[name]) for name in takers}
     for partition in sorted(left, key=lambda p: (-loads[p], p)):
         least = min(takers, key=lambda name: (has[name], len(found[name]), name))

@@ -18,7 +18,7 @@ class Sink(Protocol):
 
 
 class NoSink:
-    """For functions that do all by themselves."""
+    """The sink of functions that do all by themselves."""
 
     def write(self, results: Any, batch: Batch) -> None:
         return None

@@ -27,7 +27,8 @@ log = logging.getLogger("srtm.consumer")
 
 _TICK_SECONDS = 0.1
 _QUIET_SECONDS = 0.1
-"""With RDY 0 nsqd sends nothing more, once it has read it; what was on its way has come by then."""
+"""The quiet after which a drain has all: with RDY 0 nsqd sends nothing more, once it has read it;
+what was on its way has come by then."""
 _LEAVE_SECONDS = 2.0
 
 
@@ -265,7 +266,8 @@ class Subscription:
             self.fault = (lookup.reason if lookup else "") or f"no nsqd has topic {self._topic} yet"
 
     def _mark_lost(self, hosts: Hosts) -> None:
-        """Before they are touched: this process was frozen, or nsqd could not be reached."""
+        """Mark messages that nsqd gives to others by now as lost, before they are touched: this
+        process was frozen, or nsqd could not be reached."""
         since = seconds() - self._timeout
         for host in hosts:
             for each in host.waiting.values():

@@ -30,7 +30,7 @@ _TOPIC = {
 
 
 def make_topic(file: GroupFile) -> None:
-    """Once for each group; the first who comes makes it. Raises UnavailableError."""
+    """Make the topic once for each group; the first who comes makes it. Raises UnavailableError."""
     admin = _Admin(file)
     name = file.group.metadata
     where = f"Kafka at {file.kafka.bootstrap_servers}"
@@ -81,7 +81,7 @@ class _Admin:
         return self.fault_of(topic) is None
 
     def fault_of(self, topic: str) -> KafkaError | None:
-        """None: it is there. Raises UnavailableError."""
+        """What Kafka says is wrong with the topic; None: it is there. Raises UnavailableError."""
         try:
             found = self.client.list_topics(topic, timeout=_ASK_SECONDS).topics[topic]
         except KafkaException as error:
@@ -102,7 +102,7 @@ class _Admin:
 class Look(Enum):
     SAME = auto()
     ANEW = auto()
-    """There is one of that name, and it is another."""
+    """There is a topic of that name, and it is another."""
     GONE = auto()
     UNKNOWN = auto()
     """Kafka does not say."""

@@ -39,7 +39,8 @@ class Leader(Said):
 
 
 class Command(Said):
-    """All that a member is to have (partition -> token), and what it had and is to give up.
+    """A command of a leader: all that a member is to have (partition -> token), and what it had and
+    is to give up.
 
     fence: it was silent for too long: it is out, and what it had goes to others after its lease
     leave: it is not needed any more; it gives everything up and ends
@@ -127,7 +128,7 @@ _KINDS: dict[str, type[Written]] = {
     "memory": Memory,
 }
 _SINGLE = ("leader", "plan")
-"""There is one of each in a group; the others have a key for each name."""
+"""The kinds of words of which there is one in a group; the others have a key for each name."""
 
 
 def _kind(word: Word) -> str:
@@ -147,7 +148,8 @@ def tombstones(group: str, member: str) -> tuple[bytes, ...]:
 
 
 def decode(group: str, key: bytes | None, value: bytes | None) -> Word | None:
-    """None for what is another group's, or nothing that this version knows."""
+    """The word in a record; None for what is another group's, or nothing that this version
+    knows."""
     if key is None or len(key) > MAX_BYTES or len(value or b"") > MAX_BYTES:
         return None
     try:

@@ -45,7 +45,7 @@ class Work:
 
 
 def end_process(why: str, code: Exit = Exit.FAILED) -> None:
-    """At once: nothing else stops a function or a sink that hangs."""
+    """End the process at once: nothing else stops a function or a sink that hangs."""
     log.critical("%s: the process ends", why)
     logging.shutdown()
     os._exit(code)

@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 Columns = dict[str, NDArray[Any]]
-"""By name, of one length; of type object where numpy has none."""
+"""Arrays by name of the column, all of one length; of type object where numpy has no type for
+it."""
 
 _ROWS = 100_000
 """of a batch that goes back to the JVM"""

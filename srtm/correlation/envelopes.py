@@ -168,7 +168,7 @@ class Stretch:
     after: Floats
 
     def then(self, other: "Stretch", rates: Floats) -> "Stretch":
-        """With what follows it. rates: messages/s, shape (multiples,)."""
+        """This stretch together with what follows it. rates: messages/s, shape (multiples,)."""
         gap = rates * ((other.first - self.last) / NS)
         to_first = rates * ((other.first - self.first) / NS)
         to_last = rates * ((other.last - self.last) / NS)

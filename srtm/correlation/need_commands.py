@@ -86,7 +86,7 @@ def envelope(context: click.Context, /, as_json: bool, **_: object) -> None:
 
 
 def _grouped(rows: "DataFrame", groups: Path) -> "DataFrame":
-    """With a column `group`; publishers of none are left out."""
+    """The rows with a column `group`; publishers of no group are left out."""
     members = [
         (topic.topic, publisher, group.name)
         for topic in read_result(groups).topics

@@ -47,7 +47,7 @@ class EnvelopeOptions(TraceOptions):
 
 
 class JudgedOptions(TraceOptions):
-    """With an SLO, where one is given."""
+    """The options of a command that judges by an SLO, where one is given."""
 
     slo: Objective | None = Field(None, description="say how many are late by it, such as 0.99@5ms")
 

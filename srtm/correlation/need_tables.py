@@ -44,7 +44,8 @@ def envelope_tables(document: Document) -> list[Table]:
 
 
 def _rates(document: Document) -> list[str]:
-    """Each curve has the same multiples of its own rate."""
+    """The rates of a curve as multiples of its own rate, as text; each curve has the same
+    multiples."""
     for row in document["envelopes"]:
         own = row["rate"] / document["headroom"]
         return [f"{each['rate'] / own:.3g} r" if own else "-" for each in row["curve"]]

@@ -85,7 +85,8 @@ def what_if_document(
     evenly: bool,
     target_seconds: float | None,
 ) -> Document:
-    """For each topic of `contracts`: one bucket, the brokers as traced, and as placed."""
+    """What each topic of `contracts` would wait: in one bucket, at the brokers as traced, and as
+    placed."""
     late_us = None if target_seconds is None else round(target_seconds * 1e6)
     known = rows.where(F.col("topic").isin(list(contracts)))
     cases = {"traced": known}

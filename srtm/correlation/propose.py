@@ -75,8 +75,8 @@ def sent(remote: Remote, folder: Path, topic: str | None = None) -> Iterator[Sen
 def proposal_of(
     topic: GroupedTopic, shares: dict[str, float], span: tuple[int, int]
 ) -> tuple[Proposal, list[str]]:
-    """As much of the topic's groups as the distributor takes, the surest first; what is left out,
-    in sentences.
+    """A proposal with as many of the topic's groups as the distributor takes, the surest ones taken
+    first; and what is left out, in sentences.
 
     shares: by group; span: first and last arrival, ns since 1970
     """

@@ -19,7 +19,7 @@ from srtm.text.errors import UsageError, one_line
 
 JSON = "groups.json"
 NAMES = (JSON, "groups.parquet", "windows.parquet", "topics.parquet", "run.json")
-"""All that a folder of results may hold."""
+"""All files that a folder of results may hold."""
 
 
 class Group(BaseModel):
@@ -80,7 +80,8 @@ def read_result(folder: Path) -> Result:
 def write_json(
     folder: Path, topics: Iterable[Mapping[str, Any]], groups: Iterator[Mapping[str, Any]]
 ) -> None:
-    """Both sorted by topic; a group is written as it comes, so that no topic is held in memory.
+    """Write `topics` and `groups`, both sorted by topic; a group is written as it comes, so that no
+    topic is held in memory.
 
     topics: rows of topic, publishers, ungrouped; groups: rows of topic and of Group's fields.
     """

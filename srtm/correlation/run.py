@@ -44,7 +44,8 @@ class NoArrivals(UsageError):
 
 
 def run(spark: SparkSession, request: Request) -> tuple[Result, tuple[str, ...]]:
-    """Also: a line for each file that was left out. Raises SrtmError."""
+    """Find the groups of a trace. Returns the result, and a line for each file that was left out.
+    Raises SrtmError."""
     damaged = set[Path]()
     while True:
         try:

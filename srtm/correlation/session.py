@@ -194,7 +194,7 @@ def require_java() -> None:
 
 
 def kafka_jars() -> str:
-    """For spark.jars. Raises UnavailableError."""
+    """The jars of Spark's Kafka connector, for spark.jars. Raises UnavailableError."""
     found = sorted(map(str, JARS.glob("*.jar")))
     if not found:
         raise UnavailableError(

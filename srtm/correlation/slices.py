@@ -24,7 +24,8 @@ NS = 1e9
 
 
 def sliced(rows: DataFrame, rows_per_slice: int = ROWS_PER_SLICE) -> DataFrame:
-    """With a column `slice`: the number of its slice of time, from 0. Equal slices."""
+    """The rows with a column `slice`: the number of their slice of time, from 0. All slices are
+    equally long."""
     count, first, last = rows.agg(F.count("*"), F.min("time"), F.max("time")).collect()[0]
     slices = max(1, -(-int(count) // rows_per_slice))
     if slices == 1:
@@ -34,7 +35,7 @@ def sliced(rows: DataFrame, rows_per_slice: int = ROWS_PER_SLICE) -> DataFrame:
 
 
 def together(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Each key's slices in one task each, in order of time."""
+    """The rows with each key's slices in one task each, in order of time."""
     return rows.repartition(*keys, "slice").sortWithinPartitions(*keys, "slice", "time")
 
 

@@ -106,7 +106,7 @@ def open_trace(folder: Path, skip: bool = False, damaged: Collection[Path] = ())
 
 
 def _once(paths: Sequence[Path]) -> Iterator[Path]:
-    """Without those whose rows a compacted file beside them holds."""
+    """The paths without those of files whose rows a compacted file beside them holds."""
     found: dict[Path, list[TraceFile]] = {}
     for each in filter(None, map(parse, paths)):
         found.setdefault(each.path.parent, []).append(each)

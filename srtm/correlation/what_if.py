@@ -35,7 +35,8 @@ def placed(rows: DataFrame, placement: Mapping[str, str]) -> DataFrame:
 
 
 def messages_by_broker(rows: DataFrame) -> dict[str, dict[str, int]]:
-    """By topic: as many as a deployment has, so they are collected."""
+    """The messages of each topic by broker: there are only as many counts as a deployment has, so
+    they are collected."""
     counted = rows.groupBy("topic", "broker").agg(F.sum("messages").alias("messages"))
     found: dict[str, dict[str, int]] = {}
     for row in counted.orderBy("topic", "broker").collect():
@@ -46,8 +47,8 @@ def messages_by_broker(rows: DataFrame) -> dict[str, dict[str, int]]:
 def shares(
     contracts: Mapping[str, Part], messages: Mapping[str, Mapping[str, int]], evenly: bool = False
 ) -> dict[str, dict[str, Part]]:
-    """Each topic's contract over its brokers, in proportion to what they get. Raises UsageError
-    where a bucket would hold less than one message."""
+    """Each topic's contract divided over its brokers, in proportion to what they get, or evenly.
+    Raises UsageError where a bucket would hold less than one message."""
     found = {}
     for topic, contract in contracts.items():
         here = {broker: float(count) for broker, count in messages[topic].items()}

@@ -146,5 +146,5 @@ def spec(folder: str, traced: bool) -> dict[str, Any]:
 
 
 def _round_up(seconds: float) -> float:
-    """To the next whole millisecond: an SLO that a person would write."""
+    """Round up to the next whole millisecond: an SLO that a person would write."""
     return float(np.ceil(seconds * 1e3) / 1e3)

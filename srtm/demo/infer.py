@@ -41,9 +41,9 @@ def three_ways(
     say: Say,
     seed: int = 1,
 ) -> list[Outcome]:
-    """Without groups, with those that were found in the trace of that, proposed and accepted, and
-    with the rooms as users name them: as few brokers and the same send times each time. Raises
-    SrtmError."""
+    """Measure the load three ways: without groups, with the groups that were found in the trace of
+    that load, proposed and accepted, and with the rooms as users name them. All three take equally
+    few brokers and the same send times. Raises SrtmError."""
     assert contract.slo is not None
     topic, slo = contract.topic, contract.slo
 
@@ -113,7 +113,7 @@ def kept_share(blind: float, inferred: float, given: float) -> float | None:
 
 
 def _await_trace(folder: Path, topic: str, messages: int) -> None:
-    """Until its files hold as many of the topic."""
+    """Wait until the trace's files hold `messages` messages of the topic."""
     deadline_ns = monotonic_ns() + int(_TRACED_SECONDS * NS)
     while (there := _traced(folder, topic)) < messages:
         if monotonic_ns() > deadline_ns:

@@ -56,7 +56,8 @@ def open_channels(brokers: Sequence[DeployedBroker]) -> None:
 
 
 def carry(brokers: Sequence[DeployedBroker], sent: int) -> Carried:
-    """From the channels of all brokers to a Kafka of its own. Raises SrtmError."""
+    """Carry the messages from the channels of all brokers to a Kafka of its own. Raises
+    SrtmError."""
     from srtm.bridge.file import KafkaTable, Route
     from srtm.bridge.nsq_to_kafka import NsqToKafka
 

@@ -108,7 +108,7 @@ def measure(
 def _await_shares(
     brokers: Sequence[DeployedBroker], shares: dict[str, tuple[float, float]], topic: str
 ) -> None:
-    """Until every gateway has what the placement gives it, and no other has any: shares shrink
+    """Wait until every gateway has what the placement gives it, and no other has any: shares shrink
     before others grow, and those who leave keep a little until their lease ends."""
     deadline_ns = monotonic_ns() + int(_SETTLE_SECONDS * NS)
     while not all(_has(broker, shares.get(broker.name), topic) for broker in brokers):
@@ -132,7 +132,8 @@ def _take_record(broker: DeployedBroker, topic: str) -> dict[str, Any]:
 
 
 def _waits(record: dict[str, Any]) -> Floats:
-    """From arrival to token in seconds, message by message: both are in order of arrival."""
+    """The waits from arrival to token in seconds, message by message: arrivals and admissions are
+    both in order of arrival."""
     arrived = [stamp for stamp, count in record["arrivals"] for _ in range(count)]
     admitted = [
         since + step * number

@@ -85,7 +85,7 @@ class Plan(Table):
         return self
 
     def _refuse_shared_addresses(self) -> None:
-        """Each host has its own ports."""
+        """Refuse an address that is taken on its own host: each host has its own ports."""
         used: dict[str, list[tuple[str, Address]]] = {}
         for host, key, address in self.hosted_addresses():
             for other_key, other in used.setdefault(host, []):
@@ -113,7 +113,7 @@ class Plan(Table):
 
     @property
     def all_broker_names(self) -> list[str]:
-        """Those of this host and of the others."""
+        """The names of the brokers of this host and of the others."""
         return list(self.elsewhere.brokers) if self.elsewhere else self.broker_names
 
     @property

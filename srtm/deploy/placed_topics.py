@@ -48,8 +48,8 @@ class PlacedTopic:
 def read_placed(
     tables: Sequence["TopicTable"], contracts: Mapping[str, Contract]
 ) -> list[TopicFile]:
-    """Those with publishers, and with a contract by now. Raises UsageError for a publishers' file
-    that is wrong."""
+    """The topics of `tables` with publishers, and with a contract by now. Raises UsageError for a
+    publishers' file that is wrong."""
     found = []
     for table in tables:
         if table.publishers and table.topic in contracts:
@@ -60,7 +60,8 @@ def read_placed(
 
 
 def placed_topics(deployment: Deployment) -> "PlacedTopics | None":
-    """None where it has no distributor. Raises UsageError for a token file that is wrong."""
+    """The topics of the deployment's distributor; None where there is no distributor. Raises
+    UsageError for a token file that is wrong."""
     if deployment.distributor is None:
         return None
     token = read_token(deployment.distributor.token_file, "token-file")
@@ -75,12 +76,13 @@ class PlacedTopics:
         self._remote = remote
 
     def all(self) -> dict[str, PlacedTopic]:
-        """By name. Not waited for long: gateways are not started meanwhile."""
+        """All topics of the distributor, by name. Its answer is not waited for long: gateways are
+        not started meanwhile."""
         found = self._remote.call("GET", "topics", timeout_seconds=_TIMEOUT_SECONDS)
         return {row["topic"]: _placed_topic(row) for row in found["topics"]}
 
     def one(self, topic: str) -> PlacedTopic | None:
-        """None where it is not the distributor's."""
+        """The topic as the distributor has it; None where it is not the distributor's."""
         row = self._remote.find("topics", topic, timeout_seconds=_TIMEOUT_SECONDS)
         return None if row is None else _placed_topic(row)
 

@@ -42,7 +42,8 @@ def find_programs(plan: Plan) -> Programs:
 
 
 def find_program(name: str) -> str:
-    """From PATH, or beside Python, where `make setup` puts it. Raises UnavailableError."""
+    """The path of a program, from PATH or beside Python, where `make setup` puts it. Raises
+    UnavailableError."""
     beside = Path(sys.executable).parent
     path = shutil.which(name) or shutil.which(name, path=str(beside))
     if path is None:

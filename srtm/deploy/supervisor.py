@@ -78,7 +78,7 @@ class Supervisor:
         self._stop_asked = False
 
     def ask_stop(self) -> None:
-        """From a signal handler or another thread: `start` or `watch` ends soon."""
+        """Ask for a stop, from a signal handler or another thread: `start` or `watch` ends soon."""
         self._stop_asked = True
 
     @property
@@ -96,7 +96,7 @@ class Supervisor:
                 self._await_ready(member, members)
 
     def watch(self) -> None:
-        """Until a stop is asked for, whatever becomes of the children."""
+        """Attend to the children until a stop is asked for, whatever becomes of them."""
         while not self._stop_asked:
             for member in self._members.values():
                 self._attend(member)

@@ -164,8 +164,9 @@ class Topics:
         )
 
     def placed(self, topic: str) -> PlacedTopic | None:
-        """None for a topic that is not the distributor's. Raises UnavailableError where that does
-        not answer: nothing is changed without knowing whose the topic is."""
+        """The topic as the distributor has it; None for one that is not the distributor's. Raises
+        UnavailableError where that does not answer: nothing is changed without knowing whose the
+        topic is."""
         if self._distributor is None:
             return None
         try:
@@ -223,7 +224,8 @@ class Topics:
         return self._distributor.migrate(topic, mode)
 
     def adaptation(self, status: TopicStatus) -> dict[str, Any] | None:
-        """None for a topic that is not the distributor's."""
+        """How the distributor adapts the topic's shares; None for a topic that is not the
+        distributor's."""
         if self._distributor is None or status.placed is None:
             return None
         return self._distributor.adaptation(status.topic)
@@ -259,7 +261,8 @@ class Topics:
             )
 
     def _current(self, topic: str) -> dict[str, Limit | None]:
-        """Each broker's limit. Raises UnavailableError: nothing is changed half-blind."""
+        """The limit of each broker, by name. Raises UnavailableError where one does not answer:
+        nothing is changed half-blind."""
         current: dict[str, Limit | None] = {}
         for broker in self._brokers:
             try:

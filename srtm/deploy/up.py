@@ -95,7 +95,7 @@ class Up:
         self._stop_asked = False
 
     def ask_stop(self) -> None:
-        """From a signal handler or another thread."""
+        """Ask for a stop, from a signal handler or another thread."""
         self._stop_asked = True
         if self._supervisor is not None:
             self._supervisor.ask_stop()
@@ -106,7 +106,7 @@ class Up:
         return self._supervisor.pids if self._supervisor else {}
 
     def check(self) -> None:
-        """All that can be known before anything is started. Raises SrtmError."""
+        """Check all that can be known before anything is started. Raises SrtmError."""
         self._check_programs()
         for line in self._check_topics():
             self._say(line)
@@ -238,7 +238,7 @@ class Up:
         return merge(self._planned, self._kept.read())[0]
 
     def _split_topics(self) -> list[Contract]:
-        """Those that gateways are started with: all but the distributor's."""
+        """The topics that gateways are started with: all but the distributor's."""
         if self._distributor:
             with contextlib.suppress(UnavailableError):  # a gateway may start while it is away
                 self._elsewhere = set(self._distributor.all())

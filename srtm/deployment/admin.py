@@ -26,7 +26,8 @@ def topics_of(broker: DeployedBroker) -> dict[str, Row]:
 
 
 def limit_of(row: Row) -> Limit | None:
-    """None for a topic without a limit. Raises UsageError for a row that makes no sense."""
+    """The limit in a topic's row; None for a topic without a limit. Raises UsageError for a row
+    that makes no sense."""
     names = [field.alias or name for name, field in Limit.model_fields.items()]
     values = {name: row[name] for name in names if row.get(name) is not None}
     if "rate" not in values:

@@ -35,11 +35,12 @@ from srtm.text.errors import SrtmError, UnavailableError, UsageError
 log = logging.getLogger("srtm.gateway")
 
 _SOON_SECONDS = 0.05
-"""After a change: others may grow only once it is acknowledged."""
+"""Seconds until the next report after a change: others may grow only once it is acknowledged."""
 _TIMEOUT_SECONDS = 2.0
 MAX_BACKOFF_SECONDS = 3.0
 _LEASE_CHECK_SECONDS = 1.0
-"""At most: an alarm is set for the end, but a suspended machine's alarms are late."""
+"""Seconds from one look at the lease to the next, at most: an alarm is set for its end, but a
+suspended machine's alarms are late."""
 _TOPICS_PER_TURN = 100
 """About a millisecond; messages have their turn between."""
 _COUNTED = 5_000
@@ -132,7 +133,7 @@ class Agent:
 
     @property
     def contact_age_seconds(self) -> float | None:
-        """Since the last answered report; None before the first."""
+        """Seconds since the last answered report; None before the first."""
         return None if self.contact_at is None else (boottime_ns() - self.contact_at) / NS
 
     @property
@@ -143,7 +144,7 @@ class Agent:
         return max(0, self.lease.ends_at - boottime_ns()) / NS
 
     def document(self) -> dict[str, Any]:
-        """For /stats: durations in seconds."""
+        """What /stats shows of the agent: durations in seconds."""
         return {
             "address": self.endpoint.address,
             "broker": self.broker.name,
@@ -159,8 +160,9 @@ class Agent:
     # --- life ---------------------------------------------------------------------------------
 
     async def first_contact(self) -> None:
-        """Before the doors open: so that no topic is without its limit after a restart. Not for
-        long, and not a must. Raises UnavailableError where another gateway has this one's name."""
+        """Contact the distributor before the doors open, so that no topic is without its limit
+        after a restart. The wait is short, and the gateway starts without an answer too. Raises
+        UnavailableError where another gateway has this one's name."""
         await self._exchange()
         self._leave_to_another()
 
@@ -190,7 +192,8 @@ class Agent:
         self._batch_waits.clear()
 
     def _pause_seconds(self) -> float:
-        """After a failure. Several attempts fit into a lease, however short that is."""
+        """Seconds to pause after a failure. Several attempts fit into a lease, however short that
+        is."""
         most = MAX_BACKOFF_SECONDS
         if self._desired is not None:
             most = min(most, self._desired.lease_seconds / 4)
@@ -220,7 +223,7 @@ class Agent:
         return True
 
     def _say(self, what: str) -> None:
-        """Each new failure once, not once a second."""
+        """Log each new failure once, not once a second."""
         if what != self._said:
             if self._taken and self.contact_at is None:
                 return  # it ends, and says why
@@ -231,7 +234,8 @@ class Agent:
     # --- the exchange -------------------------------------------------------------------------
 
     async def _register(self) -> None:
-        """With all that is known here: a distributor that lost its store learns it again."""
+        """Register with all that is known here: a distributor that lost its store learns it
+        again."""
         lease, known = self.lease, self.lease.known
         document = self.broker.document() | {
             "process": self._process,

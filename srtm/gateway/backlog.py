@@ -58,7 +58,7 @@ class Backlog:
 
     @property
     def _held_bytes(self) -> int:
-        """With what each message takes besides: a small one is mostly that."""
+        """The bytes held, with what each message takes besides: a small one is mostly that."""
         return self.bytes + self.messages * _MESSAGE_BYTES
 
     def add(self, run: Run) -> None:
@@ -103,7 +103,7 @@ class Backlog:
                 owner.resume(self)
 
     def look_again(self) -> None:
-        """All topics together have room again."""
+        """Let whoever waits here go on: all topics together have room again."""
         if self._paused:
             self._resume_owners()
         if self._bodies.waiting:

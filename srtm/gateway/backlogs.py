@@ -14,7 +14,7 @@ class Waiting(Protocol):
     """A topic that takes no more because of the common bound."""
 
     def look_again(self) -> None:
-        """There may be room."""
+        """Look again: there may be room."""
 
 
 class Backlogs:

@@ -64,7 +64,7 @@ class Ring:
         self._bytes += batch.size
 
     def prune(self, now: int) -> None:
-        """Once a second."""
+        """Once a second, drop the oldest batches until the others are within the bounds."""
         batches = self._batches
         horizon = now - _RING_SECONDS * 1_000_000_000
         old = 0
@@ -76,7 +76,7 @@ class Ring:
         del batches[:old]
 
     def around(self, at: int, slack: int) -> Iterator[Batch]:
-        """Those at nsqd at monotonic ns `at`, give or take `slack`."""
+        """The batches that were at nsqd at monotonic ns `at`, give or take `slack`."""
         batches = self._batches
         index = bisect_left(batches, at - slack, key=_answered_at)
         while index < len(batches) and batches[index].written_at - slack <= at:

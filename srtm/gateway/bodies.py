@@ -61,7 +61,7 @@ class Bodies:
         self._coming_bytes -= size
 
     def let_in(self, backlog_bytes: int, now: int) -> None:
-        """There may be room."""
+        """Let bodies in that wait: there may be room."""
         self._drop_slow(now)
         while self._waiting:
             reader, size = next(iter(self._waiting.items()))

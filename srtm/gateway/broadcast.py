@@ -12,13 +12,13 @@ log = logging.getLogger("srtm.gateway")
 
 
 def broker_name(options: GatewayOptions) -> str:
-    """In logs and traces."""
+    """The name of this broker in logs and traces."""
     return options.broker_name or _told(options, options.tcp_address)
 
 
 def identity(options: GatewayOptions, instance: str) -> Identity:
-    """At the Load Distributor: with the addresses that clients are told. instance: of the state
-    file; empty without one"""
+    """Who this broker is at the Load Distributor, with the addresses that clients are told.
+    instance: of the state file; empty without one"""
     tcp, web = (_told(options, each) for each in (options.tcp_address, options.http_address))
     instance = instance or instance_of(options.tcp_address)
     return Identity(options.broker_name or tcp, tcp, web, options.broker_capacity, instance)

@@ -38,8 +38,8 @@ _ASK_THE_KERNEL = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
 )
-"""For a client without heartbeats. Its kernel answers for one that has gone for another minute
-(tcp_fin_timeout), so its descriptor comes back after 75 s."""
+"""Socket options for a client without heartbeats. The kernel of a client that has gone answers for
+it for another minute (tcp_fin_timeout), so its descriptor comes back after 75 s."""
 
 
 class ConnectionBounds(NamedTuple):
@@ -578,7 +578,7 @@ class Client:
 
     @property
     def answered(self) -> bool:
-        """Nothing is owed to it."""
+        """Is nothing owed to the client?"""
         return not self._pending and not self._out
 
     def close(self) -> None:

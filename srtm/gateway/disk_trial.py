@@ -20,11 +20,13 @@ from srtm.text.errors import UnavailableError
 
 TOPIC = DISK_TRIAL_TOPIC.decode()
 MOST_MESSAGES = 100_001
-"""With a bigger memory queue no trial is made: its messages take about 130 bytes each of nsqd's
-memory (13 MB here, 1.3 MB with nsqd's default of 10,000) until the topic is deleted."""
+"""The most messages of a trial. With a bigger memory queue none is made: its messages take about
+130 bytes each of nsqd's memory (13 MB here, 1.3 MB with nsqd's default of 10,000) until the topic
+is deleted."""
 _PERIOD_NS = 4 * NS
-"""Between two trials. On a full disk each may leave two empty files `nsqd.dat.*.tmp` of nsqd's,
-which writes its metadata when a topic comes or goes; and 4 s leave time to be back within 10."""
+"""The time between two trials. On a full disk each may leave two empty files `nsqd.dat.*.tmp` of
+nsqd's, which writes its metadata when a topic comes or goes; and 4 s leave time to be back within
+10."""
 
 log = logging.getLogger("srtm.gateway")
 

@@ -59,6 +59,6 @@ class Farewells:
             connection.close()
 
     def close(self) -> None:
-        """Those who are left wait no longer."""
+        """Close the connections that are left: they wait no longer."""
         for connection in list(self._open):
             self._end(connection)

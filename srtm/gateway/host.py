@@ -56,9 +56,9 @@ class Host(ClientHost, Protocol):
     """Where there is a Load Distributor."""
     admissions: AdmissionLog | None
     log_files: LogFiles | None
-    """Both with --admission-log."""
+    """The files of `admissions`; both are there only with --admission-log."""
     trace_process: TraceProcess | None
-    """With --trace-dir."""
+    """The process that writes the trace, only with --trace-dir."""
     draining: bool
     http_requests: int
     uploads: set[Sender]

@@ -163,7 +163,7 @@ class Known:
     suspended: frozenset[str] = frozenset()
 
     def after(self, desired: Desired) -> "Known":
-        """With what an answer tells."""
+        """What is known with what an answer tells."""
         told = desired.names is not None
         return Known(
             desired.store,
@@ -195,7 +195,7 @@ class Lease:
     lease_seconds: float = 0.0
 
     def begin(self, kept: Mapping[str, Limit], known: Known | None = None) -> Changes:
-        """After a restart: shares of a lease that nobody knows the end of count as ended."""
+        """Begin after a restart: shares of a lease that nobody knows the end of count as ended."""
         self.ended = bool(kept)
         self.known = known or Known()
         return self._apply({name: safe_share(limit) for name, limit in kept.items()})

@@ -13,7 +13,7 @@ MAPPED = "::ffff:"
 
 
 def listen(address: str, flag: str, prepare: Callable[[socket.socket], object]) -> socket.socket:
-    """At the address of a flag. prepare: sees the socket before it listens. Raises
+    """Listen at the address of a flag. prepare: sees the socket before it listens. Raises
     UnavailableError that names the flag."""
     host, port = Address.parse(address, lowest=0)
     try:

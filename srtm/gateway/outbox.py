@@ -11,7 +11,7 @@ class Recipient(Protocol):
     """A client."""
 
     def sent_short(self, data: bytes, sent: int) -> None:
-        """Only `sent` bytes of `data` were taken; below zero it is -errno."""
+        """Learn that only `sent` bytes of `data` were taken; below zero it is -errno."""
 
     def close(self) -> None: ...
 

@@ -52,7 +52,8 @@ class Pool:
 
     @property
     def strangers(self) -> list[Upstream]:
-        """Those that nsqd has answered, and of which nobody knows to which process they are."""
+        """The connections that nsqd has answered, and of which nobody knows to which process they
+        are."""
         return [upstream for upstream in self._coming if upstream.identified]
 
     def connect(self) -> None:

@@ -191,7 +191,8 @@ def _shut_down(fd: int) -> None:
 
 
 def _merged(events: list[tuple[int, int]], more: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Each descriptor once: a handler that closes it may be followed by one that opens it anew."""
+    """The events of both lists, each descriptor once: a handler that closes it may be followed by
+    one that opens it anew."""
     if not more or not events:
         return more or events
     masks = dict(events)

@@ -45,8 +45,9 @@ log = logging.getLogger("srtm.gateway")
 
 _OFTEN_SECONDS = 0.2  # a fifth of the shortest heartbeat interval
 _COLLECT_SECONDS = 300
-"""Only HTTP leaves cyclic garbage, a few kB a request; a collection under load takes milliseconds,
-so it waits for a second without a message, or this long."""
+"""Seconds until garbage is collected, at the latest. Only HTTP leaves cyclic garbage, a few kB a
+request; a collection under load takes milliseconds, so it waits for a second without a message, or
+this long."""
 
 
 class Gateway:
@@ -300,7 +301,7 @@ class Gateway:
         self.farewells.close()
 
     async def _reload(self) -> None:
-        """At SIGHUP: contracts from the options' file again; nsqd is announced again."""
+        """Reload at SIGHUP: contracts from the options' file again; nsqd is announced again."""
         await self._reload_wanted.wait()
         self._reload_wanted.clear()
         try:

@@ -92,7 +92,8 @@ class State:
             ) from None
 
     def require_writable(self) -> None:
-        """At the start: later nobody could be told. Raises UsageError."""
+        """Check at the start that the file can be written: later nobody could be told. Raises
+        UsageError."""
         if self.path is None:
             return
         try:
@@ -170,7 +171,7 @@ class State:
 
 
 def _nothing() -> None:
-    """There is no file."""
+    """Write nothing: there is no file."""
 
 
 def _limit(document: dict[str, Any], topic: str) -> Limit:

@@ -20,7 +20,7 @@ _ROOM = 1.25
 
 
 class StateWriter:
-    """All of it is the loop's to call."""
+    """The writer of the state file. All of it is the loop's to call."""
 
     def __init__(
         self,
@@ -71,7 +71,8 @@ class StateWriter:
                 self._owing.append(topic)
 
     def write_debts(self) -> None:
-        """Those of all topics at once, and those that come meanwhile with the next write."""
+        """Write the debts of all topics at once, and those that come meanwhile with the next
+        write."""
         if self._owing and not self._being_written:
             self._being_written, self._owing = self._owing, []
             loop = asyncio.get_running_loop()
@@ -88,5 +89,5 @@ class StateWriter:
                 self._pump(topic, monotonic_ns())
 
     def close(self) -> None:
-        """Once what is being written is on disk."""
+        """End the thread once what is being written is on disk."""
         self._disk.shutdown()

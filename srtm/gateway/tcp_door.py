@@ -54,7 +54,7 @@ class TcpDoor:
         return len(self._gateway.clients) + self.consumers < self._max_descriptors
 
     def try_again(self) -> None:
-        """Once a second: descriptors may be free again."""
+        """Watch the listener again, once a second: descriptors may be free again."""
         if self._listener is not None:
             self._gateway.reactor.change(self._listener.fileno(), READABLE)
 

@@ -393,7 +393,7 @@ class Topic:
                 self.trace.admitted(self.name, run, now - run.stamp)
 
     def _end(self, run: Run, outcome: int) -> None:
-        """Those of its messages that have no token get none."""
+        """Trace that a run has ended: those of its messages that have no token get none."""
         if self.trace is not None:
             self.trace.ended(self.name, run, outcome)
 
@@ -459,7 +459,7 @@ class Topic:
             self._gate.call_at(next_at, self._alarm)
 
     def _tell_of_batch(self) -> None:
-        """Once of each that waits for a bigger share."""
+        """Tell the gateway, once, of each batch that waits for a bigger share."""
         head = self.held[0] if self.held else None
         if head is self._told_of:
             return
@@ -517,7 +517,8 @@ class Topic:
                 self._reject(run, ProtocolError(run.failure_code, sentence), inf)
 
     def _reject(self, run: Run, error: ProtocolError, retry_seconds: float | None = None) -> None:
-        """Those of its messages that have no token are not stored; the others go on."""
+        """Reject a run: those of its messages that have no token are not stored; the others go
+        on."""
         self._end(run, REJECTED)
         count = run.count - run.admitted
         if run.admitted:
@@ -553,8 +554,8 @@ class Topic:
                 self._reject(run, ProtocolError(run.failure_code, sentence))
 
     def lose_waiting(self, arrivals: Iterable[Run] = ()) -> None:
-        """After a fault: nobody knows how far it came, so nothing is answered. arrivals: that may
-        stand in none of the queues."""
+        """Lose all that waits, after a fault: nobody knows how far it came, so nothing is answered.
+        arrivals: runs that may stand in none of the queues."""
         held, self.held = self.held, deque()
         ready, self.ready = self.ready, deque()
         for piece in ready:
@@ -699,7 +700,8 @@ class Topic:
         self.forget(piece.run)
 
     def tick(self, now: int) -> None:
-        """Once a second, while messages come or a record is kept."""
+        """Called once a second, while messages come or a record is kept, and until the last batches
+        are forgotten."""
         self.meter.fold(now)
         self.ring.prune(now)
         if self._given_up and not self.arrivals:

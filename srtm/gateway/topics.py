@@ -84,7 +84,8 @@ class Topics:
         reactor.add_stage(self.decide)
 
     def begin(self, contracts: tuple[Contract, ...], known: list[str]) -> None:
-        """At start: contracts of the options over those kept, and nsqd's own topics."""
+        """Begin at start with the contracts of the options over those kept, and with nsqd's own
+        topics."""
         now = monotonic_ns()
         limits = {
             n: kept.limit for n, kept in self._state.topics.items() if kept.own and kept.limit
@@ -167,7 +168,8 @@ class Topics:
         return any(topic.has_slo for topic in self.by_name.values())
 
     def tick(self, now: int) -> bool:
-        """Once a second; True when there were messages since the last one."""
+        """Tick the topics that are in use, once a second; True where messages came in the last
+        seconds, or a record is kept."""
         active, self._active = self._active, set()
         for topic in active:
             topic.tick(now)
@@ -217,16 +219,17 @@ class Topics:
         return tokens + limit.rate * (now - self._started_at) / NS
 
     def _set(self, topic: Topic, now: int, tokens: float | None = None) -> None:
-        """By whoever has the last word: the Load Distributor, then its own contract. tokens: of a
-        bucket that begins; None: full"""
+        """Limit the topic by whoever has the last word: the Load Distributor, then its own
+        contract. tokens: of a bucket that begins; None: full"""
         if self._limits.is_shut(topic.name):
             topic.shut(self._limits.refuses(topic.name), now)
         else:
             topic.set_limit(self._limits.without_share(topic.name), now, tokens)
 
     def _has_room(self) -> bool:
-        """For one more; topics that are idle and without a contract make room. One that owes, or
-        whose default limit has tokens missing, does not: it would come back with all of them."""
+        """Is there room for one topic more? Topics that are idle and without a contract make room.
+        One that owes, or whose default limit has tokens missing, does not: it would come back with
+        all of them."""
         if len(self.by_name) < self._max_topics:
             return True
         now = monotonic_ns()
@@ -356,7 +359,7 @@ class Topics:
         )
 
     def _there(self, names: Iterable[str]) -> list[Topic]:
-        """Those of them that the gateway has."""
+        """Those of the topics named that the gateway has."""
         found = map(self.by_name.get, map(str.encode, names))
         return [topic for topic in found if topic is not None]
 
@@ -444,7 +447,8 @@ class Topics:
             topic.fail_waiting(why)
 
     def try_one(self) -> None:
-        """Only a message tells whether an ill nsqd can write again: the oldest that waits."""
+        """Try the oldest message that waits: only a message tells whether an ill nsqd can write
+        again."""
         waiting = [
             each
             for each in self.by_name.values()

@@ -25,7 +25,8 @@ from srtm.nsq.identify import Identity, replay
 
 _READ_BYTES = 256 * 1024
 _MAX_FRAME_BYTES = (1 << 31) - 1
-"""That nsqd can write: what it may have stored is its own to judge, and changes with its flags."""
+"""The biggest frame that nsqd can write: what it may have stored is its own to judge, and changes
+with its flags."""
 _MIN_MESSAGE_BYTES = 35
 """A message frame with a body of one byte; the usual responses are shorter."""
 _CLOSE_WAIT = build_frame(RESPONSE, b"CLOSE_WAIT")

@@ -92,7 +92,8 @@ class NsqdWatch:
             self._on_change()
 
     async def begin(self) -> None:
-        """At start: until a message may go to nsqd. Raises OSError or UnavailableError."""
+        """Connect at start, and wait until a message may go to nsqd. Raises OSError or
+        UnavailableError."""
         self.pool.connect()
         async with asyncio.timeout(TIMEOUT_SECONDS):
             while not self.pool.connected:
@@ -134,18 +135,19 @@ class NsqdWatch:
         self._announced = True
 
     def announce_again(self) -> None:
-        """With the next check."""
+        """Announce nsqd again with the next check."""
         self._announced = False
 
     async def withdraw(self) -> None:
-        """For good: the gateway stops."""
+        """Withdraw nsqd from nsqlookupd for good: the gateway stops."""
         self._withdrawn = True
         if self._options.lookupd_tcp_address:
             with contextlib.suppress(UnavailableError):
                 await self._http.set_lookupd(())
 
     async def check(self, topics: Topics) -> None:
-        """Once a second: connect what is missing, ask nsqd how it is, open or close the gate."""
+        """Called once a second: connect what is missing, ask nsqd how it is, open or close the
+        gate."""
         now = monotonic_ns()
         try:
             self.pool.connect()

@@ -43,7 +43,8 @@ def write_json(path: Path, document: object) -> None:
 
 
 def read_json(path: Path) -> Any | None:
-    """None if there is no such file. Raises SrtmError for one that cannot be read."""
+    """The content of a JSON file; None if there is no such file. Raises SrtmError for one that
+    cannot be read."""
     try:
         return json_of(read_file(path))
     except FileNotFoundError:

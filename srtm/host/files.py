@@ -50,7 +50,8 @@ def read_file(path: Path, most_bytes: int = MOST_DOCUMENT_BYTES) -> bytes:
 
 
 def open_rows(path: Path) -> TextIO:
-    """For the csv module, or line by line. Raises OSError; reading, UnicodeDecodeError."""
+    """Open a file to be read by the csv module, or line by line. Raises OSError; reading it,
+    UnicodeDecodeError."""
     return io.TextIOWrapper(open_file(path, MOST_ROWS_BYTES), "utf-8-sig", newline="")
 
 
@@ -76,8 +77,8 @@ def json_in(path: Path) -> Any:
 
 
 def check_toml(text: str) -> None:
-    """Before it is parsed, as a parser takes ages for a key of a million parts. Raises ValueError
-    where it is too deep."""
+    """Check the text before it is parsed, as a parser takes ages for a key of a million parts.
+    Raises ValueError where it is too deep."""
     depth = dots = 0
     for token in _TOML_TOKEN.finditer(text):
         first = token[0][0]
@@ -95,8 +96,8 @@ def check_toml(text: str) -> None:
 
 
 def check_toml_values(value: object) -> None:
-    """Once it is parsed. Raises ValueError for what no path, command or number of 64 bits may
-    have."""
+    """Check the values once the text is parsed. Raises ValueError for what no path, command or
+    number of 64 bits may have."""
     if isinstance(value, dict):
         for key, each in value.items():
             check_toml_values(key)

@@ -16,7 +16,7 @@ class Stop:
         self.asked = False
 
     def heed(self, *numbers: signal.Signals) -> None:
-        """From now on these signals ask for it. In the main thread only."""
+        """Let these signals ask for the stop from now on. In the main thread only."""
         for number in numbers:
             signal.signal(number, lambda *_: self.ask())
 
@@ -24,7 +24,7 @@ class Stop:
         self.asked = True
 
     def wait(self, seconds: float) -> bool:
-        """At most so long, which may be infinite; is it asked for?"""
+        """Wait for the stop, at most so long, which may be infinite; is it asked for?"""
         until_ns = monotonic_ns() + seconds * NS
         while not self.asked and (left_ns := until_ns - monotonic_ns()) > 0:
             time.sleep(min(left_ns / NS, _POLL_SECONDS))

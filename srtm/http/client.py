@@ -252,7 +252,7 @@ class Kept:
             self._connection = None
 
     def close(self) -> None:
-        """By the thread that asked."""
+        """Close the connection; called by the thread that asked."""
         self._drop()
         self._runner.close()
 

@@ -21,7 +21,7 @@ class ApiHandler(RequestHandler):
         self.set_header("Server", "srtm")
 
     def compute_etag(self) -> None:
-        """None: every answer is of this moment."""
+        """No ETag (None): every answer is of this moment."""
 
     def refuse(self, status: int, message: str) -> None:
         self.set_status(status)

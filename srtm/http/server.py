@@ -32,7 +32,7 @@ class Heads:
         return len(self._since)
 
     def wait(self, stream: IOStream) -> None:
-        """For the next request, of which there is no byte yet."""
+        """Note that a connection waits for the next request, of which there is no byte yet."""
         self._since[stream] = None
 
     def forget(self, stream: IOStream) -> None:
@@ -73,7 +73,7 @@ class PatientServer(HTTPServer):
         super().on_close(server_conn)
 
     def _check(self) -> None:
-        """Once a second while anybody is connected."""
+        """Close the late connections, once a second while any waits for a head."""
         loop = asyncio.get_running_loop()
         self._heads.close_late(loop.time())
         self._checks = len(self._heads) > 0

@@ -12,7 +12,8 @@ from srtm.http.server import PatientServer
 _MAX_HEAD_BYTES = 8 * 1024
 _MAX_BODY_BYTES = 1024  # nobody has to send one
 _MOST_CONNECTIONS = 100
-"""More are closed at once: each takes a descriptor that the program needs for its work."""
+"""The most connections. More are closed at once: each takes a descriptor that the program needs for
+its work."""
 
 
 class Status(Protocol):

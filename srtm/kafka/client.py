@@ -69,8 +69,8 @@ def told(error: Exception | KafkaError) -> str:
 
 
 class LastFault:
-    """For `error_cb`: what librdkafka said of a connection, which says more than the error of a
-    call (`Broker transport failure`)."""
+    """An `error_cb` that keeps what librdkafka said last of a connection, which says more than the
+    error of a call (`Broker transport failure`)."""
 
     def __init__(self) -> None:
         self.text = ""

@@ -23,7 +23,7 @@ _NAMES = {
 
 
 def python_settings(kafka: KafkaTable) -> dict[str, Any]:
-    """For a consumer. Raises UsageError."""
+    """The settings of a consumer of kafka-python. Raises UsageError."""
     found: dict[str, Any] = {
         "bootstrap_servers": kafka.bootstrap_servers.split(","),
         "reconnect_backoff_max_ms": 1000,
@@ -41,7 +41,7 @@ def python_settings(kafka: KafkaTable) -> dict[str, Any]:
 
 
 def admin_settings(kafka: KafkaTable) -> dict[str, Any]:
-    """Those of them that an admin client knows. Raises UsageError."""
+    """The settings of a consumer that an admin client knows too. Raises UsageError."""
     found = python_settings(kafka)
     return {name: each for name, each in found.items() if name in KafkaAdminClient.DEFAULT_CONFIG}
 

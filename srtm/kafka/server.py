@@ -130,7 +130,7 @@ class KafkaServer:
             self._popen.send_signal(number)
 
     def kill(self) -> None:
-        """At once; its data stay."""
+        """Kill the server at once; its data stay."""
         if self._popen is not None:
             with suppress(ProcessLookupError):
                 self._popen.kill()

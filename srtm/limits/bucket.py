@@ -98,9 +98,9 @@ class TokenBucket:
         return self.at + wait
 
     def take_waiting(self, count: int, stamp: int, now: int) -> tuple[int, int, float]:
-        """For `count` single messages at the head of a queue, that arrived at `stamp`: how many
-        get their token now, the bucket time of the first, and by how many ns each next one's is
-        later. Call it again until none does.
+        """Take the tokens of `count` single messages at the head of a queue, that arrived at
+        `stamp`: how many get their token now, the bucket time of the first, and by how many ns each
+        next one's is later. Call it again until none does.
 
         First come the tokens that were there at the stamp, all at once. Nobody waited before it,
         so what the bucket could not hold until then is lost, however late the caller is. From then

@@ -179,7 +179,7 @@ class Contract(Limit):
 
     @classmethod
     def read(cls, values: object, where: str) -> "Contract":
-        """From a file's or a request's mapping. Raises UsageError that names `where`."""
+        """The contract of a file's or a request's mapping. Raises UsageError that names `where`."""
         try:
             return cls.model_validate(values)
         except ValidationError as error:

@@ -34,7 +34,7 @@ class Contracts:
         return self._brought(times) - self._brought(np.array([origin], dtype=np.int64))
 
     def _brought(self, times: Ints) -> Floats:
-        """Since the first contract."""
+        """What the contracts brought from the first one on until each of `times`, in messages."""
         whole = np.concatenate([[0.0], np.cumsum(self.rates[:-1] * np.diff(self.since) / _NS)])
         place = self._after(times)
         return np.asarray(
@@ -80,7 +80,7 @@ class Worst:
 
     @property
     def excess(self) -> float:
-        """In messages; negative where there was room."""
+        """The excess in messages; negative where there was room."""
         return self.messages - self.allowed
 
 

@@ -62,7 +62,7 @@ def _deployment(where: Path | None) -> Deployment | None:
 
 
 def _of_deployment(topic: str, deployment: Deployment) -> Brokers:
-    """Those with a share of its contract; all of them for a topic without one."""
+    """The brokers with a share of the topic's contract; all that answer for a topic without one."""
     shares, silent = [], []
     for broker in deployment.brokers:
         address = str(broker.tcp_address)
@@ -81,7 +81,7 @@ def _of_deployment(topic: str, deployment: Deployment) -> Brokers:
 
 
 def _of_lookupds(topic: str, lookupds: Sequence[str]) -> Brokers:
-    """Those that have the topic; all of them where none has it yet."""
+    """The brokers that have the topic; all that nsqlookupd knows where none has it yet."""
     having: dict[str, None] = {}
     everybody: dict[str, None] = {}
     for address in lookupds:

@@ -92,7 +92,7 @@ def _refuse_what_is_placed(context: click.Context) -> None:
 
 
 def _brokers(options: LoadOptions) -> Brokers | None:
-    """Those of the topic; None: nobody tells, and addresses are given. Raises UsageError,
+    """The brokers of the topic; None: nobody tells, and addresses are given. Raises UsageError,
     UnavailableError."""
     for address in options.lookupd_http_address:
         target_of(address)
@@ -105,7 +105,7 @@ def _brokers(options: LoadOptions) -> Brokers | None:
 
 
 def _addresses(options: LoadOptions, found: Brokers | None) -> tuple[str, ...]:
-    """To publish to."""
+    """The addresses to publish to."""
     return options.nsqd_tcp_address or (() if found is None else found.addresses)
 
 
@@ -120,7 +120,7 @@ def _warn(settings: LoadSettings, found: Brokers | None) -> None:
 
 
 def _check_writable(path: Path) -> None:
-    """Before the run, not after it."""
+    """Check that the file can be written, before the run and not after it. Raises UsageError."""
     try:
         path.open("ab").close()
     except OSError as error:

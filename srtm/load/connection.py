@@ -10,7 +10,8 @@ from srtm.text.address import Address
 from srtm.text.errors import UnavailableError, UsageError
 
 TIMEOUT_SECONDS = 10.0
-"""For a connection and for each answer before the run: nsqd may ask a hung nsqlookupd for 5 s."""
+"""The timeout for a connection and for each answer before the run: nsqd may ask a hung nsqlookupd
+for 5 s."""
 
 _OTHER_FILES = 64  # standard streams, epoll, timer, libraries
 

@@ -129,7 +129,7 @@ class Follower:
             task.add_done_callback(self._tasks.discard)
 
     async def _connect(self, member: "_Member", address: str) -> None:
-        """Until it is there, or sent elsewhere."""
+        """Try to connect the publisher until it is there, or sent elsewhere."""
         if self._consume is not None and address not in self._consumed:
             if address not in self._consumers:
                 task = asyncio.create_task(self._subscribe(address))
@@ -144,7 +144,7 @@ class Follower:
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def _subscribe(self, address: str) -> None:
-        """Before the first message, so that the channel is there."""
+        """Subscribe at `address` before the first message, so that the channel is there."""
         consume = self._consume
         assert consume is not None
         while (sock := await self._try(address, lambda: consume(address))) is None:

@@ -27,7 +27,8 @@ class Link:
         raise NotImplementedError
 
     def write(self, data: bytes) -> None:
-        """Never closes: when the other side is gone, what it said before is still to be read."""
+        """Write, or keep what the socket does not take. Never closes: when the other side is gone,
+        what it said before is still to be read."""
         if self._unsent:
             self._unsent += data
             return

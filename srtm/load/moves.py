@@ -15,7 +15,7 @@ from srtm.load.follow import Arrived, Follower, Going
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """From `at_ns` on publisher `publisher` sends to the address with this number."""
+    """A move of a publisher: from `at_ns` on `publisher` sends to the address with this number."""
 
     at_ns: int
     publisher: int

@@ -37,7 +37,7 @@ class Payload:
         self._joint = self._tail + self._head
 
     def event(self, number: int, intended_ns: int) -> bytes:
-        """All bytes of one event; its messages are number * batch and so on."""
+        """All bytes of one event; its messages have the numbers from number * batch on."""
         if self._batch == 1 and not self._mpub:
             return self._head + _STAMP.pack(number, intended_ns) + self._tail
         return self.events(number, 1, intended_ns)

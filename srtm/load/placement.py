@@ -84,7 +84,7 @@ async def _read(endpoint: Endpoint, topic: str) -> list[PlacedPublisher]:
 async def _follow(
     endpoint: Endpoint, path: str, wanted: dict[str, str], found: dict[str, PlacedPublisher]
 ) -> None:
-    """Until each one of `wanted` is where it is meant to be."""
+    """Follow the watch until each one of `wanted` is where it is meant to be."""
     body = json.dumps({"ids": list(wanted)}).encode()
     async with aclosing(lines(endpoint, path, body, _SETTLE_SECONDS)) as stream:
         async for place in stream:

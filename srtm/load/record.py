@@ -12,7 +12,8 @@ import numpy as np
 from srtm.load.schedule import Ints, Schedule
 
 NOT_YET, REFUSED = 0, -1
-"""In place of a time: never happened; answered with an error."""
+"""What stands in place of a time. NOT_YET: it never happened; REFUSED: it was answered with an
+error."""
 
 
 class Received:
@@ -79,7 +80,7 @@ class Record:
         return np.repeat(values, self.messages // len(values)) if events else values
 
     def receipts(self) -> tuple[Ints, Ints]:
-        """For each message when it was first received (NOT_YET: never), and how often."""
+        """When each message was first received (NOT_YET: never), and how often."""
         first = np.zeros(self.messages, dtype=np.int64)
         often = np.zeros(self.messages, dtype=np.int64)
         for received in self.received:

@@ -19,17 +19,18 @@ from srtm.load.schedule import Schedule, build_schedule
 from srtm.load.settings import LoadSettings
 
 _LEAD_NS = 50_000_000
-"""From the start of the loop to offset 0 of the schedule: the first send is not late."""
+"""The time from the start of the loop to offset 0 of the schedule, so that the first send is not
+late."""
 
 _TICK_SECONDS = 0.25
 _TICK_NS = NS // 4
-"""Between looks at what no event tells."""
+"""The time between two looks at what no event tells."""
 
 _LOOK_NS = 5_000_000
-"""Between looks whether all has come, after the last send."""
+"""The time between two looks whether all has come, after the last send."""
 
 _SENDS, _EVENTS = 128, 128
-"""At most so many sends, then so many sockets, before the other has its turn: about 1 ms each."""
+"""The most sends, and then the most sockets, before the other has its turn: about 1 ms each."""
 
 
 @dataclass(frozen=True, slots=True)

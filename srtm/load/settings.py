@@ -211,7 +211,7 @@ class LoadSettings:
         return publisher % len(self.publish_addresses)
 
     def document(self) -> dict[str, Any]:
-        """For JSON; a trace is given by its length and sum, and nobody by name."""
+        """The settings for JSON; a trace is given by its length and sum, and nobody by name."""
         document = {field.name: getattr(self, field.name) for field in fields(self)}
         del document["ids"]
         if self.trace is not None:

@@ -91,8 +91,8 @@ class Messages:
         return (self.intended >= self.from_ns) & (self.intended < self.to_ns)
 
     def window_latencies_ns(self, since: Ints) -> Ints:
-        """From the times `since` to receipt, of all messages intended in the window; the longest
-        there is for those never received."""
+        """The latencies from the times `since` to receipt, of all messages intended in the window;
+        the longest there is for those never received."""
         first, since = self.first[self.in_window], since[self.in_window]
         never = np.iinfo(np.int64).max
         return np.where(first > 0, first - since, never)

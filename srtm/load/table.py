@@ -75,7 +75,8 @@ _RANKS = {"planned": 6, "sent": 5, "acknowledged": 0, "received": 0, "lost": 0}
 
 
 def _latencies(shares: dict[str, Share], send_lag: Latencies) -> Table:
-    """All from the intended send time; the send lag is the generator's own part."""
+    """The table of latencies, all from the intended send time; the send lag is the generator's own
+    part."""
     columns = (*PERCENTILES, "max", "mean")
     ranks = {"p99": 0, "p50": 0, "max": 1, "mean": 2}
     table = Table(

@@ -145,7 +145,7 @@ class CommandReader:
         self._need = 0
 
     def stop(self) -> None:
-        """Nothing more is taken; what is incomplete is dropped."""
+        """Stop reading: nothing more is taken, and what is incomplete is dropped."""
         self.failed = True
         self.body = None
         self._head = _NO_HEAD

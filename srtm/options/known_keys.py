@@ -12,8 +12,8 @@ def unknown_key(key: str, known: Collection[str]) -> str:
 
 
 def refuse_unknown(values: object, known: Iterable[str], also: Collection[str] = ()) -> object:
-    """For a validator before pydantic's own, which names no remedy. `also`: keys that are taken,
-    and not proposed. Raises ValueError."""
+    """Refuse keys that are not known, for a validator before pydantic's own, which names no remedy.
+    `also`: keys that are taken, and not proposed. Raises ValueError."""
     names = sorted(known)
     for key in values if isinstance(values, dict) else ():
         if key not in names and key not in also:

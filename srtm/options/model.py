@@ -34,8 +34,8 @@ Objective = Annotated[
 
 
 def environment(name: str) -> dict[str, Any]:
-    """For a field's `json_schema_extra`: a variable that several programs share, in place of the
-    field's own."""
+    """The `json_schema_extra` of a field with a variable that several programs share, in place of
+    the field's own."""
     return {"environment": name}
 
 
@@ -183,7 +183,7 @@ def _metavar(field: FieldInfo) -> str:
 
 
 def _is_duration(field: FieldInfo) -> bool:
-    """Also one that need not be given."""
+    """Is the field a duration? One that need not be given counts too."""
     marks = [*field.metadata]
     for each in get_args(field.annotation):
         marks += getattr(each, "__metadata__", ())

@@ -22,7 +22,7 @@ class Bar:
 
 
 def bar_chart(title: str, about: str, bars: Sequence[Bar], half: bool = False) -> Html:
-    """From 0 on, so that lengths compare."""
+    """A chart of bars that begin at 0, so that lengths compare."""
 
     def draw(width: float) -> tuple[float, Html]:
         stacked = width <= NARROW

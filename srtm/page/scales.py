@@ -32,8 +32,8 @@ class Scale:
 def scale(
     values: Sequence[float], begin: float, end: float, log: bool = False, zero: bool = False
 ) -> Scale:
-    """That holds all finite values with some room. log: values of 0 and less are at its low end;
-    zero: it begins at 0."""
+    """A scale that holds all finite values with some room. log: values of 0 and less are at its low
+    end; zero: it holds 0, and begins there where no value is less."""
     usable = [each for each in values if isfinite(each) and (each > _LEAST or not log)]
     if not usable:
         usable = [1.0]

@@ -14,7 +14,8 @@ _FARTHEST = 1e3
 
 
 def limits_chart(bars: Sequence[Bar]) -> Html:
-    """Nothing where no bar has a figure over a limit above 0."""
+    """A chart of figures over their limits, as ratios; nothing where no bar has a figure and a
+    limit above 0."""
     shown = [(bar, _over(bar, bar.value)) for bar in bars]
     rows = [(bar, ratio) for bar, ratio in shown if ratio is not None]
     if not rows:

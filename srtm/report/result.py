@@ -57,7 +57,8 @@ class Table(_Part):
 
     @property
     def full_rows(self) -> list[tuple[str, ...]]:
-        """Without the empty ones that part groups on a terminal, all as long as the columns."""
+        """The rows without the empty ones that part groups on a terminal, all as long as the
+        columns."""
         width = len(self.columns)
         return [
             (row + ("",) * width)[:width] for row in self.rows if any(each.strip() for each in row)
@@ -119,7 +120,8 @@ class Result(_Part):
 
 
 def read(path: Path) -> Result:
-    """With the picture that lies beside it. Raises UsageError where it is no result."""
+    """The result in a file, with the picture that lies beside it. Raises UsageError where it is no
+    result."""
     try:
         found = Result.model_validate_json(read_file(path, MOST_BYTES))
     except OSError as error:

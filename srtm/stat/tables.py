@@ -82,7 +82,7 @@ def timestamps_table(rows: list[Row]) -> Table:
 
 
 def distributor_table(rows: list[Row]) -> Table:
-    """Each gateway's word with its Load Distributor."""
+    """The table of each gateway's contact with its Load Distributor."""
     table = Table(
         Column("broker", text=True),
         Column("distributor", 3, text=True),

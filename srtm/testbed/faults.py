@@ -200,7 +200,8 @@ def _reports(testbed: Testbed, asked: Asked) -> Iterator[str]:
 
 @contextmanager
 def _second_distributor(testbed: Testbed, asked: Asked) -> Iterator[str]:
-    """With a store of its own, which is empty."""
+    """Run a second distributor with a store of its own, which is empty, and let a host report to
+    it."""
     first = _distributor(testbed)
     host = testbed.hosts[asked.other]
     second = Address(links.address_of(testbed, asked.other), first.port + 1)

@@ -39,7 +39,7 @@ class Line:
             self._waiting.append((now_ns + self._delay_ns, frame))
 
     def due(self, now_ns: int) -> list[bytes]:
-        """In order."""
+        """The frames that have waited long enough, in order."""
         found: list[bytes] = []
         while self._waiting and self._waiting[0][0] <= now_ns:
             found.append(self._waiting.popleft()[1])
@@ -61,7 +61,7 @@ def make_plain(interface: str) -> None:
 
 
 def relay(port: str, delay_seconds: float) -> None:
-    """Until SIGTERM."""
+    """Relay the frames of a port until SIGTERM."""
     tap_name = f"d{port[1:]}"
     tap = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
     fcntl.ioctl(tap, _TUNSETIFF, struct.pack("16sH22x", tap_name.encode(), _IFF_TAP | _IFF_NO_PI))

@@ -41,8 +41,8 @@ class Facts:
 
 
 class Host(Protocol):
-    """All of it raises UnavailableError where the host is not reached, SrtmError where it refuses.
-    Paths are absolute on the host."""
+    """A host of a testbed. All of it raises UnavailableError where the host is not reached,
+    SrtmError where it refuses. Paths are absolute on the host."""
 
     table: HostTable
     """with the data path absolute, once it is open"""
@@ -63,7 +63,7 @@ class Host(Protocol):
         """The old file or the new one, whatever happens in between; folders are made."""
 
     def read(self, path: str) -> bytes | None:
-        """None where there is no such file."""
+        """What a file holds; None where there is no such file."""
 
     def list(self, path: str) -> Sequence[str]:
         """Names in a folder; none where there is no such folder."""

@@ -70,7 +70,7 @@ class Inventory:
 
     @property
     def folder(self) -> Path:
-        """On this machine: what `srtm testbed` remembers."""
+        """The folder on this machine where `srtm testbed` keeps what it remembers."""
         return self.data_path / OWN_FOLDER
 
     @property
@@ -133,7 +133,7 @@ class Inventory:
 
     @property
     def token_file(self) -> Path | None:
-        """On this machine."""
+        """The file with the distributor's token on this machine; None where no token is needed."""
         if not self.needs_token or self.plan.distributor is None:
             return None
         given = self.plan.distributor.token_file

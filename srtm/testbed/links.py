@@ -47,8 +47,9 @@ def address_of(testbed: Testbed, host: str) -> str:
 
 
 def cut(testbed: Testbed, host: str, other: str = "", *, one_way: bool = False) -> None:
-    """Between a host and another, or all others and this machine, nothing passes any more; one_way:
-    only what `host` sends is lost. Raises UsageError, UnavailableError."""
+    """Cut the links between a host and another, or all others and this machine, so that nothing
+    passes any more; one_way: only what `host` sends is lost. Raises UsageError,
+    UnavailableError."""
     near = _namespaced(testbed, host)
     others = [other] if other else [each for each in testbed.hosts if each != host]
     for name in others:
@@ -66,7 +67,7 @@ def cut(testbed: Testbed, host: str, other: str = "", *, one_way: bool = False) 
 
 
 def heal(testbed: Testbed, host: str = "") -> None:
-    """All links, or those of one host, are as they were at first."""
+    """Make all links, or those of one host, what they were at first."""
     healed = [_namespaced(testbed, host)] if host else list(_all(testbed))
     for each in healed:
         _nft(each, "flush ruleset")

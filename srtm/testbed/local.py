@@ -93,7 +93,7 @@ class LocalHost:
         return end_all(self._left, grace_seconds)
 
     def _left(self) -> set[int]:
-        """All that `srtm up` starts has its lock open."""
+        """The processes that `srtm up` started: all of them have its lock open."""
         return holders(Layout(Path(self.table.data_path)).lock)
 
     def log(self, unit: str, lines: int) -> str:

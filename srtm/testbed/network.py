@@ -95,7 +95,7 @@ def make_network(names: Names, subnet: IPv4Network, hosts: Sequence[tuple[str, s
 
 
 def remove_network(names: Names) -> bool:
-    """All of a testbed's namespaces, also of hosts that its file had once. False: there was
+    """Remove all of a testbed's namespaces, also of hosts that its file had once. False: there was
     none."""
     found = namespaces_of(names)
     for each in found:

@@ -31,7 +31,7 @@ class State(BaseModel):
 
 
 class Owner(BaseModel):
-    """On each host: whose data these are."""
+    """What lies on each host, and says whose data these are."""
 
     model_config = ConfigDict(frozen=True)
 

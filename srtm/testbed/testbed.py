@@ -131,7 +131,7 @@ class Testbed:
         return self._state is not None
 
     def ask_stop(self) -> None:
-        """From a signal handler: `up` ends before its next step."""
+        """Let `up` end before its next step; called from a signal handler."""
         self._stop.ask()
 
     # --- up -------------------------------------------------------------------------------------
@@ -287,7 +287,8 @@ class Testbed:
             raise UnavailableError("interrupted; the same command goes on from here")
 
     def _deployment(self, host: Host) -> Deployment | None:
-        """None until `srtm up` says that it is up, and once it has ended."""
+        """The deployment of a host; None until `srtm up` says that it is up, and once it has
+        ended."""
         found = host.status(UP)
         if found is None or not found.alive:
             return None
@@ -368,7 +369,7 @@ class Testbed:
                 self._purge_here()
 
     def _hosts_to_end(self) -> dict[str, Host]:
-        """Those that were brought up, and those of the file."""
+        """The hosts to end: those that were brought up, and those of the file."""
         hosts = dict(self.hosts)
         for table in self._state.hosts if self._state else ():
             if table.name not in hosts or hosts[table.name].table != table:
@@ -423,7 +424,7 @@ class Testbed:
     def _each(
         self, what: str, work: Callable[[Host], None], hosts: dict[str, Host] | None = None
     ) -> None:
-        """All hosts at once; one that fails holds up no other. Raises Failed."""
+        """Do `work` on all hosts at once; one that fails holds up no other. Raises Failed."""
         hosts = self.hosts if hosts is None else hosts
         failures: dict[str, SrtmError] = {}
 

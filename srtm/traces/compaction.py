@@ -103,7 +103,7 @@ def _batches(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def _write_sorted(writer: pq.ParquetWriter, waiting: list[pa.RecordBatch]) -> None:
-    """By topic and time: one topic's rows are together."""
+    """Write the rows by topic and time: one topic's rows are together."""
     table = pa.Table.from_batches(waiting, SCHEMA)
     waiting.clear()
     writer.write_table(table.sort_by([("topic", "ascending"), ("time", "ascending")]))

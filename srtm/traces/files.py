@@ -71,7 +71,7 @@ def parquet_into(file: IO[bytes], schema: pa.Schema = SCHEMA) -> Iterator[pq.Par
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Those of processes that are no more. Raises OSError."""
+    """Remove the unfinished files of processes that are no more. Raises OSError."""
     for path in folder.iterdir():
         if path.name.startswith(".") and path.name.endswith(UNFINISHED):
             with contextlib.suppress(FileNotFoundError, BlockingIOError), path.open("rb") as file:

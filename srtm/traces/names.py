@@ -50,7 +50,7 @@ def file_name(prefix: str, first: int, last: int) -> str:
 
 
 def parse(path: Path) -> TraceFile | None:
-    """None: it is no file of a trace, or not a whole one."""
+    """The file of a trace that `path` names; None: it is no file of a trace, or not a whole one."""
     found = _NAME.fullmatch(path.name)
     if found is None or path.name.startswith("."):
         return None
@@ -59,15 +59,15 @@ def parse(path: Path) -> TraceFile | None:
 
 
 def list_files(folder: Path, prefix: str | None = None) -> list[TraceFile]:
-    """All of them, or those of one broker, in order of their rows; superseded ones too. Raises
-    OSError."""
+    """All files of the traces in a folder, or those of one broker, in order of their rows;
+    superseded ones too. Raises OSError."""
     found = [each for each in map(parse, folder.iterdir()) if each is not None]
     mine = [each for each in found if prefix is None or each.prefix == prefix]
     return sorted(mine, key=lambda each: (each.prefix, each.first, each.last))
 
 
 def superseded(files: Iterable[TraceFile]) -> set[TraceFile]:
-    """Those whose rows another one holds."""
+    """The files whose rows another one holds."""
     merged: dict[str, list[TraceFile]] = {}
     everything = list(files)
     for each in everything:

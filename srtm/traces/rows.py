@@ -37,7 +37,7 @@ class Rows:
         self._publishers += chunk.publishers
 
     def add(self, chunk: Chunk) -> None:
-        """After `name`."""
+        """Add a chunk's rows, after `name` has learnt its names."""
         self._chunks.append(chunk)
         self._bases.append((self._topic_base, self._publisher_base))
         self.count += chunk.time.size
@@ -51,7 +51,8 @@ class Rows:
         self._topic_base = self._publisher_base = 0
 
     def table(self) -> pa.Table:
-        """In order of arrival; texts as dictionaries, which are written four times as fast."""
+        """The rows in order of arrival; texts as dictionaries, which are written four times as
+        fast."""
         chunks = self._chunks
         time = np.concatenate([each.time for each in chunks])
         order = np.argsort(time, kind="stable")

@@ -2,4 +2,4 @@
 
 VERSION = 1
 VERSION_KEY = "srtm_trace_version"
-"""In the file's own metadata, as decimal digits."""
+"""The key of the version in the file's own metadata, where it is in decimal digits."""

@@ -34,8 +34,8 @@ class Settings:
 
 @dataclass(slots=True)
 class Status:
-    """Since start. messages: in files; dropped: that will be in none; bytes: of files. failing: why
-    none can be written; untidy: why old ones stay as they are."""
+    """Figures since start. messages: in files; dropped: that will be in none; bytes: of files.
+    failing: why none can be written; untidy: why old ones stay as they are."""
 
     messages: int = 0
     dropped: int = 0
@@ -76,7 +76,7 @@ class Writer:
         self._rows.add(chunk)
 
     def seconds_left(self, now: float) -> float | None:
-        """Until `work` has something to do; None: it has not, before more rows come."""
+        """Seconds until `work` has something to do; None: it has not, before more rows come."""
         if self._tidy:
             return 0.0
         if not self._rows.count:

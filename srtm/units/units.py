@@ -87,7 +87,7 @@ class Units:
         _STARTED.append(process)
 
     def status(self, name: str) -> Running | None:
-        """None: it was never started, or is stopped."""
+        """The unit's process, and whether it runs; None: it was never started, or is stopped."""
         _STARTED[:] = [each for each in _STARTED if each.poll() is None]
         try:
             written = self._file(name).read_text(errors="replace")

@@ -76,7 +76,7 @@ class Rolling:
                     del bins[key]
 
     def compared(self, now: float) -> Compared | None:
-        """None without messages."""
+        """What is shown of the last `seconds`; None without messages."""
         self.forget(now)
         of_all = self._all
         if self._since is None or not of_all.messages:

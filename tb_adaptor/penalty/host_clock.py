@@ -36,5 +36,6 @@ class HostClock:
         return (self.low + self.high) / 2
 
     def error(self, seconds: float) -> float:
-        """In seconds, by which the time of an arrival of so long before may be wrong."""
+        """By how many seconds the time of an arrival that was so long before the report may be
+        wrong."""
         return (self.high - self.low) / 2 + SLOT_SECONDS / 2 + _DRIFT * seconds

@@ -222,7 +222,8 @@ class Penalty:
         self._bucket = Unsplit(self.contract, self._starts_at, level)
 
     def _pass(self, until: float) -> float:
-        """By how many seconds its waits may be wrong besides what clocks do."""
+        """Pass all that came until then through the bucket. Returned is by how many seconds its
+        waits may be wrong besides what clocks do."""
         bucket = self._bucket
         assert bucket is not None
         brokers, parts = list(self._of.values()), []

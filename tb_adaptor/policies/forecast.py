@@ -11,7 +11,8 @@ _STEP_SECONDS = 0.25
 _SURE = 5.0
 """standard errors between the rates before and after, for a shift"""
 _MOST_POINTS = 2_000
-"""More arrivals are gathered in as many steps: a decision takes milliseconds."""
+"""The most points of a forecast. More arrivals are gathered in as many steps: a decision takes
+milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,8 @@ def has_shifted(seen: Seen, back: float) -> bool:
 
 
 def forecast(seen: Seen, back: float, seconds: float) -> Forecast:
-    """For so many seconds: the arrivals since the last shift, over and over. back: how far to look
-    for one, in seconds."""
+    """The forecast for so many seconds: the arrivals since the last shift, over and over. back: how
+    far to look for one, in seconds."""
     began = shifted_at(seen, back)
     span = seen.until - began
     recent = seen.times > began

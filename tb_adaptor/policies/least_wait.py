@@ -23,7 +23,7 @@ _NO_WAIT = 1e-3
 _WORTH = 1.1
 """The waits of the split in force have to be longer by this factor before it is changed."""
 _STEP = 0.4
-"""Without a shift so much of the way to the split is gone."""
+"""The part of the way to the split that is gone in one step where the rates have not shifted."""
 _NEAR = 1.1
 """Waits longer by this factor than the least ones are as good: they take less from the others."""
 _LEAST_CHANGE = 0.01
@@ -77,7 +77,7 @@ class LeastWait:
 
 
 def _differs(one: Part, other: Part) -> bool:
-    """By more than nobody would notice."""
+    """Do the two parts differ by so much that somebody would notice?"""
     return abs(one.rate - other.rate) > _LEAST_CHANGE * other.rate or (
         abs(one.burst - other.burst) > _LEAST_CHANGE * other.burst
     )
@@ -86,8 +86,9 @@ def _differs(one: Part, other: Part) -> bool:
 def _part_of_the_way(
     contract: Part, split: Mapping[str, Part], held: Mapping[str, Part]
 ) -> dict[str, Part]:
-    """Without a shift of rates the waits of some seconds are mostly chance: several steps in the
-    same direction are followed, and one there and one back end where they began."""
+    """The split that lies a part of the way from `held` to `split`. Without a shift of rates the
+    waits of some seconds are mostly chance: several steps in the same direction are followed, and
+    one there and one back end where they began."""
     rates = {
         name: held[name].rate + _STEP * (part.rate - held[name].rate)
         for name, part in split.items()

@@ -32,7 +32,7 @@ class Policy(Protocol):
     acts_early: bool
 
     def rescale(self, contract: Part, seen: Mapping[str, Seen], now: float) -> Rescale | None:
-        """None: the split stays as it is."""
+        """The split to change to; None: the split stays as it is."""
 
 
 def is_negligible(before: Mapping[str, Seen], after: Mapping[str, Part]) -> bool:

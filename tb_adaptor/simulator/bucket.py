@@ -60,7 +60,7 @@ class Bucket:
         return not self.owes and float(left.max()) > self.part.burst + _SLACK
 
     def arrivals(self, since: int) -> tuple[Floats, Floats]:
-        """Those that have come, from the batch `since` on."""
+        """The arrivals that have come, from the batch `since` on."""
         return self._times[since : self._next], self._counts[since : self._next]
 
     @property
@@ -68,7 +68,7 @@ class Bucket:
         return self._next
 
     def advance(self, until: float) -> None:
-        """All that comes until then, that instant included."""
+        """Take all that comes until then, that instant included."""
         rate, burst = self.part
         end = int(np.searchsorted(self._times, until, side="right"))
         if self._is_held:
@@ -145,7 +145,7 @@ class Bucket:
         self._target[self._first : self._next] += lost
 
     def finish(self) -> None:
-        """Until the last one has gone, at the share in force."""
+        """Advance until the last batch has gone, at the share in force."""
         if self._next < self._times.size:
             self.advance(float(self._times[-1]))
         if self._first < self._next:

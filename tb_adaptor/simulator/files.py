@@ -19,7 +19,8 @@ _MOST_SECONDS = 864_000.0
 
 
 def read_arrivals(path: Path) -> dict[str, Arrivals]:
-    """By broker, in order of their first arrival. Raises UsageError with the line at fault."""
+    """The arrivals by broker, in order of each broker's first. Raises UsageError with the line at
+    fault."""
     times: dict[str, list[float]] = {}
     counts: dict[str, list[float]] = {}
     last = 0.0

@@ -42,7 +42,7 @@ def excess(outcome: Outcome, contract: Part) -> float:
 _ROUNDING = 1e-6
 """of b: sums over a day of messages lose so many digits"""
 _ROUNDED_SECONDS = 2e-9
-"""Both ends of an interval are whole nanoseconds, and it may be longer by so much."""
+"""The time by which an interval may be longer than its rounded ends: both are whole nanoseconds."""
 
 
 def nearest_rank(waits: Floats, share: float) -> float:

@@ -96,7 +96,8 @@ class AsSeen:
 def _matched(
     members: Sequence[Member], parts: Parts, has: dict[str, set[int]]
 ) -> tuple[Member, ...]:
-    """Each consumer keeps as much as it can, the biggest share first: assignors are sticky."""
+    """The members with their parts: each consumer keeps as many of its partitions as it can, the
+    biggest overlap first, as assignors are sticky."""
     pairs = sorted(
         (
             (-len(has.get(member.consumer or "", set()).intersection(part)), m, p)

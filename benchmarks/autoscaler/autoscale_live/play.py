@@ -160,7 +160,7 @@ def _start(stack: ExitStack, argv: tuple[str, ...], folder: Path) -> subprocess.
 
 
 def _stop_group(file: Path) -> None:
-    """After its controller has ended."""
+    """Stop the group after its controller has ended."""
     stop = (sys.executable, "-m", "srtm", "autoscale", "stop", str(file))
     subprocess.run(stop, capture_output=True, timeout=60, check=False)
 

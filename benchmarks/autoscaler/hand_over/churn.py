@@ -12,7 +12,7 @@ _CHANGE_SECONDS = 30.0
 
 
 def come_and_go(command: Sequence[str], folder: Path, staying: int, moves: int) -> None:
-    """Until so many partitions have moved. Raises TimeoutError."""
+    """Let a consumer come and go until so many partitions have moved. Raises TimeoutError."""
     with (folder / "workers.log").open("ab") as log:
 
         def start() -> subprocess.Popen[bytes]:
@@ -37,7 +37,7 @@ def come_and_go(command: Sequence[str], folder: Path, staying: int, moves: int) 
 
 
 def _wait_workers(folder: Path, count: int) -> None:
-    """Until so many have worked on something. Raises TimeoutError."""
+    """Wait until so many consumers have worked on something. Raises TimeoutError."""
     until = time.monotonic() + _CHANGE_SECONDS
     while sum(file.stat().st_size > 0 for file in folder.glob("batches-*.jsonl")) < count:
         if time.monotonic() > until:

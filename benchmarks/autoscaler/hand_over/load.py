@@ -10,7 +10,8 @@ from confluent_kafka import Producer
 
 @contextmanager
 def even_load(address: str, partitions: int, rate: float) -> Iterator[None]:
-    """To each partition of `events` in turn; rate: events/s of each."""
+    """Send events to each partition of `events` in turn, for the time of a `with` block; rate:
+    events/s of each."""
     over = threading.Event()
 
     def produce() -> None:

@@ -60,7 +60,7 @@ class Case:
 
 
 def reported(seconds: int = 900) -> Iterator[Case]:
-    """Those of the benchmark: of equal consumers, then of consumers that differ."""
+    """The cases of the benchmark: of equal consumers, then of consumers that differ."""
     yield from generated(REPORTED_SEEDS, seconds)
     yield from generated(MIXED_SEEDS, seconds, MIXED_MUS)
 
@@ -68,8 +68,8 @@ def reported(seconds: int = 900) -> Iterator[Case]:
 def generated(
     seeds: tuple[int, ...], seconds: int = 900, mus: tuple[float, ...] = ()
 ) -> Iterator[Case]:
-    """For each seed every shape with every percentile; shares, arrivals within a second, and cold
-    or warm starts change from one to the next."""
+    """The cases of these seeds: for each seed, every shape with every percentile; shares, arrivals
+    within a second, and cold or warm starts change between them."""
     for seed in seeds:
         number = seed
         for place, shape in enumerate(SHAPES):

@@ -94,5 +94,5 @@ def _all(case: Case, names: tuple[str, ...], tuning: Tuning) -> list[Result]:
 def play_all(
     jobs: list[tuple[Case, tuple[str, ...]]], processes: int, tuning: Tuning = TUNING
 ) -> Iterator[list[Result]]:
-    """In the order of the jobs, each as soon as it is there."""
+    """The results of the jobs in their order, each as soon as it is there."""
     return side_by_side([partial(_all, case, names, tuning) for case, names in jobs], processes)

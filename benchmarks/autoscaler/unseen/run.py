@@ -100,7 +100,7 @@ def table_of(judged: Sequence[Judged]) -> Table:
 
 
 def shapes_table(judged: Sequence[Judged]) -> Table:
-    """By shape and by what was asked."""
+    """The table of figures by shape and by what was asked."""
     made = table("by shape and by what was asked", "cases", "number", "kept", "ratio where kept")
     asked = sorted({each.case.asked for each in judged})
     groups = {shape: [j for j in judged if j.case.name.startswith(shape)] for shape in SHAPES}
@@ -119,7 +119,8 @@ def shapes_table(judged: Sequence[Judged]) -> Table:
 
 
 def draw(figure: "Figure", judged: Sequence[Judged]) -> None:
-    """Each case: points below its level, and replica-minutes to the cheapest rival's."""
+    """Draw a point for each case: our share less its level, in points, and our replica-minutes to
+    the cheapest rival's."""
     axes = figure.subplots(1, 1)
     for shape in SHAPES:
         group = [each for each in judged if each.case.name.startswith(shape)]

@@ -34,7 +34,7 @@ class Executor(Protocol):
         """Ids of the next launches."""
 
     def launch(self, at: float, ids: Sequence[str]) -> list[str]:
-        """Those that could not even be begun."""
+        """Begin these launches. Returns those that could not even be begun."""
 
     def joined(self, ids: Sequence[str]) -> None:
         """These launches came to something."""
@@ -46,8 +46,8 @@ class Executor(Protocol):
         """Launches that nobody wants any more; who has joined is ended."""
 
     def want(self, wanted: int, there: int) -> None:
-        """After each decision: how many are wanted in all, and how many there are now; for who
-        only tells others."""
+        """Told after each decision how many consumers are wanted in all, and how many there are
+        now; for an executor that only tells others."""
 
     def end(self, at: float, ids: Sequence[str]) -> None:
         """They get SIGTERM, and the time that they are given to leave."""
@@ -59,7 +59,8 @@ class Executor(Protocol):
         """Told to end, and still there."""
 
     def staying(self, ids: Sequence[str], count: int) -> list[str]:
-        """Those of `ids` that stay when `count` are to: it may have no choice."""
+        """The consumers among `ids` that stay when `count` are to; the executor may have no
+        choice."""
 
     def backing_off(self, at: float) -> str:
         """Why nobody is launched for now; "" where it is."""

@@ -25,7 +25,7 @@ class Adviser:
     _past: list[Observation] = field(default_factory=list)
 
     def recall(self, past: tuple[Observation, ...]) -> None:
-        """Before it is asked first: what was seen until now."""
+        """Set what was seen until now, before the policy is asked first."""
         if self._policy is None:
             self._past = list(past)
 

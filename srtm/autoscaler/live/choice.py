@@ -37,7 +37,8 @@ def check_policy(name: str, where: str) -> None:
 
 
 def make_pool_policy(name: str, group: ScaledTable, mu: float) -> Policy:
-    """For a pool, in which nothing stands still as it changes, and nobody ends a poll first."""
+    """The policy for a pool, in which nothing stands still as it changes, and nobody ends a poll
+    first."""
     if name == "srtm":
         tuning = replace(TUNING, longest_poll_seconds=0.0)
         return Srtm(group.slo, group.interval, (Handover.DIRECT,), group.max, tuning)
@@ -46,7 +47,7 @@ def make_pool_policy(name: str, group: ScaledTable, mu: float) -> Policy:
 
 
 def make_policy(name: str, group: GroupTable, mu: float) -> Policy:
-    """For the group's kind of hand-over. mu: events/s, as known now."""
+    """The policy for the group's kind of hand-over. mu: events/s, as known now."""
     handover = _HANDOVERS[group.handover]
     slo = group.slo
     if name == "srtm":

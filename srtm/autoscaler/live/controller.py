@@ -254,7 +254,8 @@ class Controller:
     # --- decisions --------------------------------------------------------------------------------
 
     def decide(self, reading: Reading, learnt: Mapping[str, float | None], now_ns: int) -> None:
-        """Once an interval: what is seen, and what the policy makes of it."""
+        """Ask the policy what it makes of what is seen, and begin what it decides; called once an
+        interval."""
         self.budget.add(reading.at, reading.served, reading.late)
         for note in reading.notes:
             log.warning("%s", note)

@@ -100,7 +100,7 @@ class Direct:
             self._fenced_ns.setdefault(word.name, now_ns)
 
     def _sync(self, beat: int, now_ns: int) -> None:
-        """All that was written before that beat was sent has been read by now."""
+        """Note that all that was written before that beat was sent has been read by now."""
         sent = self._beats.get(beat, 0)
         if now_ns - self._read_ns > self.lease_seconds / 2 * NS:
             # Kafka was away, or this process: nobody was silent by his own fault meanwhile.
@@ -144,7 +144,8 @@ class Direct:
         }
 
     def may_hold(self, member: str) -> frozenset[int]:
-        """With what it can have read that this leader has not read back."""
+        """Every partition that the member may hold, with those of commands that it can have read
+        and that this leader has not read back."""
         found = self.ledger.may_hold(member)
         for each in self._unread.get(member, []):
             found = found | frozenset(each.start) | frozenset(each.stop)
@@ -242,7 +243,7 @@ class Direct:
         )
 
     def _command(self, member: str, holders: Mapping[int, set[str]], now_ns: int) -> Command | None:
-        """None where what it was told last is still right."""
+        """The next command for the member; None where what it was told last is still right."""
         last = self._last(member)
         has = self.may_hold(member)
         start: dict[int, int] = {}
@@ -272,7 +273,8 @@ class Direct:
         )
 
     def _only_leave(self, member: str, now_ns: int) -> Command | None:
-        """To leave or to stay, where partitions are given out in another way."""
+        """A command to leave or to stay, where partitions are given out in another way; None where
+        what the member was told last is still right."""
         last = self._last(member)
         leave = member in self.leaving
         if leave == (last is not None and last.leave) and not self._again(member, now_ns):

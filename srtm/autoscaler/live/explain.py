@@ -14,7 +14,8 @@ _READ_SECONDS = 15.0
 
 
 def read_ledger(file: GroupFile) -> Ledger:
-    """All that stands in the group's partition; nothing is written. Raises UnavailableError."""
+    """The ledger of all that stands in the group's partition; nothing is written. Raises
+    UnavailableError."""
     if not topic_is_there(file):
         raise UnavailableError(
             f"Kafka has no topic {file.group.metadata}: no controller has run for group "

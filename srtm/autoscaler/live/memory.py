@@ -97,7 +97,7 @@ class Keeper:
     _budget_at: float | None = None
 
     def keep(self, seen: Observation) -> None:
-        """Once an interval."""
+        """Keep an observation for the next controller; called once an interval."""
         numbers = sum(4 + len(each.slots) for each in seen.partitions)
         if numbers > _MOST_NUMBERS:
             return

@@ -196,7 +196,7 @@ class Monitor:
         return max(min(track.curve.arrived_by(self._at - _PASSED_SECONDS), end), position)
 
     def position(self, partition: int) -> int:
-        """All below it is served."""
+        """The offset below which all of the partition is served; 0 while it is not known."""
         return self._tracks[partition].position or 0
 
     @property

@@ -41,8 +41,8 @@ def observation(
     configured_mu: float | None,
     phases: Phases,
 ) -> Observation | None:
-    """None while mu is not known. A partition that nobody knows of yet is left out of a consumer's:
-    the next reading has it."""
+    """What a policy is shown of the group; None while mu is not known. A partition that nobody
+    knows of yet is left out of a consumer's: the next reading has it."""
     mu = new_mu(consumers, configured_mu)
     if mu is None:
         return None

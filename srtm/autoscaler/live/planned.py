@@ -82,7 +82,7 @@ class Planned(Direct):
         return self._said
 
     def _stands(self, last: PartitionPlan, now_ns: int) -> bool:
-        """Nothing is to be said: it is carried out, or it may still be."""
+        """Is nothing to be said, as the plan is carried out, or may still be?"""
         self._said_ns = self._said_ns or now_ns
         if self.ledger.plan is not last:  # lost, or Kafka is away
             return now_ns - self._said_ns <= _SAY_AGAIN_NS

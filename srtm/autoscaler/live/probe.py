@@ -45,7 +45,8 @@ class GroupMember:
 
 
 class Probe:
-    """Each question raises UnavailableError where Kafka does not answer it."""
+    """Asks Kafka about one group and its topic. Each question raises UnavailableError where Kafka
+    does not answer it."""
 
     def __init__(self, file: GroupFile) -> None:
         self._topic = file.group.topic
@@ -148,7 +149,7 @@ class Probe:
         )
 
     def _described(self) -> ConsumerGroupDescription | None:
-        """None: there is no such group."""
+        """The group as Kafka describes it; None: there is no such group."""
         until = time.monotonic() + _ASK_SECONDS
         while True:
             try:
@@ -193,7 +194,7 @@ class Probe:
 
 
 def _sizes(file: GroupFile) -> "Sizes | None":
-    """None where nobody asks for bytes."""
+    """The reader of partitions' sizes; None where nobody asks for bytes."""
     if file.group.weigh != "bytes":
         return None
     from srtm.autoscaler.live.sizes import Sizes  # kafka-python

@@ -72,7 +72,7 @@ class Removal:
 
 
 def _name(member: dict[str, Any]) -> str:
-    """By what it said when it joined, or its instance id."""
+    """The name of a member: what it said when it joined, or its instance id."""
     said = member.get("member_metadata")
     data = said.get("user_data") if isinstance(said, dict) else None
     return said_name(data) or str(member.get("group_instance_id") or "")

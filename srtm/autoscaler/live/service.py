@@ -76,7 +76,8 @@ class Service:
             raise UnavailableError(self._sampler.fault or "Kafka gives no offsets")
 
     def run(self, dismiss: bool = False) -> int:
-        """Until SIGTERM; the group works on. With `dismiss` until all consumers have left."""
+        """Run the controller until SIGTERM or SIGINT; the group works on. With `dismiss`, run it
+        until all consumers have left."""
         self._stop.heed(signal.SIGTERM, signal.SIGINT)
         interval_ns = round(self._file.group.interval * NS)
         due_ns = boottime_ns() + interval_ns

@@ -14,7 +14,8 @@ log = logging.getLogger("srtm.autoscale")
 
 @dataclass(slots=True)
 class SlowLeavers:
-    """Only what an executor of this machine began is killed; others are waited for."""
+    """Kills consumers that do not leave within the grace: only what an executor of this machine
+    began is killed; others are waited for."""
 
     grace_seconds: float
     _since_ns: dict[str, int] = field(default_factory=dict)

@@ -67,7 +67,7 @@ class Watch:
         }
 
     def _read_on(self, words: GroupLog) -> None:
-        """To the end, as it is now. Raises UnavailableError."""
+        """Read the group's topic to the end, as it is now. Raises UnavailableError."""
         until = time.monotonic() + _FIRST_SECONDS
         while True:
             found = words.read(_READ_SECONDS)

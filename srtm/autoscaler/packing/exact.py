@@ -64,8 +64,9 @@ class _Search:
         return finish(self._given, self._bins, kept, proved=proved)
 
     def fewer(self, best: Packing) -> Packing:
-        """With fewer bins than `best`, or as many and fewer partitions in a bin that they exceed,
-        or the proof that there is no such packing."""
+        """A packing with fewer bins than `best`, or with as many and fewer partitions in a bin that
+        they exceed; otherwise `best`, with the proof, if there is one, that there is no such
+        packing."""
         avoidable = len(best.oversized) > len(self._oversized)
         if best.exact and not avoidable:
             return best
@@ -117,7 +118,8 @@ class _Search:
         return min(best, found, key=rank)
 
     def _filled(self, found: Solution, rooms: Sequence[Bin]) -> list[Filled] | None:
-        """None where nothing was found, or a bin holds more than its room by our own sums."""
+        """The bins as a solution fills them; None where nothing was found, or where the partitions
+        of a bin are more than its room by our own sums."""
         filled = []
         for room, group in zip(rooms, found.groups, strict=False):
             inside = [self._items[i] for i in group]

@@ -36,7 +36,7 @@ class Future:
             self._closed.open(number, room.rate * (1 + SLACK), room.lag * (1 + SLACK))
 
     def filled(self) -> list[Filled]:
-        """In the order of opening."""
+        """The bins that hold something, in the order of opening."""
         pairs = zip(self._rooms, self._groups, strict=True)
         return [Filled(room, tuple(group)) for room, group in pairs if group]
 

@@ -76,8 +76,8 @@ def _step_by_step(items: list[Item], bins: Bins, share: _Share, count: int) -> l
 
 
 def _bisected(items: list[Item], bins: Bins, share: _Share, low: int) -> list[Filled]:
-    """At least `low` bins; adding some as they are needed, with nothing taken out again, shows how
-    many are enough."""
+    """A packing into as few bins as are enough, from `low` on: adding some as they are needed, with
+    nothing taken out again, shows how many are enough, and a bisection looks for fewer."""
     best = _Trial(bins, low)
     best.place(items, share, grow=bins.new)
     high = len(best.rooms)

@@ -56,5 +56,5 @@ def moved_rate(filled: Iterable[Filled], items: Mapping[int, Item]) -> float:
 
 
 def largest_first(items: Iterable[Item]) -> list[Item]:
-    """By rate; among equals the larger lag, then the lower id."""
+    """The items by rate, the largest first; among equals the larger lag, then the lower id."""
     return sorted(items, key=lambda item: (-item.rate, -item.lag, item.id))

@@ -23,8 +23,9 @@ UP_PERCENT: Final = 100
 
 
 def desired_replicas(usage: float, target_average: float, replicas: int) -> int:
-    """For an external metric with an average value: ceil(usage / target), unless usage over
-    (target * replicas) is within the tolerance of 1. Both ends count as within."""
+    """The replicas for an external metric with an average value: ceil(usage / target), unless usage
+    over (target * replicas) is within the tolerance of 1: then as many as there are. Both ends
+    count as within."""
     if replicas and abs(1 - usage / (target_average * replicas)) <= TOLERANCE + 1e-12:
         return replicas
     return math.ceil(usage / target_average - 1e-12)

@@ -92,14 +92,14 @@ class Provisioned(PaperPolicy):
 
 
 class Peak(Provisioned):
-    """For the trace's highest rate, from the first observation on."""
+    """Provisions for the trace's highest rate, from the first observation on."""
 
     def _rate(self, at: float) -> float:
         return max(self.trace.arrivals)
 
 
 class Optimal(Provisioned):
-    """For the rate of the second of the observation."""
+    """Provisions for the trace's rate in the second of the observation."""
 
     def _rate(self, at: float) -> float:
         return self.trace.rate_at(at)

@@ -114,7 +114,7 @@ class Brokers:
             each.close()
 
     def wait_first(self, seconds: float) -> None:
-        """Until each that is known now was asked once."""
+        """Wait until each broker that is known now was asked once, for at most `seconds` each."""
         self._looked.wait(seconds)
         for each in list(self._all.values()):
             each.answered.wait(seconds)

@@ -133,7 +133,8 @@ class PoolController:
     # --- decisions --------------------------------------------------------------------------------
 
     def decide(self, seen: PoolReading, at: float) -> None:
-        """Once an interval."""
+        """Ask the policy what it makes of what is seen, and carry out what it decides; called once
+        an interval."""
         reading = seen.reading
         self.budget.add(reading.at, reading.served, reading.late)
         self.look(seen, at)

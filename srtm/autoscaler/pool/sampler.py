@@ -102,7 +102,7 @@ class PoolSampler:
                 self._monitor.forget(number)
 
     def read(self) -> PoolReading | None:
-        """Since it was called last; None before the first answer of a broker."""
+        """What was seen since the last call; None before the first answer of a broker."""
         faults = tuple(self._brokers.faults)
         with self._lock:
             if not self._seen:
@@ -170,7 +170,8 @@ def _clients(seen: Mapping[str, ChannelSeen]) -> tuple[dict[str, int], set[str]]
 
 
 def _numbered(clients: Sequence[ClientSeen]) -> Iterator[tuple[str, ClientSeen]]:
-    """Those of one broker; several may have one name."""
+    """The clients of one broker, each with a name that is its own: several may have one name, so
+    they are numbered."""
     places: Counter[str] = Counter()
     for each in clients:
         yield f"{each.name}#{places[each.name]}", each

@@ -46,8 +46,8 @@ class PoolService:
         self.controller: PoolController | None = None
 
     def run(self, dismiss: bool = False) -> int:
-        """Until SIGTERM; the pool works on. With `dismiss` until all consumers have left. Raises
-        SrtmError."""
+        """Run the controller until SIGTERM or SIGINT; the pool works on. With `dismiss`, run it
+        until all consumers have left. Raises SrtmError."""
         self._stop.heed(signal.SIGTERM, signal.SIGINT)
         address = self._file.controller.http_address
         if address is not None and not dismiss:
@@ -117,7 +117,7 @@ class PoolService:
         log.info("the controller has ended; %d consumers work on", len(controller.consumers))
 
     def _tell(self, fault: str) -> None:
-        """At the door, and once in the log."""
+        """Tell of a fault at the door, and once in the log."""
         if fault != self._fault:
             log.warning("%s", fault)
         self._fault = fault

@@ -37,7 +37,7 @@ class PoolConsumer:
 
 
 def share_count(most: int) -> int:
-    """For a pool of up to `most` consumers."""
+    """The number of shares for a pool of up to `most` consumers."""
     return next((each for each in _SHARES if each >= _FOR_EACH * most), max(_SHARES[-1], most))
 
 
@@ -94,8 +94,8 @@ class Change:
 
 
 def change_of(decision: Decision, consumers: Sequence[PoolConsumer]) -> Change:
-    """Only the number of consumers, and who goes. Who starts goes before who runs; who is not ours
-    cannot be ended, so one of ours goes instead."""
+    """What a decision changes in a pool: only the number of consumers, and who goes. Who starts
+    goes before who runs; who is not ours cannot be ended, so one of ours goes instead."""
     if decision.action is Action.NONE:
         return Change()
     count = len(decision.members)

@@ -154,7 +154,8 @@ class _Search:
                     low = price
 
     def better(self) -> None:
-        """By descent from the best starts, then by chance, then by descent again."""
+        """Look for better schedules: by descent from the best starts, then by chance, then by
+        descent again."""
 
         def promise(played: Played) -> float:
             return merit(played, self.allowed)

@@ -121,9 +121,9 @@ class Consumer:
             partition.position += len(mine)
 
     def _follow_polls(self, arrivals: Floats, starts: Floats, served: int) -> list[int]:
-        """Each poll takes all that has arrived by then, up to max_poll. Returns the ends of the
-        last polls that are served whole in this window, two at most: the last may still be in
-        its last event when the window ends."""
+        """Follow the polls of this window: each takes all that has arrived by then, up to max_poll.
+        Returns the ends of the last polls that are served whole in this window, two at most: the
+        last may still be in its last event when the window ends."""
         if self._batch_left > served:
             self._batch_left -= served
             return []

@@ -22,7 +22,8 @@ _SHIFTS = (-1, 1, -2, 2, -4, 4, -8, 8)
 _MARGIN_TICKS = 9
 """A change's span begins this long before it: the longest shift and one."""
 _ATTEMPTS = 4
-"""At a set of moves, with less of the budget each time that a run comes out over it."""
+"""The most attempts at a set of moves, with less of the budget each time that a run comes out no
+better."""
 
 
 _EXCHANGE = 0.3
@@ -86,8 +87,8 @@ def _sweep(
 
 
 def rank(played: Played, allowed: float) -> tuple[float, float]:
-    """Less is better: first the budget, then the bill (to a microsecond, past which it is
-    rounding)."""
+    """The rank of a run, less is better: first the late events over the budget, then the bill (to a
+    microsecond, past which it is rounding)."""
     return max(0.0, played.late_events - allowed), round(played.replica_seconds, 6)
 
 
@@ -111,7 +112,8 @@ def _select(
 
 
 def _apply(schedule: Schedule, moves: dict[int, Move]) -> tuple[Schedule, set[int]]:
-    """From the last change to the first, so that one left out moves no index still to come."""
+    """Apply the moves from the last change to the first, so that a change that is left out moves no
+    index still to come. Returns the schedule, and the indexes of the changes that were moved."""
     moved = set()
     for i in sorted(moves, reverse=True):
         changed = moves[i](schedule, i)
@@ -146,7 +148,7 @@ def _lead_to(group: int) -> Move:
 
 
 def tidy(schedule: Schedule) -> Schedule:
-    """Without changes to the group that is there."""
+    """The schedule without changes to the group that is there."""
     kept: list[Change] = []
     group = 0
     for change in schedule:
@@ -157,7 +159,7 @@ def tidy(schedule: Schedule) -> Schedule:
 
 
 def merit(played: Played, allowed: float) -> float:
-    """Less is better: the bill, and a price for each late event too many."""
+    """What a run comes to, less is better: the bill, and a price for each late event too many."""
     return played.replica_seconds + _EXCHANGE * max(0.0, played.late_events - allowed)
 
 

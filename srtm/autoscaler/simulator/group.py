@@ -82,7 +82,7 @@ class Group:
             )
 
     def schedule_failure(self, at: float, index: int) -> None:
-        """At `at` the running consumer at `index` dies: it ends its poll, and the group notices
+        """Let the running consumer at `index` die at `at`: it ends its poll, and the group notices
         only when its session times out. A rebalance meanwhile does not wait for it."""
         self._at(at, lambda now: self._fail(now, index))
 

@@ -16,7 +16,8 @@ _WORTH_MOVING = 0.01
 betters the sum of squared loads by less is not made, so that partitions that are equal but for
 chance stay where they are."""
 _MOST_GROUPS = 16
-"""With more partitions some numbers of consumers are left out; the search is slow with many."""
+"""The most numbers of consumers that have a group: with more partitions some numbers are left out,
+as the search is slow with many."""
 _SMOOTH_TICKS = 5
 """Ticks over which the rate at a hand-over is averaged."""
 

@@ -14,7 +14,8 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """At decision `tick` (0, 1, ...) the group that is wanted becomes number `group`."""
+    """A change of the group that is wanted: at decision `tick` (0, 1, ...) it becomes number
+    `group`."""
 
     tick: int
     group: int

@@ -26,7 +26,8 @@ that a policy can tell bursts from an even flow."""
 ROUNDING_SECONDS = 1e-9
 """Ends are sums of service times; an event is late by more than their rounding."""
 _DRAIN_SECONDS = 3600.0
-"""After the workload the group serves what is left, unbilled; what takes longer never ends."""
+"""How long the group serves, after the workload and unbilled, what is left; what takes longer never
+ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class Run:
 
     @property
     def keeps_slo(self) -> bool:
-        """In every stretch as long as its window."""
+        """Is the SLO kept in every stretch as long as its window?"""
         return bool(self.worst_share >= self.setting.slo.percentile)
 
     @property

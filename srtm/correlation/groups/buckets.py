@@ -7,8 +7,9 @@ from srtm.correlation.groups.instants import Integers
 LARGEST = 300
 """Members of a bucket of which all pairs are taken: 45,000."""
 NEIGHBOURS = 16
-"""In a larger one each is paired with those that follow it in the order of ids: a group that is so
-large stays in one piece by them, and no bucket costs the square of its members."""
+"""In a bucket larger than LARGEST each member is paired with so many of those that follow it in the
+order of ids: a group that is so large stays in one piece by them, and no bucket costs the square of
+its members."""
 
 
 def bucket_pairs(bucket: Integers, member: Integers) -> tuple[Integers, Integers]:

@@ -63,7 +63,7 @@ def candidates(
 
 
 def _spread(table: pa.Table, share: float, least: int) -> Iterator[pa.Table]:
-    """Each publisher into its buckets."""
+    """Rows that put each publisher into its buckets."""
     times, starts = unpack(table, "times")
     sizes = np.diff(starts)
     identity, unit = numbers(table, "id"), numbers(table, "unit")

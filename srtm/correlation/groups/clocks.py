@@ -119,7 +119,7 @@ def total_of_slab(place: Integers, broker: Integers, total: dict[int, Floats]) -
 
 
 def offset_us(counts: Integers) -> int:
-    """By which the other is ahead; 0: nothing stands out, or too little to matter."""
+    """By how much the other clock is ahead, us; 0: nothing stands out, or too little to matter."""
     width = 2 * _JITTER_BINS + 1
     smooth = np.convolve(counts, np.ones(width), "same")[_JITTER_BINS:-_JITTER_BINS]
     base = np.median(smooth)

@@ -46,7 +46,8 @@ class Edges:
     travel_error: Floats
 
     def among(self, members: Integers, count: int) -> "Edges":
-        """Those between members, numbered by their place in `members`; count: of all."""
+        """The edges between members, numbered by their place in `members`; count: of all
+        publishers."""
         place = np.full(count, -1)
         place[members] = np.arange(members.size)
         kept = (place[self.left] >= 0) & (place[self.right] >= 0)

@@ -27,7 +27,7 @@ _LEAST_P = 1e-300
 
 @dataclass(frozen=True)
 class Pairs:
-    """For each pair of publishers (numbers left < right):
+    """The figures of each pair of publishers (numbers left < right):
 
     p:            of as many coincidences by chance, at the best window, times the windows
     window_us:    the best one
@@ -62,7 +62,7 @@ class Pairs:
 
 
 def compare(came: Instants, left: Integers, right: Integers, settings: Settings) -> Iterator[Pairs]:
-    """In pieces of a bounded size."""
+    """Compare the publishers of each pair, in pieces of a bounded size."""
     keys = came.times + np.repeat(np.arange(came.publishers), np.diff(came.starts)) * (
         3 * came.span
     )
@@ -157,7 +157,8 @@ class _Line:
 
 
 class _Meetings:
-    """Each instant of publisher a[i] that lies in the time of b[i], and how near b comes to it.
+    """The meetings of pairs: each instant of publisher a[i] that lies in the time of b[i], and how
+    near b comes to it.
 
     Arrays have one row for each such instant, sorted by pair and time.
     """

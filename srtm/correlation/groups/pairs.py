@@ -81,7 +81,7 @@ def judged_pairs(
 
 
 def _tasks(members: DataFrame) -> DataFrame:
-    """Each member in all tasks that compare its chunk with another, or with itself."""
+    """The members, each in all tasks that compare its chunk with another, or with itself."""
     chunks = f.ceil(f.col("size") / _CHUNK).cast("int")
     return (
         members.withColumn("chunk", f.pmod(f.xxhash64("id", f.lit(1)), chunks).cast("int"))

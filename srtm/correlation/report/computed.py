@@ -34,7 +34,7 @@ _BURST_NS = 80_000_000
 
 
 def computed(trace: DataFrame, shown: Shown) -> dict[str, Figures]:
-    """By topic, of those that have arrivals in the trace. trace: TRACE."""
+    """The figures by topic, of those topics that have arrivals in the trace. trace: TRACE."""
     names = [topic.name for topic in shown.topics]
     rows = trace.where(F.col("topic").isin(names))
     found = {

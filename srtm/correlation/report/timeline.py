@@ -52,7 +52,7 @@ class Row:
 
 
 def timelines(path: Path) -> dict[str, Timeline]:
-    """By topic, of windows.parquet; none where there is none."""
+    """The timelines of windows.parquet, by topic; none where there is no such file."""
     if not path.exists():
         return {}
     columns = ["topic", "begins", "name", "before", "after", "publishers"]

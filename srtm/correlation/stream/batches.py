@@ -50,7 +50,8 @@ class Batches:
         remove_unfinished(folder)
 
     def take(self, records: DataFrame, batch: int) -> None:
-        """For foreachBatch. Raises what Spark does, and OSError."""
+        """Take a batch of records into the folder; for foreachBatch. Raises what Spark does, and
+        OSError."""
         if batch <= self.ledger.batch:
             return
         read = arrivals(records).persist(StorageLevel.MEMORY_AND_DISK)
@@ -77,7 +78,7 @@ class Batches:
         self._tidy()
 
     def _write(self, rows: DataFrame, number: int) -> None:
-        """By the one task that has them all, in order of topic and time."""
+        """Write the rows by the one task that has them all, in order of topic and time."""
         folder, prefix = self._folder, self._prefix
 
         def write_file(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -73,7 +73,7 @@ class Current:
         return True
 
     def _tell(self, faults: tuple[str, ...]) -> None:
-        """Each file that is left out, once."""
+        """Tell of each file that is left out, once."""
         for line in faults:
             if line not in self._faults:
                 self._faults.add(line)
@@ -81,7 +81,7 @@ class Current:
 
 
 def follow(current: Current, intake: Intake | None) -> None:
-    """Without an end. Raises SrtmError for what time does not mend."""
+    """Keep the result current, without an end. Raises SrtmError for what time does not mend."""
     try:
         while True:
             now = time.monotonic()

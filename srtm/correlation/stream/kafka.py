@@ -89,8 +89,8 @@ class Intake:
         return self._batches.ledger if self._batches else read_ledger(self._state / _LEDGER)
 
     def keep_running(self, now: float) -> None:
-        """To be called often. now: monotonic seconds. Raises SrtmError for what time does not
-        mend."""
+        """Begin the query where it does not run; to be called often. now: monotonic seconds. Raises
+        SrtmError for what time does not mend."""
         query = self._query
         if query is not None and query.isActive:
             if self._waits_for and query.status["message"].startswith("Waiting"):

@@ -39,7 +39,7 @@ class Ledger(BaseModel):
         return sum(each.count for each in self.bad.values())
 
     def after(self, batch: int, rows: int, bad: dict[str, BadRecords]) -> "Ledger":
-        """With one batch more."""
+        """The ledger with one batch more."""
         counts = {why: each.count for why, each in self.bad.items()}
         merged = {
             why: each.model_copy(update={"count": each.count + counts.get(why, 0)})
@@ -59,7 +59,7 @@ def lines(bad: Mapping[str, BadRecords]) -> list[str]:
 
 
 def read_ledger(path: Path) -> Ledger | None:
-    """None: there is none yet. Raises UsageError."""
+    """The ledger of a file; None: there is none yet. Raises UsageError."""
     try:
         return Ledger.model_validate_json(read_file(path, MOST_ROWS_BYTES))
     except FileNotFoundError:

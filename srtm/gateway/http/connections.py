@@ -38,14 +38,14 @@ _MIB = 1024 * 1024
 
 
 def _keeps_waiting(stream: IOStream) -> bool:
-    """Not where it is we who have yet to read what it sent."""
+    """Does the client keep us waiting? Not where it is we who have yet to read what it sent."""
     poll = select.poll()
     poll.register(stream.fileno(), select.POLLIN | select.POLLRDHUP)
     return all(event != select.POLLIN for _, event in poll.poll(0))
 
 
 def _last_word(status: str) -> bytes:
-    """To who sends no HTTP, as Go writes it."""
+    """The last answer to a client whose request is late, too long or no HTTP, as Go writes it."""
     return (
         f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close"
         f"\r\n\r\n{status}"

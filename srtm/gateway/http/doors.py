@@ -56,7 +56,7 @@ class HttpDoors:
         return len(self._server.connections)
 
     async def look(self) -> list[Sender]:
-        """Once a second: end the connections that are late; the others."""
+        """Once a second: end the connections that are late, and give the others."""
         now = monotonic_ns()
         there: list[Sender] = []
         for number, connection in enumerate(list(self._server.connections.values())):

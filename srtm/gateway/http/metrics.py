@@ -96,7 +96,7 @@ DISTRIBUTOR_METRICS: dict[str, tuple[str, Callable[[Agent], float]]] = {
         lambda a: a.lease_left_seconds,
     ),
 }
-"""Only where there is one."""
+"""Metrics of the contact with the Load Distributor, only where there is one."""
 
 ADMISSION_LOG_METRICS: dict[str, tuple[str, Callable[[AdmissionLog, LogFiles], float]]] = {
     "srtm_admission_log_written_bytes": (
@@ -112,7 +112,7 @@ ADMISSION_LOG_METRICS: dict[str, tuple[str, Callable[[AdmissionLog, LogFiles], f
         lambda log, files: float(bool(files.failing)),
     ),
 }
-"""Only with --admission-log."""
+"""Metrics of the admission log, only with --admission-log."""
 
 TRACE_METRICS: dict[str, tuple[str, Callable[[TraceProcess], float]]] = {
     "srtm_trace_handed_messages": (
@@ -136,7 +136,7 @@ TRACE_METRICS: dict[str, tuple[str, Callable[[TraceProcess], float]]] = {
         lambda trace: float(bool(trace.failing)),
     ),
 }
-"""Only with --trace-dir."""
+"""Metrics of the trace, only with --trace-dir."""
 
 
 def _head(name: str, kind: str, text: str) -> str:

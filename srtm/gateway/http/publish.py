@@ -48,7 +48,7 @@ class Request:
         self._finish(HttpError(504, "OUTCOME_UNKNOWN: nsqd went away before it answered"))
 
     def pause(self, reason: object) -> None:
-        """Nothing more comes from this request anyway."""
+        """Nothing is to be paused: no more comes from this request anyway."""
 
     def resume(self, reason: object) -> None:
         pass
@@ -66,7 +66,7 @@ class Request:
         return True
 
     def _give_up(self, run: Run, error: Exception) -> None:
-        """Before its sender can be told: a token may come meanwhile."""
+        """Give the run up before its sender can be told: a token may come meanwhile."""
         if not self.done.done():
             self._topics.give_up(run)
             self._finish(error)

@@ -73,7 +73,7 @@ def _near(method: str, path: str) -> str:
 
 
 def clean(path: str) -> str:
-    """Without empty, "." and ".." elements (httprouter's CleanPath)."""
+    """The path without empty, "." and ".." elements (httprouter's CleanPath)."""
     elements: list[str] = []
     parts = path.split("/")
     for part in parts:

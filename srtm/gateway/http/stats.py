@@ -25,7 +25,8 @@ _NO_TOPIC = "/stats?topic=%20&include_clients=false&include_mem=false"
 async def stats_document(
     gateway: Host, topic: str, channel: str, include_clients: bool, include_mem: bool
 ) -> dict[str, Any]:
-    """Without nsqd's part where nsqd does not answer: `nsqd_away` says why then, "" otherwise."""
+    """The document of /stats, without nsqd's part where nsqd does not answer: `nsqd_away` says why
+    then, "" otherwise."""
     away = ""
     try:
         document = await gateway.nsqd_http.get(

@@ -23,7 +23,7 @@ class Waiting:
 
     @contextmanager
     def place(self, name: bytes, leave: Callable[[], bool] | None = None) -> Iterator[None]:
-        """For as long as a request waits for `name`. Raises Full.
+        """Take a place for as long as a request waits for `name`. Raises Full.
 
         leave: makes the request give its place up; False where it is too late for that
         """

@@ -15,7 +15,8 @@ from srtm.audit.blocks import Beat, Word
 from srtm.gateway.measure.cadence import Cadence
 
 FLUSH_NS = 50_000_000
-"""Between two hand-overs. Each costs about 100 us with the thread's part: 0.2 % of a core."""
+"""The time between two hand-overs. Each costs about 100 us with the thread's part: 0.2 % of a
+core."""
 _BEAT_NS = 1_000_000_000
 """While nothing comes."""
 _WORDS_AT_ONCE = 200
@@ -89,13 +90,13 @@ class AdmissionLog:
     # --- writing --------------------------------------------------------------------------------
 
     def stage(self, now: int, horizon: int) -> bool:
-        """After each wake-up of the gateway."""
+        """Ask for a hand-over where there is something, after each wake-up of the gateway."""
         if self._firsts or self._ramps or self._said:
             self._cadence.wish(now)
         return False
 
     def tick(self, now: int) -> None:
-        """Once a second: so that a quiet log tells that it is whole."""
+        """Called once a second, so that a quiet log tells that it is whole."""
         if now - self._beat_at >= _BEAT_NS or self._firsts or self._ramps or self._said:
             self.flush(now)
 
@@ -161,7 +162,7 @@ class AdmissionLog:
         )
 
     def _introduce(self, topic: bytes, now: int, chunk: list[bytes]) -> None:
-        """To the file in hand, with the limit that it has."""
+        """Introduce the topic to the file in hand, with the limit that it has."""
         said = self._words.get(topic) or Word(blocks.Rule.NONE)
         chunk.append(blocks.word(self._number(topic), now, topic, said))
 

@@ -19,7 +19,7 @@ class Cadence:
         self._armed = False
 
     def wish(self, now: int) -> None:
-        """There is something: at once, if the last one was long ago."""
+        """Ask for a hand-over, as there is something: at once, if the last one was long ago."""
         if now - self.at >= self._period_ns:
             self._flush(now)
         elif not self._armed:

@@ -72,7 +72,7 @@ class LogFiles:
         return True
 
     def close(self) -> None:
-        """Once what was put is written, or cannot be."""
+        """End the thread once what was put is written, or cannot be."""
         self._closing.set()
         self._queue.put(None)
         self._thread.join(_CLOSE_SECONDS)
@@ -102,7 +102,7 @@ class LogFiles:
             self.written_bytes += len(chunk)
 
     def _say(self, failing: str) -> None:
-        """Once, not at each attempt."""
+        """Log once that the log cannot be written, or is written again, not at each attempt."""
         if failing == self.failing:
             return
         self.failing = failing
@@ -149,7 +149,7 @@ class LogFiles:
         return file
 
     def _make_room(self) -> None:
-        """For one file more."""
+        """Make room for one file more."""
         files = sorted(self._files(), key=number_of)
         make_room(files, self._kept_bytes - self._file_bytes, _MOST_FILES - 1)
 

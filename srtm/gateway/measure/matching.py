@@ -15,7 +15,8 @@ _Places = tuple[bytes, list[Batch]]
 """a message as it stands in an MPUB, and the batches that it may be in"""
 
 _SLACK_NS = 1_000_000
-"""Between nsqd's reading of the clock and ours, converted with an offset read once a second."""
+"""The slack between nsqd's reading of the clock, converted with an offset read once a second, and
+ours."""
 _MAX_PENDING = 20_000
 _READS_SAMPLED_PER_TICK = 50
 
@@ -60,8 +61,9 @@ class Deliveries:
 
 
 class _Search:
-    """For many messages at once: each batch is gone through once, whoever looks there. In an
-    overload batches hold tens of thousands, and hundreds look: one by one that took seconds."""
+    """A search for many messages at once: each batch is gone through once, however many are looked
+    for there. In an overload batches hold tens of thousands, and hundreds look: one by one that
+    took seconds."""
 
     def __init__(self, wall: WallClock) -> None:
         self._wall = wall

@@ -43,7 +43,7 @@ class Meter:
         self.consumer_latency = LatencySketch()
 
     def fold(self, now: int) -> None:
-        """Once a second, after messages."""
+        """Fold the sketches, once a second after messages."""
         for sketch in (
             self.token_wait,
             self.gateway_time,

@@ -118,7 +118,8 @@ class Probe:
     # --- back -----------------------------------------------------------------------------------
 
     def delivered(self, body: bytes, now: int) -> None:
-        """To our consumer. What is not known comes from another process."""
+        """A probe message has come to our consumer. One that is not known comes from another
+        process."""
         follower = self._under_way.get(body[:_KEY_BYTES])
         if follower is not None:
             follower.delivered(now)

@@ -28,7 +28,7 @@ class Record:
         return document
 
     def tick(self) -> bool:
-        """Once a second: bound it; False when nobody has asked for a while."""
+        """Bound the record, once a second; False when nobody has asked for a while."""
         self._age += 1
         for entries in (self.arrivals, self.admissions):
             if len(entries) > _MAX_ENTRIES:

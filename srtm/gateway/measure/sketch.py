@@ -100,12 +100,13 @@ class LatencySketch:
         self._slices[number].update(bins)
 
     def total(self, now: int) -> LogCollapsingLowestDenseDDSketch:
-        """Since start."""
+        """The sketch of all latencies since start."""
         self.fold(now)
         return sketch_of(self._total)
 
     def counted(self, now: int) -> tuple[Bins, float]:
-        """Since start: messages by bin, and the sum of their durations in seconds."""
+        """What was counted since start: messages by bin, and the sum of their durations in
+        seconds."""
         self.fold(now)
         return Counter(self._total), self._sum_ns / 1e9
 

@@ -15,8 +15,8 @@ from srtm.traces import chunk
 from srtm.traces.chunk import ADMITTED, NO_WAIT
 
 FLUSH_NS = 200_000_000
-"""Between two hand-overs. Each wakes the process that writes, for 0.1 ms or more; a kill -9 of the
-gateway takes what came since."""
+"""The time between two hand-overs. Each wakes the process that writes, for 0.1 ms or more; a kill
+-9 of the gateway takes what came since."""
 _MOST_ROWS = 1_000
 """that are handed over at once, in about 0.3 ms"""
 _MOST_NAMES = 100_000
@@ -63,7 +63,7 @@ class Trace:
             self._row(topic, run, run.count, run.size, 0, ADMITTED)
 
     def admitted(self, topic: bytes, run: Run, wait: int) -> None:
-        """All of it has its tokens; the last message waited so long for its own."""
+        """Note a run that has all its tokens; its last message waited so long for its own."""
         self._row(topic, run, run.count, run.size, wait, ADMITTED)
 
     def ended(self, topic: bytes, run: Run, outcome: int) -> None:
@@ -96,7 +96,8 @@ class Trace:
     # --- handing over ---------------------------------------------------------------------------
 
     def stage(self, now: int, horizon: int) -> bool:
-        """After each wake-up of the gateway."""
+        """Ask for a hand-over where there are rows, at once where they are many; after each wake-up
+        of the gateway."""
         if self._times:
             if len(self._times) >= _MOST_ROWS:
                 self.flush(now)
@@ -105,7 +106,7 @@ class Trace:
         return False
 
     def flush(self, now: int) -> None:
-        """All that there is."""
+        """Hand over all that there is."""
         self._cadence.at = now
         times, self._times = self._times, []
         topics, self._topics = self._topics, []

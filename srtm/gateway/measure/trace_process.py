@@ -108,7 +108,7 @@ class TraceProcess:
     # --- the process ----------------------------------------------------------------------------
 
     def tick(self, now: int) -> None:
-        """Once a second."""
+        """Look after the process, once a second."""
         if self._process is None:
             if now >= self._start_at:
                 self._start()
@@ -179,7 +179,7 @@ class TraceProcess:
             self._say(status["failing"])
 
     def _say(self, failing: str) -> None:
-        """Once, not at each attempt."""
+        """Log once that the trace cannot be written, or is written again, not at each attempt."""
         if failing == self.failing:
             return
         self.failing = failing
@@ -189,7 +189,7 @@ class TraceProcess:
             log.info("--trace-dir %s: it is written again", self.folder)
 
     def close(self) -> None:
-        """Once what was put is in a file, or cannot be."""
+        """End the process once what was put is in a file, or cannot be."""
         process = self._process
         if process is None:
             return

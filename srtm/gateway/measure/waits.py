@@ -26,8 +26,8 @@ def waits_of(topic: Topic) -> Waits:
 
 
 def added(known: Waits | None, now: Waits, topic: Topic, clock: int) -> dict[str, Any] | None:
-    """Since `known`, and who waits now; None without it, or where the topic came anew. clock:
-    monotonic milliseconds, of now"""
+    """What was added since `known`, and who waits now; None without `known`, or where the topic
+    came anew. clock: monotonic milliseconds, of now"""
     if known is None or now.seconds < known.seconds:
         return None
     bins = [(key, count - known.bins[key]) for key, count in now.bins.items()]

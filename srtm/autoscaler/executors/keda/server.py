@@ -17,7 +17,8 @@ from srtm.text.errors import UnavailableError, UsageError
 METRIC: Final = "srtm-consumers"
 _WORKERS = 16
 _STREAMS = 4
-"""Each stream keeps a worker: the others are for questions."""
+"""The most streams at a time: each stream keeps a worker, and the other workers are for
+questions."""
 _MOST_BYTES = 64 * 1024
 """of a question: names, and the trigger's metadata"""
 _STREAM_SECONDS = 1.0
@@ -32,7 +33,7 @@ _OPTIONS = (
 
 class Wanted(Protocol):
     def replicas(self) -> int | None:
-        """None: nobody has decided yet."""
+        """How many replicas are wanted; None: nobody has decided yet."""
 
 
 class ScalerServer:
@@ -82,7 +83,7 @@ class ScalerServer:
         return CLASSES["IsActiveResponse"](result=bool(self._replicas(context)))
 
     def _stream(self, request: Any, context: Any) -> Iterator[Any]:
-        """At once, and where it changes."""
+        """Tell whether any replicas are wanted, at once and where that changes."""
         if not self._streams.acquire(blocking=False):
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{_STREAMS} streams is the most")
         try:

@@ -25,13 +25,13 @@ class Budget:
         self._hand_over = 0.0
         self._handed_over = 0.0
         self.late = 0
-        """Since the start."""
+        """Late events since the start."""
         self.price = 0.0
         self.discount = 1.0
         """The factor by which what is left unused of the budget lowers the price: 1 or less."""
 
     def see(self, seen: Observation, interval_seconds: float) -> None:
-        """Once an interval; sets `price`, in replica-seconds."""
+        """Take in what was seen, once an interval; sets `price`, in replica-seconds."""
         tuning = self._tuning
         self.late += seen.late
         self._elapsed += interval_seconds

@@ -7,7 +7,7 @@ from srtm.autoscaler.observation import Observation
 from srtm.autoscaler.policies.srtm.tuning import TUNING
 
 Group = tuple[tuple[str | None, tuple[int, ...]], ...]
-"""Each consumer (None: one to be launched) and its partitions."""
+"""The consumers of a group (None: one to be launched), each with its partitions."""
 
 
 def group_of(seen: Observation) -> Group:

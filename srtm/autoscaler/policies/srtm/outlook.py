@@ -16,7 +16,7 @@ from srtm.autoscaler.policies.srtm.tuning import TUNING
 
 Floats = NDArray[np.float64]
 _Row = tuple[tuple[tuple[int, ...], float], ...]
-"""Each consumer's partitions, and its mu in events/s."""
+"""The consumers of a group, each as its partitions and its mu in events/s."""
 
 _POINTS = (-math.sqrt(3.0), 0.0, math.sqrt(3.0))
 WEIGHTS = np.array([1 / 6, 2 / 3, 1 / 6])

@@ -122,9 +122,9 @@ class _Paths:
         self.value[..., at] = np.minimum(stay, change)
 
     def taking_over(self, at: int) -> Floats:
-        """From `at` on, of a group, column, and what it finds of the queue of the one before it,
-        row: that is served first, and the group is kept until then. Shape (futures, groups,
-        groups).
+        """The cost of each group from `at` on, in replica-seconds, with what it finds of the queue
+        of the group before it: that is served first, and the group is kept until then. Columns are
+        groups, rows the groups before them: shape (futures, groups, groups).
 
         A queue of Q events that come at λ has waited for up to Q / λ. Those that have waited, and
         will, for longer than the target T are (Q - λT) μ / (μ - λ), which are Q - λT and all that

@@ -18,8 +18,8 @@ class Tuning:
     horizon_seconds: float = 20.0
     """How far the programme looks. Further than a few start-ups a forecast knows little."""
     persist_seconds: float = 20.0
-    """For how long the end of it is taken to last. Both together are what a change must pay for
-    itself in."""
+    """How long the end of the horizon is taken to last. The horizon and this together are what a
+    change must pay for itself in."""
     longest_launch_seconds: float = 120.0
     """A launch that takes longer is planned for as if it took so long. It looks twice as far as a
     launch takes, which costs time, and no forecast is worth much there."""
@@ -29,7 +29,9 @@ class Tuning:
     """Pieces of the last minute that stand for the next seconds."""
     first_seconds: float = 4.0
     first_intervals: int = 2
-    """Before it decides anything: a rate, and its trend if it changes by the second."""
+    """How long the policy only looks before it decides anything: `first_seconds`, and at least so
+    many intervals; these alone where more comes, or waits, than is served. They show a rate, and
+    its trend if it changes by the second."""
     wider: int = 5
     """How many consumers more, or fewer, one step may ask for, but for twice and half as many."""
 
@@ -59,8 +61,9 @@ class Tuning:
     """Late events that are owed, or left, count up to so many times what takes the price to its
     limit: a start that went wrong is not made good at any price."""
     memory_seconds: float = 400.0
-    """After which half of what was late, and allowed, no longer counts: for what a hand-over may
-    cost, and for whether there is a debt."""
+    """The time after which half of what was late, and allowed, no longer counts, for what a
+    hand-over may cost and for whether there is a debt. In a long run it is `halving_share` of the
+    time since the start, where that is more; it is never more than half of the SLO's window."""
     hand_overs: float = 0.5
     """The share of the allowed late events that hand-overs may always cause."""
     halving_seconds: float = 120.0
@@ -115,7 +118,7 @@ class Tuning:
     """A rise that was not forecast stands out when it is so many times the usual error, and so much
     of the rate."""
     surge_most: float = 0.25
-    """All surges together are no likelier than this."""
+    """The highest probability of all surges together."""
     surge_undiscounted: float = 0.5
     """What is left of the budget makes late events cheaper by a factor, and those of surges by
     that factor to the power of 1 less this."""
@@ -126,7 +129,7 @@ class Tuning:
     surge_prior_seconds: float = 45.0
     """How much experience the prior is worth."""
     surge_memory_seconds: float = 450.0
-    """After which half of a rise is forgotten."""
+    """The time after which half of a rise is forgotten."""
     surprise_until: float = 0.5
     """The share of a start-up during which a group that is being launched may still grow; it takes
     over when all have joined."""
@@ -146,15 +149,16 @@ class Tuning:
     stop_memory: float = 0.8
     """The weight of the old estimate when a shorter stop is seen; a longer one counts at once."""
     stop_fades_seconds: float = 120.0
-    """After which half of what a stop was longer than the shortest one no longer counts."""
+    """The time after which half of what a stop was longer than the shortest one no longer
+    counts."""
     correction_events: float = 10.0
     correction_least: float = 0.5
     correction_most: float = 3.0
     """Late events of hand-overs, seen for each predicted: so many are added on both sides, as a
     ratio of small numbers says nothing, and one hand-over counts within these."""
     hand_over_settles_seconds: float = 15.0
-    """After a hand-over began, until its late events are counted: a start-up, and the queue it
-    left."""
+    """The time after the beginning of a hand-over until its late events are counted: a start-up,
+    and the queue it left."""
 
 
 TUNING = Tuning()
