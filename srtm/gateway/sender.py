@@ -26,15 +26,20 @@ def send_each(fds: list[int], pieces: list[bytes]) -> list[tuple[int, int]]:
 NOT_COMPILED = "_sender.c is not compiled (no C compiler at set-up)"
 NO_RING = "the kernel gives no io_uring (before 5.18, or a container's seccomp refuses it)"
 
-why_slower = ""
+why_slower = NOT_COMPILED
 """Why answers are sent one by one; empty where io_uring sends those of a wake-up together."""
 
 try:
     from srtm.gateway import _sender
 except ImportError:
     send_all = send_each
-    why_slower = NOT_COMPILED
 else:
     send_all = _sender.send_all
-    if not _sender.use_ring(True):
-        why_slower = NO_RING
+
+
+def begin() -> None:
+    """Give this process its ring. An import does not: two processes that were forked from one with
+    a ring would share it, and each would take the other's completions for its own."""
+    global why_slower
+    if send_all is not send_each:
+        why_slower = "" if _sender.use_ring(True) else NO_RING

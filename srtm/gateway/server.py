@@ -145,6 +145,7 @@ class Gateway:
         closing.append(self.stamps.close)
         if self.stamps.reason:
             log.info("timestamps by %s, as there is no %s", self.stamps.name, self.stamps.reason)
+        sender.begin()
         if sender.why_slower:
             log.info("answers are sent one by one: %s", sender.why_slower)
         self.watch = NsqdWatch(

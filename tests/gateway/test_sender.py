@@ -126,10 +126,20 @@ def test_a_kernel_that_gives_no_ring_is_told() -> None:
     """Where it is not compiled that is the reason, whatever the kernel gives."""
     code = (
         "from tests.support.confined import forbid; forbid(425)\n"
-        "from srtm.gateway import sender; print(sender.why_slower)"
+        "from srtm.gateway import sender; sender.begin(); print(sender.why_slower)"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == (NOT_COMPILED if _sender is None else NO_RING)
+
+
+def test_an_import_makes_no_ring_that_a_forked_process_would_share() -> None:
+    code = (
+        "import os, srtm.gateway.server\n"
+        "found = os.scandir('/proc/self/fd')\n"
+        "print(any('io_uring' in os.path.realpath(each) for each in found))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout == "False\n"
 
 
 @pytest.mark.parametrize(
