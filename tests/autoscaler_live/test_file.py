@@ -101,7 +101,7 @@ slo = "0.99@500ms"
             "[group]", "[executor]\nkind = 'kubernetes'\n[group]", "deployment/NAME", id="target"
         ),
         pytest.param(
-            "[group]", "[executor]\ntarget = 'deployment/x'\n[group]", "says nothing", id="kind"
+            "[group]", "[executor]\ntarget = 'deployment/x'\n[group]", "has no effect", id="kind"
         ),
         pytest.param(
             "[group]",
