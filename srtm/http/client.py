@@ -107,6 +107,8 @@ class _Connection:
         self, endpoint: Endpoint, method: str, path: str, body: bytes | None, keep: bool
     ) -> int:
         """The status of the answer; its body comes by `pieces`."""
+        if self._http.our_state is h11.DONE:
+            self._http.start_next_cycle()
         host = "localhost" if endpoint.is_socket else str(Address.of(endpoint.address))
         headers = [("Host", host), ("User-Agent", "srtm"), ("Accept-Encoding", "identity")]
         if not keep:
@@ -143,9 +145,8 @@ class _Connection:
         """May another request be sent? What the one before left unread, or the other side has
         closed, is not."""
         states = self._http.our_state, self._http.their_state
-        if states == (h11.DONE, h11.DONE):
-            self._http.start_next_cycle()
-        return self._http.our_state is h11.IDLE and not self._reader.at_eof()
+        is_between = states in ((h11.IDLE, h11.IDLE), (h11.DONE, h11.DONE))
+        return is_between and not self._reader.at_eof()
 
     def close(self) -> None:
         self._writer.transport.abort()
