@@ -9,6 +9,7 @@ import click
 
 from distributor.cli.adaptation import settings_line, when
 from distributor.remote import Remote, print_json, remote_options
+from srtm.cli.policies import list_policies
 from srtm.limits.contract import MIN_RATE
 from srtm.options.model import duration_option
 from srtm.text.duration import parse_duration
@@ -39,14 +40,8 @@ def adaptor() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON list.")
 def policies(as_json: bool) -> None:
     """List what `srtm adaptor simulate --policy` knows: policies, and what to hold them against."""
-    shown = {name: each.shows for name, each in POLICIES.items()} | _YARDSTICKS
-    if as_json:
-        rows = [{"policy": name, "description": shows} for name, shows in shown.items()]
-        click.echo(json.dumps(rows, indent=2))
-        return
-    width = max(map(len, shown))
-    for name, shows in shown.items():
-        click.echo(f"{name:<{width}}  {shows}")
+    known = {name: each.shows for name, each in POLICIES.items()}
+    list_policies(known | _YARDSTICKS, as_json)
 
 
 @adaptor.command("simulate")

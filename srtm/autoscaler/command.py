@@ -26,6 +26,7 @@ from srtm.autoscaler.simulator.run import Run
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.autoscaler.simulator.workload import read_workload
 from srtm.autoscaler.table import render, title
+from srtm.cli.policies import list_policies
 from srtm.options.model import add_options, read_options
 from srtm.text.errors import PLOTS, UnavailableError, UsageError
 from srtm.text.terminal import show
@@ -51,14 +52,7 @@ for _live in (watch, run, explain, stop):
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON list.")
 def policies(as_json: bool) -> None:
     """List the policies that `srtm autoscale simulate` knows."""
-    known = policy_names()
-    if as_json:
-        listed = [{"policy": name, "description": text} for name, text in known.items()]
-        click.echo(json.dumps(listed, indent=2))
-        return
-    width = max(map(len, known))
-    for name, text in known.items():
-        click.echo(f"{name:<{width}}  {text}")
+    list_policies(policy_names(), as_json)
 
 
 @autoscale.command(context_settings={"auto_envvar_prefix": "SRTM_AUTOSCALE_SIMULATE"})
