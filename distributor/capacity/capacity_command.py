@@ -1,0 +1,180 @@
+"""`srtm broker capacity`."""
+
+import contextlib
+
+import click
+
+from distributor.capacity.report import Report, shown
+from distributor.capacity.rounds import Round, Rounds, settings_for
+from distributor.capacity.search import Search, least_rate
+from distributor.remote import Remote, print_json, remote_options
+from srtm.http.nsqd import stats
+from srtm.limits.contract import MAX_RATE
+from srtm.limits.slo import SLO
+from srtm.load.settings import MAX_MESSAGES, Arrivals
+from srtm.options.model import parsed
+from srtm.text.duration import format_duration, parse_duration
+from srtm.text.errors import SrtmError, UnavailableError, UsageError
+from srtm.text.terminal import show
+from srtm.text.words import number, rate
+
+_START = 10
+"""messages/s of each publisher in the first round, as SRTM's publishers send (section 6)"""
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.argument("figure", required=False, type=click.FloatRange(0, MAX_RATE), metavar="[N]")
+@click.option(
+    "--nsqd-tcp-address",
+    "tcp",
+    metavar="HOST:PORT",
+    help="TCP address of the gateway to publish to, instead of NAME.",
+)
+@click.option(
+    "--nsqd-http-address",
+    "http",
+    metavar="HOST:PORT",
+    help="HTTP address of the gateway that --nsqd-tcp-address names.",
+)
+@click.option(
+    "--slo",
+    metavar="P@DURATION",
+    callback=parsed(SLO.parse),
+    help="Such as 0.99@1ms.",
+)
+@click.option("--publishers", default=100, show_default=True, help="Connections that publish.")
+@click.option(
+    "--batch", default=1, show_default=True, help="Messages a publisher sends at one instant."
+)
+@click.option("--message-size", default=100, show_default=True, help="Bytes of a body, 24 or more.")
+@click.option(
+    "--arrivals",
+    type=click.Choice(["poisson", "periodic"]),
+    default="poisson",
+    show_default=True,
+    help="Intended send times: Poisson, or evenly spaced with a random phase.",
+)
+@click.option(
+    "--round",
+    "seconds",
+    metavar="DURATION",
+    default="10s",
+    show_default=True,
+    callback=parsed(parse_duration),
+    help="How long a rate is measured each time.",
+)
+@click.option("--most", type=int, metavar="RATE", help="Try no more than so many messages/s.")
+@click.option("--set", "store", is_flag=True, help="Store the figure at the distributor.")
+@remote_options
+def capacity(
+    name: str | None,
+    figure: float | None,
+    tcp: str | None,
+    http: str | None,
+    slo: SLO | None,
+    publishers: int,
+    batch: int,
+    message_size: int,
+    arrivals: Arrivals,
+    seconds: float,
+    most: int | None,
+    store: bool,
+    remote: Remote,
+    as_json: bool,
+) -> None:
+    """Measure how many messages/s broker NAME holds within an SLO; or store N, which is known.
+
+    \b
+      srtm broker capacity b1 --slo 0.99@1ms --set
+      srtm broker capacity b1 5000
+      srtm broker capacity --slo 0.99@5ms \\
+        --nsqd-tcp-address 127.0.0.1:4150 --nsqd-http-address 127.0.0.1:4151
+
+    Loads the broker through its gateway, on a topic of its own without a contract that is gone
+    afterwards. The rate is doubled until the broker is late, then the bracket is narrowed to 5 %; a
+    rate holds if it does in two rounds out of three. Latency is the broker's: from sending to
+    receipt by a consumer that is always ready. This process both sends and receives; if it cannot
+    keep up, the figure is a lower bound, and so it is where --most ends the search. The traffic of
+    other topics goes on: the figure is what is left beside them.
+    """
+    if figure is not None:
+        if name is None or tcp or http or store or slo:
+            raise UsageError("srtm broker capacity NAME N stores N: give nothing to measure")
+        _set(name, figure, remote, as_json)
+        return
+    if slo is None:
+        raise UsageError("--slo: within which SLO is it measured? such as 0.99@1ms; or give N")
+    tcp, http = _addresses(name, tcp, http, store, remote)
+    settings = settings_for(
+        tcp, seconds, publishers, batch=batch, message_bytes=message_size, arrivals=arrivals
+    )
+    least, limit = least_rate(slo.allowed_late_share, seconds), int(MAX_MESSAGES / settings.seconds)
+    most = limit if most is None else most
+    if not least <= most <= limit:
+        raise UsageError(
+            f"--most {most}: with rounds of {format_duration(seconds)} and {slo} it must be "
+            f"{number(least)} to {rate(limit)}: with less a round has too few late messages to tell"
+        )
+    search = Search(min(max(_START * publishers, least), most), least, most)
+    done: list[Round] = []
+    with Rounds(settings, http, slo) as rounds, shown(rounds.measure, as_json) as measure:
+        if store and (declared := rounds.declared_capacity):
+            raise UsageError(f"--set: {_declares(name, declared)}")
+        while asked := search.next_rate([(each.rate, each.outcome) for each in done]):
+            done.append(measure(asked))
+        others = rounds.others()
+    found = search.found([(each.rate, each.outcome) for each in done])
+    report = Report(name or tcp, slo, found, done, others)
+    if store and found.rate:
+        body = {"name": name, "tcp_address": tcp, "http_address": http, "capacity": found.rate}
+        remote.call("POST", "brokers", body=body)
+    if as_json:
+        print_json(report.document())
+    else:
+        show(report.table())
+    if report.warning:
+        click.echo(report.warning, err=True)
+    if not found.rate:
+        raise SrtmError(report.verdict)
+    if not as_json:
+        click.echo(report.verdict + ("; stored" if store else ""))
+
+
+def _declares(name: str | None, capacity: float) -> str:
+    return (
+        f"the gateway of {name} registers with a capacity of {number(capacity)} of its own, which "
+        "would stand over this one: take broker-capacity out of its flags, file or environment, or "
+        "capacity out of the file of srtm up, and start it again"
+    )
+
+
+def _set(name: str, capacity: float, remote: Remote, as_json: bool) -> None:
+    """A figure that somebody knows. Raises UsageError."""
+    tcp, http = _addresses(name, None, None, True, remote)
+    with contextlib.suppress(UnavailableError):  # a gateway that is away says so when it registers
+        ours = stats(http).get("srtm", {})
+        if declared := (ours.get("distributor") or {}).get("capacity"):
+            raise UsageError(f"broker {name}: {_declares(name, declared)}")
+    body = {"name": name, "tcp_address": tcp, "http_address": http, "capacity": capacity}
+    remote.call("POST", "brokers", body=body)
+    if as_json:
+        print_json({"broker": name, "capacity": capacity})
+    else:
+        click.echo(f"broker {name} holds {rate(capacity)}; stored")
+
+
+def _addresses(
+    name: str | None, tcp: str | None, http: str | None, store: bool, remote: Remote
+) -> tuple[str, str]:
+    """The TCP and the HTTP address of the gateway. Raises UsageError."""
+    if name is None and tcp and http:
+        if store:
+            raise UsageError("--set stores the figure of a broker by its NAME: give that")
+        return tcp, http
+    if name is None or tcp or http:
+        raise UsageError("give NAME, or both --nsqd-tcp-address and --nsqd-http-address")
+    for each in remote.call("GET", "brokers")["brokers"]:
+        if each["name"] == name:
+            return each["tcp_address"], each["http_address"]
+    raise UsageError(f"broker {name} is not registered; srtm broker list shows those that are")

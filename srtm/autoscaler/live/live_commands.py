@@ -1,0 +1,129 @@
+"""`srtm autoscale watch`, `run`, `explain` and `stop`: on a group that runs."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from srtm.autoscaler.live.choice import check_policy
+from srtm.consumer.consume_command import LOG_LEVELS, log_to_stderr
+from srtm.consumer.file import GroupFile
+from srtm.consumer.pool_file import PoolFile, read_scaled_file
+from srtm.consumer.required import require_client
+from srtm.text.errors import UsageError
+
+_file = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+
+
+@click.command()
+@_file
+@click.option("--policy", "names", multiple=True, metavar="NAME", help="Only these; all otherwise.")
+@click.option(
+    "--count",
+    type=click.IntRange(min=0),
+    help="Looks before it ends; 0: until it is stopped.  [default: 0 on a terminal, 3 in a pipe]",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object for each look.")
+def watch(file: Path, names: tuple[str, ...], count: int | None, as_json: bool) -> None:
+    """Show the group or pool of FILE once an interval, and what each policy would do.
+
+    Rates and lags of each partition, who consumes it, what each consumer can serve. Nothing is
+    changed: it asks for offsets, members and /stats only. Any will do, whatever its consumers are.
+    """
+    parsed = read_scaled_file(file)
+    log_to_stderr("error")
+    if count is None:
+        count = 0 if sys.stdout.isatty() else 3
+    _watch(parsed, names, file, count, as_json)
+
+
+def _watch(
+    parsed: GroupFile | PoolFile, names: tuple[str, ...], file: Path, count: int, as_json: bool
+) -> None:
+    if isinstance(parsed, PoolFile):
+        from srtm.autoscaler.pool.watch import watch_pool
+
+        watch_pool(parsed, names, file, count, as_json)
+        return
+    require_client(parsed, file)
+    from srtm.autoscaler.live.watch import watch_group  # librdkafka, an extra
+
+    watch_group(parsed, names, file, count, as_json)
+
+
+@click.command()
+@_file
+@click.option("--dry-run", is_flag=True, help="Only say what would be done; as watch does.")
+@click.option("--log-level", type=click.Choice(list(LOG_LEVELS)), default="info")
+def run(file: Path, dry_run: bool, log_level: str) -> None:
+    """Control the group of FILE: as many consumers as its SLO needs, and who has which partition.
+
+    Of several controllers of a group one leads, the others stand by. SIGTERM ends the controller;
+    consumers work on as they are, and the next controller takes over from there. /ping, /stats and
+    /metrics are at http-address of [controller].
+    """
+    parsed = read_scaled_file(file)
+    check_policy(parsed.group.policy, f"{file}: [group]")
+    _refuse_one_port_for_many(parsed, file)
+    if dry_run:
+        log_to_stderr("error")
+        _watch(parsed, (parsed.group.policy,), file, 0, False)
+        return
+    log_to_stderr(log_level)
+    raise click.exceptions.Exit(_run(parsed, file))
+
+
+def _refuse_one_port_for_many(parsed: GroupFile | PoolFile, file: Path) -> None:
+    """Raises UsageError."""
+    table, executor, most = parsed.consumer, parsed.executor, parsed.group.max
+    address = table.http_address if table else None
+    if address is not None and executor.kind == "local" and not executor.command and most > 1:
+        raise UsageError(
+            f"{file}: [consumer]: only one of up to {most} consumers of this machine could listen "
+            f"on http-address {address}; leave it out, or give [group] max = 1"
+        )
+
+
+def _run(parsed: GroupFile | PoolFile, file: Path, dismiss: bool = False) -> int:
+    if isinstance(parsed, PoolFile):
+        from srtm.autoscaler.pool.service import run_pool
+
+        return run_pool(parsed, file, dismiss)
+    require_client(parsed, file)
+    from srtm.autoscaler.live.service import run_group  # librdkafka, an extra
+
+    return run_group(parsed, file, dismiss)
+
+
+@click.command()
+@_file
+def stop(file: Path) -> None:
+    """End all consumers of the group of FILE, after the batches that they have in hand.
+
+    End its controllers first: one that leads would launch them again.
+    """
+    parsed = read_scaled_file(file)
+    log_to_stderr("warn")
+    raise click.exceptions.Exit(_run(parsed, file, dismiss=True))
+
+
+@click.command()
+@_file
+@click.option("--last", default=20, show_default=True, type=click.IntRange(1, 200))
+@click.option("--json", "as_json", is_flag=True, help="One JSON list.")
+def explain(file: Path, last: int, as_json: bool) -> None:
+    """Show the last decisions for the group of FILE: why, what moved, how long it stood still.
+
+    They are read from Kafka, or from the file that a pool's controller keeps, so no controller has
+    to run.
+    """
+    parsed = read_scaled_file(file)
+    if isinstance(parsed, PoolFile):
+        from srtm.autoscaler.pool.watch import explain_pool
+
+        explain_pool(parsed, file, last, as_json)
+        return
+    require_client(parsed, file)
+    from srtm.autoscaler.live.explain import explain_group
+
+    explain_group(parsed, last, as_json)

@@ -1,0 +1,101 @@
+"""`srtm consume`."""
+
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from srtm.consumer.batch import Batch, Record
+from srtm.consumer.file import ConsumerTable, GroupFile
+from srtm.consumer.pool_file import PoolFile, read_scaled_file
+from srtm.consumer.required import require_client
+from srtm.text.errors import UsageError
+
+LOG_LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}
+
+
+def log_to_stderr(level: str) -> None:
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=LOG_LEVELS[level],
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    for name in ("asyncio", "tornado"):
+        logging.getLogger(name).setLevel("WARNING")
+
+
+@click.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--log-level", type=click.Choice(list(LOG_LEVELS)), default="info")
+def consume(file: Path, log_level: str) -> None:
+    """Run one consumer of FILE's group or pool, under the controller of `srtm autoscale run`.
+
+    It gathers records, gives them to `process` of [consumer], the results to its sink, and commits
+    (Kafka) or finishes (NSQ) what the sink has. It does what the controller says, and goes on
+    without it.
+
+    SIGTERM ends it after what it has in hand. /ping, /stats and /metrics are at http-address of
+    [consumer].
+    """
+    log_to_stderr(log_level)
+    raise click.exceptions.Exit(consume_file(file))
+
+
+def consume_file(
+    path: str | Path,
+    process: Callable[[list[Record]], Any] | None = None,
+    callback: Callable[[Any, Batch], Any] | None = None,
+) -> int:
+    """Run one consumer from Python, in the main thread, as `srtm consume` does: `process` and
+    `callback` come before those that the file names. Returns the exit code. Raises SrtmError."""
+    path = Path(path)
+    file = read_scaled_file(path)
+    if isinstance(file, GroupFile):
+        require_client(file, path)
+    table = file.consumer
+    if table is None:
+        if process is None and callback is None:
+            raise UsageError(f"{path}: there is no [consumer]; it says what is done with records")
+        table = ConsumerTable(process="given:here")
+    return _run(file, table, path, process, callback)
+
+
+def _run(
+    file: GroupFile | PoolFile,
+    table: ConsumerTable,
+    path: Path,
+    process: Callable[[list[Record]], Any] | None,
+    callback: Callable[[Any, Batch], Any] | None,
+) -> int:
+    from srtm.consumer.door import open_door  # tornado
+    from srtm.consumer.figures import Figures
+    from srtm.consumer.function import Caller, load
+    from srtm.consumer.sinks import Callback, NoSink, Parquet, Sink
+    from srtm.consumer.status import Status
+    from srtm.consumer.work import Work
+
+    folder = path.parent / table.path
+    if process is None and table.process and table.process != "given:here":
+        process = load(table.process, folder, f"{path}: process")
+    call = Caller(table.batch_timeout)
+    sink: Sink = NoSink()
+    if callback is None and table.callback:
+        callback = load(table.callback, folder, f"{path}: callback")
+    if callback is not None:
+        sink = Callback(callback, call)
+    elif table.sink == "parquet":
+        sink = Parquet(path.parent / table.folder)
+    figures = Figures()
+    if table.http_address is not None:
+        open_door(table.http_address, Status(figures), f"{path}: [consumer]")
+    work = Work(process, sink, call, figures)
+    if isinstance(file, PoolFile):
+        from srtm.consumer.pool_runner import PoolRunner
+
+        return PoolRunner(file, table, work, figures).run()
+    from srtm.consumer.runner import Runner  # librdkafka, an extra
+
+    return Runner(file, table, work, figures).run()

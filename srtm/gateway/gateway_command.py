@@ -1,0 +1,51 @@
+"""`srtm gateway`."""
+
+import asyncio
+import logging
+import signal
+import sys
+
+import click
+
+from srtm.gateway.hot_selector import HotSelector
+from srtm.gateway.options import GatewayOptions
+from srtm.gateway.reactor import Reactor
+from srtm.gateway.server import Gateway
+from srtm.options.model import add_options, read_options
+
+_LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}
+
+
+@click.command("gateway", context_settings={"auto_envvar_prefix": "SRTM_GATEWAY"})
+@add_options(GatewayOptions)
+@click.pass_context
+def gateway(context: click.Context, /, **_: object) -> None:
+    """Put a gateway before an nsqd that runs already.
+
+    Publishers connect to the gateway as they would to nsqd. Each topic with a contract has a token
+    bucket; messages over it are held (or refused), all others pass. nsqd stays unmodified.
+
+    \b
+      srtm gateway --tcp-address=0.0.0.0:4150 --http-address=0.0.0.0:4151 \\
+        --nsqd-tcp-address=127.0.0.1:5150 --nsqd-http-address=127.0.0.1:5151 \\
+        --topic sensors,rate=1100,burst=40,slo=0.99@5ms
+
+    SIGTERM drains for --drain-timeout; SIGHUP reads the contracts of --config again.
+    """
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it can be heeded
+    options = read_options(GatewayOptions, context)
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=_LEVELS[options.log_level],
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    reactor = Reactor()
+    with asyncio.Runner(
+        loop_factory=lambda: asyncio.SelectorEventLoop(HotSelector(reactor))
+    ) as runner:
+        runner.run(_serve(options, reactor, context))
+    reactor.close()
+
+
+async def _serve(options: GatewayOptions, reactor: Reactor, context: click.Context) -> None:
+    await Gateway(options, reactor, lambda: read_options(GatewayOptions, context)).run()

@@ -1,0 +1,168 @@
+"""`srtm stat`: the table that users of nsq_stat know, and under it contract and latency."""
+
+import json
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+
+from distributor.remote import Remote, remote_or_none
+from srtm.deployment.document import Deployment, find
+from srtm.http.bearer import read_token
+from srtm.http.client import get_json
+from srtm.stat.rows import Row, StatSource, read_rows, with_rates
+from srtm.stat.tables import (
+    bridge_table,
+    contract_table,
+    distributor_table,
+    penalties_table,
+    queue_table,
+    timestamps_table,
+    trace_table,
+)
+from srtm.text.address import Address
+from srtm.text.duration import parse_duration
+from srtm.text.errors import SrtmError, UsageError
+from srtm.text.terminal import Table, show
+
+_ASKED_SECONDS = 3.0
+
+
+@click.command("stat")
+@click.option(
+    "--nsqd-http-address",
+    "addresses",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="HTTP address of a gateway (or a plain nsqd); may be given several times",
+)
+@click.option(
+    "--bridge-http-address",
+    "bridges",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="HTTP address of an `srtm bridge`: its routes too; may be given several times",
+)
+@click.option(
+    "--deployment",
+    envvar="SRTM_DEPLOYMENT",
+    default="./srtm-data",
+    help="data path or file of `srtm up`, when no address is given [default: ./srtm-data]",
+)
+@remote_or_none
+@click.option("--topic", default="", help="only this topic")
+@click.option("--interval", help="repeat every DURATION [default: 2s]")
+@click.option(
+    "--count",
+    type=click.IntRange(min=0),
+    help="stop after N tables; 0 repeats for ever [default: 0 on a terminal, 1 in a pipe]",
+)
+@click.option("--json", "as_json", is_flag=True, help="one JSON list for each table")
+def stat(
+    addresses: tuple[str, ...],
+    bridges: tuple[str, ...],
+    deployment: str,
+    remote: Remote | None,
+    topic: str,
+    interval: str | None,
+    count: int | None,
+    as_json: bool,
+) -> None:
+    """Watch topics: depth and messages as nsq_stat, and contract, tokens, throttling, latency.
+
+    \b
+      srtm stat --nsqd-http-address 127.0.0.1:4151
+      srtm stat --deployment ./srtm-data --topic sensors --count 1 --json
+      srtm stat --bridge-http-address 127.0.0.1:4190
+
+    p50, p95 and p99 are broker latency: from arrival to delivery to a consumer that is always
+    ready, of the last minute. "wait" is the delay in the token bucket alone. Of a topic that
+    several brokers share its Load Distributor says what the split costs: the wait beside that of
+    the same messages in one bucket, and by how much the clocks may make that wrong.
+    """
+    try:
+        seconds = parse_duration(interval or "2s")
+    except ValueError as error:
+        raise UsageError(f"--interval: {error}") from None
+    if addresses or bridges:
+        brokers = [StatSource(address, address) for address in addresses]
+    else:
+        found = find(Path(deployment))
+        brokers = [StatSource(broker.name, str(broker.http_address)) for broker in found.brokers]
+        remote = remote or _distributor_of(found)
+    if count is None:  # whoever reads a pipe waits for its end
+        count = 0 if interval or sys.stdout.isatty() else 1
+    before: list[Row] = []
+    shown, then = 0, 0.0
+    while True:
+        rows, away = read_rows(brokers, topic) if brokers else ([], {})
+        if topic and not rows and not away:
+            raise UsageError(
+                f"no broker knows topic {topic}; without --topic all that they know are shown"
+            )
+        now = time.monotonic()
+        rated = with_rates(rows, before, now - then) if before else rows
+        try:
+            penalties = penalties_of(remote, rows, topic)
+        except SrtmError as error:
+            penalties, away["distributor"] = [], str(error)
+        if as_json:
+            routes = [{"bridge": each, **route} for each in bridges for route in routes_of(each)]
+            costs = [{"topic": each["topic"], "penalty": each} for each in penalties]
+            click.echo(json.dumps([row.document() for row in rated] + costs + routes))
+        else:
+            tables: list[Table] = []
+            if brokers:
+                made = (
+                    queue_table,
+                    contract_table,
+                    timestamps_table,
+                    distributor_table,
+                    trace_table,
+                )
+                tables += [each(rated) for each in made]
+            tables.append(penalties_table(penalties))
+            tables += [bridge_table(each, routes_of(each)) for each in bridges]
+            for table in tables:
+                if len(table):
+                    show(table, "")
+        for name, why in away.items():
+            click.echo(f"{name}: {why}", err=True)
+        before, then = rows, now
+        shown += 1
+        if shown == count:
+            return
+        time.sleep(seconds)
+
+
+def penalties_of(remote: Remote | None, rows: list[Row], topic: str) -> list[dict[str, Any]]:
+    """The penalties of the topics that several brokers share, from the distributor that is named,
+    or from those that gateways tell, as far as these answer. Raises SrtmError for the one that is
+    named."""
+    if remote is not None:
+        found = remote.call("GET", "penalties", timeout_seconds=_ASKED_SECONDS)["penalties"]
+    else:
+        found = []
+        for address in sorted({row.distributor["address"] for row in rows if row.distributor}):
+            with suppress(SrtmError):
+                told = Remote(Address.parse(address), "")
+                answer = told.call("GET", "penalties", timeout_seconds=_ASKED_SECONDS)
+                found += answer["penalties"]
+    return [each for each in found if not topic or each["topic"] == topic]
+
+
+def routes_of(bridge: str) -> list[dict[str, Any]]:
+    """Raises UnavailableError."""
+    found: list[dict[str, Any]] = get_json(bridge, "/stats")["routes"]
+    return found
+
+
+def _distributor_of(deployment: Deployment) -> Remote | None:
+    """Raises UsageError for a token file that is wrong."""
+    found = deployment.distributor
+    if found is None:
+        return None
+    return Remote(found.http_address, read_token(found.token_file, "token-file"))
