@@ -45,6 +45,7 @@ HOT = [
     "srtm/gateway/tunnel.py",
     "srtm/gateway/upstream.py",
     "srtm/nsq/commands.py",
+    "srtm/nsq/connection.py",
     "srtm/nsq/errors.py",
     "srtm/nsq/frames.py",
     "srtm/nsq/names.py",

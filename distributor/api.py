@@ -35,11 +35,11 @@ FittingState = Literal["running", "stopped", "met", "best", "contract too small"
 class Asked(BaseModel):
     """A request's body: an unknown field is refused, as it is a slip of the pen."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 class Answer(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
 
 class ErrorAnswer(Answer):

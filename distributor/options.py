@@ -5,8 +5,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from distributor.api import Unplaced
-from srtm.text.address import Address, ListenAddress
-from srtm.text.duration import Duration
+from srtm.text.address import Address
+from srtm.text.fields import Duration, ListenAddress
 
 
 class DistributorOptions(BaseModel):

@@ -61,10 +61,10 @@ def test_the_gateway_and_the_placement_know_nothing_of_what_starts_them() -> Non
 
 SHARED = {
     "srtm.text": set(),
-    "srtm.nsq": set(),
+    "srtm.nsq": {"srtm.text"},
     "srtm.cli": {"srtm.text"},
     "srtm.host": {"srtm.text"},
-    "srtm.http": {"srtm.host", "srtm.text"},
+    "srtm.http": {"srtm.host", "srtm.limits", "srtm.text"},
     "srtm.limits": {"srtm.nsq", "srtm.text"},
     "srtm.options": {"srtm.host", "srtm.limits", "srtm.text"},
 }
@@ -106,6 +106,9 @@ def mentioned(wanted: str) -> set[str]:
         ),
         pytest.param(
             r"\(RequestHandler\)|BaseHTTPRequestHandler", {"srtm.http.handler"}, id="http-handlers"
+        ),
+        pytest.param(
+            r"prometheus_client|# TYPE|version=0\.0\.4", {"srtm.http.metrics"}, id="metrics"
         ),
         pytest.param(r"os\.replace\(|partial\.replace\(|mkstemp", {"srtm.host.atomic"}, id="files"),
         pytest.param(

@@ -29,7 +29,8 @@ from srtm.deploy.up import Running, running
 from srtm.deployment.admin import topics_of
 from srtm.deployment.document import DeployedBroker
 from srtm.limits.queueing import Floats
-from srtm.nsq.commands import MAGIC_V2, identify, pub
+from srtm.nsq.commands import pub
+from srtm.nsq.connection import Connection
 from srtm.text.address import free_addresses
 from srtm.text.errors import SrtmError
 from tb_adaptor.share import Part
@@ -50,6 +51,7 @@ SWAP = Scenario(
     CONTRACT,
 )
 _BODY = bytes(100)
+_READ_BYTES = 1 << 16
 _RECORD_SECONDS = 10.0
 _READY_SECONDS = 30.0
 _SHOWN = (0, 1, 2, 3, 5, 8, 12, 18, 24)
@@ -190,7 +192,7 @@ async def _send(brokers: Sequence[DeployedBroker], recorders: Sequence[Recorder]
 async def _connected(broker: DeployedBroker, stack: AsyncExitStack) -> asyncio.StreamWriter:
     host, port = broker.tcp_address.reachable
     reader, writer = await asyncio.open_connection(host, port)
-    writer.write(MAGIC_V2 + identify(b'{"heartbeat_interval": -1}'))
+    Connection(writer.write, {"heartbeat_interval": -1}, _READ_BYTES)
     reading = asyncio.create_task(_read(reader))
     stack.callback(reading.cancel)
     stack.callback(writer.close)
@@ -199,7 +201,7 @@ async def _connected(broker: DeployedBroker, stack: AsyncExitStack) -> asyncio.S
 
 async def _read(reader: asyncio.StreamReader) -> None:
     """Answers are not looked at: what was admitted is recorded."""
-    while await reader.read(1 << 16):
+    while await reader.read(_READ_BYTES):
         pass
 
 

@@ -25,7 +25,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.bridge.kept import numbers_in_kafka, numbers_in_nsq, uncommitted
 from srtm.deploy.programs import find_program
-from srtm.http.client import get_json, request
+from srtm.http.client import request
+from srtm.http.nsqd import stats
 from srtm.kafka.server import KafkaServer
 from srtm.text.address import free_addresses
 from srtm.text.errors import UnavailableError
@@ -40,9 +41,6 @@ _SETTLE_SECONDS = 90.0
 _MSG_TIMEOUT_SECONDS = 3  # what a killed bridge held comes again
 _EMPTY_SECONDS = 8.0
 _FIRST = "first nsqd"
-
-
-_STATS = "/stats?format=json&include_mem=false"
 
 
 @dataclass(frozen=True)
@@ -179,7 +177,7 @@ class Faults:
 
     def _in_channel(self) -> int:
         """Messages in the first channel."""
-        first = get_json(self._first_http, _STATS)["topics"][0]
+        first = stats(self._first_http)["topics"][0]
         return sum(
             each["depth"] + each["in_flight_count"] + each["deferred_count"]
             for each in first["channels"]
@@ -216,9 +214,9 @@ class Faults:
 
     def _left(self) -> tuple[int, int]:
         """Messages that the bridge has not finished; messages that the last nsqd ever got."""
-        left = get_json(self._first_http, _STATS)["topics"][0]["depth"] + self._in_channel()
+        left = stats(self._first_http)["topics"][0]["depth"] + self._in_channel()
         left += uncommitted(self._kafka.address, "middle", _PARTITIONS, "faults")
-        return left, get_json(self._nsqd_http, _STATS)["topics"][0]["message_count"]
+        return left, stats(self._nsqd_http)["topics"][0]["message_count"]
 
     # --- the judgement --------------------------------------------------------------------------
 

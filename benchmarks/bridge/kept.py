@@ -1,12 +1,11 @@
 """What Kafka and nsqd have kept, read to its end: the numbers in JSON bodies, {"n": ...}."""
 
 import json
-import socket
 
 from confluent_kafka import Consumer, TopicPartition
 
-from srtm.nsq.commands import MAGIC_V2, fin, rdy, sub
-from srtm.nsq.frames import MESSAGE, FrameReader, parse_message
+from srtm.nsq.blocking import Blocking
+from srtm.nsq.commands import rdy, sub
 from srtm.text.errors import UnavailableError
 
 _QUIET_SECONDS = 5.0
@@ -48,18 +47,14 @@ def uncommitted(address: str, topic: str, partitions: int, group: str) -> int:
 def numbers_in_nsq(address: str, topic: bytes, channel: bytes) -> list[int]:
     """The numbers that nsqd has, read until nothing more comes: after kill -9 nsqd knows no right
     depth. Raises UnavailableError."""
-    host, _, port = address.rpartition(":")
     found: list[int] = []
-    reader = FrameReader(1 << 22)
-    with socket.create_connection((host, int(port)), _QUIET_SECONDS) as sock:
-        sock.sendall(MAGIC_V2 + sub(topic, channel) + rdy(500))
+    with Blocking(address, {"client_id": "kept"}, _QUIET_SECONDS) as link:
+        link.identify().ask(sub(topic, channel))
+        link.write(rdy(500))
         try:
-            while data := sock.recv(1 << 16):
-                for frame in reader.feed(data):
-                    if frame.kind == MESSAGE:
-                        message = parse_message(frame.data)
-                        found.append(int(json.loads(message.body)["n"]))
-                        sock.sendall(fin(message.id))
+            while True:
+                found += [int(json.loads(each.body)["n"]) for each in link.messages()]
         except TimeoutError:
             return found
-    raise UnavailableError(f"nsqd {address} ends the connection of its reader")
+        except OSError as error:
+            raise UnavailableError(f"the reader's connection to nsqd: {error}") from None

@@ -2,7 +2,6 @@
 read on the other. Open loop: what is late is sent all the same, and counts from when it was due."""
 
 import select
-import socket
 import subprocess
 import threading
 import time
@@ -13,8 +12,8 @@ import numpy as np
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from benchmarks.bridge.world import PARTITIONS, World
-from srtm.nsq.commands import MAGIC_V2, NOP, fin, identify, pub, rdy, sub
-from srtm.nsq.frames import HEARTBEAT_DATA, MESSAGE, FrameReader, parse_message
+from srtm.nsq.blocking import Blocking
+from srtm.nsq.commands import pub, rdy, sub
 from srtm.text.errors import UnavailableError
 
 RATE = 1000  # messages/s
@@ -26,6 +25,9 @@ _STAMP_DIGITS = 20
 Send = Callable[[list[bytes]], None]
 Receive = Callable[[float], list[bytes]]
 """What has come, after so many seconds at most."""
+
+
+_IDENTITY = {"client_id": "latency"}
 
 
 @dataclass(frozen=True)
@@ -40,17 +42,17 @@ class Latency:
 
 def nsq_to_kafka(made: World, topic: str, command: list[str], size: int, seconds: float) -> Latency:
     """`command` carries nsq:TOPIC to kafka:TOPIC; the topics are there."""
-    host, _, port = made.plain.nsqd_tcp.rpartition(":")
     consumer = Consumer(
         {"bootstrap.servers": made.kafka.address, "group.id": "latency", "log_level": 0}
     )
     consumer.assign([TopicPartition(topic, each, 0) for each in range(PARTITIONS)])
-    with socket.create_connection((host, int(port)), 10) as sock:
-        sock.sendall(MAGIC_V2)
+    with Blocking(made.plain.nsqd_tcp, _IDENTITY) as link:
+        link.identify()
 
         def send(bodies: list[bytes]) -> None:
-            _answer(sock)
-            sock.sendall(b"".join(pub(topic.encode(), each) for each in bodies))
+            while _has_come(link, 0):
+                link.frames()  # OKs may be many, and mean nothing here
+            link.write(b"".join(pub(topic.encode(), each) for each in bodies))
 
         def receive(wait: float) -> list[bytes]:
             first = consumer.poll(wait)  # `consume` would wait until it has as many
@@ -69,11 +71,9 @@ def kafka_to_nsq(made: World, topic: str, command: list[str], size: int, seconds
     producer = Producer(
         {"bootstrap.servers": made.kafka.address, "acks": "all", "linger.ms": 2, "log_level": 0}
     )
-    reader = FrameReader(1 << 24)
-    host, _, port = made.gateway.publish_to.rpartition(":")
-    with socket.create_connection((host, int(port)), 10) as sock:
-        sock.sendall(MAGIC_V2 + identify(b'{"output_buffer_size": -1}'))
-        sock.sendall(sub(topic.encode(), b"latency") + rdy(2000))
+    with Blocking(made.gateway.publish_to, {**_IDENTITY, "output_buffer_size": -1}) as link:
+        link.identify().ask(sub(topic.encode(), b"latency"))
+        link.write(rdy(2000))
 
         def send(bodies: list[bytes]) -> None:
             for each in bodies:
@@ -81,29 +81,13 @@ def kafka_to_nsq(made: World, topic: str, command: list[str], size: int, seconds
             producer.poll(0)
 
         def receive(wait: float) -> list[bytes]:
-            if not select.select([sock], [], [], wait)[0]:
-                return []
-            found = []
-            for frame in reader.feed(sock.recv(1 << 18)):
-                if frame.kind == MESSAGE:
-                    message = parse_message(frame.data)
-                    found.append(message.body)
-                    sock.sendall(fin(message.id))
-                elif frame.data == HEARTBEAT_DATA:
-                    sock.sendall(NOP)
-            return found
+            return [each.body for each in link.messages()] if _has_come(link, wait) else []
 
         return _measure(made, command, send, receive, size, seconds)
 
 
-def _answer(sock: socket.socket) -> None:
-    """What nsqd says to a publisher; OKs may be many, and mean nothing here."""
-    while select.select([sock], [], [], 0)[0]:
-        data = sock.recv(1 << 16)
-        if not data:
-            raise UnavailableError("nsqd ends the connection of the publisher")
-        if HEARTBEAT_DATA in data:
-            sock.sendall(NOP)
+def _has_come(link: Blocking, wait: float) -> bool:
+    return bool(select.select([link.socket], [], [], wait)[0])
 
 
 def _measure(

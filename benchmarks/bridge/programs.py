@@ -4,16 +4,13 @@ out, in: the plainest loop that a user would write with pynsq and confluent-kafk
 bridge. produce, drain, mpub: one side alone, as fast as it goes.
 """
 
-import json
-import select
-import socket
-import struct
 import sys
 import time
 from typing import Any
 
-from srtm.nsq.commands import MAGIC_V2, identify, message, mpub, rdy, sub
-from srtm.nsq.frames import MESSAGE, FrameReader
+from srtm.nsq.blocking import Blocking
+from srtm.nsq.commands import message, mpub, rdy, sub
+from srtm.nsq.frames import ERROR, MESSAGE
 
 _HEADERS = 5
 
@@ -143,15 +140,13 @@ def produce(kafka: str, topic: str, count: int, size: int, headers: bool = True)
 
 
 def drain(nsqd: str, topic: str, channel: str) -> None:
-    """Consume until the program is ended: a raw socket, one write of FINs for each read."""
-    host, _, port = nsqd.rpartition(":")
-    with socket.create_connection((host, int(port))) as sock:
-        settings = {"output_buffer_size": 65_536, "output_buffer_timeout": 25}
-        sock.sendall(MAGIC_V2 + identify(json.dumps(settings).encode()))
-        sock.sendall(sub(topic.encode(), channel.encode()) + rdy(2500))
-        reader = FrameReader(1 << 24)
-        while data := sock.recv(1 << 18):
-            raw, ends = reader.feed_raw(data)
+    """Consume until the program is ended, with one write of FINs for each read."""
+    with Blocking(nsqd, {"output_buffer_size": 65_536, "output_buffer_timeout": 25}) as link:
+        link.identify().ask(sub(topic.encode(), channel.encode()))
+        link.write(rdy(2500))
+        link.socket.settimeout(None)
+        while data := link.socket.recv(1 << 18):
+            raw, ends = link.v2.receive_raw(data)
             start = 0
             ids = []
             for end in ends:
@@ -159,33 +154,26 @@ def drain(nsqd: str, topic: str, channel: str) -> None:
                     ids.append(raw[start + 18 : start + 34])
                 start = end
             if ids:
-                sock.sendall(b"FIN " + b"\nFIN ".join(ids) + b"\n")
+                link.write(b"FIN " + b"\nFIN ".join(ids) + b"\n")
 
 
 def publish(nsqd: str, topic: str, count: int, size: int, batch: int = 1000) -> float:
     """Seconds for MPUBs through `nsqd`, eight of them without an answer. Each is made of its
     bodies, as by any program that has messages to send."""
-    host, _, port = nsqd.rpartition(":")
     number = count // batch
     name, bodies = topic.encode(), [b"x" * size] * batch
-    with socket.create_connection((host, int(port))) as sock:
-        sock.sendall(MAGIC_V2)
+    with Blocking(nsqd, {}) as link:
+        link.identify()
         began = time.monotonic()
         sent = answered = 0
-        tail = b""
         while answered < number:
             while sent < number and sent - answered < 8:
-                sock.sendall(mpub(name, [message(body) for body in bodies], batch))
+                link.write(mpub(name, [message(body) for body in bodies], batch))
                 sent += 1
-            select.select([sock], [], [])
-            tail += sock.recv(1 << 16)
-            while len(tail) >= 4 and len(tail) >= 4 + struct.unpack_from(">i", tail)[0]:
-                end = 4 + struct.unpack_from(">i", tail)[0]
-                if tail[8:end] == b"OK":
-                    answered += 1
-                elif tail[8:end] != b"_heartbeat_":
-                    raise SystemExit(f"nsqd says {tail[8:end]!r}")
-                tail = tail[end:]
+            for kind, said in link.frames():
+                if kind == ERROR:
+                    raise SystemExit(f"nsqd says {said!r}")
+                answered += 1
         return time.monotonic() - began
 
 

@@ -16,7 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 from benchmarks.bridge.programs import publish
 from benchmarks.harness.arms import Node, nodes
 from benchmarks.harness.session import Session
-from srtm.http.client import get_json
+from srtm.http.nsqd import stats
 from srtm.kafka.server import KafkaServer
 from srtm.text.address import free_addresses
 from srtm.text.errors import UnavailableError
@@ -70,10 +70,9 @@ class World:
 
     def left(self, topic: str, channel: str) -> int:
         """Messages of a channel that are not finished."""
-        flags = "format=json&include_clients=false&include_mem=false"
-        stats = get_json(self.plain.nsqd_http, f"/stats?{flags}&topic={topic}&channel={channel}")
-        found = stats["topics"][0]["channels"][0]
-        return int(found["depth"] + found["in_flight_count"] + stats["topics"][0]["depth"])
+        (found,) = stats(self.plain.nsqd_http, topic, channel)["topics"]
+        (kept,) = found["channels"]
+        return int(kept["depth"] + kept["in_flight_count"] + found["depth"])
 
     def published(self, topic: str) -> int:
         return self.gateway.depth(topic).received

@@ -16,7 +16,7 @@ from benchmarks.harness.report import Report, number, table
 from benchmarks.harness.session import Session
 from distributor.remote import Remote
 from srtm.correlation.session import require_spark, spark_session
-from srtm.demo.command import TRACE, spec
+from srtm.demo.demo_command import TRACE, spec
 from srtm.demo.infer import kept_share, p99_wait, three_ways
 from srtm.demo.load import GROUP, PUBLISHERS, RATE, TOPIC, fit_contract
 from srtm.demo.measure import Outcome

@@ -21,7 +21,8 @@ from distributor.simulator.run import Seen, placed, simulate
 from distributor.simulator.traffic import Traffic
 from srtm.deploy.up import running
 from srtm.http.bearer import read_token
-from srtm.http.client import Endpoint, request
+from srtm.http.client import Endpoint
+from srtm.http.nsqd import stats
 from srtm.limits.contract import Contract
 from srtm.load import LoadResult, LoadSettings, run_load
 from srtm.load.placement import read_placement, settings_of
@@ -220,10 +221,9 @@ class World:
 
 def _is_full(door: Door, topic: str) -> bool:
     """Is the topic's bucket full at this broker? A broker without a share of it counts as full."""
-    answer = request(door.http, "GET", f"/stats?format=json&topic={topic}")
     return all(
         each["placed_elsewhere"] or each.get("tokens", 0.0) >= _FULL * each.get("burst", 0.0)
-        for each in answer.json()["srtm"]["topics"]
+        for each in stats(door.http, topic)["srtm"]["topics"]
     )
 
 

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from srtm.host.clock import NS, monotonic_ns
-from srtm.nsq.commands import MAGIC_V2, NOP, pub
-from srtm.nsq.frames import HEARTBEAT_DATA, FrameReader
+from srtm.nsq.commands import pub
+from srtm.nsq.connection import Connection
 from srtm.text.address import Address
 
 GIVE_UP_SECONDS = 1.0
+_MOST_BYTES = 1 << 16
 _ANSWER_SECONDS = 2.0
 """a client that waits longer takes its connection for dead"""
 _AGAIN_SECONDS = 0.1
@@ -77,8 +78,7 @@ class Link:
             return
         reader, writer = await asyncio.open_connection(*self._address)
         self._writer = writer
-        writer.write(MAGIC_V2)
-        self._frames = _answers(reader, writer)
+        self._frames = _answers(reader, Connection(writer.write, {}, _MOST_BYTES))
 
     def drop(self) -> None:
         if self._writer is not None:
@@ -86,17 +86,10 @@ class Link:
         self._writer = None
 
 
-async def _answers(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-) -> AsyncIterator[bytes]:
-    """The answers without heartbeats, which are answered here."""
-    frames = FrameReader(1 << 20)
-    while data := await reader.read(1 << 16):
-        for frame in frames.feed(data):
-            if frame.data == HEARTBEAT_DATA:
-                writer.write(NOP)
-            else:
-                yield bytes(frame.data)
+async def _answers(reader: asyncio.StreamReader, v2: Connection) -> AsyncIterator[bytes]:
+    while data := await reader.read(_MOST_BYTES):
+        for frame in v2.receive(data):
+            yield frame.data
 
 
 async def steady(ledger: Ledger, address: Address, topic: str, name: str, rate: float) -> None:

@@ -17,6 +17,7 @@ from srtm.deployment.layout import Layout
 from srtm.host.clock import NS
 from srtm.http.bearer import read_token
 from srtm.http.client import request
+from srtm.http.nsqd import stats
 from srtm.testbed import Testbed, Unit, open_testbed
 from srtm.testbed.host import Host
 from srtm.text.errors import SrtmError, UnavailableError
@@ -206,9 +207,8 @@ class World:
 
     def _depth(self, broker: str, topic: str) -> int:
         path = str(self._layout(broker).nsqd_http)
-        answer = request(path, "GET", f"/stats?format=json&topic={topic}")
         found = 0
-        for row in answer.json()["topics"]:
+        for row in stats(path, topic)["topics"]:
             channels = [each for each in row["channels"] if each["channel_name"] == CHANNEL]
             found += row["depth"] + sum(each["depth"] for each in channels)
         return found
@@ -218,8 +218,7 @@ class World:
 
 
 def _is_limited(gateway: str, topic: str) -> bool:
-    answer = request(gateway, "GET", f"/stats?format=json&topic={topic}")
-    return any("rate" in each for each in answer.json()["srtm"]["topics"])
+    return any("rate" in each for each in stats(gateway, topic)["srtm"]["topics"])
 
 
 def rows_of(messages: Sequence[tuple[str, int, bool, int]]) -> list[Row]:

@@ -5,9 +5,9 @@ the same moment to every gateway, each on a connection of its own, and all gatew
 together. So the sources of arrival times are compared on the same arrivals.
 """
 
+import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from benchmarks.harness.arms import Node
 from srtm.host.clock import monotonic_ns
-from srtm.nsq.commands import MAGIC_V2, pub
-from srtm.nsq.frames import OK_FRAME
+from srtm.nsq.blocking import Blocking
+from srtm.nsq.commands import pub
 from srtm.text.errors import SrtmError
 
 MS = 1_000_000
@@ -168,7 +168,7 @@ def drive(
             else:
                 for name, sockets in connections.items():
                     sent[name].append(monotonic_ns())
-                    sockets[publisher].sendall(command)
+                    sockets[publisher].write(command)
         count = len(sends) // pattern.publishers
         for sockets in connections.values():
             for connection in sockets:
@@ -180,24 +180,14 @@ def message_bytes(topic: str) -> int:
     return len(pub(topic.encode(), BODY))
 
 
-def _connect(address: str) -> socket.socket:
-    host, _, port = address.rpartition(":")
-    connection = socket.create_connection((host, int(port)), _TIMEOUT_SECONDS)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connection.sendall(MAGIC_V2)
-    return connection
+def _connect(address: str) -> Blocking:
+    return Blocking(address, {"client_id": "stalls"}, _TIMEOUT_SECONDS).identify()
 
 
-def _await_oks(connection: socket.socket, count: int) -> None:
-    expected = OK_FRAME * count
-    got = b""
-    try:
-        while len(got) < len(expected):
-            data = connection.recv(len(expected) - len(got))
-            if not data:
-                break
-            got += data
-    except TimeoutError:
-        pass
-    if got != expected:
-        raise SrtmError(f"{count} messages were sent, and {len(got) // len(OK_FRAME)} answered OK")
+def _await_oks(connection: Blocking, count: int) -> None:
+    answered = 0
+    with contextlib.suppress(OSError):
+        while answered < count:
+            answered += sum(each.data == b"OK" for each in connection.frames())
+    if answered < count:
+        raise SrtmError(f"{count} messages were sent, and {answered} answered OK")

@@ -1,7 +1,5 @@
 """When messages came to nsqd, by nsqd's own clock: what the rest of the world sees of a limiter."""
 
-import json
-import socket
 import threading
 from array import array
 
@@ -9,10 +7,9 @@ import numpy as np
 
 from srtm.host.clock import WallClock, monotonic_ns
 from srtm.limits.queueing import Floats
-from srtm.nsq.commands import MAGIC_V2, NOP, fin, identify, rdy, sub
-from srtm.nsq.frames import HEARTBEAT_DATA, MESSAGE, FrameReader, parse_message
+from srtm.nsq.blocking import Blocking
+from srtm.nsq.commands import rdy, sub
 
-_READ_BYTES = 256 * 1024
 _MAX_IN_FLIGHT = 2500
 _TICK_SECONDS = 0.2
 
@@ -22,39 +19,24 @@ class WireClock(threading.Thread):
 
     def __init__(self, nsqd_socket: str, topic: str, channel: str) -> None:
         super().__init__(name="wire-clock", daemon=True)
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.connect(nsqd_socket)
-        self._socket.sendall(
-            MAGIC_V2
-            + identify(json.dumps({"client_id": "wire-clock"}).encode())
-            + sub(topic.encode(), channel.encode())
-            + rdy(_MAX_IN_FLIGHT)
-        )
-        self._socket.settimeout(_TICK_SECONDS)
+        self._link = Blocking(nsqd_socket, {"client_id": "wire-clock"}).identify()
+        self._link.ask(sub(topic.encode(), channel.encode()))
+        self._link.write(rdy(_MAX_IN_FLIGHT))
+        self._link.socket.settimeout(_TICK_SECONDS)
         self._stamps = array("q")
         self._clock = WallClock()
         self._ended = threading.Event()
         self.start()
 
     def run(self) -> None:
-        reader = FrameReader(8 << 20)
         while not self._ended.is_set():
             try:
-                data = self._socket.recv(_READ_BYTES)
+                messages = self._link.messages()
             except TimeoutError:
                 continue
-            if not data:
+            except ConnectionError:
                 return
-            replies = []
-            for frame in reader.feed(data):
-                if frame.kind == MESSAGE:
-                    message = parse_message(frame.data)
-                    if message.attempts == 1:
-                        self._stamps.append(message.timestamp_ns)
-                    replies.append(fin(message.id))
-                elif frame.data == HEARTBEAT_DATA:
-                    replies.append(NOP)
-            self._socket.sendall(b"".join(replies))
+            self._stamps.extend(each.timestamp_ns for each in messages if each.attempts == 1)
 
     def finish(self, messages: int, origin_ns: int, timeout_seconds: float = 10.0) -> Floats:
         """The times of receipt once so many messages have come (or in time no more): seconds since
@@ -75,4 +57,4 @@ class WireClock(threading.Thread):
     def close(self) -> None:
         self._ended.set()
         self.join()
-        self._socket.close()
+        self._link.close()

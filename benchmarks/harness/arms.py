@@ -14,7 +14,8 @@ from benchmarks.harness.machine import cpu_seconds
 from srtm.deploy.process import ChildSpec, Stage
 from srtm.deploy.programs import find_program
 from srtm.deploy.supervisor import Supervisor
-from srtm.http.client import get_json, request
+from srtm.http.client import request
+from srtm.http.nsqd import stats
 from srtm.limits.contract import Contract
 from srtm.text.address import free_addresses
 from srtm.text.errors import UnavailableError
@@ -57,10 +58,8 @@ class Node:
     def depth(self, topic: str) -> Depth:
         """The depth of a topic, asked without nsqd's list of clients and without its memory
         figures: those stop its world."""
-        flags = "format=json&include_clients=false&include_mem=false"
-        stats = get_json(self.nsqd_http, f"/stats?{flags}&topic={quote(topic)}")
         received = waiting = 0
-        for found in stats["topics"]:
+        for found in stats(self.nsqd_http, topic)["topics"]:
             received += found["message_count"]
             waiting += found["depth"]
             for channel in found["channels"]:

@@ -22,8 +22,8 @@ from srtm.client import Publisher
 from srtm.deploy.up import Running, running
 from srtm.deployment.admin import topics_of
 from srtm.limits.slo import SLO
-from srtm.nsq.commands import MAGIC_V2, NOP, sub
-from srtm.nsq.frames import HEARTBEAT_DATA, FrameReader
+from srtm.nsq.commands import sub
+from srtm.nsq.connection import Connection
 from srtm.text.address import free_addresses
 from srtm.text.errors import SrtmError
 
@@ -223,8 +223,7 @@ async def _keep_a_channel(host: str, port: int) -> None:
     """A topic without a channel keeps its messages, on disk from 10,000 on. This one takes nothing:
     what finds its memory queue full is dropped, and costs no CPU."""
     reader, writer = await asyncio.open_connection(host, port)
-    writer.write(MAGIC_V2 + sub(model.TOPIC.encode(), b"kept#ephemeral"))
-    frames = FrameReader(1 << 20)
+    v2 = Connection(writer.write, {}, 1 << 20)
+    writer.write(sub(model.TOPIC.encode(), b"kept#ephemeral"))
     while data := await reader.read(1 << 16):
-        beats = sum(each.data == HEARTBEAT_DATA for each in frames.feed(data))
-        writer.write(NOP * beats)
+        v2.receive(data)

@@ -20,6 +20,7 @@ import psutil
 from benchmarks.soak.traffic import Publisher, drain
 from srtm.deployment.layout import Layout
 from srtm.http.client import request
+from srtm.http.nsqd import stats
 from srtm.limits.excess import worst_excess
 from srtm.limits.queueing import Floats
 from srtm.text.errors import SrtmError
@@ -211,10 +212,7 @@ class World:
         self.collect()
         depths = []
         for name in BROKERS:
-            answer = request(
-                str(self.layout.broker(name).nsqd_http), "GET", "/stats?format=json&topic=t"
-            )
-            for topic in json.loads(answer.body)["topics"]:
+            for topic in stats(str(self.layout.broker(name).nsqd_http), TOPIC)["topics"]:
                 depths += [topic["depth"], *(each["depth"] for each in topic["channels"])]
         return not any(depths)
 

@@ -5,18 +5,17 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 
 from distributor.capacity.search import Outcome
 from srtm.host.clock import NS, monotonic_ns
-from srtm.http.client import get_json
+from srtm.http.nsqd import stats
 from srtm.limits.slo import SLO
 from srtm.load import LoadSettings, run_load
-from srtm.load.connection import ask, await_ok, dial
 from srtm.load.result import LoadResult
 from srtm.load.runner import Progress
+from srtm.nsq.blocking import Blocking
 from srtm.nsq.commands import sub
 from srtm.text.errors import UnavailableError, UsageError
 
@@ -151,9 +150,8 @@ class Rounds:
             if not backlog and not found["topics"]:
                 return
             if not backlog:
-                with dial(address, "srtm-capacity") as sock:
-                    await_ok(sock, address, "IDENTIFY")
-                    ask(sock, address, sub(topic.encode(), self._settings.channel.encode()))
+                with Blocking(address, {"client_id": "srtm-capacity"}) as link:
+                    link.identify().ask(sub(topic.encode(), self._settings.channel.encode()))
             time.sleep(0.05)
         raise UnavailableError(
             f"the gateway at {self._http_address} still has topic {topic} after "
@@ -161,11 +159,8 @@ class Rounds:
         )
 
     def _stats(self, topic: str = "") -> dict[str, Any]:
-        document = get_json(
-            self._http_address,
-            f"/stats?format=json&include_clients=false&include_mem=false&topic={quote(topic)}",
-        )
-        if not isinstance(document, dict) or "srtm" not in document:
+        document = stats(self._http_address, topic)
+        if "srtm" not in document:
             raise UsageError(
                 f"{self._http_address} is not the HTTP address of a gateway; a plain nsqd cannot "
                 "be held to a contract, so put a gateway before it first"

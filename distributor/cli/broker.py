@@ -8,7 +8,7 @@ from srtm.text.terminal import Column, Table, show
 from srtm.text.words import number, some
 
 
-@click.group(cls=LazyGroup, imported={"capacity": "distributor.capacity.command:capacity"})
+@click.group(cls=LazyGroup, imported={"capacity": "distributor.capacity.capacity_command:capacity"})
 def broker() -> None:
     """The brokers that the Load Distributor knows."""
 

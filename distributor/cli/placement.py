@@ -47,7 +47,9 @@ _groups = click.option(
 )
 
 
-@click.group(cls=LazyGroup, imported={"simulate": "distributor.simulator.command:simulate"})
+@click.group(
+    cls=LazyGroup, imported={"simulate": "distributor.simulator.simulate_command:simulate"}
+)
 def placement() -> None:
     """Decide which publisher of a topic sends to which broker."""
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from distributor.api import AdaptationAsked, AdaptationShown, RescaleShown
-from distributor.control.state import InForce, RegisteredTopic, State
+from distributor.control.state import ControlState, InForce, RegisteredTopic
 from distributor.gateway_api import Report, TopicReport
 from distributor.store import Statement
 from distributor.store.statements import put_rescale
@@ -46,7 +46,7 @@ _REMEMBERED = 20
 class Service(Protocol):
     """What the adaptor needs of the distributor."""
 
-    state: State
+    state: ControlState
     lease_seconds: float
 
     def now(self) -> float: ...

@@ -10,7 +10,7 @@ from distributor.control import learning
 from distributor.control.identity import count_replaced, leave_behind, require_one, take
 from distributor.control.lineage import Standing
 from distributor.control.shares import grants
-from distributor.control.state import FORMER, Gateway, State
+from distributor.control.state import FORMER, ControlState, Gateway
 from distributor.control.watches import Watches
 from distributor.errors import Conflict
 from distributor.gateway_api import BrokerAnswer, BrokerAsked
@@ -27,7 +27,7 @@ from distributor.store.statements import (
 class Service(Protocol):
     """What they need of the distributor."""
 
-    state: State
+    state: ControlState
     watches: Watches
     changing: asyncio.Lock
     lease_seconds: float

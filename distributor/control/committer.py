@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from distributor.store import Statement, Store, StoreError, StoreLost
-from srtm.host.clock import NS, monotonic_ns
+from srtm.host.clock import monotonic_ns
+from srtm.limits.sketch import LatencySketch
 
 _MOST = 10_000
 """requests in one transaction"""
@@ -23,10 +24,9 @@ class Committer:
         self._lost = lost
         self._waiting: list[tuple[Sequence[Statement], asyncio.Future[None]]] = []
         self._task: asyncio.Task[None] | None = None
-        self.commits = 0
         self.writes = 0
-        self.seconds = 0.0
-        self.longest_seconds = 0.0
+        self.times = LatencySketch()
+        """how long each transaction took"""
 
     async def write(self, statements: Sequence[Statement]) -> None:
         """Write the statements: they are on disk when this returns. Raises StoreError where none of
@@ -49,13 +49,12 @@ class Committer:
                     await loop.run_in_executor(self._thread, self._store.write, statements)
                 except Exception as error:
                     failure = error
-                seconds = (monotonic_ns() - started) / NS
+                ended = monotonic_ns()
                 if isinstance(failure, StoreLost):
                     self._lost(failure)
-                self.commits += 1
                 self.writes += len(taken)
-                self.seconds += seconds
-                self.longest_seconds = max(self.longest_seconds, seconds)
+                self.times.add(ended - started, 1)
+                self.times.fold(ended)
                 for _, done in taken:
                     if done.done():  # its request is gone
                         continue

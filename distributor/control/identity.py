@@ -6,7 +6,7 @@ shows where two run with copies of one state file: the one that another has repl
 
 from dataclasses import replace
 
-from distributor.control.state import FORMER, Gateway, State
+from distributor.control.state import FORMER, ControlState, Gateway
 from distributor.errors import Conflict
 from distributor.gateway_api import BrokerAsked
 from tb_adaptor.leases import Holder, Share
@@ -31,7 +31,7 @@ def require_one(gateway: Gateway, asked: BrokerAsked, now: float, lease_seconds:
         )
 
 
-def take(state: State, gateway: Gateway, process: str) -> None:
+def take(state: ControlState, gateway: Gateway, process: str) -> None:
     """`process` is the gateway from now on."""
     if gateway.process and gateway.process != process:
         for leases in state.leases.values():
@@ -42,7 +42,7 @@ def take(state: State, gateway: Gateway, process: str) -> None:
     gateway.process = process
 
 
-def count_replaced(state: State, gateway: Gateway, asked: BrokerAsked) -> Gateway | None:
+def count_replaced(state: ControlState, gateway: Gateway, asked: BrokerAsked) -> Gateway | None:
     """A process that another with a copy of its state file has replaced runs on with the floors of
     what it had: they are counted under a name of its own until somebody forgets it. The broker of
     that name; None where there is nothing new to count."""
@@ -60,7 +60,7 @@ def count_replaced(state: State, gateway: Gateway, asked: BrokerAsked) -> Gatewa
     return former
 
 
-def leave_behind(state: State, gateway: Gateway, instance: str) -> Gateway | None:
+def leave_behind(state: ControlState, gateway: Gateway, instance: str) -> Gateway | None:
     """Another instance takes the name over. The one before may run on, cut off, with the floors of
     what it had: they are counted under a name of its own until somebody forgets it. The broker of
     that name; None where it had nothing."""

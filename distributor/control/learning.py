@@ -19,7 +19,14 @@ from math import fsum, inf
 from distributor.api import MAX_TOPICS, ShareShown
 from distributor.control.lineage import LARGEST_FOREIGN, MARGIN, Lineage, Standing
 from distributor.control.shares import grants
-from distributor.control.state import FORMER, UNHEARD, Gateway, InForce, RegisteredTopic, State
+from distributor.control.state import (
+    FORMER,
+    UNHEARD,
+    ControlState,
+    Gateway,
+    InForce,
+    RegisteredTopic,
+)
 from distributor.gateway_api import BrokerAsked, HeldTopic
 from distributor.store import BrokerRow, LineageRow, Statement
 from distributor.store.statements import (
@@ -46,7 +53,7 @@ POLICY = "recovered"
 """of a placement that was learnt from gateways"""
 
 
-def standing(state: State, asked: BrokerAsked) -> Standing:
+def standing(state: ControlState, asked: BrokerAsked) -> Standing:
     """Raises UsageError for an epoch that nobody has given out."""
     newest = max(asked.newest, asked.applied_epoch)
     found = state.lineage.standing(state.epoch, asked.store, newest, asked.proof)
@@ -59,7 +66,9 @@ def standing(state: State, asked: BrokerAsked) -> Standing:
     return found
 
 
-def begin(state: State, gateway: str, found: Standing, asked: BrokerAsked, now: float) -> None:
+def begin(
+    state: ControlState, gateway: str, found: Standing, asked: BrokerAsked, now: float
+) -> None:
     """The store is behind what `gateway` knows: epochs go on above that, under a new lineage."""
     if found is Standing.BEHIND:
         state.former, state.lineage = state.lineage, Lineage.new()
@@ -80,14 +89,14 @@ def begin(state: State, gateway: str, found: Standing, asked: BrokerAsked, now: 
     )
 
 
-def leave_behind_epochs(state: State, asked: BrokerAsked) -> None:
+def leave_behind_epochs(state: ControlState, asked: BrokerAsked) -> None:
     """Epochs go on above those of another store; no further than another store believes."""
     newest = max(state.epoch, asked.newest, asked.applied_epoch)
     if newest > state.epoch or state.epoch < LARGEST_FOREIGN // 2:
         state.epoch = max(state.epoch, min(newest + MARGIN, LARGEST_FOREIGN))
 
 
-def contracts(state: State, asked: BrokerAsked) -> list[Statement]:
+def contracts(state: ControlState, asked: BrokerAsked) -> list[Statement]:
     """Take in the contracts that it knows: of topics that are unknown here, and of others where it
     knows them by what this store was after it was copied. What is to be written. Raises UsageError
     for a contract that is none."""
@@ -129,7 +138,7 @@ def contracts(state: State, asked: BrokerAsked) -> list[Statement]:
     return [*statements, put_lost(sorted(lost))]
 
 
-def unlearn(state: State, asked: BrokerAsked, topics: set[str], lost: set[str]) -> None:
+def unlearn(state: ControlState, asked: BrokerAsked, topics: set[str], lost: set[str]) -> None:
     """`contracts` could not be written; topics, lost: those of before."""
     for name in state.topics.keys() - topics:
         del state.topics[name]
@@ -139,7 +148,7 @@ def unlearn(state: State, asked: BrokerAsked, topics: set[str], lost: set[str]) 
     state.lost = lost
 
 
-def hold(state: State, gateway: Gateway, asked: BrokerAsked, lease_ends_at: float) -> None:
+def hold(state: ControlState, gateway: Gateway, asked: BrokerAsked, lease_ends_at: float) -> None:
     """From now on the gateway may hold what it says that it holds, besides what it was told
     here."""
     name, gateway.epoch = gateway.row.name, state.next_epoch()
@@ -157,7 +166,7 @@ def shares(held: Iterable[HeldTopic]) -> dict[str, Share]:
     return {each.topic: Share(each.rate, each.burst, each.batch) for each in held}
 
 
-def recovered(state: State, at: float) -> list[tuple[str, InForce]]:
+def recovered(state: ControlState, at: float) -> list[tuple[str, InForce]]:
     """The placements to take over once all gateways have been heard: what they have is the
     placement of each topic that nobody has placed since, where that is another one."""
     found = []
@@ -174,7 +183,7 @@ def recovered(state: State, at: float) -> list[tuple[str, InForce]]:
     return found
 
 
-def keep_back(state: State, topics: Iterable[str], now: float) -> list[Statement]:
+def keep_back(state: ControlState, topics: Iterable[str], now: float) -> list[Statement]:
     """What those that were heard left of these topics' contracts may be held by others. What is to
     be written."""
     for name in topics:
@@ -205,7 +214,7 @@ def _had(gateway: Gateway, topic: str, leases: TopicLeases, now: float) -> Share
     return leases.holders[gateway.row.name].most(now)
 
 
-def settled(state: State, placements: Iterable[tuple[str, InForce]]) -> list[Statement]:
+def settled(state: ControlState, placements: Iterable[tuple[str, InForce]]) -> list[Statement]:
     """What is to be written once all have been heard."""
     statements = [put_epoch(state.epoch)]
     for name, placement in placements:
@@ -214,7 +223,7 @@ def settled(state: State, placements: Iterable[tuple[str, InForce]]) -> list[Sta
     return [*statements, *put_lineage(LineageRow(row.id, row.secret, unsure=False))]
 
 
-def warnings(state: State, now: float) -> list[str]:
+def warnings(state: ControlState, now: float) -> list[str]:
     """What somebody should know and mend."""
     found = []
     if state.unsure:
@@ -267,7 +276,9 @@ def _contract(held: HeldTopic) -> Contract:
     return Contract.read(given, f"topic {held.topic}")
 
 
-def _in_force(state: State, topic: RegisteredTopic, has: dict[str, Share], at: float) -> InForce:
+def _in_force(
+    state: ControlState, topic: RegisteredTopic, has: dict[str, Share], at: float
+) -> InForce:
     """The sum is no more than the contract, whatever gateways say."""
     rates = fsum(each.rate for each in has.values())
     bursts = fsum(each.burst for each in has.values())

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from distributor.api import PenaltyShown, WaitShown
-from distributor.control.state import State
+from distributor.control.state import ControlState
 from distributor.gateway_api import Report, TopicReport
 from tb_adaptor.leases import NOTHING, TopicLeases
 from tb_adaptor.penalty import Compared, Figures, Heard, Penalty, Waits
@@ -17,7 +17,7 @@ from tb_adaptor.share import Part
 class Service(Protocol):
     """What they need of the distributor."""
 
-    state: State
+    state: ControlState
 
     def now(self) -> float: ...
 

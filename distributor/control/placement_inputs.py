@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from distributor.api import Assignment, PlacementPlan, ShareShown
-from distributor.control.state import InForce, RegisteredTopic, State
+from distributor.control.state import ControlState, InForce, RegisteredTopic
 from distributor.errors import Conflict
 from distributor.model import Broker, Placement, Publisher
 from distributor.placement.policies import POLICIES
@@ -18,7 +18,7 @@ Asked = tuple[Contract, list[Broker], list[Publisher], dict[str, str]]
 
 
 def asked_of(
-    state: State,
+    state: ControlState,
     name: str,
     now: float,
     lease_seconds: float,

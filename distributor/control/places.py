@@ -3,11 +3,11 @@
 from heapq import nsmallest
 
 from distributor.api import MAX_LISTED, Place, Publishers
-from distributor.control.state import State
+from distributor.control.state import ControlState
 from distributor.errors import NotFound
 
 
-def place_of(state: State, name: str, publisher: str) -> Place:
+def place_of(state: ControlState, name: str, publisher: str) -> Place:
     """The place of a publisher of any id: one that nobody registered has no rate and no broker."""
     topic = state.topics.get(name)
     if topic is None or publisher not in topic.publishers:
@@ -19,7 +19,7 @@ def place_of(state: State, name: str, publisher: str) -> Place:
     return Place(id=publisher, key=key, rate=rate, broker=broker, tcp_address=address, epoch=epoch)
 
 
-def where(state: State, name: str, publisher: str) -> Place:
+def where(state: ControlState, name: str, publisher: str) -> Place:
     """Raises NotFound."""
     if publisher not in state.topic(name).publishers:
         raise NotFound(
@@ -29,7 +29,7 @@ def where(state: State, name: str, publisher: str) -> Place:
     return place_of(state, name, publisher)
 
 
-def listed(state: State, name: str, after: str) -> Publishers:
+def listed(state: ControlState, name: str, after: str) -> Publishers:
     """The next of them behind the id `after`. Raises NotFound."""
     behind = (each for each in state.topic(name).publishers if each > after)
     found = nsmallest(MAX_LISTED + 1, behind)

@@ -5,7 +5,7 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 
 from distributor.api import PublisherAsked
-from distributor.control.state import State
+from distributor.control.state import ControlState
 from distributor.control.watches import Watches
 from distributor.store import PublisherRow, Statement
 from distributor.store.statements import put_publishers
@@ -17,7 +17,7 @@ class Registrations:
 
     def __init__(
         self,
-        state: State,
+        state: ControlState,
         changing: asyncio.Lock,
         commit: Callable[[Sequence[Statement]], Awaitable[None]],
         watches: Watches,

@@ -35,7 +35,7 @@ from distributor.control.shares import (
     suspended,
     waits,
 )
-from distributor.control.state import Gateway, RegisteredTopic, State
+from distributor.control.state import ControlState, Gateway, RegisteredTopic
 from distributor.control.topic_names import Names
 from distributor.control.troubles import Troubles
 from distributor.control.watches import Watches
@@ -80,7 +80,7 @@ class Distributor:
 
     def __init__(
         self,
-        state: State,
+        state: ControlState,
         committer: Committer,
         lease_seconds: float,
         now: Callable[[], float],

@@ -1,15 +1,15 @@
-"""What one broker is to have of each topic, by its report and the leases; it changes State only."""
+"""What one broker is to have of each topic, by its report and the leases: changes of the state."""
 
 from collections.abc import Iterable, Mapping
 
-from distributor.control.state import Gateway, RegisteredTopic, State
+from distributor.control.state import ControlState, Gateway, RegisteredTopic
 from distributor.gateway_api import DesiredTopic, Report
 from distributor.store import GrantRow
 from tb_adaptor.leases import NOTHING, Holder, Share, TopicLeases
 from tb_adaptor.turns import NONE, Waiting
 
 
-def see(state: State, gateway: Gateway, report: Report, now: float, may_claim: bool) -> None:
+def see(state: ControlState, gateway: Gateway, report: Report, now: float, may_claim: bool) -> None:
     """Which topics messages come to. may_claim: a broker without a share gets a floor for them"""
     name, reported = gateway.row.name, set()
     for each in report.topics:
@@ -34,7 +34,12 @@ def see(state: State, gateway: Gateway, report: Report, now: float, may_claim: b
 
 
 def share_of(
-    state: State, gateway: Gateway, topic: str, now: float, applied: int, lease_seconds: float
+    state: ControlState,
+    gateway: Gateway,
+    topic: str,
+    now: float,
+    applied: int,
+    lease_seconds: float,
 ) -> tuple[Share, Iterable[str]]:
     """Its share of one topic, once its report is taken in (`applied` is the epoch that it has);
     and the publishers that may be sent there from now on."""
@@ -93,7 +98,7 @@ def desired_topic(
     )
 
 
-def suspended(state: State, gateway: Gateway, shares: Mapping[str, Share]) -> list[str]:
+def suspended(state: ControlState, gateway: Gateway, shares: Mapping[str, Share]) -> list[str]:
     """Topics of which it has nothing for the moment: it is another broker's turn to have all, or
     others have still to make room for its share. Its messages wait."""
     name = gateway.row.name
@@ -109,7 +114,7 @@ def suspended(state: State, gateway: Gateway, shares: Mapping[str, Share]) -> li
     ]
 
 
-def let_go(state: State, gateway: Gateway) -> None:
+def let_go(state: ControlState, gateway: Gateway) -> None:
     """A topic is none of its any more once it holds nothing of it and is to have nothing."""
     name = gateway.row.name
     for topic in list(gateway.topics):
@@ -129,7 +134,7 @@ def let_go(state: State, gateway: Gateway) -> None:
                 del state.leases[topic]
 
 
-def grants(state: State, gateway: Gateway) -> list[GrantRow]:
+def grants(state: ControlState, gateway: Gateway) -> list[GrantRow]:
     """All that the gateway may hold, as it is stored."""
     name = gateway.row.name
     return [

@@ -242,7 +242,7 @@ class RegisteredTopic:
 
 
 @dataclass(slots=True)
-class State:
+class ControlState:
     """What is known, and how well.
 
     epoch:   the largest handed out
@@ -278,7 +278,7 @@ class State:
     refused_epochs: int = 0
 
     @classmethod
-    def of(cls, kept: Snapshot, assumed_until: float) -> "State":
+    def of(cls, kept: Snapshot, assumed_until: float) -> "ControlState":
         """The state as it was stored. assumed_until: when the last lease that anybody before may
         have given ends, in monotonic seconds. A new store's lineage has to be written yet."""
         state = cls(kept.epoch, kept.epoch, sure_at=assumed_until, lost=set(kept.lost))

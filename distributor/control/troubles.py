@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import fsum, inf
 
 from distributor.api import MigrationShown, MoveShown
-from distributor.control.state import FORMER, State
+from distributor.control.state import FORMER, ControlState
 from distributor.fitting import MOST_ALLOWED
 from distributor.gateway_api import Report
 from distributor.migration import Memory, Pulse, Slot, Trouble
@@ -45,7 +45,7 @@ class Troubles:
 
     def __init__(
         self,
-        state: State,
+        state: ControlState,
         lease_seconds: float,
         now: Callable[[], float],
         wall: Callable[[], float],
@@ -269,7 +269,7 @@ def _counts(pairs: Iterable[tuple[str, float]]) -> dict[str, float]:
     return found
 
 
-def _remembered(state: State, now: float, wall: float) -> Memory:
+def _remembered(state: ControlState, now: float, wall: float) -> Memory:
     """The moves of the last half hour, by the placements that are kept: a restart forgets neither
     cool-downs nor the budget."""
     memory = Memory(now - RETURN_SECONDS)

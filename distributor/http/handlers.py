@@ -23,6 +23,7 @@ from distributor.http.metrics import exposition
 from distributor.http.openapi import document
 from distributor.http.routes import PREFIX, ROUTES, WATCH, Call, Route
 from srtm.http.handler import ApiHandler
+from srtm.http.metrics import CONTENT_TYPE
 from srtm.text.errors import SrtmError, one_line
 
 log = logging.getLogger("srtm.distributor")
@@ -344,8 +345,8 @@ class _Metrics(_Handler):
             service = self.leading()
         except NotLeading:
             service = None
-        self.set_header("Content-Type", "text/plain; version=0.0.4; charset=UTF-8")
-        await self.send(exposition(service))
+        self.set_header("Content-Type", CONTENT_TYPE)
+        await self.send(exposition(service).encode().decode())
 
 
 class _OpenApi(_Handler):

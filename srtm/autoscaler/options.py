@@ -9,7 +9,7 @@ from srtm.autoscaler.decision import Handover
 from srtm.autoscaler.simulator.arrivals import ArrivalModel
 from srtm.limits.slo import SLO
 from srtm.options.model import Objective
-from srtm.text.duration import Duration
+from srtm.text.fields import Duration
 
 DEFAULT_PARTITIONS = 5
 """of CLOSER's and ICCBDC's experiments"""

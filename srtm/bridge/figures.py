@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from srtm.gateway.measure.sketch import LatencySketch
 from srtm.host.clock import monotonic_ns
+from srtm.http.metrics import Histogram, latencies
+from srtm.limits.sketch import LatencySketch
 from srtm.limits.slo import SLO
 
 _FOLD_NS = 250_000_000  # numpy costs as much for one batch as for many
@@ -24,23 +25,29 @@ class State(StrEnum):
 
 
 COUNTERS = {
-    "message_count": "Messages that came from the source.",
-    "message_bytes": "Bytes of the bodies that came from the source.",
-    "delivered_count": "Messages that the other side has acknowledged.",
-    "redelivered_count": "Messages that nsqd gave again: attempts over 1.",
-    "not_repeated_count": "Redeliveries suppressed because the first copy is queued or delivered.",
-    "requeue_count": "Messages given back to nsqd, as Kafka did not take them.",
-    "touch_count": "TOUCHes of messages that wait for Kafka.",
-    "late_finish_count": "FINs that came after nsqd had given the message up.",
-    "dead_letter_count": "Messages in the dead-letter topic or file.",
-    "cut_count": "Dead letters cut short, as their topic does not take them whole.",
-    "tombstone_count": "Records without a body that were skipped.",
-    "looped_count": "Records that came from the topic that they would go to.",
-    "resent_count": "Messages published again, as their connection broke before the answer.",
-    "connect_count": "Connections to nsqd that were made.",
-    "gone_count": "Offsets that Kafka had deleted before they were read: records, or no more than "
-    "markers of transactions.",
-}
+    "message_count": ("messages", "Messages that came from the source."),
+    "message_bytes": ("message_bytes", "Bytes of the bodies that came from the source."),
+    "delivered_count": ("delivered_messages", "Messages that the other side has acknowledged."),
+    "redelivered_count": ("redelivered_messages",
+                          "Messages that nsqd gave again: attempts over 1."),
+    "not_repeated_count": ("not_repeated_messages",
+                           "Redeliveries left out, as the first copy is queued or delivered."),
+    "requeue_count": ("requeues", "Messages given back to nsqd, as Kafka did not take them."),
+    "touch_count": ("touches", "TOUCHes of messages that wait for Kafka."),
+    "late_finish_count": ("late_finishes", "FINs that came after nsqd had given the message up."),
+    "dead_letter_count": ("dead_letters", "Messages in the dead-letter topic or file."),
+    "cut_count": ("cut_dead_letters",
+                  "Dead letters cut short, as their topic does not take them whole."),
+    "tombstone_count": ("tombstones", "Records without a body that were skipped."),
+    "looped_count": ("looped_records",
+                     "Records that came from the topic that they would go to."),
+    "resent_count": ("resent_messages",
+                     "Messages published again, as their connection broke before the answer."),
+    "connect_count": ("connects", "Connections to nsqd that were made."),
+    "gone_count": ("gone_offsets", "Offsets that Kafka had deleted before they were read: records, "
+                   "or no more than markers of transactions."),
+}  # fmt: skip
+"""by its key in /stats, which is nsqd's where it has one: its name at /metrics, and its help"""
 
 
 @dataclass
@@ -82,6 +89,11 @@ class Figures:
                 self._folded = now
                 self.latency.fold(now)
 
+    def latencies(self) -> Histogram:
+        """The histogram of all latencies since start."""
+        with self._lock:
+            return latencies(*self.latency.counted(monotonic_ns()))
+
     def document(self) -> dict[str, Any]:
         found: dict[str, Any] = {
             "state": str(self.state),
@@ -94,11 +106,26 @@ class Figures:
             found["records_lag"] = self.records_lag
         with self._lock:
             found["latency"] = self.latency.quantiles(monotonic_ns()).document()
-            if self.slo:
-                all_, late = self.latency.counts(self.slo.target_seconds)
         if self.slo:
-            share = late / all_ if all_ else 0.0
             found["slo"] = str(self.slo)
-            found["late_share"] = share
-            found["error_budget"] = 1.0 - share / self.slo.allowed_late_share
+            found["late_share"] = self.late_share
+            found["error_budget"] = self.error_budget
         return found
+
+    @property
+    def late_share(self) -> float | None:
+        """The share of the messages that took longer than the SLO's target, since start; None
+        without an SLO."""
+        if self.slo is None:
+            return None
+        with self._lock:
+            all_, late = self.latency.counts(self.slo.target_seconds)
+        return late / all_ if all_ else 0.0
+
+    @property
+    def error_budget(self) -> float | None:
+        """What is left of the late share that the SLO allows; negative where it is overspent."""
+        late_share = self.late_share
+        if self.slo is None or late_share is None:
+            return None
+        return 1.0 - late_share / self.slo.allowed_late_share

@@ -19,9 +19,9 @@ from srtm.bridge.pointer import pointer
 from srtm.kafka import file as kafka_file
 from srtm.limits.slo import SLO
 from srtm.options.model import FileTable, read_toml
-from srtm.text.address import Address, ListenAddress
-from srtm.text.duration import Duration
+from srtm.text.address import Address
 from srtm.text.errors import UsageError, one_line
+from srtm.text.fields import Duration, ListenAddress
 
 MAX_ROUTES = 256
 OWN_SETTINGS = {

@@ -1,23 +1,45 @@
-"""/ping, /stats and /metrics of a bridge."""
+"""The HTTP door of a bridge, and what its /metrics tell."""
 
-from typing import Any
+from collections.abc import Callable, Iterable
 
 from tornado.httpserver import HTTPServer
 
-from srtm.bridge.figures import COUNTERS
+from srtm.bridge.figures import COUNTERS, State
+from srtm.bridge.runner import Runner
+from srtm.http.metrics import Row, Text
 from srtm.http.status import Status, status_server
 from srtm.text.address import Address
 from srtm.text.errors import UnavailableError
 
-_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
-GAUGES = {
-    "in_flight_count": "Messages that wait for the other side's acknowledgement.",
-    "in_flight_bytes": "Bytes of the bodies that wait for the other side's acknowledgement.",
-    "records_lag": "Records that Kafka has and that are not in NSQ yet.",
-    "late_share": "Share of the messages that took longer than the SLO's target, since start.",
-    "error_budget": "What is left of the late share that the SLO allows; negative: overspent.",
-}
+def _count(key: str) -> Callable[[Runner], int]:
+    return lambda runner: runner.figures.counts[key]
+
+
+METRICS: tuple[Row[Runner], ...] = (
+    Row("srtm_bridge_route_up", "gauge", "1 while the route runs.",
+        lambda r: r.figures.state is State.RUNNING),
+    *(
+        Row(f"srtm_bridge_{name}_total", "counter", text, _count(key))
+        for key, (name, text) in COUNTERS.items()
+    ),
+    Row("srtm_bridge_in_flight_messages", "gauge",
+        "Messages that wait for the other side's acknowledgement.",
+        lambda r: r.figures.in_flight),
+    Row("srtm_bridge_in_flight_bytes", "gauge",
+        "Bytes of the bodies that wait for the other side's acknowledgement.",
+        lambda r: r.figures.in_flight_bytes),
+    Row("srtm_bridge_records_lag", "gauge", "Records that Kafka has and that are not in NSQ yet.",
+        lambda r: r.figures.records_lag),
+    Row("srtm_bridge_late_share", "gauge",
+        "Share of the messages that took longer than the SLO's target, since start.",
+        lambda r: r.figures.late_share),
+    Row("srtm_bridge_error_budget", "gauge",
+        "What is left of the late share that the SLO allows; negative: overspent.",
+        lambda r: r.figures.error_budget),
+    Row("srtm_bridge_latency_seconds", "histogram",
+        "From the message's own time to the acknowledgement.", lambda r: r.figures.latencies()),
+)  # fmt: skip
 
 
 def listen(address: Address, bridge: Status) -> HTTPServer:
@@ -32,39 +54,8 @@ def listen(address: Address, bridge: Status) -> HTTPServer:
     return server
 
 
-def metrics(documents: list[dict[str, Any]]) -> str:
-    """Prometheus text. Names are nsqd's (message_count, requeue_count, in_flight_count) and Kafka's
-    (records_lag) where they have one."""
-    lines = [
-        "# HELP srtm_bridge_route_up 1 while the route runs.\n# TYPE srtm_bridge_route_up gauge\n"
-    ]
-    for each in documents:
-        lines.append(
-            f"srtm_bridge_route_up{{{_labels(each)}}} {float(each['state'] == 'running')}\n"
-        )
-    kinds = {**dict.fromkeys(COUNTERS, "counter"), **dict.fromkeys(GAUGES, "gauge")}
-    for name, text in {**COUNTERS, **GAUGES}.items():
-        kind = kinds[name]
-        full = f"srtm_bridge_{name}" + ("_total" if kind == "counter" else "")
-        lines.append(f"# HELP {full} {text}\n# TYPE {full} {kind}\n")
-        for each in documents:
-            if each.get(name) is not None:
-                lines.append(f"{full}{{{_labels(each)}}} {float(each[name])!r}\n")
-    full = "srtm_bridge_latency_seconds"
-    lines.append(
-        f"# HELP {full} From the message's own time to the acknowledgement, of the last minute.\n"
-        f"# TYPE {full} gauge\n"
-    )
-    for each in documents:
-        for name in ("p50", "p95", "p99"):
-            value = each["latency"][name]
-            if value is not None:
-                lines.append(f'{full}{{{_labels(each)},quantile="0.{name[1:]}"}} {value!r}\n')
-    return "".join(lines)
-
-
-def _labels(document: dict[str, Any]) -> str:
-    found = f'route="{document["route"].translate(_ESCAPES)}"'
-    if document.get("topic"):
-        found += f',topic="{document["topic"]}"'
-    return found
+def metrics(runners: Iterable[Runner]) -> Text:
+    """What /metrics tells of the routes. Label topic is empty where a route has no single topic."""
+    text = Text()
+    text.add(METRICS, [({"route": each.route.name, "topic": each.topic}, each) for each in runners])
+    return text

@@ -3,21 +3,14 @@
 import logging
 import threading
 from collections.abc import Sequence
-from typing import Any
-from urllib.parse import quote
 
-from srtm.http.client import request
+from srtm.http.nsqlookupd import producers_of, topics
 from srtm.nsq.names import OWN_TOPICS, is_valid_topic_name
-from srtm.text.address import Address
-from srtm.text.errors import UnavailableError, UsageError
+from srtm.text.errors import UnavailableError
 
 log = logging.getLogger("srtm.bridge")
 
 _POLL_SECONDS = 5.0
-_TIMEOUT_SECONDS = 3.0
-_MAX_BYTES = 8 << 20
-_MAX_FOUND = 1000
-_MAX_ADDRESS = 261  # a name of 255, and a port
 
 
 class Lookup:
@@ -60,49 +53,11 @@ class Lookup:
 
 
 def nsqds_of(lookupd: str, topic: str) -> set[str]:
-    """Raises UnavailableError."""
-    path = f"/lookup?topic={quote(topic, safe='')}"
-    document = _ask(lookupd, path)
-    if document is None:  # nobody has it yet
-        return set()
-    try:
-        producers = document["producers"][:_MAX_FOUND]
-        pairs = ((each["broadcast_address"], int(each["tcp_port"])) for each in producers)
-        found = {str(Address(host, port)) for host, port in pairs}
-        return set(filter(_is_address, found))
-    except (KeyError, TypeError, ValueError, OverflowError):  # a port of 1e999
-        raise UnavailableError(f"nsqlookupd {lookupd}: {path} is no list of nsqds") from None
-
-
-def _is_address(text: str) -> bool:
-    try:
-        Address.of(text)
-    except UsageError:
-        log.warning("%.100s is no address of an nsqd", text)
-        return False
-    return len(text) <= _MAX_ADDRESS
+    """The TCP addresses of those that have the topic. Raises UnavailableError."""
+    return {each.tcp for each in producers_of(lookupd, topic)} - {""}
 
 
 def topics_of(lookupd: str) -> set[str]:
     """The topics of users that the nsqlookupd knows. Raises UnavailableError."""
-    document = _ask(lookupd, "/topics")
-    try:
-        names = {each for each in document["topics"] if is_valid_topic_name(each.encode())}
-        return {each for each in names if each.encode() not in OWN_TOPICS}
-    except (KeyError, TypeError, AttributeError, UnicodeError):
-        raise UnavailableError(f"nsqlookupd {lookupd}: /topics is no list of topics") from None
-
-
-def _ask(lookupd: str, path: str) -> Any:
-    """What it answers; None where it knows of nothing. Raises UnavailableError that names it."""
-    try:
-        answer = request(
-            lookupd, "GET", path, timeout_seconds=_TIMEOUT_SECONDS, max_bytes=_MAX_BYTES
-        )
-        if answer.status == 404:
-            return None
-        if answer.status != 200:
-            raise UnavailableError(f"{lookupd}: {answer.error}")
-        return answer.json()
-    except UnavailableError as error:
-        raise UnavailableError(f"nsqlookupd {error}") from None
+    names = {each.encode(errors="replace") for each in topics(lookupd)}
+    return {each.decode() for each in names - OWN_TOPICS if is_valid_topic_name(each)}

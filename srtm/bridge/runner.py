@@ -27,6 +27,7 @@ class Runner:
 
     def __init__(self, route: Route, kafka: KafkaTable, bridge: str, drain_seconds: float) -> None:
         self.route = route
+        self.topic = ""  # of NSQ, where the route has one
         self.kafka = kafka
         self.bridge = bridge
         self.drain_seconds = drain_seconds

@@ -19,6 +19,7 @@ from srtm.bridge.lookup import topics_of
 from srtm.bridge.nsq_to_kafka import NsqToKafka
 from srtm.bridge.placed import Placed
 from srtm.bridge.runner import Runner
+from srtm.http.metrics import Text
 from srtm.text.errors import Exit, UnavailableError, UsageError
 
 log = logging.getLogger("srtm.bridge")
@@ -197,19 +198,16 @@ class Service:
 
     # --- for the HTTP door ----------------------------------------------------------------------
 
-    def documents(self) -> list[dict[str, Any]]:
+    def runners(self) -> list[Runner]:
         with self._lock:
-            runners = list(self._runners.values())
-        return [runner.document() for runner in runners]
+            return list(self._runners.values())
 
-    def metrics(self) -> str:
-        return metrics(self.documents())
+    def metrics(self) -> Text:
+        return metrics(self.runners())
 
     def fault(self) -> str:
         """Why it is not ready; "" when it is."""
-        with self._lock:
-            runners = list(self._runners.values())
-        for runner in runners:
+        for runner in self.runners():
             if runner.figures.state is not State.RUNNING:
                 why = runner.figures.reason or runner.figures.state
                 return f"route {runner.label}: {why}"
@@ -225,7 +223,7 @@ class Service:
             "version": __version__,
             "health": f"NOK - {fault}" if fault else "OK",
             "start_time": int(self._began),
-            "routes": self.documents(),
+            "routes": [each.document() for each in self.runners()],
         }
 
 

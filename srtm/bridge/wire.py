@@ -1,15 +1,15 @@
 """One V2 connection to nsqd or a gateway, without blocking: its owner selects on it."""
 
 import errno
-import json
 import os
 import selectors
 import socket
 from collections.abc import Callable
 from typing import Any
 
-from srtm.nsq.commands import MAGIC_V2, NOP, identify
-from srtm.nsq.frames import ERROR, HEARTBEAT_DATA, RESPONSE, FrameError, FrameReader
+from srtm.nsq.commands import NOP
+from srtm.nsq.connection import Connection, Refused
+from srtm.nsq.frames import FrameError
 from srtm.text.address import Address
 from srtm.text.errors import SrtmError
 
@@ -49,10 +49,7 @@ class Wire:
     ) -> None:
         """Begins to connect. Raises Broken."""
         self.address = address
-        self.ready = False
-        self.told: dict[str, Any] = {}
         self._selector = selector
-        self._reader = FrameReader(_MAX_FRAME_BYTES)
         self._out = bytearray()
         self._began = now
         self._heard = now
@@ -82,9 +79,20 @@ class Wire:
             "heartbeat_interval": int(HEARTBEAT_SECONDS * 1000),
             **identity,
         }
-        self._out += MAGIC_V2 + identify(json.dumps(document).encode())
+        self._v2 = Connection(self._out.extend, document, _MAX_FRAME_BYTES)
+        self._v2.write = self.write
         self._events = selectors.EVENT_READ | selectors.EVENT_WRITE
         selector.register(self._socket, self._events, self)
+
+    @property
+    def ready(self) -> bool:
+        """May commands be written?"""
+        return self._v2.identified
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What nsqd said of this connection."""
+        return self._v2.told
 
     # --- bytes ----------------------------------------------------------------------------------
 
@@ -125,7 +133,7 @@ class Wire:
         self._listen()
 
     def read(self, take: Callable[[bytes, list[int]], list[tuple[int, bytes]]]) -> None:
-        """One read's frames go to `take` (see FrameReader.feed_raw); it gives back those that are
+        """One read's frames go to `take` (see Connection.receive_raw); it gives back those that are
         no messages, and heartbeats among them are answered here. Raises Broken."""
         try:
             data = self._socket.recv(_READ_BYTES)
@@ -135,19 +143,18 @@ class Wire:
             raise Broken(f"{self.address}: {error.strerror or error}") from None
         if not data:
             raise Broken(f"{self.address}: it closed the connection")
+        was_ready = self.ready
         try:
-            raw, ends = self._reader.feed_raw(data)
-        except FrameError as error:
+            raw, ends = self._v2.receive_raw(data)
+        except (FrameError, Refused) as error:
             raise Broken(f"{self.address}: {error}") from None
         self._fresh = True
+        if self.ready and not was_ready:
+            self.identified()
         if not ends:
             return
         for kind, answer in take(raw, ends):
-            if kind == RESPONSE and answer == HEARTBEAT_DATA:
-                self.write(NOP)
-            elif not self.ready:
-                self._take_identify(kind, answer)
-            else:
+            if not self._v2.is_heartbeat(kind, answer):
                 self.answered(kind, answer)
 
     def answered(self, kind: int, data: bytes) -> None:
@@ -155,19 +162,6 @@ class Wire:
 
     def identified(self) -> None:
         """Called when commands may be written; for subclasses."""
-
-    def _take_identify(self, kind: int, data: bytes) -> None:
-        if kind == ERROR:
-            raise Broken(f"{self.address}: {data[:200].decode(errors='replace')}")
-        try:
-            told = json.loads(data)
-        except (ValueError, RecursionError):
-            told = {}
-        self.told = told if isinstance(told, dict) else {}
-        if self.told.get("auth_required"):
-            raise Broken(f"{self.address}: it asks for AUTH, which is not spoken here")
-        self.ready = True
-        self.identified()
 
     # --- time -----------------------------------------------------------------------------------
 

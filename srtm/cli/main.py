@@ -1,6 +1,10 @@
 """The `srtm` command, and the table of its sub-commands."""
 
+import os
 import sys
+
+# pydantic looks for plugins among all that is installed, which takes longer than most commands.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 import click
 
@@ -10,19 +14,19 @@ from srtm.text.errors import Exit, SrtmError
 
 COMMANDS = {
     "gateway": (
-        "srtm.gateway.command:gateway",
+        "srtm.gateway.gateway_command:gateway",
         "put a gateway before an nsqd that runs",
     ),
     "up": (
-        "srtm.deploy.command:up",
+        "srtm.deploy.up_command:up",
         "deploy brokers and topics of a TOML file on this host",
     ),
     "doctor": (
-        "srtm.doctor.command:doctor",
+        "srtm.doctor.doctor_command:doctor",
         "is this host fit for brokers? what is missing, and the remedy",
     ),
     "testbed": (
-        "srtm.testbed.command:testbed",
+        "srtm.testbed.testbed_command:testbed",
         "the same over several hosts: local, network namespaces, ssh; and faults",
     ),
     "topic": (
@@ -46,23 +50,23 @@ COMMANDS = {
         "move r and b between brokers as traffic moves: simulate, explain",
     ),
     "autoscale": (
-        "srtm.autoscaler.command:autoscale",
+        "srtm.autoscaler.autoscale_command:autoscale",
         "simulate consumer autoscalers and compare them; watch and run one on a Kafka group",
     ),
     "consume": (
-        "srtm.consumer.command:consume",
+        "srtm.consumer.consume_command:consume",
         "run one consumer of a Kafka group that is autoscaled",
     ),
     "audit": (
-        "srtm.audit.command:audit",
+        "srtm.audit.audit_command:audit",
         "did all brokers of a topic together keep to its contract? by their admission logs",
     ),
     "bridge": (
-        "srtm.bridge.command:bridge",
+        "srtm.bridge.bridge_command:bridge",
         "carry NSQ topics to Kafka and back, at least once",
     ),
     "correlate": (
-        "srtm.correlation.command:correlate",
+        "srtm.correlation.correlate_command:correlate",
         "which publishers burst together, by Spark from the gateways' traces",
     ),
     "report": (
@@ -70,11 +74,11 @@ COMMANDS = {
         "make a page of the results of benchmarks",
     ),
     "stat": (
-        "srtm.stat.command:stat",
+        "srtm.stat.stat_command:stat",
         "watch topics: contract, tokens, throttling, latency",
     ),
     "load": (
-        "srtm.load.command:load",
+        "srtm.load.load_command:load",
         "publish an open-loop load and measure its latency",
     ),
     "demo": (

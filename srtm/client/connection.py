@@ -1,13 +1,12 @@
 """One V2 connection of a publisher, on asyncio: bytes and heartbeats, nothing of messages."""
 
 import asyncio
-import json
 import os
 import socket
 from typing import Protocol
 
-from srtm.nsq.commands import MAGIC_V2, NOP, identify
-from srtm.nsq.frames import ERROR, HEARTBEAT_DATA, RESPONSE, FrameError, FrameReader
+from srtm.nsq import connection as v2
+from srtm.nsq.frames import ERROR, RESPONSE, FrameError
 from srtm.text.address import Address
 from srtm.text.errors import UnavailableError
 
@@ -37,7 +36,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, listener: Listener, publisher: str) -> None:
         self._listener = listener
         self._publisher = publisher
-        self._reader = FrameReader(_MAX_FRAME_BYTES)
+        self._v2: v2.Connection | None = None
         self._transport: asyncio.Transport | None = None
         self._identified: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._beat: asyncio.TimerHandle | None = None
@@ -56,33 +55,27 @@ class Connection(asyncio.Protocol):
         }
         if self._publisher:
             identity["srtm_publisher"] = self._publisher
-        transport.write(MAGIC_V2 + identify(json.dumps(identity).encode()))
+        self._v2 = v2.Connection(transport.write, identity, _MAX_FRAME_BYTES)
         loop = asyncio.get_running_loop()
         self._beat = loop.call_later(2 * HEARTBEAT_SECONDS, self._check)
 
     def data_received(self, data: bytes) -> None:
+        assert self._v2 is not None
         self._heard = True
         try:
-            frames = self._reader.feed(data)
+            frames = self._v2.receive(data)
         except FrameError:
             self.abort()  # not an nsqd
             return
-        for frame in frames:
-            if frame.kind == RESPONSE and frame.data == HEARTBEAT_DATA:
-                if self._transport is not None:
-                    self._transport.write(NOP)
-            elif not self._identified.done():
-                self._take_identify(frame.kind, frame.data)
-            elif frame.kind in (RESPONSE, ERROR):
-                self._listener.replied(frame.kind, frame.data)
-
-    def _take_identify(self, kind: int, data: bytes) -> None:
-        if kind == RESPONSE:
+        except v2.Refused as error:
+            self._identified.set_exception(UnavailableError(f"IDENTIFY was refused: {error}"))
+            return
+        if self._v2.identified and not self._identified.done():
             self.can_write = True
             self._identified.set_result(None)
-        else:
-            text = data.decode(errors="replace")
-            self._identified.set_exception(UnavailableError(f"IDENTIFY was refused: {text}"))
+        for frame in frames:
+            if frame.kind in (RESPONSE, ERROR):
+                self._listener.replied(frame.kind, frame.data)
 
     def pause_writing(self) -> None:
         self.can_write = False

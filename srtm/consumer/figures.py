@@ -23,15 +23,6 @@ class Phase(StrEnum):
 _BATCH = (Phase.PROCESS, Phase.SINK)
 """Phases that `batch-timeout` bounds: the user's code. A commit has Kafka's own time limit."""
 
-COUNTERS = {
-    "record_count": "Records that the sink has and that are committed.",
-    "record_bytes": "Bytes of their values.",
-    "batch_count": "Batches of them.",
-    "busy_seconds": "Seconds from a batch in hand to its commit.",
-    "dropped_count": "Batches that were dropped before the sink, as the lease had ended.",
-    "failed_count": "Batches that the user's function or the sink refused; they come again.",
-}
-
 
 @dataclass(slots=True)
 class Figures:
@@ -93,15 +84,3 @@ class Figures:
             "dropped_count": self.dropped,
             "failed_count": self.failed,
         }
-
-    def metrics(self) -> str:
-        """Prometheus text."""
-        document, lines = self.document(), []
-        for name, text in COUNTERS.items():
-            full = f"srtm_consumer_{name}_total"
-            lines.append(f"# HELP {full} {text}\n# TYPE {full} counter\n")
-            lines.append(f"{full} {float(document[name])!r}\n")
-        full = "srtm_consumer_partitions"
-        lines.append(f"# HELP {full} Partitions that it has now.\n# TYPE {full} gauge\n")
-        lines.append(f"{full} {float(len(self.partitions))!r}\n")
-        return "".join(lines)

@@ -21,9 +21,9 @@ from pydantic import (
 from srtm.kafka import file as kafka_file
 from srtm.limits.slo import SLO
 from srtm.options.model import FileTable, read_toml
-from srtm.text.address import Address, ListenAddress
-from srtm.text.duration import Duration
+from srtm.text.address import Address
 from srtm.text.errors import one_line
+from srtm.text.fields import Duration, ListenAddress
 
 OWN_SETTINGS = {
     "bootstrap.servers": "it is bootstrap-servers of [kafka]",

@@ -19,8 +19,8 @@ from srtm.consumer.file import (
 from srtm.nsq.names import is_ephemeral, is_valid_channel_name, is_valid_topic_name
 from srtm.options.model import FileTable, read_toml
 from srtm.text.address import Address
-from srtm.text.duration import Duration
 from srtm.text.errors import one_line
+from srtm.text.fields import Duration
 
 
 def _addresses(value: object) -> object:

@@ -28,5 +28,3 @@ RANGES = {
 }
 """The least and the most that can be: to the year 2100, and so much of one read that sums of many
 rows are numbers still."""
-
-OUTCOMES = ("admitted", "rejected", "closed")

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from srtm.deploy.tables import Table, plain_name
-from srtm.text.address import ListenAddress
+from srtm.text.fields import ListenAddress
 
 RATE = re.compile(r"[1-9][0-9]{0,5}(kbit|mbit|gbit)")
 _SIZE = re.compile(r"[1-9][0-9]{0,5}[kmg]")

@@ -14,7 +14,8 @@ from srtm.deployment.layout import DATA_PATH, RESERVED_NAMES
 from srtm.gateway.options import GatewayOptions
 from srtm.limits.contract import MAX_RATE, Contract
 from srtm.options.known_keys import refuse_unknown
-from srtm.text.address import Address, ListenAddress
+from srtm.text.address import Address
+from srtm.text.fields import ListenAddress
 
 OWN_NSQD_FLAGS = {
     "tcp-address": "the gateway listens there: set the broker's tcp-address",

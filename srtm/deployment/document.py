@@ -8,8 +8,8 @@ from srtm.deployment.layout import DATA_PATH, Layout
 from srtm.host.atomic import read_json, write_json
 from srtm.host.processes import is_alive
 from srtm.options.model import read_toml
-from srtm.text.address import ListenAddress
 from srtm.text.errors import UnavailableError, UsageError, one_line
+from srtm.text.fields import ListenAddress
 
 
 class _Document(BaseModel):

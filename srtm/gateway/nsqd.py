@@ -4,16 +4,18 @@ import asyncio
 import json
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote
 
 from srtm.http.client import TIMEOUT_SECONDS, Answer, Endpoint, call
-from srtm.nsq.commands import MAGIC_V2, Limits, identify
-from srtm.nsq.frames import OK_FRAME
+from srtm.http.nsqd import stats_path
+from srtm.nsq.commands import Limits
+from srtm.nsq.connection import Connection, Refused
+from srtm.nsq.frames import OK_FRAME, FrameError
 from srtm.nsq.identify import Server
 from srtm.text.address import Address
 from srtm.text.errors import UnavailableError
 
 TESTED_VERSION = "1.3."
+_MAX_FRAME_BYTES = 64 * 1024  # of an answer to IDENTIFY
 
 
 @dataclass(frozen=True)
@@ -60,10 +62,7 @@ class NsqdHttp:
 
     async def stats(self, topic: str = "") -> dict[str, Any]:
         """Topics and channels without clients and memory."""
-        query = f"&topic={quote(topic)}" if topic else ""
-        document = await self.get(
-            f"/stats?format=json&include_clients=false&include_mem=false{query}"
-        )
+        document = await self.get(stats_path(topic))
         if not isinstance(document, dict):
             raise UnavailableError(f"nsqd at {self.address} answered /stats with no object")
         return document
@@ -135,20 +134,18 @@ async def check_tcp(address: str) -> None:
             else:
                 reader, writer = await asyncio.open_connection(*Address.parse(address, lowest=0))
             try:
-                writer.write(MAGIC_V2 + identify(b"{}"))
-                answer = await reader.readexactly(len(OK_FRAME))
+                v2 = Connection(writer.write, {}, _MAX_FRAME_BYTES)
+                while not v2.identified:
+                    v2.receive(await reader.readexactly(len(OK_FRAME)))
+                return
             finally:
                 writer.close()
     except TimeoutError:
         why = f"no answer within {TIMEOUT_SECONDS:g}s"
-    except asyncio.IncompleteReadError:
+    except (asyncio.IncompleteReadError, FrameError, Refused):
         why = "it speaks another protocol"
     except OSError as error:
         why = error.strerror or str(error)
-    else:
-        if answer == OK_FRAME:
-            return
-        why = "it speaks another protocol"
     raise UnavailableError(f"nsqd at {address} takes no V2 connection: {why}")
 
 

@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from srtm.limits.contract import Contract, Limit
 from srtm.text.address import Address
-from srtm.text.duration import Duration
 from srtm.text.errors import UsageError
+from srtm.text.fields import Duration
 
 _MIB = 1024 * 1024
 _BROKER_NAME = re.compile(r"[A-Za-z0-9_.:\[\]-]{1,128}")

@@ -30,7 +30,7 @@ from srtm.gateway.nsqd import TESTED_VERSION, Facts, NsqdHttp, check_tcp
 from srtm.gateway.options import GatewayOptions
 from srtm.gateway.outbox import Outbox
 from srtm.gateway.reactor import Reactor
-from srtm.gateway.state import State
+from srtm.gateway.state import SavedState
 from srtm.gateway.tcp_door import TcpDoor
 from srtm.gateway.topics import Topics
 from srtm.gateway.upstream import NsqdAddress
@@ -134,7 +134,7 @@ class Gateway:
         """Start the parts in order; each that needs it appends how it is closed."""
         options = self.options
         self.descriptors = take_descriptors(options)
-        state = State.read(options.state_file)
+        state = SavedState.read(options.state_file)
         state.require_writable()
         facts = await self.nsqd_http.facts()
         self._take(facts)

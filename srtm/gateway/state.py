@@ -38,7 +38,7 @@ class Kept:
 
 
 @dataclass
-class State:
+class SavedState:
     """The file's content, or an empty one where there is none.
 
     complete: a topic that is not in it was never limited here
@@ -56,7 +56,7 @@ class State:
     _written: int = 0
 
     @classmethod
-    def read(cls, path: str) -> "State":
+    def read(cls, path: str) -> "SavedState":
         """Raises UsageError where the file exists and is not ours."""
         if not path:
             return cls(None, complete=False, instance="")

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from srtm.gateway.state import Kept, State
+from srtm.gateway.state import Kept, SavedState
 from srtm.gateway.topic import Topic
 from srtm.host.clock import monotonic_ns
 
@@ -24,7 +24,7 @@ class StateWriter:
 
     def __init__(
         self,
-        state: State,
+        state: SavedState,
         topics: Callable[[bool], dict[str, Kept]],
         pump: Callable[[Topic, int], None],
     ) -> None:

@@ -13,7 +13,7 @@ from srtm.gateway.measure.meter import Meter
 from srtm.gateway.measure.trace import Trace
 from srtm.gateway.reactor import Reactor
 from srtm.gateway.run import Run
-from srtm.gateway.state import Kept, State
+from srtm.gateway.state import Kept, SavedState
 from srtm.gateway.state_writer import StateWriter
 from srtm.gateway.topic import Carrier, Follower, Topic
 from srtm.host.clock import NS, monotonic_ns
@@ -52,7 +52,7 @@ class Topics:
         reactor: Reactor,
         nsqd: NsqdDoor,
         bounds: Bounds,
-        state: State,
+        state: SavedState,
         default_limit: Limit | None,
         max_topics: int,
         backlogs: Backlogs,

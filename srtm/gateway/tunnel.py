@@ -11,14 +11,14 @@ from typing import Protocol
 from srtm.gateway.reactor import BROKEN, READABLE, WRITABLE, Reactor
 from srtm.gateway.upstream import NsqdAddress
 from srtm.host.clock import monotonic_ns
-from srtm.nsq.commands import MAGIC_V2, Line, Subscribe, identify, sub
+from srtm.nsq.commands import Line, Subscribe, sub
+from srtm.nsq.connection import Connection, Refused
 from srtm.nsq.errors import is_fatal
 from srtm.nsq.frames import (
     ERROR,
     HEARTBEAT_FRAME,
     RESPONSE,
     FrameError,
-    FrameReader,
     build_frame,
 )
 from srtm.nsq.identify import Identity, replay
@@ -77,13 +77,12 @@ class TunnelHost(Protocol):
 
 class Tunnel:
     __slots__ = (
-        "_awaited",
         "_client",
-        "_frames",
         "_gateway",
         "_out",
         "_reading",
         "_socket",
+        "_v2",
         "answered",
         "awaits_close",
         "channel",
@@ -99,14 +98,11 @@ class Tunnel:
         self.answered = False  # nsqd's answer to SUB has come
         self.awaits_close = False  # its answer to CLS has not
         self.closed = False
-        self._awaited = True  # nsqd's answer to the replayed IDENTIFY has not come
         self._reading = True
-        self._frames = FrameReader(_MAX_FRAME_BYTES)
-        self._out = bytearray(
-            MAGIC_V2
-            + identify(replay(client.identity, client.address.rpartition(":")[0].strip("[]")))
-            + sub(subscribe.topic, subscribe.channel)
-        )
+        self._out = bytearray()
+        identity = replay(client.identity, client.address.rpartition(":")[0].strip("[]"))
+        self._v2 = Connection(self._out.extend, identity, _MAX_FRAME_BYTES)
+        self._out += sub(subscribe.topic, subscribe.channel)
         self._socket: socket.socket | None = None
 
     @property
@@ -168,23 +164,16 @@ class Tunnel:
 
     def _relay(self, data: bytes) -> None:
         try:
-            raw, ends = self._frames.feed_raw(data)
+            raw, ends = self._v2.receive_raw(data)
+        except Refused as error:
+            self._client.write(build_frame(ERROR, str(error).encode()))
+            self._ended()
+            return
         except FrameError:
             self._ended()
             return
         if not ends:
             return
-        if self._awaited:
-            self._awaited = False
-            first = ends.pop(0)
-            if raw[7] == ERROR:
-                self._client.write(build_frame(ERROR, raw[8:first]))
-                self._ended()
-                return
-            raw = raw[first:]
-            ends = [end - first for end in ends]
-            if not ends:
-                return
         fatal = _fatal_at(raw, ends)
         self._client.write(raw if fatal < 0 else raw[:fatal])
         if not self.answered and not self.closed and _is_subscribed(raw, ends):

@@ -10,11 +10,17 @@ from collections.abc import Callable, Iterable
 from srtm.gateway.batch import Batch
 from srtm.gateway.reactor import BROKEN, READABLE, WRITABLE, Reactor
 from srtm.host.clock import monotonic_ns
-from srtm.nsq.commands import MAGIC_V2, NOP, identify
+from srtm.nsq.connection import Connection, Refused
 from srtm.nsq.errors import ProtocolError, is_fatal
-from srtm.nsq.frames import ERROR, HEARTBEAT_DATA, OK_FRAME, FrameError, FrameReader
+from srtm.nsq.frames import ERROR, OK_FRAME, FrameError
 
-_HEARTBEAT_MS = 2000
+_IDENTITY = {
+    "client_id": "srtm-gateway",
+    "hostname": "srtm-gateway",
+    "user_agent": "srtm/gateway",
+    "heartbeat_interval": 2000,
+    "feature_negotiation": True,
+}
 _GRACE_NS = 100_000_000
 """An nsqd that dies closes its connections one by one. What has not been sent yet goes by another
 one only when it is clear that there is one, or its outcome would be unknown for nothing."""
@@ -78,8 +84,9 @@ class Upstream:
         self._reactor = reactor
         self._on_lost = on_lost
         self._on_identified = on_identified
-        self._frames = FrameReader(_MAX_FRAME)
         self._out = bytearray()
+        self._v2 = Connection(self._out.extend, _IDENTITY, _MAX_FRAME)
+        self._v2.write = self._write
         self.identified = False
         self.on_idle: Callable[[], None] | None = None
         """Called when the last thing asked is answered, where somebody waits for this one."""
@@ -90,10 +97,6 @@ class Upstream:
         self._socket = address.connect()
         self._fd = self._socket.fileno()
         self._send = self._socket.send
-        self._out += MAGIC_V2 + identify(
-            b'{"client_id":"srtm-gateway","hostname":"srtm-gateway","user_agent":"srtm/gateway",'
-            b'"heartbeat_interval":%d,"feature_negotiation":true}' % _HEARTBEAT_MS
-        )
         reactor.watch(self._fd, self._on_event, READABLE | WRITABLE, self._end)
 
     def publish(self, batch: "Batch") -> None:
@@ -157,22 +160,17 @@ class Upstream:
 
     def _answers(self, data: bytes, now: int) -> None:
         try:
-            frames = self._frames.feed(data)
-        except FrameError as error:
+            frames = self._v2.receive(data)
+        except (FrameError, Refused) as error:
             self.close(str(error))
             return
+        if self._v2.identified and not self.identified:
+            self.identified = True
+            self._on_identified(self)
         for kind, content in frames:
             if self.closed:
                 return
-            if content == HEARTBEAT_DATA:
-                self._write(NOP)
-            elif not self.identified:
-                self.identified = True
-                if kind == ERROR:
-                    self.close(content.decode(errors="replace"))
-                else:
-                    self._on_identified(self)
-            elif not self.in_flight:
+            if not self.in_flight:
                 self.close("nsqd answered what was not asked")
             elif kind == ERROR:
                 self._failed(content.decode(errors="replace"))

@@ -7,6 +7,7 @@ from tornado.iostream import IOStream
 from tornado.web import Application
 
 from srtm.http.handler import ApiHandler
+from srtm.http.metrics import CONTENT_TYPE, Text
 from srtm.http.server import PatientServer
 
 _MAX_HEAD_BYTES = 8 * 1024
@@ -17,13 +18,13 @@ its work."""
 
 
 class Status(Protocol):
-    """Who is asked. fault: "" while all is well; metrics: Prometheus text."""
+    """Who is asked. fault: "" while all is well."""
 
     def fault(self) -> str: ...
 
     def stats(self) -> dict[str, Any]: ...
 
-    def metrics(self) -> str: ...
+    def metrics(self) -> Text: ...
 
 
 class _Server(PatientServer):
@@ -47,8 +48,8 @@ def status_server(told: Status) -> HTTPServer:
             elif self.request.path == "/stats":
                 self.finish(told.stats())
             elif self.request.path == "/metrics":
-                self.set_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-                self.finish(told.metrics())
+                self.set_header("Content-Type", CONTENT_TYPE)
+                self.finish(told.metrics().encode())
             else:
                 self.refuse(404, "NOT_FOUND")
 

@@ -39,6 +39,11 @@ def bins_of(values_ns: NDArray[np.float64], weights: NDArray[np.int64]) -> Bins:
     return found
 
 
+def key_of(seconds: float) -> int:
+    """The bin of a duration of a nanosecond or more."""
+    return math.ceil(math.log(seconds) / LOG_GAMMA)
+
+
 def seconds_of(key: int) -> float:
     """The middle of a bin."""
     return 0.0 if key == ZERO else float(2 * math.exp(key * LOG_GAMMA) / (1 + GAMMA))

@@ -15,8 +15,8 @@ from pydantic import (
 
 from srtm.limits.slo import SLO
 from srtm.nsq.names import is_valid_topic_name
-from srtm.text.duration import Duration
 from srtm.text.errors import UsageError, one_line
+from srtm.text.fields import Duration
 
 MIN_RATE = 1e-6
 """messages/s; less, one in eleven days, is a slip of the keyboard"""

@@ -3,13 +3,11 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
 
 from srtm.deployment.admin import topics_of
 from srtm.deployment.document import Deployment, find
 from srtm.deployment.layout import DATA_PATH
-from srtm.http.client import get_json, request
+from srtm.http.nsqlookupd import all_producers, producers_of
 from srtm.text.errors import UnavailableError
 
 _ALONE = "127.0.0.1:4150"
@@ -85,17 +83,8 @@ def _of_lookupds(topic: str, lookupds: Sequence[str]) -> Brokers:
     having: dict[str, None] = {}
     everybody: dict[str, None] = {}
     for address in lookupds:
-        answer = request(address, "GET", f"/lookup?topic={quote(topic, safe='')}")
-        if answer.status == 200:
-            having |= dict.fromkeys(_addresses(address, answer.json()))
-        everybody |= dict.fromkeys(_addresses(address, get_json(address, "/nodes")))
+        having |= dict.fromkeys(each.tcp for each in producers_of(address, topic) if each.tcp)
+        everybody |= dict.fromkeys(each.tcp for each in all_producers(address) if each.tcp)
     if not everybody:
         raise UnavailableError(f"nsqlookupd at {', '.join(lookupds)} knows no nsqd")
     return Brokers(tuple(having or everybody), split=len(having) > 1)
-
-
-def _addresses(where: str, document: Any) -> list[str]:
-    try:
-        return [f"{each['broadcast_address']}:{each['tcp_port']}" for each in document["producers"]]
-    except (KeyError, TypeError):
-        raise UnavailableError(f"{where}: this is not what nsqlookupd says") from None

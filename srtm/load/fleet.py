@@ -8,13 +8,16 @@ from select import EPOLLET, EPOLLIN, epoll
 from socket import socket
 
 from srtm.host.timerfd import TimerFd
-from srtm.load.connection import ask, await_ok, dial, raise_file_limit, target_of
 from srtm.load.consumer import MAX_IN_FLIGHT, Consumer
+from srtm.load.files import raise_file_limit
 from srtm.load.payload import Payload
 from srtm.load.publisher import Publisher
 from srtm.load.record import Received, Record
 from srtm.load.settings import LoadSettings
+from srtm.nsq.blocking import Blocking, target_of
 from srtm.nsq.commands import rdy, sub
+
+_USER_AGENT = {"user_agent": "srtm-load"}
 
 
 class Fleet:
@@ -87,20 +90,18 @@ class Fleet:
 
     def dial(self, address: str, index: int) -> socket:
         """A connection to publish, for any thread. Raises UnavailableError."""
-        sock = dial(address, **self._identity(index))
-        with _closed_on_failure(sock):
-            await_ok(sock, address, "IDENTIFY")
-        return sock
+        link = Blocking(address, self._identity(index))
+        with _closed_on_failure(link):
+            return link.identify().socket
 
     def subscribe(self, address: str) -> socket:
         """One to consume, likewise."""
         settings = self._settings
         buffering = {"output_buffer_size": -1} if settings.low_latency else {}
-        sock = dial(address, "srtm-load-consumer", **buffering)
-        with _closed_on_failure(sock):
-            await_ok(sock, address, "IDENTIFY")
-            ask(sock, address, sub(settings.topic.encode(), settings.channel.encode()))
-        return sock
+        link = Blocking(address, {"client_id": "srtm-load-consumer", **_USER_AGENT, **buffering})
+        with _closed_on_failure(link):
+            link.identify().ask(sub(settings.topic.encode(), settings.channel.encode()))
+        return link.socket
 
     def _add_consumer(self, sock: socket) -> None:
         received, layout = Received(), self._payload.frame_layout()
@@ -116,9 +117,9 @@ class Fleet:
             settings.publish_addresses[settings.address_index(index)]
             for index in range(settings.publishers)
         ]
-        socks = [self._dial(at, self._identity(index)) for index, at in enumerate(addresses)]
-        for index, (sock, address) in enumerate(zip(socks, addresses, strict=True)):
-            await_ok(sock, address, "IDENTIFY")
+        links = [self._dial(at, self._identity(index)) for index, at in enumerate(addresses)]
+        for index, link in enumerate(links):
+            sock = link.identify().socket
             publisher = Publisher(sock, index, payload, self._record, self.poller, self.errors)
             self.publishers.append(publisher)
 
@@ -126,20 +127,20 @@ class Fleet:
         """The identity of a publisher, as traces of gateways name it."""
         ids = self._settings.ids
         registered = {} if ids is None else {"srtm_publisher": ids[index]}
-        return {"client_id": f"srtm-load-{index}", **registered}
+        return {"client_id": f"srtm-load-{index}", **_USER_AGENT, **registered}
 
-    def _dial(self, address: str, identity: dict[str, str]) -> socket:
-        sock = dial(address, **identity)
-        self._sockets.append(sock)
-        return sock
+    def _dial(self, address: str, identity: dict[str, str]) -> Blocking:
+        link = Blocking(address, identity)
+        self._sockets.append(link.socket)
+        return link
 
 
 @contextmanager
-def _closed_on_failure(sock: socket) -> Iterator[None]:
+def _closed_on_failure(link: Blocking) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        sock.close()
+        link.close()
         raise
 
 

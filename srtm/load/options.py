@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from srtm.load.settings import Arrivals
 from srtm.options.model import Objective, environment
-from srtm.text.duration import Duration
+from srtm.text.fields import Duration
 
 
 class LoadOptions(BaseModel):

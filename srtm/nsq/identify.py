@@ -163,8 +163,8 @@ def answer(identity: Identity, server: Server) -> bytes:
     ).encode()
 
 
-def replay(identity: Identity, address: str) -> bytes:
-    """The IDENTIFY body that a subscriber's own connection to nsqd begins with: the client's,
+def replay(identity: Identity, address: str) -> dict[str, Any]:
+    """The IDENTIFY that a subscriber's own connection to nsqd begins with: the client's,
     without features, its answer always JSON. A client that named nothing shows as its address,
     as it would at nsqd."""
     document = asdict(identity)
@@ -176,4 +176,4 @@ def replay(identity: Identity, address: str) -> bytes:
         client_id=identity.client_id or address,
         hostname=identity.hostname or address,
     )
-    return json.dumps(document, separators=(",", ":")).encode()
+    return document

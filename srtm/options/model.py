@@ -20,8 +20,9 @@ from pydantic.fields import FieldInfo
 from srtm.host.files import MOST_SETTINGS_BYTES, check_toml, check_toml_values, read_file
 from srtm.limits.slo import SLO
 from srtm.options.known_keys import refuse_unknown, unknown_key
-from srtm.text.duration import CHECK, format_duration, parse_duration
+from srtm.text.duration import format_duration, parse_duration
 from srtm.text.errors import UsageError, one_line
+from srtm.text.fields import CHECK
 
 Model = TypeVar("Model", bound=BaseModel)
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -1,5 +1,5 @@
 """`srtm report`: results of benchmarks as a page and as Markdown."""
 
-from srtm.report.command import report
+from srtm.report.report_command import report
 
 __all__ = ["report"]

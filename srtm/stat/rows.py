@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import quote
 
-from srtm.http.client import request
+from srtm.http.nsqd import stats
 from srtm.text.errors import UnavailableError
 
 
@@ -55,10 +54,9 @@ def read_rows(brokers: list[StatSource], topic: str) -> tuple[list[Row], dict[st
     """What every broker says now, and why some say nothing or only a part. Raises UnavailableError
     where none says anything."""
     rows, away = [], {}
-    path = f"/stats?format=json&include_clients=false&include_mem=false&topic={quote(topic)}"
     for broker in brokers:
         try:
-            document = _stats(broker.http_address, path)
+            document = stats(broker.http_address, topic)
         except UnavailableError as error:
             if len(brokers) == 1:
                 raise
@@ -86,16 +84,6 @@ def read_rows(brokers: list[StatSource], topic: str) -> tuple[list[Row], dict[st
     if not rows and len(away) == len(brokers):
         raise UnavailableError("; ".join(f"{name}: {why}" for name, why in away.items()))
     return rows, away
-
-
-def _stats(address: str, path: str) -> dict[str, Any]:
-    """A gateway whose nsqd is away says so by its status, and tells its own part all the same.
-    Raises UnavailableError."""
-    answer = request(address, "GET", path)
-    document = answer.document if answer.status in (200, 503) else None
-    if not isinstance(document, dict) or "topics" not in document:
-        raise UnavailableError(f"{address}: /stats answered {answer.status}: {answer.error}")
-    return document
 
 
 def with_rates(rows: list[Row], before: list[Row], seconds: float) -> list[Row]:

@@ -4,15 +4,13 @@ import argparse
 import contextlib
 import math
 import signal
-import socket
 
 from srtm.host.stop import Stop
-from srtm.nsq.commands import MAGIC_V2, identify, rdy, sub
-from srtm.text.address import Address
+from srtm.nsq.blocking import Blocking
+from srtm.nsq.commands import rdy, sub
 
 _MANY = 2500
 """nsqd's --max-rdy-count"""
-_SECONDS = 10.0
 
 
 def main() -> None:
@@ -24,14 +22,10 @@ def main() -> None:
     stop = Stop()
     stop.heed(signal.SIGTERM)
     with contextlib.ExitStack() as stack:
+        identity = {"client_id": "slow-reader", "heartbeat_interval": 60000}
         for each in given.address:
-            link = stack.enter_context(socket.create_connection(Address.of(each), _SECONDS))
-            link.sendall(
-                MAGIC_V2
-                + identify(b'{"client_id": "slow-reader", "heartbeat_interval": 60000}')
-                + sub(given.topic.encode(), given.channel.encode())
-                + rdy(_MANY)
-            )
+            link = stack.enter_context(Blocking(each, identity))
+            link.write(sub(given.topic.encode(), given.channel.encode()) + rdy(_MANY))
         print("subscribed", flush=True)
         stop.wait(math.inf)
 

@@ -293,7 +293,7 @@ class SshHost:
     def _unit(self, do: str, name: str, **more: Any) -> dict[str, Any]:
         folder = f"{self.table.data_path}/{OWN_FOLDER}/units"
         asked = {"do": do, "folder": folder, "name": name, **more}
-        command = module("srtm.units.command", self._python)
+        command = module("srtm.units.units_command", self._python)
         done = self.run(command, more.get("grace_seconds", 0.0) + 60.0, json.dumps(asked).encode())
         if done.code:
             raise SrtmError(f"{name}: {done.errors[-200:] or done.code}")

@@ -17,7 +17,7 @@ from srtm.testbed.inventory import Inventory
 from srtm.text.errors import SrtmError, UnavailableError, one_line
 
 
-class State(BaseModel):
+class SavedTestbed(BaseModel):
     """id: of file, name and this machine; digest: of the file and of those that it names; hosts: as
     they were brought up, so that they are found again after an edit."""
 
@@ -55,16 +55,16 @@ def digest(inventory: Inventory) -> str:
     return found.hexdigest()
 
 
-def load(folder: Path) -> State | None:
+def load(folder: Path) -> SavedTestbed | None:
     """Raises UsageError for a file that was tampered with."""
     document = read_json(folder / "state.json")
     try:
-        return None if document is None else State.model_validate(document)
+        return None if document is None else SavedTestbed.model_validate(document)
     except ValidationError as error:
         raise one_line(error, str(folder / "state.json")) from None
 
 
-def save(folder: Path, state: State) -> None:
+def save(folder: Path, state: SavedTestbed) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "state.json", state.model_dump(mode="json", by_alias=True))
 

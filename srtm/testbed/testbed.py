@@ -37,7 +37,7 @@ from srtm.testbed.network import (
     require_network_tools,
 )
 from srtm.testbed.ssh import SshHost
-from srtm.testbed.state import Owner, State
+from srtm.testbed.state import Owner, SavedTestbed
 from srtm.text.errors import SrtmError, UnavailableError, UsageError
 from srtm.units import Unit
 
@@ -103,7 +103,7 @@ class Testbed:
     """One inventory, and its hosts. Files, processes and namespaces are the state: each call looks
     at them anew."""
 
-    def __init__(self, inventory: Inventory, state: State | None) -> None:
+    def __init__(self, inventory: Inventory, state: SavedTestbed | None) -> None:
         self.inventory = inventory
         self._state = state
         self.id = states.identity(inventory)
@@ -146,7 +146,7 @@ class Testbed:
             token = self._token()
             states.save(
                 self.inventory.folder,
-                State(
+                SavedTestbed(
                     id=self.id,
                     file=str(self.inventory.file),
                     digest=states.digest(self.inventory),

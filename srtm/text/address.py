@@ -3,9 +3,7 @@
 import errno
 import os
 import socket
-from typing import Annotated, NamedTuple
-
-from pydantic import BeforeValidator, PlainSerializer
+from typing import NamedTuple
 
 from srtm.text.errors import UnavailableError, UsageError
 
@@ -65,14 +63,6 @@ class Address(NamedTuple):
             return False
         hosts = {each.host.replace("localhost", "127.0.0.1") for each in (self, other)}
         return len(hosts) == 1 or not hosts.isdisjoint(ANY_HOST)
-
-
-ListenAddress = Annotated[
-    Address,
-    BeforeValidator(lambda v: v if isinstance(v, Address) else Address.parse(v)),
-    PlainSerializer(str, return_type=str),
-]
-"""A pydantic field that is written as `host:port`."""
 
 
 def require_free(address: Address, where: str) -> None:

@@ -1,9 +1,6 @@
 """Go-style durations (`250ms`, `1h`, `1m30s`), as every NSQ flag takes them."""
 
 import re
-from typing import Annotated
-
-from pydantic import BeforeValidator, PlainSerializer
 
 _UNIT_SECONDS = {
     "ns": 1e-9,
@@ -17,7 +14,7 @@ _UNIT_SECONDS = {
 }
 _PART = r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)"
 _WHOLE = re.compile(rf"(?:{_PART})+")
-_MAX_SECONDS = 10 * 365 * 86400.0  # longer is a slip of the keyboard
+MAX_SECONDS = 10 * 365 * 86400.0  # longer is a slip of the keyboard
 
 
 def parse_duration(text: object) -> float:
@@ -29,7 +26,7 @@ def parse_duration(text: object) -> float:
             return 0.0
         if _WHOLE.fullmatch(stripped):
             seconds = sum(float(n) * _UNIT_SECONDS[unit] for n, unit in re.findall(_PART, stripped))
-            if seconds <= _MAX_SECONDS:
+            if seconds <= MAX_SECONDS:
                 return round(seconds, 9)
             raise ValueError(f"duration {text!r} is longer than ten years")
     raise ValueError(f"{text!r} is not a duration; write a number and a unit, such as 250ms or 1h")
@@ -46,23 +43,3 @@ def format_duration(seconds: float) -> str:
             number = f"{whole}.{decimals:03}".rstrip("0").rstrip(".")
             return f"{sign}{number}{unit}"
     return f"{sign}{nanoseconds}ns" if nanoseconds else "0s"
-
-
-def _duration_or_seconds(value: object) -> float:
-    """Files and flags write durations as text; values inside the program are seconds already."""
-    if not isinstance(value, float):
-        return parse_duration(value)
-    if not 0 <= value <= _MAX_SECONDS:
-        raise ValueError(f"{value} s is no duration: it must be between 0 and ten years")
-    return value
-
-
-CHECK = BeforeValidator(_duration_or_seconds)
-"""by which a field of this kind is known"""
-
-Duration = Annotated[
-    float,
-    CHECK,
-    PlainSerializer(format_duration, return_type=str, when_used="json"),
-]
-"""A pydantic field in seconds that is written as a Go-style duration."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+OUTCOMES = ("admitted", "rejected", "closed")
 ADMITTED, REJECTED, CLOSED = range(3)
 NO_WAIT = -1
 _HEAD = struct.Struct("<?IIq")  # anew, bytes of the names, rows, wall clock minus monotonic

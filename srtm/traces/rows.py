@@ -7,8 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from srtm.traces.chunk import NO_WAIT, ROW_BYTES, Chunk
-from srtm.traces.schema import OUTCOMES
+from srtm.traces.chunk import NO_WAIT, OUTCOMES, ROW_BYTES, Chunk
 
 
 class Rows:

@@ -37,6 +37,3 @@ WITH_DICTIONARIES = pa.schema(
     metadata=SCHEMA.metadata,
 )
 """The schema of rows in memory, with dictionaries for texts. The file is the same."""
-
-OUTCOMES = ("admitted", "rejected", "closed")
-"""by the numbers of chunks"""

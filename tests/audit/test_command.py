@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from srtm.audit.command import audit
+from srtm.audit.audit_command import audit
 from srtm.text.errors import UsageError
 from tests.support.admission_logs import Disk, log_of, share
 

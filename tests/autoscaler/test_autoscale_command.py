@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from srtm.autoscaler import command
+from srtm.autoscaler import autoscale_command
 from srtm.autoscaler.comparison import policy_names
 from srtm.autoscaler.decision import Action, Decision
 from srtm.autoscaler.observation import Observation
@@ -404,7 +404,7 @@ def test_what_is_required(srtm: Srtm, workload: Path, flag: str) -> None:
 
 def test_help_names_every_flag_and_default(srtm: Srtm) -> None:
     text = srtm("simulate", "--help").out
-    for name in command.simulate.params:
+    for name in autoscale_command.simulate.params:
         assert name.opts[0] in text
     for default in ("200", "0.99@500ms", "500ms", "eager", "5s", "poisson", "100ms", "3s"):
         assert f"[default: {default}" in " ".join(text.split())

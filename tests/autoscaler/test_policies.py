@@ -18,7 +18,8 @@ from srtm.limits.slo import SLO
 
 SETTINGS = Settings(SLO(0.99, 0.5), mu=200.0)
 TRACE = Trace([100.0, 300.0, 350.0, 50.0], [0.2] * 5)
-EVERY = list(POLICIES)
+EVERY = [name for name in POLICIES if not name.startswith("landau-") or name == "landau-mwfp"]
+"""One of Landau's stands for all: they differ in their packing, which has tests of its own."""
 every_policy = pytest.mark.parametrize("name", EVERY)
 
 

@@ -1,16 +1,13 @@
 """The TOML file of a group: what it takes, and one line for each mistake."""
 
-import re
 from pathlib import Path
 
 import pytest
 
-from srtm.autoscaler.command import autoscale
+from srtm.autoscaler.autoscale_command import autoscale
 from srtm.autoscaler.live.choice import LIVE, check_policy, make_policy
-from srtm.autoscaler.live.figures import COUNTERS, GAUGES
 from srtm.autoscaler.live.rolling import RollingBudget
 from srtm.autoscaler.live.states import State
-from srtm.consumer.figures import Figures
 from srtm.consumer.file import (
     ConsumerTable,
     ExecutorTable,
@@ -172,11 +169,3 @@ def test_the_readme_has_every_state_and_command() -> None:
     for name in ("watch", "run", "explain", "stop"):
         assert f"srtm autoscale {name} group.toml" in text
         assert name in autoscale.commands
-
-
-def test_the_readme_has_every_metric_and_no_other() -> None:
-    shown = set(re.findall(r"srtm_(?:autoscale|consumer)_\w+", README.read_text()))
-    coded = {f"srtm_autoscale_{name}" for name in GAUGES}
-    coded |= {f"srtm_autoscale_{name}_total" for name in COUNTERS}
-    coded |= set(re.findall(r"^(srtm_consumer_\w+) ", Figures().metrics(), re.MULTILINE))
-    assert shown == coded

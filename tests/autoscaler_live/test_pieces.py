@@ -31,6 +31,7 @@ from srtm.consumer.ledger import Ledger
 from srtm.consumer.process import Process, here
 from srtm.consumer.sinks import Parquet, file_name, rows_of
 from srtm.consumer.wire import Command, Ended, Leader, Note, Report, Word, decode, encode
+from srtm.http.metrics import Text
 from srtm.limits.slo import SLO
 from srtm.text.address import Address
 from tests.support.servers import free_port, http, wait_for
@@ -421,8 +422,8 @@ def test_a_door_takes_no_descriptors_beyond_its_own() -> None:
         def stats(self) -> dict[str, Any]:
             return {}
 
-        def metrics(self) -> str:
-            return ""
+        def metrics(self) -> Text:
+            return Text()
 
     port = free_port()
     open_door(Address("127.0.0.1", port), Nothing(), "here")

@@ -22,7 +22,7 @@ from srtm.autoscaler.pool.shares import (
     pool_observation,
     share_count,
 )
-from srtm.autoscaler.pool.state import State
+from srtm.autoscaler.pool.state import PoolState
 from srtm.consumer.pool_file import PoolTable
 
 SLO = "0.99@500ms"
@@ -138,7 +138,7 @@ def make(tmp_path: Path) -> Make:
         controller = PoolController(
             group=group,
             executor=executor,
-            state=State(tmp_path / "x.json"),
+            state=PoolState(tmp_path / "x.json"),
             make=lambda mu: make_pool_policy(group.policy, group, mu),
             mu=lambda id_: None,
             mean_mu=lambda count: None,
@@ -173,7 +173,7 @@ def test_it_follows_up_and_down_and_notes_what_it_did(make: Make) -> None:
     decisions = channel.controller.state.decisions.values()
     assert [each["action"] for each in decisions] == ["up", "up", "up", "down"]
     assert all("took_seconds" in each for each in list(decisions)[2:])
-    again = State(channel.controller.state.path)
+    again = PoolState(channel.controller.state.path)
     assert len(again.decisions) == 4
     assert again.startup is not None
 

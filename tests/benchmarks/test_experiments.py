@@ -23,7 +23,7 @@ from benchmarks.harness.bars import Bar
 from benchmarks.harness.session import Session
 from distributor.simulator.service import Service
 from srtm.testbed.inventory import read_inventory
-from srtm.testbed.state import State, digest, identity, save
+from srtm.testbed.state import SavedTestbed, digest, identity, save
 from srtm.text.errors import SrtmError, UnavailableError, UsageError
 from tests.support.servers import program
 
@@ -281,7 +281,7 @@ def test_a_testbed_that_will_not_do_is_told_before_the_simulation(tmp_path: Path
     inventory = read_inventory(file)
     save(
         inventory.folder,
-        State(
+        SavedTestbed(
             id=identity(inventory),
             file=str(file),
             digest=digest(inventory),

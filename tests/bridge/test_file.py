@@ -240,7 +240,6 @@ def test_a_bad_pointer(bad: str) -> None:
 
 
 def test_the_core_and_the_file_import_no_kafka() -> None:
-    code = (
-        "import sys, srtm.cli.main, srtm.bridge.command; sys.exit('confluent_kafka' in sys.modules)"
-    )
+    programs = "srtm.cli.main, srtm.bridge.bridge_command"
+    code = f"import sys, {programs}; sys.exit('confluent_kafka' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

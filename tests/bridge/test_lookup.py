@@ -52,11 +52,12 @@ def lookupd() -> Iterator[Lookupd]:
 
 
 def producer(host: object, port: object) -> dict[str, object]:
-    return {"broadcast_address": host, "tcp_port": port}
+    return {"broadcast_address": host, "tcp_port": port, "http_port": 0}
 
 
 def test_only_addresses_are_taken(lookupd: Lookupd) -> None:
     bad = [("", 4150), ("http://a", 1), ("a", 0), ("a", 70_000), ("a" * 5000, 1), ("b", -1)]
+    bad += [("a", "x"), ("a", 1e999)]
     producers = [producer(*each) for each in [*bad, ("10.0.0.1", 4150), ("::1", "4151")]]
     lookupd.answer = json.dumps({"producers": producers}).encode()
     assert nsqds_of(lookupd.address, "t") == {"10.0.0.1:4150", "[::1]:4151"}
@@ -74,8 +75,7 @@ def test_only_addresses_are_taken(lookupd: Lookupd) -> None:
         b'{"topics": ["\\ud800"]}',
         b'{"producers": 7}',
         b'{"producers": [7]}',
-        b'{"producers": [{"broadcast_address": "a", "tcp_port": "x"}]}',
-        b'{"producers": [{"broadcast_address": "a", "tcp_port": 1e999}]}',
+        b'{"producers": [{"broadcast_address": 7, "tcp_port": 1, "http_port": 1}]}',
     ],
 )
 def test_nonsense_is_told_in_one_line(lookupd: Lookupd, answer: bytes) -> None:

@@ -6,13 +6,10 @@ import pytest
 from pydantic import BaseModel
 
 import srtm.bridge
-from srtm.bridge.figures import COUNTERS
 from srtm.bridge.file import BridgeTable, KafkaTable, Route
-from srtm.bridge.http import GAUGES
 from srtm.text.duration import parse_duration
 
 README = (Path(srtm.bridge.__file__).parent / "README.md").read_text()
-_MORE_METRICS = {"route_up", "latency_seconds"}
 
 
 def rows(*titles: str) -> dict[str, str]:
@@ -50,11 +47,3 @@ def test_each_key_is_there_with_its_default(table: type[BaseModel], titles: list
             assert int(number) * scale.get(unit, 1) == default, name
         elif isinstance(default, str) and default:
             assert said.strip('"') == default, name
-
-
-def test_each_metric_is_there() -> None:
-    told = rows("`/metrics`, by `route` (and `topic`), with the prefix `srtm_bridge_`:")
-    counters = {f"{name}_total" for name in COUNTERS}
-    assert set(told) == counters | set(GAUGES) | _MORE_METRICS
-    for name, text in (COUNTERS | GAUGES).items():
-        assert told[name + ("_total" if name in COUNTERS else "")] == text

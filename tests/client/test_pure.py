@@ -31,7 +31,11 @@ def at(place: Place, epoch: int) -> Place:
         pytest.param([A], State.CONNECTING, "a:4150", 0, id="the-first-place-is-dialled"),
         pytest.param([A, Event.CONNECTED], State.OPEN, "a:4150", 0, id="connected-it-is-open"),
         pytest.param(
-            [A, Event.CONNECTED, at(B, 2)], State.LEAVING, "a:4150", 0, id="a-move-stops-sending"
+            [A, Event.CONNECTED, at(B, 2)],
+            State.LEAVING,
+            "a:4150",
+            0,
+            id="a-move-stops-sending",
         ),
         pytest.param(
             [A, Event.CONNECTED, at(B, 2), Event.ANSWERED],
@@ -75,7 +79,11 @@ def at(place: Place, epoch: int) -> Place:
             [A, Event.CONNECTED, Event.BROKEN], State.WAITING, "a:4150", 0, id="a-gateway-dies"
         ),
         pytest.param(
-            [A, Event.BROKEN, Event.RETRY], State.CONNECTING, "a:4150", 0, id="it-is-tried-again"
+            [A, Event.BROKEN, Event.RETRY],
+            State.CONNECTING,
+            "a:4150",
+            0,
+            id="it-is-tried-again",
         ),
         pytest.param(
             [A, Event.BROKEN, at(B, 2)],
@@ -87,7 +95,11 @@ def at(place: Place, epoch: int) -> Place:
         pytest.param([A, at(B, 2)], State.CONNECTING, "b:4150", 1, id="placed-while-it-dials"),
         pytest.param([A, Event.CONNECTED, at(NONE, 2)], State.HELD, "a:4150", 0, id="held"),
         pytest.param(
-            [A, Event.CONNECTED, at(NONE, 2), at(A, 3)], State.OPEN, "a:4150", 0, id="and-let-go"
+            [A, Event.CONNECTED, at(NONE, 2), at(A, 3)],
+            State.OPEN,
+            "a:4150",
+            0,
+            id="and-let-go",
         ),
         pytest.param(
             [A, Event.CONNECTED, at(NONE, 2), at(B, 3), Event.ANSWERED],
@@ -152,7 +164,12 @@ def test_it_sends_only_to_one_gateway_and_changes_it_only_between_connections(
             route.step(step)
         if address != route.address:
             assert route.state is State.CONNECTING, "it never goes over while it may send"
-            assert before in (State.HOMELESS, State.CONNECTING, State.WAITING, State.LEAVING)
+            assert before in (
+                State.HOMELESS,
+                State.CONNECTING,
+                State.WAITING,
+                State.LEAVING,
+            )
         if route.place is not None and not route.place.address:
             assert route.state in (State.HOMELESS, State.HELD)
         else:

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from srtm.client import Publisher
-from srtm.correlation.command import correlate
+from srtm.correlation.correlate_command import correlate
 from srtm.correlation.need_tables import envelope_tables, statistics_tables, what_if_tables
 from srtm.correlation.run import Request, run
 from srtm.correlation.stream.current import Current
@@ -43,7 +43,9 @@ def traced(shared: Servers, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert [http(gateways[1].http, "/pub?topic=strict", b"1")[0] for _ in range(4)] == [
         200, 429, 429, 429,
     ]  # fmt: skip
-    wait_for(lambda: gateways[0].metric("srtm_trace_handed_messages") == 31, "it was handed over")
+    wait_for(
+        lambda: gateways[0].metric("srtm_trace_handed_messages_total") == 31, "it was handed over"
+    )
     gateways[0].process.kill()
     assert gateways[1].process.stop() == 0
     wait_for(lambda: open_trace(folder).rows >= 31 + 11 + 4, "all rows are in files", 90)

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from srtm.correlation.arrow import pack
-from srtm.correlation.command import correlate
+from srtm.correlation.correlate_command import correlate
 from srtm.correlation.faults import one_line
 from srtm.correlation.groups.candidates import CANDIDATES, candidates
 from srtm.correlation.groups.changes import changes

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from srtm.correlation.command import correlate
+from srtm.correlation.correlate_command import correlate
 from srtm.correlation.propose import proposal_of
 from srtm.correlation.result import Group, GroupedTopic
 from srtm.correlation.run import Request, run

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from srtm.correlation.command import correlate
+from srtm.correlation.correlate_command import correlate
 from srtm.correlation.report.computed import computed
 from srtm.correlation.report.figures import Figures, Wait
 from srtm.correlation.report.page import page

@@ -18,8 +18,8 @@ HEAVY = ("pyspark", "pandas", "pyarrow")
 
 def test_only_the_jobs_import_spark() -> None:
     code = (
-        "import sys, srtm.cli.main, srtm.gateway.command, srtm.deploy.command\n"
-        "import distributor.cli.serve, srtm.correlation.command\n"
+        "import sys, srtm.cli.main, srtm.gateway.gateway_command, srtm.deploy.up_command\n"
+        "import distributor.cli.serve, srtm.correlation.correlate_command\n"
         f"print([each for each in {HEAVY} if each in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)

@@ -13,12 +13,12 @@ from pyspark.sql import DataFrame, SparkSession
 from srtm.correlation.run import Request
 from srtm.correlation.stream import batches as module
 from srtm.correlation.stream.batches import Batches
-from srtm.correlation.stream.command import read_properties, stream
 from srtm.correlation.stream.current import Current
 from srtm.correlation.stream.kafka import Intake, Source, words_of
 from srtm.correlation.stream.ledger import Ledger, lines, read_ledger, write_ledger
 from srtm.correlation.stream.lock import STATE, only_one
 from srtm.correlation.stream.records import FAULT, arrivals
+from srtm.correlation.stream.stream_command import read_properties, stream
 from srtm.correlation.trace import open_trace
 from srtm.text.errors import SrtmError, UnavailableError, UsageError
 from srtm.traces import compaction

@@ -15,7 +15,7 @@ from benchmarks.correlation.inferred import Trial, report
 from distributor.remote import Remote
 from srtm.correlation.result import Result, read_result, write_json
 from srtm.demo import infer
-from srtm.demo.command import demo
+from srtm.demo.demo_command import demo
 from srtm.demo.infer import _traced, gain_kept, kept_share
 from srtm.demo.load import PUBLISHERS, in_rooms, in_turn, publishers
 from srtm.demo.measure import Outcome

@@ -28,7 +28,7 @@ from distributor.control.placement_inputs import (
 )
 from distributor.control.placements import apply
 from distributor.control.service import Distributor
-from distributor.control.state import FORMER, UNHEARD, State
+from distributor.control.state import FORMER, UNHEARD, ControlState
 from distributor.errors import Conflict, NotFound
 from distributor.gateway_api import BrokerAsked, Desired, Report, TopicReport
 from distributor.store import StoreError, StoreLost
@@ -260,7 +260,7 @@ class World:
         kept = self.disk.snapshot()
         lease = LEASE / 5 if (self.seed + self.count) % 3 == 0 else LEASE
         longest = max(lease, kept.lease_seconds)
-        state = State.of(kept, self.now + longest * 4 / 3)
+        state = ControlState.of(kept, self.now + longest * 4 / 3)
         self.disk.write([put_lease(longest)])
         if kept.lineage is None:
             self.disk.write(put_lineage(state.lineage_row()))

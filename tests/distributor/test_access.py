@@ -177,4 +177,4 @@ def test_metrics_are_prometheus_text(start: Starter) -> None:
     assert values["srtm_distributor_brokers", "up"] == 1
     assert values["srtm_distributor_broker_capacity", "b1"] == 500
     assert values["srtm_distributor_broker_allocated", "b1"] == 30
-    assert values["srtm_distributor_commits_total",] >= 4
+    assert values["srtm_distributor_commit_seconds_count",] >= 4

@@ -10,7 +10,7 @@ import pytest
 from distributor.api import PlacementAsked, PublisherAsked, TopicAsked
 from distributor.control import placements
 from distributor.control.service import Distributor
-from distributor.control.state import State
+from distributor.control.state import ControlState
 from distributor.errors import Conflict, NotFound
 from distributor.gateway_api import BrokerAsked, Report
 from distributor.store import Statement, open_store
@@ -32,7 +32,7 @@ class Disk:
 
 
 def service_on(disk: Disk, now: list[float]) -> Distributor:
-    state = State.of(disk.store.snapshot(), assumed_until=0.0)
+    state = ControlState.of(disk.store.snapshot(), assumed_until=0.0)
     disk.store.write(put_lineage(state.lineage_row()))
     committer: Any = disk
     return Distributor(state, committer, 1.0, lambda: now[0], lambda: now[0])
@@ -91,7 +91,7 @@ def test_a_broker_is_not_forgotten_before_the_leases_of_the_last_leader_end(tmp_
         disk = Disk(tmp_path / "store.db")
         await service_on(disk, [10.0]).brokers.register(ASKED)
         later: Any = disk
-        state = State.of(disk.store.snapshot(), assumed_until=80.0)
+        state = ControlState.of(disk.store.snapshot(), assumed_until=80.0)
         service = Distributor(state, later, 1.0, lambda: 20.0, lambda: 20.0)
         with pytest.raises(Conflict, match="ask again in 60 s"):
             await service.brokers.forget("b1")

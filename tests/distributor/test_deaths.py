@@ -147,14 +147,14 @@ def test_one_leads_the_other_says_503_and_takes_over(start: Starter, store: str)
     status, refused = second.call("PUT", "/topics/u", {"rate": 1.0, "burst": 1.0})
     assert status == 503
     assert f"process {first.process.popen.pid} on " in refused["error"]
-    assert "srtm_distributor_leading 0\n" in http(second.address, "/metrics")[1]
+    assert "srtm_distributor_leading 0.0\n" in http(second.address, "/metrics")[1]
     waits = f"waits until it may lead: process {first.process.popen.pid} on "
     wait_for(lambda: waits in second.process.text(), "its log says for whom it waits")
     first.process.kill()
     second.wait_leading()
     assert second.process.text().count(waits) == 1
     assert second.ok("GET", "/topics/t")["publishers"] == 3
-    assert "srtm_distributor_leading 1\n" in http(second.address, "/metrics")[1]
+    assert "srtm_distributor_leading 1.0\n" in http(second.address, "/metrics")[1]
 
 
 def _answers(distributor: DistributorProcess) -> bool:

@@ -18,7 +18,7 @@ from distributor.control.fitting_run import Fitter
 from distributor.control.fitting_targets import Changed, Trials
 from distributor.control.placements import place
 from distributor.control.service import Distributor
-from distributor.control.state import State
+from distributor.control.state import ControlState
 from distributor.errors import Conflict, NotFound
 from distributor.fitting import Load, Round
 from distributor.gateway_api import BrokerAsked, Report
@@ -42,7 +42,7 @@ class InProcess(Distributor):
         self.store.lead()
         self.thread = ThreadPoolExecutor(1)
         committer = Committer(self.store, self.thread, lambda _: None)
-        super().__init__(State(), committer, 10.0, self._now, self._now)
+        super().__init__(ControlState(), committer, 10.0, self._now, self._now)
 
     def _now(self) -> float:
         return monotonic() + self.later
@@ -295,7 +295,7 @@ def test_a_spoilt_model_keeps_nobody_from_leading(tmp_path: Path) -> None:
     async def work() -> None:
         async with service_in(tmp_path) as service:
             await service.commit([put_model([ModelRow("b0", "{"), ModelRow("b1", "{}")])])
-            assert State.of(service.store.snapshot(), 0.0).model.rounds == 0
+            assert ControlState.of(service.store.snapshot(), 0.0).model.rounds == 0
 
     asyncio.run(work())
 

@@ -177,7 +177,7 @@ def test_an_epoch_that_was_never_given_out_is_refused_and_harms_nobody(
     status, refused = distributor.call("POST", "/brokers", liar.description())
     assert status == 400
     assert "no distributor has given out" in refused["error"]
-    assert "srtm_distributor_refused_epochs_total 2\n" in http(distributor.address, "/metrics")[1]
+    assert "srtm_distributor_refused_epochs_total 2.0\n" in http(distributor.address, "/metrics")[1]
     assert broker.report()["epoch"] == before
     assert distributor.ok("GET", "/health")["warnings"] == []
 

@@ -84,7 +84,7 @@ def test_a_lost_store_is_learnt_again_from_the_gateways(start: Starter, tmp_path
         each.report()
     assert [shares(b1), shares(b2)] == before, "nothing is granted and nothing taken away"
     assert "nothing is granted or taken away" in warnings(second)
-    assert "srtm_distributor_unsure 1\n" in http(second.address, "/metrics")[1]
+    assert "srtm_distributor_unsure 1.0\n" in http(second.address, "/metrics")[1]
     assert "the store is another one" in second.process.text()
     listed = second.srtm("broker", "list")
     assert listed.stderr.startswith("warning: ")  # this one, or that all have been heard by now
@@ -94,7 +94,7 @@ def test_a_lost_store_is_learnt_again_from_the_gateways(start: Starter, tmp_path
     topic = second.ok("GET", "/topics/t")
     assert (topic["rate"], topic["burst"], topic["mode"]) == (150.0, 20.0, "reject")
     assert (topic["slo"], topic["max_wait"]) == ("0.99@1ms", "2s")
-    assert "srtm_distributor_unsure 0\n" in http(second.address, "/metrics")[1]
+    assert "srtm_distributor_unsure 0.0\n" in http(second.address, "/metrics")[1]
     assert "topic u had a contract in a store that was lost" in warnings(second)
     assert b1.report()["names"] is None
     assert b1.names == ["t", "u"]

@@ -15,6 +15,7 @@ from distributor.http.connections import Connections
 from distributor.http.door import Door
 from srtm.http import server as patient_server
 from srtm.http.handler import ApiHandler
+from srtm.http.metrics import Text
 from srtm.http.server import HEAD_SECONDS, Heads
 from srtm.http.status import status_server
 
@@ -29,8 +30,8 @@ class Told:
     def stats(self) -> dict[str, Any]:
         return {}
 
-    def metrics(self) -> str:
-        return ""
+    def metrics(self) -> Text:
+        return Text()
 
 
 class Slow(ApiHandler):

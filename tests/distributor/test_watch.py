@@ -14,7 +14,7 @@ from tornado.netutil import bind_sockets
 from distributor.control import watches
 from distributor.control.committer import Committer
 from distributor.control.service import Distributor
-from distributor.control.state import RegisteredTopic, State
+from distributor.control.state import ControlState, RegisteredTopic
 from distributor.control.watches import Watches
 from distributor.errors import TooMany
 from distributor.http import handlers
@@ -109,7 +109,9 @@ def test_a_beat_comes_when_nothing_else_does(
     monkeypatch.setattr(handlers, "BEAT_SECONDS", 0.01)
 
     async def follow() -> None:
-        state = State(topics={"t": RegisteredTopic(Contract(topic="t", rate=1, burst=1), None)})
+        state = ControlState(
+            topics={"t": RegisteredTopic(Contract(topic="t", rate=1, burst=1), None)}
+        )
         committer = Committer(None, None, lambda _: None)  # type: ignore[arg-type]
         service = Distributor(state, committer, 30.0, lambda: 0.0, lambda: 0.0)
         connections = Connections(100)

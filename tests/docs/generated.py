@@ -1,24 +1,23 @@
 """Tables in the pages that are made from the code: `make docs` writes them anew."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from benchmarks.catalogue import BENCHMARKS
 from benchmarks.kept import RESULTS
+from distributor.http import metrics as distributor
+from srtm.autoscaler.live import figures as autoscaler
+from srtm.bridge import http as bridge
+from srtm.consumer import status as consumer
 from srtm.deploy import host_tables, tables
-from srtm.gateway.http.metrics import (
-    ADMISSION_LOG_METRICS,
-    DISTRIBUTOR_METRICS,
-    GATEWAY_METRICS,
-    TOPIC_METRICS,
-    TRACE_METRICS,
-)
-from srtm.gateway.measure.meter import SKETCHES
+from srtm.gateway.http import metrics as gateway
 from srtm.gateway.options import GatewayOptions
+from srtm.http.metrics import Row
 from srtm.report.result import read
 from srtm.text.duration import format_duration
 from srtm.text.errors import EXITS
@@ -45,17 +44,9 @@ def _table(*head: str, rows: Iterator[tuple[str, ...]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _metrics() -> str:
-    def rows() -> Iterator[tuple[str, ...]]:
-        for row in TOPIC_METRICS:
-            yield f"`{row.name}`", row.kind, row.help
-        for name, text in SKETCHES.items():
-            yield f"`srtm_topic_{name}_seconds`", "summary", f"Latency: {text}."
-        for table in (GATEWAY_METRICS, DISTRIBUTOR_METRICS, ADMISSION_LOG_METRICS, TRACE_METRICS):
-            for name, (text, _) in table.items():
-                yield f"`{name}`", "gauge", text
-
-    return _table("metric", "kind", "", rows=rows())
+def _metrics(*tables: Sequence[Row[Any]]) -> Callable[[], str]:
+    rows = [(f"`{row.name}`", row.kind, row.help) for table in tables for row in table]
+    return lambda: _table("metric", "kind", "", rows=iter(rows))
 
 
 def _exits() -> str:
@@ -132,7 +123,25 @@ def _hand_over() -> str:
 
 
 MADE: dict[str, Callable[[], str]] = {
-    "gateway-metrics": _metrics,
+    "gateway-metrics": _metrics(
+        gateway.TOPIC_METRICS,
+        gateway.GATEWAY_METRICS,
+        gateway.SOURCE_METRICS,
+        gateway.DISTRIBUTOR_METRICS,
+        gateway.ADMISSION_LOG_METRICS,
+        gateway.TRACE_METRICS,
+    ),
+    "distributor-metrics": _metrics(
+        distributor.LEADING_METRICS,
+        distributor.METRICS,
+        distributor.STATE_METRICS,
+        distributor.BROKER_METRICS,
+        distributor.PENALTY_METRICS,
+        distributor.TOPIC_METRICS,
+    ),
+    "autoscaler-metrics": _metrics(autoscaler.METRICS, autoscaler.GROUP_METRICS),
+    "consumer-metrics": _metrics(consumer.METRICS),
+    "bridge-metrics": _metrics(bridge.METRICS),
     "exit-codes": _exits,
     "deployment-keys": _keys,
     "verdicts": _verdicts,

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from srtm.deploy.file import plan_of
 from srtm.doctor import findings
-from srtm.doctor.command import doctor
+from srtm.doctor.doctor_command import doctor
 from srtm.doctor.findings import Finding
 from srtm.doctor.look import examine
 from srtm.text.errors import Exit

@@ -78,8 +78,8 @@ def test_who_got_tokens_and_what_passed_are_in_it_at_once(servers: Servers, tmp_
     assert [file.name for file in folder.iterdir()] == [
         f"host%3A{gateway.tcp.rpartition(':')[2]}-00000001{SUFFIX}"
     ]
-    assert gateway.metric("srtm_admission_log_written_bytes") > 0
-    assert gateway.metric("srtm_admission_log_dropped_messages") == 0
+    assert gateway.metric("srtm_admission_log_written_bytes_total") > 0
+    assert gateway.metric("srtm_admission_log_dropped_messages_total") == 0
     assert gateway.metric("srtm_admission_log_failing") == 0
     assert gateway.process.stop() == 0
     assert kinds(audit("t", folder)) == []
@@ -133,7 +133,7 @@ def test_a_disk_that_takes_nothing_holds_up_nobody(servers: Servers, tmp_path: P
     resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
     wait_for(lambda: logged(folder, "t") == 210, "what waited for the disk is in the log")
     assert gateway.metric("srtm_admission_log_failing") == 0
-    assert gateway.metric("srtm_admission_log_dropped_messages") == 0
+    assert gateway.metric("srtm_admission_log_dropped_messages_total") == 0
     gateway.process.signal(signal.SIGTERM)
 
 

@@ -201,7 +201,7 @@ def test_connections_over_the_bound_are_closed_and_counted(servers: Servers) -> 
             assert client.reply() == b"OK"
         with V2(gateway.tcp) as fourth:
             assert fourth.ended()
-        assert "srtm_refused_connections 1.0" in http(gateway.http, "/metrics")[1]
+        assert "srtm_refused_connections_total 1.0" in http(gateway.http, "/metrics")[1]
         clients[0].close()
         wait_for(lambda: connections(gateway) == 2, "one has left")
         with V2(gateway.tcp) as next_one:

@@ -85,7 +85,7 @@ def serves(gateway: GatewayProcess, topic: str) -> None:
 def test_each_fault_closes_what_it_belongs_to(gateway: GatewayProcess) -> None:
     with V2(gateway.tcp) as first:
         assert is_ended(first), "of the fault as it was taken"
-    wait_for(lambda: gateway.metric("srtm_faults") == 2, "a look at nsqd failed, one of many")
+    wait_for(lambda: gateway.metric("srtm_faults_total") == 2, "a look at nsqd failed, one of many")
     for number, topic in enumerate(["offered", "carried", "offered", "carried"]):
         with V2(gateway.tcp) as bystander, V2(gateway.tcp) as client:
             bystander.send(pub(b"good", b"x"))
@@ -94,11 +94,11 @@ def test_each_fault_closes_what_it_belongs_to(gateway: GatewayProcess) -> None:
             assert is_ended(client), topic
             bystander.send(pub(b"good", b"x"))
             assert bystander.reply() == b"OK"
-        assert gateway.metric("srtm_faults") == 3 + number
+        assert gateway.metric("srtm_faults_total") == 3 + number
     serves(gateway, "consumed")
     with V2(gateway.tcp) as consumer:
         consumer.subscribe("consumed", "c", ready=1)
-        wait_for(lambda: gateway.metric("srtm_faults") == 7, "the delivery fails")
+        wait_for(lambda: gateway.metric("srtm_faults_total") == 7, "the delivery fails")
         wait_for(lambda: is_ended(consumer), "the consumer is closed")
     serves(gateway, "good")
     text = gateway.process.text()
@@ -108,7 +108,7 @@ def test_each_fault_closes_what_it_belongs_to(gateway: GatewayProcess) -> None:
 
 def test_an_http_publish_in_a_failing_topic_is_answered(gateway: GatewayProcess) -> None:
     with socket.create_connection(tuple(gateway.tcp.split(":"))):  # type: ignore[arg-type]
-        wait_for(lambda: gateway.metric("srtm_faults") >= 1, "the first is not taken")
+        wait_for(lambda: gateway.metric("srtm_faults_total") >= 1, "the first is not taken")
     status, answer, _ = http(gateway.http, "/pub?topic=carried", b"x")
     assert (status, answer["message"].partition(":")[0]) == (504, "OUTCOME_UNKNOWN")
     assert http(gateway.http, "/pub?topic=offered", b"x")[0] == 500

@@ -179,7 +179,7 @@ def test_what_is_taken_can_be_answered_and_replayed(document: dict[str, Any]) ->
         kind = type(getattr(identity, name))
         assert value is None or type(value) is kind, "Go would not have taken it"
     assert answer(identity, SERVER)
-    replayed = parse_identity(replay(identity, "1.2.3.4:5"), SERVER)
+    replayed = parse_identity(json.dumps(replay(identity, "1.2.3.4:5")).encode(), SERVER)
     for name in ("heartbeat_interval", "output_buffer_size", "sample_rate", "msg_timeout"):
         assert getattr(replayed, name) == getattr(identity, name)
     assert replayed.feature_negotiation
@@ -239,8 +239,8 @@ def test_a_second_identify_keeps_what_it_does_not_name() -> None:
 
 
 def test_the_replay_shows_the_address_of_who_named_nothing() -> None:
-    assert json.loads(replay(Identity(), "1.2.3.4:5"))["client_id"] == "1.2.3.4:5"
-    named = json.loads(replay(Identity(client_id="c", hostname="h"), "1.2.3.4:5"))
+    assert replay(Identity(), "1.2.3.4:5")["client_id"] == "1.2.3.4:5"
+    named = replay(Identity(client_id="c", hostname="h"), "1.2.3.4:5")
     assert (named["client_id"], named["hostname"]) == ("c", "h")
 
 

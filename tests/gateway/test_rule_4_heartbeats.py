@@ -221,7 +221,7 @@ def test_nsqd_ends_a_consumer_that_closes_behind_a_held_publish(gateway: Gateway
         publisher.send(pub(b"ended", b"y") * 3)
         publisher.oks(3)
     assert gateway.nsqd.message_count("ended") == 5
-    assert gateway.metric("srtm_faults") == 0
+    assert gateway.metric("srtm_faults_total") == 0
 
 
 def test_a_consumer_that_leaves_behind_a_held_publish_is_missed(gateway: GatewayProcess) -> None:

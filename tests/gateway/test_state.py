@@ -8,7 +8,7 @@ import pytest
 
 from srtm.gateway.backlog import Bounds
 from srtm.gateway.backlogs import Backlogs
-from srtm.gateway.state import Kept, State
+from srtm.gateway.state import Kept, SavedState
 from srtm.gateway.topics import Topics
 from srtm.host.clock import monotonic_ns
 from srtm.limits.contract import Limit, Mode
@@ -25,20 +25,20 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "state.4150"
 
 
-def kept_as(file: Path, tokens: float, clean: bool) -> State:
-    State.read(str(file)).write({"t": Kept(LIMIT, tokens), "u": Kept(LIMIT, 1.0)}, clean)
-    return State.read(str(file))
+def kept_as(file: Path, tokens: float, clean: bool) -> SavedState:
+    SavedState.read(str(file)).write({"t": Kept(LIMIT, tokens), "u": Kept(LIMIT, 1.0)}, clean)
+    return SavedState.read(str(file))
 
 
 def test_without_a_file_nothing_is_kept_and_every_topic_begins_empty(tmp_path: Path) -> None:
-    state = State.read("")
+    state = SavedState.read("")
     state.write({"t": Kept(LIMIT, 5.0)}, clean=True)
     assert list(tmp_path.iterdir()) == []
     assert state.first_tokens("t") == 0.0
 
 
 def test_with_a_file_that_is_not_there_yet_every_topic_is_new_and_begins_full(file: Path) -> None:
-    state = State.read(str(file))
+    state = SavedState.read(str(file))
     assert state.topics == {}
     assert state.first_tokens("t") is None
 
@@ -69,7 +69,7 @@ def test_the_limit_comes_back_to_the_last_digit(file: Path) -> None:
 def test_writing_replaces_all_that_was_there(file: Path) -> None:
     state = kept_as(file, 1.0, True)
     state.write({"v": Kept(LIMIT, 2.0)}, clean=False)
-    assert list(State.read(str(file)).topics) == ["v"]
+    assert list(SavedState.read(str(file)).topics) == ["v"]
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
@@ -77,9 +77,9 @@ def test_a_write_that_fails_leaves_the_old_file(file: Path) -> None:
     state = kept_as(file, 12.5, True)
     with pytest.raises(TypeError):
         state.write({"t": Kept(LIMIT, object())}, clean=True)  # type: ignore[arg-type]
-    assert State.read(str(file)).first_tokens("t") == 12.5
+    assert SavedState.read(str(file)).first_tokens("t") == 12.5
     state.write({"t": Kept(LIMIT, 3.0)}, clean=True)
-    assert State.read(str(file)).first_tokens("t") == 3.0
+    assert SavedState.read(str(file)).first_tokens("t") == 3.0
 
 
 def test_gateways_of_one_folder_do_not_write_into_each_others_file(file: Path) -> None:
@@ -89,8 +89,8 @@ def test_gateways_of_one_folder_do_not_write_into_each_others_file(file: Path) -
     kept_as(file, 1.0, True)
     kept_as(other, 2.0, True)
     assert file.with_name("state.partial").read_text() == "mine"
-    assert State.read(str(file)).first_tokens("t") == 1.0
-    assert State.read(str(other)).first_tokens("t") == 2.0
+    assert SavedState.read(str(file)).first_tokens("t") == 1.0
+    assert SavedState.read(str(other)).first_tokens("t") == 2.0
 
 
 WHOLE = {"clean": True, "topics": {"t": {"limit": {"rate": 5, "burst": 2}, "tokens": 1.5}}}
@@ -103,7 +103,7 @@ def changed(**values: object) -> str:
 
 def test_the_file_is_as_documented(file: Path) -> None:
     file.write_text(json.dumps(WHOLE))
-    state = State.read(str(file))
+    state = SavedState.read(str(file))
     assert state.topics == {"t": Kept(Limit(rate=5, burst=2), 1.5)}
 
 
@@ -138,7 +138,7 @@ def test_a_file_that_is_not_ours_is_refused_and_left_alone(
     raw = content if isinstance(content, bytes) else content.encode()
     file.write_bytes(raw)
     with pytest.raises(UsageError) as raised:
-        State.read(str(file))
+        SavedState.read(str(file))
     assert str(raised.value).startswith(f"--state-file {file}: ")
     assert "\n" not in str(raised.value)
     assert file.read_bytes() == raw
@@ -146,10 +146,10 @@ def test_a_file_that_is_not_ours_is_refused_and_left_alone(
 
 def test_a_folder_for_a_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Is a directory"):
-        State.read(str(tmp_path))
+        SavedState.read(str(tmp_path))
 
 
-def topics_by(state: State, max_topics: int = 10) -> Topics:
+def topics_by(state: SavedState, max_topics: int = 10) -> Topics:
     """Of a gateway that has just started."""
     bounds, backlogs = Bounds(10, 1 << 20, 1 << 20), Backlogs(1 << 30, max_topics)
     topics = Topics(Mock(), Mock(is_open=True), bounds, state, None, max_topics, backlogs, True)
@@ -157,16 +157,16 @@ def topics_by(state: State, max_topics: int = 10) -> Topics:
     return topics
 
 
-def owing(file: Path) -> State:
+def owing(file: Path) -> SavedState:
     """A topic without a contract of its own owed 40 tokens when a share of it was taken back."""
-    State.read(str(file)).write({"t": Kept(None, -40.0, False)}, clean=True)
-    return State.read(str(file))
+    SavedState.read(str(file)).write({"t": Kept(None, -40.0, False)}, clean=True)
+    return SavedState.read(str(file))
 
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_debt_that_nobody_has_asked_about_stays_in_the_file(file: Path, clean: bool) -> None:
     topics_by(owing(file)).state_file.write(clean)
-    assert State.read(str(file)).first_tokens("t") == -40.0
+    assert SavedState.read(str(file)).first_tokens("t") == -40.0
 
 
 def test_who_owes_makes_no_room_for_others(file: Path) -> None:
@@ -178,7 +178,7 @@ def test_who_owes_makes_no_room_for_others(file: Path) -> None:
     owes.debt = 0.0
     assert topics.find(b"u") is not None
     topics.state_file.write(clean=True)
-    assert State.read(str(file)).first_tokens("t") is None, "it owes nothing any more"
+    assert SavedState.read(str(file)).first_tokens("t") is None, "it owes nothing any more"
 
 
 def test_a_contract_that_comes_later_begins_with_the_debt(file: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from srtm.gateway.state import Kept, State
+from srtm.gateway.state import Kept, SavedState
 from srtm.gateway.state_writer import StateWriter
 from srtm.gateway.topic import Topic
 from srtm.limits.contract import Limit
@@ -32,7 +32,7 @@ class World:
         self._file = file
         self._started = threading.Semaphore(0)
         self._pumps = asyncio.Event()
-        state = State.read("" if file is None else str(file))
+        state = SavedState.read("" if file is None else str(file))
         make = state.writer
         state.writer = lambda *given: self._held(make(*given))  # type: ignore[method-assign]
         self.writer = StateWriter(state, self._kept, self._pump)

@@ -31,7 +31,7 @@ def wait_for(condition: Callable[[], Any], what: str) -> Any:
 
 def written(gateway: GatewayProcess, messages: int) -> None:
     wait_for(
-        lambda: gateway.metric("srtm_trace_written_messages") == messages,
+        lambda: gateway.metric("srtm_trace_written_messages_total") == messages,
         f"{messages} messages are in the trace",
     )
 
@@ -111,7 +111,7 @@ def test_rows_add_up_to_what_was_sent_by_whomever(servers: Servers, tmp_path: Pa
         assert (row["wait"] is None) == (row["outcome"] != "admitted")
     assert {row["wait"] for row in rows if row["topic"] == "free"} == {0}
     assert max(row["wait"] for row in rows if row["topic"] == "t") > 1_000_000, "they waited"
-    assert gateway.metric("srtm_trace_dropped_messages") == 0
+    assert gateway.metric("srtm_trace_dropped_messages_total") == 0
     assert gateway.metric("srtm_trace_failing") == 0
     shown = json.loads(json.dumps(http(gateway.http, "/stats?format=json")[1]))["srtm"]["trace"]
     assert (shown["written_messages"], shown["dropped_messages"]) == (63, 0)
@@ -164,7 +164,7 @@ def test_a_gateway_that_is_killed_leaves_whole_files_only(servers: Servers, tmp_
         client.send(pub(b"t", b"x") * 100)
         client.oks(100)
     (folder / f".gone-1-00{UNFINISHED}").write_bytes(b"half of another gateway's")
-    wait_for(lambda: gateway.metric("srtm_trace_handed_messages") == 100, "handed over")
+    wait_for(lambda: gateway.metric("srtm_trace_handed_messages_total") == 100, "handed over")
     gateway.process.kill()
     writer.wait(90)
     assert messages_by(folder, "topic") == {"t": 100}, "its process has outlived it"
@@ -187,17 +187,19 @@ def test_a_writer_that_is_killed_disturbs_nobody_and_is_said_once(
     with V2(gateway.tcp) as client:
         client.send(pub(b"t", b"x") * 10)
         client.oks(10)
-        wait_for(lambda: gateway.metric("srtm_trace_handed_messages") == 10, "handed over")
+        wait_for(lambda: gateway.metric("srtm_trace_handed_messages_total") == 10, "handed over")
         writer_process(pid).kill()
         wait_for(lambda: gateway.metric("srtm_trace_failing") == 1, "it says that it fails")
         client.send(pub(b"t", b"x") * 10)
         client.oks(10)
-        first = wait_for(lambda: gateway.metric("srtm_trace_dropped_messages"), "it counts them")
+        first = wait_for(
+            lambda: gateway.metric("srtm_trace_dropped_messages_total"), "it counts them"
+        )
         assert first >= 10
         wait_for(lambda: _has_writer(pid), "it is started again")
         client.send(pub(b"t", b"x") * 5)
         client.oks(5)
-    kept = 20 + 5 - gateway.metric("srtm_trace_dropped_messages")
+    kept = 20 + 5 - gateway.metric("srtm_trace_dropped_messages_total")
     stop(gateway)
     assert messages_by(folder, "topic")["t"] == kept
     assert gateway.process.text().count("the process that writes it ended (signal 9)") == 1
@@ -229,7 +231,7 @@ def test_a_full_disk_disturbs_nobody_and_is_said_once(servers: Servers, tmp_path
         resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
         written(gateway, 30)
     assert messages_by(folder, "topic") == {"t": 30}
-    assert gateway.metric("srtm_trace_dropped_messages") == 0
+    assert gateway.metric("srtm_trace_dropped_messages_total") == 0
     assert gateway.metric("srtm_trace_failing") == 0
     assert gateway.process.text().count("File too large") == 1
 

@@ -18,7 +18,7 @@ from srtm.consumer.pool_file import read_scaled_file
 from srtm.correlation.result import read_result
 from srtm.correlation.what_if import read_placement
 from srtm.deploy.file import read_plan
-from srtm.gateway.state import State
+from srtm.gateway.state import SavedState
 from srtm.host.atomic import read_json
 from srtm.host.files import MOST_DEPTH, json_of
 from srtm.http.bearer import read_token
@@ -42,7 +42,7 @@ TOML: dict[str, Callable[[Path], object]] = {
 JSON: dict[str, Callable[[Path], object]] = {
     "offline": read_offline,
     "shares": lambda path: read_shares(path, Part(1, 1), ["b"]),
-    "state": lambda path: State.read(str(path)),
+    "state": lambda path: SavedState.read(str(path)),
     "deployment-json": read_json,
     "report": read_report,
     "result": lambda path: read_result(path.rename(path.parent / "groups.json").parent),

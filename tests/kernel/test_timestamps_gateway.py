@@ -258,7 +258,7 @@ def test_without_privileges_it_says_what_is_missing_and_goes_on(servers: Servers
     assert found["reason"].startswith("ebpf: ")
     assert MISSING in found["reason"]
     metrics = http(gateway.http, "/metrics")[1]
-    assert 'srtm_timestamp_source{source="sockopt",reason="ebpf: ' in metrics
+    assert 'srtm_timestamp_source{reason="ebpf: ' in metrics
     assert f"timestamps by sockopt, as there is no {found['reason']}" in gateway.process.text()
     assert f"Timestamps: sockopt (no {found['reason']})" in http(gateway.http, "/stats")[1]
 
@@ -278,9 +278,9 @@ def test_a_worse_source_on_request_is_no_complaint(servers: Servers) -> None:
     gateway = servers.gateway("--timestamps=clock")
     assert timestamps(gateway)["reason"] == ""
     assert (
-        'srtm_timestamp_source{source="clock",reason=""} 1.0' in http(gateway.http, "/metrics")[1]
+        'srtm_timestamp_source{reason="",source="clock"} 1.0' in http(gateway.http, "/metrics")[1]
     )
-    for name in ("srtm_timestamp_degraded_bytes", "srtm_timestamp_lost_records"):
+    for name in ("srtm_timestamp_degraded_bytes_total", "srtm_timestamp_lost_records_total"):
         assert gateway.metric(name) == 0
 
 

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from srtm.load import LoadResult, LoadSettings, Progress, run_load
-from srtm.load.command import load
+from srtm.load.load_command import load
 from srtm.text.errors import SrtmError, UnavailableError
 from tests.support.servers import program
 

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from srtm.load.command import load
-from srtm.load.connection import raise_file_limit, target_of
+from srtm.load.files import raise_file_limit
+from srtm.load.load_command import load
 from srtm.load.settings import LoadSettings
 from srtm.load.trace import read_trace
+from srtm.nsq.blocking import target_of
 from srtm.text.errors import UnavailableError, UsageError
 
 

@@ -21,7 +21,7 @@ from distributor.control import migrations
 from distributor.control.committer import Committer
 from distributor.control.placements import place
 from distributor.control.service import Distributor
-from distributor.control.state import State
+from distributor.control.state import ControlState
 from distributor.errors import Conflict, NotFound
 from distributor.gateway_api import BrokerAsked, Report, TopicReport
 from distributor.http.metrics import exposition
@@ -108,13 +108,13 @@ async def world(
     store.lead()
     thread = ThreadPoolExecutor(1)
     try:
-        yield await _begun(_led(store, thread, clock, State()), clock, mode, brokers)
+        yield await _begun(_led(store, thread, clock, ControlState()), clock, mode, brokers)
     finally:
         await asyncio.to_thread(thread.shutdown)
         store.close()
 
 
-def _led(store: Any, thread: ThreadPoolExecutor, clock: Clock, state: State) -> Distributor:
+def _led(store: Any, thread: ThreadPoolExecutor, clock: Clock, state: ControlState) -> Distributor:
     committer = Committer(store, thread, lambda _: None)
     return Distributor(state, committer, 10.0, lambda: clock.now, lambda: WALL + clock.now)
 
@@ -157,7 +157,7 @@ async def test_what_has_grown_is_proposed_and_moved_when_a_person_says_so(tmp_pa
         assert found.proposed is not None
         [move] = found.proposed.moves
         assert (move.publisher, move.rate, move.source, move.target) == ("p1", 150.0, "b0", "b1")
-        assert "srtm_distributor_proposed_moves 1" in exposition(service)
+        assert "srtm_distributor_proposed_moves 1" in exposition(service).encode().decode()
         assert service.topic("t").places["p1"] == "b0", "only proposed"
         first = found.proposed
         await gateways.seconds(15)
@@ -174,7 +174,9 @@ async def test_what_has_grown_is_proposed_and_moved_when_a_person_says_so(tmp_pa
         assert (after.trouble, after.proposed, after.blocked) == ({}, None, [])
         assert after.applied[0].moves == first.moves
         assert after.applied[0].reasons[0] == "moved p1 from b0 to b1"
-        assert "srtm_distributor_migrated_publishers_total 1" in exposition(service)
+        assert (
+            "srtm_distributor_migrated_publishers_total 1" in exposition(service).encode().decode()
+        )
         with pytest.raises(Conflict, match="nothing is proposed"):
             await migrations.accept(service, "t")
 
@@ -300,7 +302,7 @@ async def test_a_restart_forgets_no_move(tmp_path: Path) -> None:
         service, clock = gateways.service, gateways.clock
         [applied] = migrations.show(service, "t").applied
         store = service.committer._store
-        again = State.of(await asyncio.to_thread(store.snapshot), clock.now)
+        again = ControlState.of(await asyncio.to_thread(store.snapshot), clock.now)
         second = _led(store, service.committer._thread, clock, again)
         found = migrations.show(second, "t")
         assert (found.mode, found.applied) == ("auto", [applied])

@@ -9,13 +9,14 @@ import pytest
 from click.testing import CliRunner, Result
 from pydantic import BaseModel, ConfigDict, Field
 
-from srtm.gateway.command import gateway
+from srtm.gateway.gateway_command import gateway
 from srtm.gateway.options import GatewayOptions
 from srtm.limits.contract import Contract
 from srtm.limits.slo import SLO
 from srtm.options.model import Objective, add_options, environment, read_options, read_toml
-from srtm.text.duration import Duration, format_duration
+from srtm.text.duration import format_duration
 from srtm.text.errors import Exit, UsageError
+from srtm.text.fields import Duration
 
 
 class Options(BaseModel):

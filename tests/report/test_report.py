@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from srtm.report.command import HTML, MARKDOWN, report
+from srtm.report.report_command import HTML, MARKDOWN, report
 from srtm.report.result import MOST_BYTES
 from srtm.text.errors import UsageError
 from tests.support.browser import document_of

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from distributor.api import PlacementAsked, PublisherAsked, TopicAsked
 from distributor.control.placements import place
 from distributor.control.service import Distributor
-from distributor.control.state import State
+from distributor.control.state import ControlState
 from distributor.errors import Conflict, NotFound, NotLeading
 from distributor.gateway_api import BrokerAsked, Desired, Report, TopicReport
 from distributor.store import StoreError
@@ -80,7 +80,7 @@ class World:
         self.start()
 
     def start(self) -> None:
-        state = State.of(self.store.snapshot(), self.now + LEASE * 4 / 3)
+        state = ControlState.of(self.store.snapshot(), self.now + LEASE * 4 / 3)
         self.store.write(put_lineage(state.lineage_row()))
         self.service = Distributor(
             state,

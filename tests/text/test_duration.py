@@ -5,7 +5,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from srtm.text.duration import Duration, format_duration, parse_duration
+from srtm.text.duration import format_duration, parse_duration
+from srtm.text.fields import Duration
 
 TEN_YEARS = 10 * 365 * 86_400.0
 

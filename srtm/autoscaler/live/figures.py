@@ -3,23 +3,36 @@
 from typing import Any
 
 from srtm.autoscaler.live.controller import Controller
+from srtm.autoscaler.live.learnt import Learnt
 from srtm.autoscaler.live.states import State
+from srtm.http.metrics import Row, Text, latencies
 
-GAUGES = {
-    "leads": "1 while this controller leads its group.",
-    "consumers": "Consumers of the group that have joined.",
-    "budget_left": "What is left of the late events that the SLO allows over its time; negative: "
-    "overspent.",
-    "late_share": "Share of late events over that time.",
-    "hand_over_p50_seconds": "How long a partition that moved stood still, of the last 1,000.",
-    "hand_over_p99_seconds": "The same.",
-}
-COUNTERS = {
-    "replica_seconds": "Consumers times seconds, as they are billed: from the launch on.",
-    "up_count": "Decisions for more consumers.",
-    "down_count": "Decisions for fewer.",
-    "reassign_count": "Decisions that moved partitions only.",
-}
+METRICS: tuple[Row[dict[str, Any]], ...] = (
+    Row("srtm_autoscale_leads", "gauge", "1 while this controller leads its group.",
+        lambda d: d["leads"]),
+    Row("srtm_autoscale_consumers", "gauge", "Consumers of the group that have joined.",
+        lambda d: d.get("consumers", 0)),
+    Row("srtm_autoscale_budget_left", "gauge",
+        "What is left of the late events that the SLO allows over its time; negative: overspent.",
+        lambda d: d.get("budget_left")),
+    Row("srtm_autoscale_late_share", "gauge", "Share of late events over that time.",
+        lambda d: d.get("late_share")),
+    Row("srtm_autoscale_replica_seconds_total", "counter",
+        "Consumers times seconds, as they are billed: from the launch on.",
+        lambda d: d.get("replica_seconds", 0)),
+    Row("srtm_autoscale_ups_total", "counter", "Decisions for more consumers.",
+        lambda d: d.get("up_count", 0)),
+    Row("srtm_autoscale_downs_total", "counter", "Decisions for fewer.",
+        lambda d: d.get("down_count", 0)),
+    Row("srtm_autoscale_reassigns_total", "counter", "Decisions that moved partitions only.",
+        lambda d: d.get("reassign_count", 0)),
+)  # fmt: skip
+"""read off what /stats says of a group or a pool"""
+GROUP_METRICS: tuple[Row[Learnt], ...] = (
+    Row("srtm_autoscale_hand_over_seconds", "histogram",
+        "How long a partition that moved stood still.",
+        lambda learnt: latencies(*learnt.stood)),
+)  # fmt: skip
 
 
 def document(controller: Controller) -> dict[str, Any]:
@@ -58,19 +71,15 @@ def _quantile(values: list[float], share: float) -> float | None:
     return values[min(int(share * len(values)), len(values) - 1)] if values else None
 
 
-def metrics(controller: Controller) -> str:
-    """Prometheus text."""
-    return prometheus(document(controller), controller.group.id)
+def metrics(controller: Controller) -> Text:
+    """What /metrics tells of a group."""
+    text = told(document(controller), controller.group.id)
+    text.add(GROUP_METRICS, [({"group": controller.group.id}, controller.learnt)])
+    return text
 
 
-def prometheus(found: dict[str, Any], group: str) -> str:
-    lines = []
-    label = '{group="' + group.replace("\\", r"\\").replace('"', r"\"") + '"}'
-    kinds = {**dict.fromkeys(GAUGES, "gauge"), **dict.fromkeys(COUNTERS, "counter")}
-    for name, text in {**GAUGES, **COUNTERS}.items():
-        full = f"srtm_autoscale_{name}" + ("_total" if kinds[name] == "counter" else "")
-        value = found.get(name, 0.0)
-        lines.append(f"# HELP {full} {text}\n# TYPE {full} {kinds[name]}\n")
-        if value is not None:
-            lines.append(f"{full}{label} {float(value)!r}\n")
-    return "".join(lines)
+def told(found: dict[str, Any], group: str) -> Text:
+    """What /metrics tells of a group or a pool, of which /stats says `found`."""
+    text = Text()
+    text.add(METRICS, [({"group": group}, found)])
+    return text

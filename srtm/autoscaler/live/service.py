@@ -21,6 +21,7 @@ from srtm.consumer.process import here
 from srtm.consumer.topic import make_topic
 from srtm.host.clock import NS, boottime_ns
 from srtm.host.stop import Stop
+from srtm.http.metrics import Text
 from srtm.text.errors import Exit, UnavailableError
 
 log = logging.getLogger("srtm.autoscale")
@@ -144,7 +145,7 @@ class Service:
             **document(self.controller),
         }
 
-    def metrics(self) -> str:
+    def metrics(self) -> Text:
         return metrics(self.controller)
 
 

@@ -1,19 +1,17 @@
 """The brokers of a channel, each asked for its /stats in a thread of its own: one that hangs holds
 up nobody, and what was known of it stays."""
 
-import contextlib
-import json
 import logging
 import threading
 from collections.abc import Callable
-from urllib.parse import quote
 
 from srtm.autoscaler.pool.stats import ChannelSeen, channel_seen
 from srtm.consumer.pool_file import NsqTable
 from srtm.host.clock import NS, boottime_ns
-from srtm.http.client import Kept, request
-from srtm.text.address import Address
-from srtm.text.errors import SrtmError, UnavailableError
+from srtm.http.client import Kept
+from srtm.http.nsqd import read_stats, stats_path
+from srtm.http.nsqlookupd import producers_of
+from srtm.text.errors import UnavailableError
 
 log = logging.getLogger("srtm.autoscale")
 
@@ -34,10 +32,7 @@ class BrokerReader:
         self.fault = ""
         self.answered = threading.Event()
         """once at least, well or not"""
-        self._path = (
-            f"/stats?format=json&topic={quote(nsq.topic, safe='')}"
-            f"&channel={quote(nsq.channel, safe='')}&include_clients=true&include_mem=false"
-        )
+        self._path = stats_path(nsq.topic, nsq.channel, clients=True)
         self._nsq = nsq
         self._seconds = seconds
         self._see = see
@@ -74,12 +69,10 @@ class BrokerReader:
     def _ask(self, broker: Kept) -> ChannelSeen:
         """Raises UnavailableError."""
         answer = broker.get(self._path, timeout_seconds=_ASK_SECONDS, max_bytes=_MOST_BYTES)
-        # A gateway whose nsqd is away says so with 503, and in its body.
-        if answer.status not in (200, 503):
-            raise UnavailableError(f"{answer.where}: HTTP {answer.status}")
+        document = read_stats(answer, answer.where)
         try:
-            return channel_seen(json.loads(answer.body), self._nsq.topic, self._nsq.channel)
-        except (ValueError, RecursionError) as error:
+            return channel_seen(document, self._nsq.topic, self._nsq.channel)
+        except ValueError as error:
             said = " ".join(str(error).split())[:200]
             raise UnavailableError(f"{answer.where}: {said}") from None
 
@@ -137,7 +130,8 @@ class Brokers:
             found, fault = set[str](), ""
             for lookupd in self._nsq.lookupd:
                 try:
-                    found |= http_addresses(lookupd, self._nsq.topic)
+                    producers = producers_of(lookupd, self._nsq.topic)
+                    found |= {each.http for each in producers} - {""}
                 except UnavailableError as error:
                     fault = str(error)
             if fault and fault != self.fault:
@@ -152,25 +146,3 @@ class Brokers:
                     self._gone(address)
             self._looked.set()
             self._over.wait(_LOOKUP_SECONDS)
-
-
-def http_addresses(lookupd: str, topic: str) -> set[str]:
-    """The HTTP addresses of the nsqds or gateways that have the topic. Raises UnavailableError."""
-    path = f"/lookup?topic={quote(topic, safe='')}"
-    try:
-        answer = request(lookupd, "GET", path, timeout_seconds=_ASK_SECONDS, max_bytes=8 << 20)
-    except UnavailableError as error:
-        raise UnavailableError(f"nsqlookupd {error}") from None
-    if answer.status == 404:  # nobody has it yet
-        return set()
-    if answer.status != 200:
-        raise UnavailableError(f"nsqlookupd {lookupd}: {answer.error}")
-    found = set()
-    try:
-        for each in answer.json()["producers"][:_MOST_BROKERS]:
-            address = str(Address(each["broadcast_address"], int(each["http_port"])))
-            with contextlib.suppress(SrtmError):  # a name that is none
-                found.add(str(Address.of(address)))
-    except (KeyError, TypeError, ValueError):
-        raise UnavailableError(f"nsqlookupd {lookupd}: {path} is no list of nsqds") from None
-    return found

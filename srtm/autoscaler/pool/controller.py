@@ -22,7 +22,7 @@ from srtm.autoscaler.pool.shares import (
     pool_observation,
     share_count,
 )
-from srtm.autoscaler.pool.state import State
+from srtm.autoscaler.pool.state import PoolState
 from srtm.consumer.pool_file import PoolTable
 
 log = logging.getLogger("srtm.autoscale")
@@ -37,7 +37,7 @@ class PoolController:
 
     group: PoolTable
     executor: Executor
-    state: State
+    state: PoolState
     make: Callable[[float], Policy]
     mu: Callable[[str], float | None]
     mean_mu: Callable[[int], float | None]

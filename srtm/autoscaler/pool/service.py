@@ -9,15 +9,16 @@ from typing import Any
 from srtm import __version__
 from srtm.autoscaler.executors.make import make_executor
 from srtm.autoscaler.live.choice import make_pool_policy
-from srtm.autoscaler.live.figures import prometheus
+from srtm.autoscaler.live.figures import told
 from srtm.autoscaler.pool.controller import PoolController
 from srtm.autoscaler.pool.lock import Lock
 from srtm.autoscaler.pool.sampler import PoolSampler
-from srtm.autoscaler.pool.state import State, state_path
+from srtm.autoscaler.pool.state import PoolState, state_path
 from srtm.consumer.door import open_door
 from srtm.consumer.pool_file import PoolFile
 from srtm.host.clock import NS, boottime_ns
 from srtm.host.stop import Stop
+from srtm.http.metrics import Text
 from srtm.text.errors import Exit, UnavailableError
 
 log = logging.getLogger("srtm.autoscale")
@@ -77,7 +78,7 @@ class PoolService:
 
     def _lead(self, dismiss: bool) -> None:
         file = self._file
-        state = State(state_path(self._path, file.controller.state_folder))
+        state = PoolState(state_path(self._path, file.controller.state_folder))
         controller = self.controller = PoolController(
             group=file.group,
             executor=make_executor(file.executor, self._path, pool_key(file)),
@@ -164,9 +165,9 @@ class PoolService:
             **{f"{action}_count": count for action, count in controller.counts.items()},
         }
 
-    def metrics(self) -> str:
+    def metrics(self) -> Text:
         nsq = self._file.nsq
-        return prometheus(self._document(), f"{nsq.topic}/{nsq.channel}")
+        return told(self._document(), f"{nsq.topic}/{nsq.channel}")
 
 
 def _seconds() -> float:

@@ -20,7 +20,7 @@ def state_path(file: Path, folder: str) -> Path:
     return file.parent / folder / f"{file.stem}.state.json"
 
 
-class State:
+class PoolState:
     """decisions: by the number that the diary gives them; startup: seconds, as learnt; mu: of one
     consumer, messages/s, as learnt last."""
 

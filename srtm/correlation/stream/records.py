@@ -4,7 +4,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import LongType, StringType
 
-from srtm.correlation.schema import OUTCOMES, RANGES, TRACE
+from srtm.correlation.schema import RANGES, TRACE
+from srtm.traces.chunk import OUTCOMES
 
 FAULT = "fault"
 _LONGEST_NAME = 256

@@ -16,6 +16,7 @@ from srtm.gateway.http.routes import ADMIN_PATHS, Answer, Route, route
 from srtm.gateway.http.stats import nsqds_head, stats_document
 from srtm.gateway.http.stats_text import as_text
 from srtm.gateway.http.waiting import Full, Waiting
+from srtm.http.metrics import CONTENT_TYPE
 from srtm.text.address import Address
 from srtm.text.errors import UnavailableError
 
@@ -55,7 +56,7 @@ class _Info(Handler):
 
 class _Metrics(Handler):
     async def get(self) -> None:
-        self.set_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+        self.set_header("Content-Type", CONTENT_TYPE)
         self.finish(await exposition(self.gateway))
 
 

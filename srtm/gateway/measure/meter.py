@@ -1,6 +1,6 @@
 """What is counted and measured for one topic."""
 
-from srtm.gateway.measure.sketch import LatencySketch
+from srtm.limits.sketch import LatencySketch
 
 SKETCHES = {
     "token_wait": "delay in the topic's token bucket, from arrival to token",

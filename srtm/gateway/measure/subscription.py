@@ -1,21 +1,13 @@
 """The consumer of the probe's own topic: always ready, and it FINs at once."""
 
-import json
 from collections.abc import Callable
 
 from srtm.gateway.reactor import BROKEN, READABLE, WRITABLE, Reactor
 from srtm.gateway.upstream import NsqdAddress
 from srtm.host.clock import monotonic_ns
-from srtm.nsq.commands import MAGIC_V2, NOP, fin, identify, rdy, sub
-from srtm.nsq.frames import (
-    ERROR,
-    HEARTBEAT_FRAME,
-    MESSAGE,
-    OK_FRAME,
-    FrameError,
-    FrameReader,
-    parse_message,
-)
+from srtm.nsq.commands import fin, rdy, sub
+from srtm.nsq.connection import Connection, Refused
+from srtm.nsq.frames import ERROR, MESSAGE, FrameError, parse_message
 
 _READ_BYTES = 256 * 1024
 _IDENTITY = {
@@ -48,10 +40,9 @@ class Subscription:
         self.closed = False
         self._reactor = reactor
         self._on_message = on_message
-        self._frames = FrameReader((1 << 31) - 1)
-        self._out = bytearray(
-            MAGIC_V2 + identify(json.dumps(_IDENTITY).encode()) + sub(topic, channel) + rdy(most)
-        )
+        self._out = bytearray()
+        self._v2 = Connection(self._out.extend, _IDENTITY, (1 << 31) - 1)
+        self._out += sub(topic, channel) + rdy(most)
         self._socket = address.connect()
         self._events = READABLE | WRITABLE
         reactor.watch(self._socket.fileno(), self._on_event, self._events, self.close)
@@ -81,29 +72,25 @@ class Subscription:
     def _read(self) -> None:
         try:
             data = self._socket.recv(_READ_BYTES)
-            raw, ends = self._frames.feed_raw(data)
+            frames = self._v2.receive(data) if data else []
         except BlockingIOError:
             return
-        except (OSError, FrameError):
+        except (OSError, FrameError, Refused):
             data = b""
         if not data:
             self.close()
             return
         now = monotonic_ns()
-        start = 0
-        for end in ends:
-            frame, start = raw[start:end], end
-            if frame[7] == MESSAGE:
-                message = parse_message(frame[8:])
+        for kind, content in frames:
+            if kind == MESSAGE:
+                message = parse_message(content)
                 self._out += fin(message.id)
                 self._on_message(message.body, now)
-            elif frame == HEARTBEAT_FRAME:
-                self._out += NOP
-            elif frame == OK_FRAME:
-                self.is_ready = True
-            elif frame[7] == ERROR:
+            elif kind == ERROR:
                 self.close()
                 return
+            else:
+                self.is_ready = True
 
     def close(self) -> None:
         if not self.closed:

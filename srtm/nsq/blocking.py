@@ -1,0 +1,128 @@
+"""A V2 connection of a program that has nothing else to do meanwhile: each call waits."""
+
+import socket
+from collections.abc import Mapping
+from typing import Any, Self
+
+from srtm.nsq.commands import fin
+from srtm.nsq.connection import Connection, Refused
+from srtm.nsq.frames import ERROR, MESSAGE, OK_FRAME, Frame, FrameError, Message, parse_message
+from srtm.text.address import Address
+from srtm.text.errors import UnavailableError
+
+TIMEOUT_SECONDS = 10.0
+"""The timeout for a connection and for each answer: nsqd may ask a hung nsqlookupd for 5 s."""
+_READ_BYTES = 256 * 1024
+_MAX_FRAME_BYTES = 64 << 20
+
+
+def target_of(address: str) -> str | Address:
+    """host:port, or the path of a unix socket as it is. Raises UsageError."""
+    return address if "/" in address and "://" not in address else Address.of(address)
+
+
+class Blocking:
+    """A connection that has begun; `identify` waits for the answer, so that a program may begin
+    many and then wait for all.
+
+    socket: another owner may take it over when nothing is awaited: nothing was read beyond that
+    """
+
+    def __init__(
+        self,
+        address: str,
+        identity: Mapping[str, Any],
+        timeout_seconds: float = TIMEOUT_SECONDS,
+    ) -> None:
+        """Raises UnavailableError, UsageError."""
+        self.address = address
+        self._frames: list[Frame] = []
+        target = target_of(address)
+        try:
+            if isinstance(target, str):
+                self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                self.socket.settimeout(timeout_seconds)
+                self.socket.connect(target)
+            else:
+                self.socket = socket.create_connection(target, timeout_seconds)
+                self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.v2 = Connection(self.socket.sendall, identity, _MAX_FRAME_BYTES)
+        except OSError as error:
+            raise UnavailableError(
+                f"{address}: {_reason(error)}; is an nsqd or a gateway listening there?"
+            ) from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def identify(self) -> Self:
+        """Wait for the answer to IDENTIFY. Raises UnavailableError."""
+        while not self.v2.identified:
+            self._read("IDENTIFY")
+        return self
+
+    def write(self, data: bytes) -> None:
+        """Raises OSError."""
+        self.socket.sendall(data)
+
+    def ask(self, command: bytes) -> None:
+        """Send one command and wait for its OK. Raises UnavailableError."""
+        name = command.split(b" ", 1)[0].decode()
+        try:
+            self.socket.sendall(command)
+        except OSError as error:
+            why = _reason(error)
+            raise UnavailableError(f"{self.address}: {name} could not be sent: {why}") from None
+        while not self._frames:
+            self._read(name)
+        answer = self._frames.pop(0)
+        if answer.kind == ERROR:
+            text = answer.data.decode("ascii", "replace")
+            raise UnavailableError(f"{self.address}: {name} was refused: {text}")
+
+    def frames(self) -> list[Frame]:
+        """The answers and messages of one read. Raises OSError: TimeoutError where nothing comes,
+        ConnectionError where nothing will."""
+        if not self._frames:
+            data = self.socket.recv(_READ_BYTES)
+            if not data:
+                raise ConnectionError(f"{self.address} closed the connection")
+            try:
+                self._frames = self.v2.receive(data)
+            except (FrameError, Refused) as error:
+                raise ConnectionError(f"{self.address}: {error}") from None
+        found, self._frames = self._frames, []
+        return found
+
+    def messages(self) -> list[Message]:
+        """The messages of one read, answered with FIN. Raises OSError, as `frames` does."""
+        found = [parse_message(each.data) for each in self.frames() if each.kind == MESSAGE]
+        if found:
+            self.socket.sendall(b"".join(fin(each.id) for each in found))
+        return found
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def _read(self, command: str) -> None:
+        try:
+            data = self.socket.recv(max(1, len(OK_FRAME) - self.v2.buffered))  # no more than that
+            if not data:
+                raise UnavailableError(f"{self.address}: closed the connection at {command}")
+            self._frames += self.v2.receive(data)
+        except FrameError:
+            raise UnavailableError(
+                f"{self.address}: the answer to {command} is not NSQ's"
+            ) from None
+        except Refused as error:
+            raise UnavailableError(f"{self.address}: {command} was refused: {error}") from None
+        except OSError as error:
+            why = _reason(error)
+            raise UnavailableError(f"{self.address}: no answer to {command}: {why}") from None
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)

@@ -1,0 +1,35 @@
+"""Durations and addresses as fields of pydantic models."""
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, PlainSerializer
+
+from srtm.text.address import Address
+from srtm.text.duration import MAX_SECONDS, format_duration, parse_duration
+
+
+def _duration_or_seconds(value: object) -> float:
+    """Files and flags write durations as text; values inside the program are seconds already."""
+    if not isinstance(value, float):
+        return parse_duration(value)
+    if not 0 <= value <= MAX_SECONDS:
+        raise ValueError(f"{value} s is no duration: it must be between 0 and ten years")
+    return value
+
+
+CHECK = BeforeValidator(_duration_or_seconds)
+"""by which a field of this kind is known"""
+
+Duration = Annotated[
+    float,
+    CHECK,
+    PlainSerializer(format_duration, return_type=str, when_used="json"),
+]
+"""A pydantic field in seconds that is written as a Go-style duration."""
+
+ListenAddress = Annotated[
+    Address,
+    BeforeValidator(lambda v: v if isinstance(v, Address) else Address.parse(v)),
+    PlainSerializer(str, return_type=str),
+]
+"""A pydantic field that is written as `host:port`."""
