@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from distributor.api import MAX_TOPICS, Answer, Count, Name, Rate, Unplaced
+from distributor.api_fields import MAX_TOPICS, Answer, Count, Name, Rate, Unplaced
 from srtm.limits.contract import MAX_BURST, MAX_RATE, Batches, Mode
 
 MAX_ARRIVALS = 5_000

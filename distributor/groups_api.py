@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from distributor.api import Answer, Asked
+from distributor.api_fields import Answer, Asked
 from distributor.grouping.proposals import Floor
 
 Decision = Literal["accept", "reject", "forget"]

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from distributor.api import Unplaced
+from distributor.api_fields import Unplaced
 from srtm.text.address import Address
 from srtm.text.fields import Duration, ListenAddress
 

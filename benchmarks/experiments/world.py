@@ -14,7 +14,7 @@ from benchmarks.experiments.scale import Scale
 from benchmarks.experiments.scenario import INITIAL_BATCH, SPARE, Scenario
 from benchmarks.experiments.simulated import PROFILE
 from benchmarks.harness.generator import Generator
-from distributor.api import MAX_PUBLISHERS
+from distributor.api_fields import MAX_PUBLISHERS
 from distributor.model import BrokerShare, Placement, Publisher
 from distributor.remote import Remote
 from distributor.simulator.run import Seen, placed, simulate

@@ -10,7 +10,7 @@ import click
 from rich.console import Console, Group
 from rich.text import Text
 
-from distributor.api import FittingMode, Meanwhile
+from distributor.api_fields import FittingMode, Meanwhile
 from distributor.cli.groups import groups
 from distributor.cli.offline import read_offline
 from distributor.cli.topics import moves

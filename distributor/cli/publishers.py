@@ -7,7 +7,7 @@ from typing import Any
 import click
 from pydantic import ValidationError
 
-from distributor.api import PublisherAsked
+from distributor.api_fields import PublisherAsked
 from distributor.remote import Remote, print_json, remote_options
 from srtm.text.errors import one_line
 from srtm.text.terminal import Column, Table, show

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from distributor.api import Id, PublisherAsked
+from distributor.api_fields import Id, PublisherAsked
 from srtm.host.files import json_of, open_rows
 from srtm.limits.contract import Contract
 from srtm.options.known_keys import refuse_unknown

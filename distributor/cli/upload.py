@@ -1,6 +1,6 @@
 """A topic and its publishers, sent to the distributor in requests of a size that it takes."""
 
-from distributor.api import MAX_PUBLISHERS
+from distributor.api_fields import MAX_PUBLISHERS
 from distributor.cli.topic_file import TopicFile
 from distributor.remote import Remote
 from srtm.text.errors import SrtmError

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from math import fsum
 from typing import Any
 
-from distributor.api import FittingAsked, FittingShown, FittingState, ShareShown
+from distributor.api import FittingAsked, FittingShown, ShareShown
+from distributor.api_fields import FittingState
 from distributor.control.placement_inputs import asked_of, decide, moves, require_room
 from distributor.control.placements import apply
 from distributor.control.service import Distributor

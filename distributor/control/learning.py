@@ -16,7 +16,8 @@ import logging
 from collections.abc import Iterable
 from math import fsum, inf
 
-from distributor.api import MAX_TOPICS, ShareShown
+from distributor.api import ShareShown
+from distributor.api_fields import MAX_TOPICS
 from distributor.control.lineage import LARGEST_FOREIGN, MARGIN, Lineage, Standing
 from distributor.control.shares import grants
 from distributor.control.state import (

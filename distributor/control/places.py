@@ -2,7 +2,8 @@
 
 from heapq import nsmallest
 
-from distributor.api import MAX_LISTED, Place, Publishers
+from distributor.api import Place, Publishers
+from distributor.api_fields import MAX_LISTED
 from distributor.control.state import ControlState
 from distributor.errors import NotFound
 

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 
-from distributor.api import PublisherAsked
+from distributor.api_fields import PublisherAsked
 from distributor.control.state import ControlState
 from distributor.control.watches import Watches
 from distributor.store import PublisherRow, Statement

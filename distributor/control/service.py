@@ -10,14 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from math import fsum
 from typing import Protocol
 
-from distributor.api import (
-    MAX_TOPICS,
-    AdaptationAsked,
-    AdaptationShown,
-    TopicAsked,
-    TopicShown,
-    Unplaced,
-)
+from distributor.api import AdaptationAsked, AdaptationShown, TopicAsked, TopicShown
+from distributor.api_fields import MAX_TOPICS, Unplaced
 from distributor.control import learning
 from distributor.control.adaptor import Adaptor, checked
 from distributor.control.brokers import BrokerRegistry

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from distributor import api, gateway_api, groups_api
+from distributor.api_fields import MAX_LISTED
 from distributor.control import (
     fittings,
     groupings,
@@ -210,7 +211,7 @@ ROUTES = (
     Route("DELETE", "/topics/{topic}", "Forget a topic, its publishers and placements.",
           None, api.Done, (404,), _delete_topic),
     Route("GET", "/topics/{topic}/publishers",
-          f"Its publishers, {api.MAX_LISTED:,} at once; ?after=ID goes on behind that one.",
+          f"Its publishers, {MAX_LISTED:,} at once; ?after=ID goes on behind that one.",
           None, api.Publishers, (404,), _publishers),
     Route("POST", "/topics/{topic}/publishers",
           "Register one or many publishers; an id that is known gets the new key and rate, a new "

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from distributor.api import PublisherAsked
+from distributor.api_fields import PublisherAsked
 from srtm.limits.contract import Limit
 from srtm.limits.queueing import BurstFit, Floats, smallest_burst, split_token_waits, token_waits
 from srtm.load import LoadSettings

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from distributor.api import PublisherAsked
+from distributor.api_fields import PublisherAsked
 from distributor.cli.topic_file import TopicFile
 from distributor.cli.upload import upload
 from distributor.grouping.keys import Use

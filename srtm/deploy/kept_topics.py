@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from srtm.deployment.layout import Layout
 from srtm.host.atomic import read_json, write_json
@@ -16,7 +16,7 @@ from srtm.text.errors import UnavailableError, one_line
 
 Kept = dict[str, Limit | None]
 """topic -> its limit, or None where the file's topic was deleted at run time"""
-_KEPT = TypeAdapter(Kept)
+_KEPT = TypeAdapter(Kept, config=ConfigDict(defer_build=True))
 _LOCK_WAIT_SECONDS = 30.0
 """as long as a change over the brokers may take when one of them hardly answers"""
 _POLL_SECONDS = 0.05

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from distributor.api import Id
+from distributor.api_fields import Id
 from distributor.options import DistributorOptions
 from srtm.deployment.layout import DATA_PATH, RESERVED_NAMES
 from srtm.gateway.options import GatewayOptions

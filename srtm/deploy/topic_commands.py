@@ -6,7 +6,7 @@ from typing import get_args
 
 import click
 
-from distributor.api import MigrationMode
+from distributor.api_fields import MigrationMode
 from distributor.cli.adaptation import adaptation_options, settings_line, since_line
 from distributor.cli.topics import (
     batch_lines,

@@ -18,6 +18,7 @@ class _Document(BaseModel):
         extra="ignore",
         alias_generator=lambda name: name.replace("_", "-"),
         populate_by_name=True,
+        defer_build=True,
     )
 
 

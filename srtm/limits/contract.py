@@ -52,7 +52,11 @@ class Limit(BaseModel):
     """The (r, b) of one bucket and its rules: a whole contract, or one broker's share of it."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", arbitrary_types_allowed=True, populate_by_name=True
+        frozen=True,
+        extra="forbid",
+        arbitrary_types_allowed=True,
+        populate_by_name=True,
+        defer_build=True,
     )
 
     rate: float = Field(gt=0, le=MAX_RATE, allow_inf_nan=False, description="messages/s")

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from distributor.api import AdaptationAsked, PublisherAsked, TopicAsked
+from distributor.api import AdaptationAsked, TopicAsked
+from distributor.api_fields import PublisherAsked
 from distributor.control.placement_inputs import (
     asked_of,
     decide,

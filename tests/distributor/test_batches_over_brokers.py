@@ -14,7 +14,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from distributor.api import PlacementAsked, PublisherAsked, TopicAsked, Unplaced
+from distributor.api import PlacementAsked, TopicAsked
+from distributor.api_fields import PublisherAsked, Unplaced
 from distributor.control.placements import place
 from distributor.control.service import Distributor
 from distributor.control.state import ControlState

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from distributor.api import PlacementAsked, PublisherAsked, TopicAsked
+from distributor.api import PlacementAsked, TopicAsked
+from distributor.api_fields import PublisherAsked
 from distributor.control import placements
 from distributor.control.service import Distributor
 from distributor.control.state import ControlState

@@ -12,8 +12,10 @@ from typing import Any
 
 import psutil
 import pytest
+from pydantic import BaseModel
 
 from distributor import api, gateway_api
+from distributor.api_fields import MAX_WATCHED
 from distributor.errors import TooLong, TooMany
 from distributor.http.bodies import (
     HELD_BYTES,
@@ -249,7 +251,7 @@ def test_bodies_under_way_are_bounded_and_leave_room_for_reports(
 # --- pure -----------------------------------------------------------------------------------------
 
 
-def body_of(model: type[api.BaseModel], content: bytes) -> Body:
+def body_of(model: type[BaseModel], content: bytes) -> Body:
     body = Body(model, Held())
     body.add(content)
     return body
@@ -270,7 +272,7 @@ def test_very_many_values_are_not_read() -> None:
 def test_the_longest_lists_can_be_read() -> None:
     body_of(gateway_api.Report, long_report()).read("POST /x")
     body_of(api.PublishersAsked, long_registration()).read("POST /x")
-    ids = json.dumps({"ids": [f"{n:0100}" for n in range(api.MAX_WATCHED)]}).encode()
+    ids = json.dumps({"ids": [f"{n:0100}" for n in range(MAX_WATCHED)]}).encode()
     body_of(api.WatchAsked, ids).read("POST /x")
 
 

@@ -10,7 +10,8 @@ from time import monotonic
 
 import pytest
 
-from distributor.api import FittingAsked, PlacementAsked, PublisherAsked, TopicAsked
+from distributor.api import FittingAsked, PlacementAsked, TopicAsked
+from distributor.api_fields import PublisherAsked
 from distributor.control import fitting_run as fitter_module
 from distributor.control import fittings
 from distributor.control.committer import Committer

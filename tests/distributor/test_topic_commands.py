@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
-from distributor.api import MAX_LISTED
+from distributor.api_fields import MAX_LISTED
 from distributor.cli.topics import batch_lines
 from srtm.cli.main import cli
 from tests.support.distributors import DistributorProcess, settle, srtm

@@ -10,13 +10,8 @@ from typing import Any
 
 import pytest
 
-from distributor.api import (
-    MigrationAsked,
-    MigrationMode,
-    PlacementAsked,
-    PublisherAsked,
-    TopicAsked,
-)
+from distributor.api import MigrationAsked, PlacementAsked, TopicAsked
+from distributor.api_fields import MigrationMode, PublisherAsked
 from distributor.control import migrations
 from distributor.control.committer import Committer
 from distributor.control.placements import place

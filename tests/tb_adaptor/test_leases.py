@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributor.api import PlacementAsked, PublisherAsked, TopicAsked
+from distributor.api import PlacementAsked, TopicAsked
+from distributor.api_fields import PublisherAsked
 from distributor.control.placements import place
 from distributor.control.service import Distributor
 from distributor.control.state import ControlState
