@@ -14,6 +14,9 @@ SPARK_POM := srtm/correlation/spark_pom.xml
 CLANG := $(shell sed -n 's/^CLANG = "\(.*\)"$$/\1/p' setup.py)
 HOT := $(shell sed -n 's/^    "\(.*\.py\)",$$/\1/p' setup.py)
 
+# Compiled modules are kept, whatever the shell says: a run of the tests starts hundreds of Pythons.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test setup docs lint lock clean
 
 demo: setup

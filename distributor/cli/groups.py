@@ -157,7 +157,7 @@ def _table(word: str, proposal: Mapping[str, Any]) -> Table:
 
 def _apart(found: Mapping[str, Any]) -> list[str]:
     """Where keys and groups disagree, in sentences."""
-    if not found["keys"] and not found["groups"]:
+    if not found["groups"]:
         return []
     said = ["keys and groups disagree (keys win):"]
     for each in found["keys"][:_SHOWN]:

@@ -60,7 +60,8 @@ BROKER_METRICS: tuple[Row[BrokerShown], ...] = (
 )  # fmt: skip
 PENALTY_METRICS: tuple[Row[Compared | str], ...] = (
     Row("srtm_distributor_topic_penalty_known", "gauge",
-        "1 where the penalty of a shared topic is.", lambda found: isinstance(found, Compared)),
+        "1 where the penalty of a shared topic is known.",
+        lambda found: isinstance(found, Compared)),
 )  # fmt: skip
 TOPIC_METRICS: tuple[Row[Compared], ...] = (
     Row("srtm_distributor_topic_token_wait_mean_seconds", "gauge",

@@ -197,7 +197,7 @@ def _distributor(route: Route) -> Finding:
             text = f"distributor {address}: wrong or no token; name distributor-token-file"
             return Finding(route.name, text, True)
         known = answer.json()
-        text = f"distributor {address} knows topic {topic}: {known['rate']:,g} messages/s"
+        text = f"distributor {address} knows topic {topic}: {known['rate']!s:.20} messages/s"
         return Finding(route.name, text)
     except UnavailableError as error:
         return Finding(route.name, f"distributor {error}", True)

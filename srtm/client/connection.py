@@ -138,8 +138,8 @@ async def dial(address: str, listener: Listener, publisher: str = "") -> Connect
         why = f"no answer within {CONNECT_SECONDS:g} s"
     except UnavailableError as error:
         why = str(error)
-    except OSError as error:
-        why = error.strerror or str(error)
+    except (OSError, UnicodeError) as error:  # a name that cannot be one
+        why = getattr(error, "strerror", "") or str(error)
     except asyncio.CancelledError:
         if connection is not None:
             connection.abort()

@@ -48,7 +48,8 @@ class Publisher:
     nsqd:          host:port of a gateway or an nsqd, instead of a distributor
     max_in_flight: messages that may be unanswered; past it `publish` and `send` wait
     close_seconds: how long leaving the `async with` waits for answers
-    place_timeout: seconds that a message waits while no gateway was ever named for this publisher
+    place_timeout: seconds that a message waits while no gateway was ever named for this publisher,
+                   or the one that `nsqd` names was never reached
 
     Every message ends in one of four ways: stored; Refused (an error frame); OutcomeUnknown (its
     connection died after it was sent: it is never sent again by itself); NotSent (the publisher was
@@ -88,6 +89,8 @@ class Publisher:
         self._place_timeout = place_timeout
         self._deadline: asyncio.TimerHandle | None = None
         self._is_known = False  # to the distributor, without a place yet
+        self._was_connected = False
+        self._unreached = ""  # why the last attempt gave no connection
         self._window = Window(max_in_flight)
         self._outbox: Outbox[_Entry] = Outbox()
         self._route = Route()
@@ -167,11 +170,16 @@ class Publisher:
         entry.done.add_done_callback(lambda _: self._window.leave(count))
         self._outbox.put(entry)
         self._idle.clear()
-        if self._endpoint and not self._route.address and self._deadline is None:
+        if self._deadline is None and not self._has_way:
             loop = asyncio.get_running_loop()
             self._deadline = loop.call_later(self._place_timeout, self._not_placed)
         self._pump_soon()
         return entry.done
+
+    @property
+    def _has_way(self) -> bool:
+        """Was a gateway ever named, or with `nsqd=` ever reached?"""
+        return bool(self._route.address) if self._endpoint else self._was_connected
 
     def _raise_if_ended(self) -> None:
         if self._error is not None:
@@ -182,7 +190,7 @@ class Publisher:
     def placed(self, place: Place) -> None:
         if self._route.placed(place):
             self._act()
-        if self._route.address:
+        if self._has_way:
             self._end_deadline()
         else:
             self.unplaced()
@@ -198,9 +206,10 @@ class Publisher:
     def _not_placed(self) -> None:
         """What waits is given up; the publisher stays, and what it sends later waits anew."""
         self._deadline = None
-        assert self._endpoint is not None, "with nsqd= the place is known from the start"
         seconds = f"within {self._place_timeout:g} s"
-        if self._is_known:
+        if self._endpoint is None:
+            why = f"no connection {seconds} ({self._unreached}): start it, or correct nsqd="
+        elif self._is_known:
             why = (
                 f"no broker takes it {seconds}: srtm placement apply {self.topic} --keep places it "
                 "where there is room, and says what is missing where there is none"
@@ -236,6 +245,9 @@ class Publisher:
     def _act(self) -> None:
         """What the state asks for."""
         state = self._route.state
+        if state is State.OPEN and not self._was_connected:
+            self._was_connected = True
+            self._end_deadline()
         if state is State.CONNECTING:
             self._forget_attempt()
             self._hang_up()
@@ -254,7 +266,9 @@ class Publisher:
         try:
             connection = await dial(address, self, self.id)
         except UnavailableError as error:
-            log.info("publisher %s of topic %s: %s", self.id, self.topic, error)
+            level = logging.INFO if self._route.failures else logging.WARNING
+            log.log(level, "publisher %s of topic %s: %s", self.id, self.topic, error)
+            self._unreached = str(error)
             self._attempt = None
             self._step(Event.BROKEN)
             return

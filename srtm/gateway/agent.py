@@ -31,6 +31,7 @@ from srtm.host.clock import NS, boottime_ns, monotonic_ns
 from srtm.http.client import Answer, Endpoint, call
 from srtm.limits.contract import Limit
 from srtm.text.errors import SrtmError, UnavailableError, UsageError
+from srtm.text.words import counted
 
 log = logging.getLogger("srtm.gateway")
 
@@ -337,7 +338,8 @@ class Agent:
         if (bool(changes) and self._topics.lease(changes)) or due:
             self._topics.state_file.write_soon()
         if changes:
-            log.info("distributor: epoch %d: %d shares changed", self.lease.epoch, len(changes))
+            changed = counted(len(changes), "changed share")
+            log.info("distributor: epoch %d: %s", self.lease.epoch, changed)
 
     def _watch_lease(self) -> None:
         """Fall to the safe shares when the lease ends, whatever else the loop waits for."""

@@ -253,7 +253,8 @@ class Client:
         make room, is served."""
         self._came_ill = not self._gateway.topics.is_open
         if self._came_ill:
-            run.left, run.void = 0, True  # no topic has it
+            run.done(run.left)
+            run.void = True  # no topic has it
             run.refused = ProtocolError(run.failure_code, "nsqd is ill; publish to another broker")
             self.refuse(run, None)
         return self._came_ill

@@ -9,7 +9,7 @@ from srtm.http.client import TIMEOUT_SECONDS, Answer, Endpoint, call
 from srtm.http.nsqd import stats_path
 from srtm.nsq.commands import Limits
 from srtm.nsq.connection import Connection, Refused
-from srtm.nsq.frames import OK_FRAME, FrameError
+from srtm.nsq.frames import FrameError
 from srtm.nsq.identify import Server
 from srtm.text.address import Address
 from srtm.text.errors import UnavailableError
@@ -136,14 +136,19 @@ async def check_tcp(address: str) -> None:
             try:
                 v2 = Connection(writer.write, {}, _MAX_FRAME_BYTES)
                 while not v2.identified:
-                    v2.receive(await reader.readexactly(len(OK_FRAME)))
+                    data = await reader.read(_MAX_FRAME_BYTES)
+                    if not data:
+                        raise ConnectionError("it closed the connection")
+                    v2.receive(data)
                 return
             finally:
                 writer.close()
     except TimeoutError:
         why = f"no answer within {TIMEOUT_SECONDS:g}s"
-    except (asyncio.IncompleteReadError, FrameError, Refused):
+    except FrameError:
         why = "it speaks another protocol"
+    except Refused as error:
+        why = str(error)
     except OSError as error:
         why = error.strerror or str(error)
     raise UnavailableError(f"nsqd at {address} takes no V2 connection: {why}")

@@ -36,7 +36,7 @@ class Run(Publish):
     since:    bucket time at which it got its last token; -1: it has none yet
     size:     bytes of its messages; 0 once the topic has done with it
     admitted: messages that have their tokens
-    left:     messages that nsqd has not answered yet
+    left:     messages without an outcome; `done` alone changes it
     earned:   replies earned while an earlier command of the client is unanswered
     refused:  the error that ends this run and its connection
     void:     what is left of it must not go to nsqd any more
@@ -90,6 +90,11 @@ class Run(Publish):
     def cut(self, stop: int) -> bool:
         """The messages of the run end at `stop`: is any of them in this piece?"""
         return stop > 0
+
+    def done(self, count: int) -> bool:
+        """`count` more of its messages have their outcome. Is that all of them?"""
+        self.left -= count
+        return self.left == 0
 
     @property
     def without_token(self) -> int:

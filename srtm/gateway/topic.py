@@ -530,13 +530,13 @@ class Topic:
     ) -> None:
         """`count` messages of `run` are not stored; its owner is told after those before."""
         self.meter.rejected += count
-        run.left -= count
+        is_over = run.done(count)
         first = run.refused is None
         if first:
             run.refused = error
-        if first or run.left == 0:
+        if first or is_over:
             run.owner.refuse(run, retry_seconds)
-        if run.left == 0:
+        if is_over:
             self.forget(run)
 
     def fail_waiting(self, sentence: str) -> None:
@@ -632,9 +632,9 @@ class Topic:
             if run.void:
                 self.forget(run)
                 continue
-            run.left -= count
+            is_over = run.done(count)
             run.owner.settle(run, count)
-            if run.left == 0:
+            if is_over:
                 self.forget(run)
         batch.payload = b""
         if self.has_slo:
@@ -649,7 +649,7 @@ class Topic:
             self.meter.failed += count
             if not run.void:
                 self.give_up(run)
-                run.left = 0  # answers come in order: all before it are given
+                run.done(run.left)  # answers come in order: all before it are given
                 run.refused = ProtocolError(run.failure_code, error.sentence or str(error))
                 run.owner.refuse(run, None)
 

@@ -108,7 +108,8 @@ class Topics:
         """Take a run from any door. It is decided at the end of this wake-up."""
         topic = self.find(run.topic)
         if topic is None:
-            run.left, run.void = 0, True  # no topic has it
+            run.done(run.left)
+            run.void = True  # no topic has it
             run.refused = ProtocolError(
                 run.failure_code,
                 f"{self._max_topics} topics are in use (--max-topics); "

@@ -24,6 +24,8 @@ from srtm.nsq.frames import (
 from srtm.nsq.identify import Identity, replay
 
 _READ_BYTES = 256 * 1024
+_IDENTIFY_NS = 10_000_000_000
+"""An nsqd that takes connections and says nothing for as long is hung."""
 _MAX_FRAME_BYTES = (1 << 31) - 1
 """The biggest frame that nsqd can write: what it may have stored is its own to judge, and changes
 with its flags."""
@@ -131,6 +133,13 @@ class Tunnel:
         self._gateway.reactor.watch(
             self._socket.fileno(), self._on_event, events, self._client.close
         )
+        until = monotonic_ns() + _IDENTIFY_NS
+        self._gateway.reactor.call_at(until, lambda _now: self._expect_answer())
+
+    def _expect_answer(self) -> None:
+        """nsqd had the time that it has to answer IDENTIFY."""
+        if not self.closed and not self._v2.identified:
+            self._client.close()
 
     def forward(self, line: Line) -> None:
         """A command of the client, as it stands; nothing once nsqd has ended the connection."""

@@ -93,7 +93,7 @@ class Upstream:
         self.in_flight: deque[Batch] = deque()
         self.closed = False
         self.failed = False  # ended by an error that nsqd answered with: it is there
-        self.last_read = monotonic_ns()
+        self.last_read = self._began_at = monotonic_ns()
         self._socket = address.connect()
         self._fd = self._socket.fileno()
         self._send = self._socket.send
@@ -213,6 +213,8 @@ class Upstream:
 
     def is_silent(self, before: int) -> bool:
         """Has it owed an answer, and said nothing, since before `before`?"""
+        if not self.identified:
+            return self._began_at < before
         return bool(self.in_flight) and max(self.in_flight[0].written_at, self.last_read) < before
 
     def _end(self) -> None:
@@ -223,7 +225,7 @@ class Upstream:
         if self.closed:
             return
         self.closed = True
-        log.info("connection to nsqd ended: %s", why)
+        log.debug("connection to nsqd ended: %s", why)
         self._reactor.forget(self._fd)
         self._socket.close()
         lost, self.in_flight = self.in_flight, deque()

@@ -9,8 +9,9 @@ import asyncio
 import json
 import os
 import socket
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
@@ -26,6 +27,9 @@ MAX_RESPONSE_BYTES = 64 << 20
 """/stats of nsqd takes about 1 kB a channel with its clients: room for tens of thousands"""
 _MAX_LINE_BYTES = 1 << 20
 _READ_BYTES = 64 << 10
+_MOST_TEXT = 300
+_MAX_ERROR_BYTES = 64 << 10
+"""of the answer to a stream that is refused"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class Answer:
     def document(self) -> Any:
         """Its JSON, or its text where it is none."""
         try:
-            return json.loads(self.body)
+            return _parsed(self.body, self.where)
         except (ValueError, RecursionError):
             return self.body.decode(errors="replace")
 
@@ -63,17 +67,46 @@ class Answer:
         found = self.document
         if isinstance(found, dict):
             found = found.get("error") or found.get("message")
-        return " ".join(str(found or "").split())[:300] or f"HTTP {self.status}"
+        text = " ".join(str(found or "").split())[:_MOST_TEXT]
+        shown = "".join(each if each.isprintable() else "?" for each in text)
+        return shown or f"HTTP {self.status}"
 
     def json(self) -> Any:
         """Raises UnavailableError where it is none, and for any status but 200."""
         if self.status != 200:
             raise UnavailableError(f"{self.where} answered {self.status}: {self.error}")
         try:
-            return json.loads(self.body)
+            return _parsed(self.body, self.where)
         except (ValueError, RecursionError):
             shown = f"{self.body[:80]!r}"
             raise UnavailableError(f"{self.where} did not answer with JSON: {shown}") from None
+
+
+class _Missing(UnavailableError, KeyError):
+    """A KeyError for whoever looks for one, and one line for a person where nobody does."""
+
+    __str__ = Exception.__str__
+
+
+class _Document(dict[str, Any]):
+    """An object of an answer. What is missed in it is missed at the other side: that is another
+    program, or another version."""
+
+    where = ""
+
+    def __missing__(self, key: str) -> Any:
+        raise _Missing(f"{self.where} answered without {key!r}: is it another program?")
+
+
+def _parsed(body: bytes, where: str) -> Any:
+    """Raises ValueError, RecursionError."""
+
+    def made(found: dict[str, Any]) -> _Document:
+        document = _Document(found)
+        document.where = where
+        return document
+
+    return json.loads(body, object_hook=made)
 
 
 class Refusal(UnavailableError):
@@ -156,8 +189,7 @@ async def _reached(address: Address) -> socket.socket:
     """Connected to the first of a name's addresses that takes it."""
     loop = asyncio.get_running_loop()
     failure = OSError(f"{address.host} has no address")
-    found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    for family, kind, protocol, _, where in found:
+    for family, kind, protocol, _, where in await _looked_up(address):
         made = socket.socket(family, kind, protocol)
         made.setblocking(False)
         try:
@@ -171,6 +203,33 @@ async def _reached(address: Address) -> socket.socket:
         else:
             return made
     raise failure
+
+
+async def _looked_up(address: Address) -> list[Any]:
+    """What getaddrinfo says, by a thread that nobody waits for: those of asyncio's own are waited
+    for when a loop ends, however long a resolver takes."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[list[Any]] = loop.create_future()
+
+    def tell(found: list[Any] | Exception) -> None:
+        if answer.done():
+            return
+        if isinstance(found, Exception):
+            answer.set_exception(found)
+        else:
+            answer.set_result(found)
+
+    def ask() -> None:
+        found: list[Any] | Exception
+        try:
+            found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
+        except (OSError, ValueError) as error:
+            found = error
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(tell, found)
+
+    threading.Thread(target=ask, name="resolver", daemon=True).start()
+    return await answer
 
 
 async def call(
@@ -240,12 +299,17 @@ class Kept:
         where = _place(self._endpoint, path)
         with _as_ours(where, timeout_seconds):
             async with asyncio.timeout(timeout_seconds):
-                connection = self._connection
-                if connection is None or not connection.is_free():
-                    self._drop()
-                    connection = self._connection = await _Connection.open(self._endpoint)
-                status = await connection.ask(self._endpoint, "GET", path, None, keep=True)
-                return Answer(status, await _whole(connection, where, max_bytes), where)
+                await asyncio.sleep(0)  # what has come since, its end above all, is seen then
+                if self._connection is not None and self._connection.is_free():
+                    with suppress(h11.RemoteProtocolError, ConnectionError):
+                        return await self._ask(self._connection, path, where, max_bytes)
+                self._drop()  # or it was closed as the request went out
+                self._connection = await _Connection.open(self._endpoint)
+                return await self._ask(self._connection, path, where, max_bytes)
+
+    async def _ask(self, connection: _Connection, path: str, where: str, max_bytes: int) -> Answer:
+        status = await connection.ask(self._endpoint, "GET", path, None, keep=True)
+        return Answer(status, await _whole(connection, where, max_bytes), where)
 
     def _drop(self) -> None:
         if self._connection is not None:
@@ -283,6 +347,9 @@ async def lines(
         async with _connected(endpoint, silence_seconds) as connection:
             async with asyncio.timeout(silence_seconds):
                 status = await connection.ask(endpoint, "POST", path, body, keep=False)
+                if status != 200:
+                    refused = await _whole(connection, where, _MAX_ERROR_BYTES)
+                    raise Refusal(endpoint, Answer(status, refused, where))
             pieces = connection.pieces()
             rest = b""
             while True:
@@ -294,17 +361,14 @@ async def lines(
                 *whole, rest = (rest + piece).split(b"\n")
                 if len(rest) > _MAX_LINE_BYTES:
                     raise UnavailableError(f"{where}: a line of over {_MAX_LINE_BYTES} bytes")
-                if status == 200:
-                    for line in whole:
-                        if line.strip():
-                            yield _object(line, where)
-            if status != 200:
-                raise Refusal(endpoint, Answer(status, rest))
+                for line in whole:
+                    if line.strip():
+                        yield _object(line, where)
 
 
 def _object(line: bytes, where: str) -> dict[str, Any]:
     try:
-        document = json.loads(line)
+        document = _parsed(line, where)
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
@@ -341,6 +405,11 @@ def _as_ours(where: str, timeout_seconds: float) -> Iterator[None]:
 
 
 def _sentence(error: BaseException) -> str:
+    if isinstance(error, h11.ProtocolError):
+        said = " ".join(str(error).split())[:_MOST_TEXT]
+        return f"it does not answer as HTTP does ({said}); is it an HTTP port?"
+    if isinstance(error, socket.gaierror):
+        return f"its name is not known ({error.strerror})"
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno) if error.errno > 0 else error.strerror or str(error)
     return " ".join(str(error).split()) or type(error).__name__

@@ -134,22 +134,21 @@ class Consumer(Link):
     def _take_any(self, have: int, now: int) -> int:
         """Frames of every kind from the front of the buffer; the bytes that remain."""
         reader = FrameReader(_LARGEST_FRAME_BYTES)
+        replies = []
         try:
-            frames = reader.feed(bytes(self._view[:have]))
+            for frame in reader.feed(bytes(self._view[:have])):
+                if frame.kind == MESSAGE:
+                    message = parse_message(frame.data)
+                    replies.append(fin(message.id))
+                    self._take_body(message.body, now)
+                elif frame.kind == ERROR:
+                    self.count_error(frame.data)
+                elif frame.data == HEARTBEAT_DATA:
+                    replies.append(NOP)
         except FrameError:
             self.errors["not an NSQ frame"] += 1
             self.close()
             return 0
-        replies = []
-        for frame in frames:
-            if frame.kind == MESSAGE:
-                message = parse_message(frame.data)
-                replies.append(fin(message.id))
-                self._take_body(message.body, now)
-            elif frame.kind == ERROR:
-                self.count_error(frame.data)
-            elif frame.data == HEARTBEAT_DATA:
-                replies.append(NOP)
         if replies:
             self.write(b"".join(replies))
         return reader.buffered

@@ -1,7 +1,9 @@
 """A V2 connection of a program that has nothing else to do meanwhile: each call waits."""
 
+import math
 import socket
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from srtm.nsq.commands import fin
@@ -47,7 +49,7 @@ class Blocking:
                 self.socket = socket.create_connection(target, timeout_seconds)
                 self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.v2 = Connection(self.socket.sendall, identity, _MAX_FRAME_BYTES)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # a name that cannot be one
             raise UnavailableError(
                 f"{address}: {_reason(error)}; is an nsqd or a gateway listening there?"
             ) from None
@@ -60,8 +62,7 @@ class Blocking:
 
     def identify(self) -> Self:
         """Wait for the answer to IDENTIFY. Raises UnavailableError."""
-        while not self.v2.identified:
-            self._read("IDENTIFY")
+        self._await("IDENTIFY", lambda: self.v2.identified)
         return self
 
     def write(self, data: bytes) -> None:
@@ -76,8 +77,7 @@ class Blocking:
         except OSError as error:
             why = _reason(error)
             raise UnavailableError(f"{self.address}: {name} could not be sent: {why}") from None
-        while not self._frames:
-            self._read(name)
+        self._await(name, lambda: bool(self._frames))
         answer = self._frames.pop(0)
         if answer.kind == ERROR:
             text = answer.data.decode("ascii", "replace")
@@ -99,7 +99,11 @@ class Blocking:
 
     def messages(self) -> list[Message]:
         """The messages of one read, answered with FIN. Raises OSError, as `frames` does."""
-        found = [parse_message(each.data) for each in self.frames() if each.kind == MESSAGE]
+        frames = self.frames()
+        try:
+            found = [parse_message(each.data) for each in frames if each.kind == MESSAGE]
+        except FrameError as error:
+            raise ConnectionError(f"{self.address}: {error}") from None
         if found:
             self.socket.sendall(b"".join(fin(each.id) for each in found))
         return found
@@ -107,12 +111,21 @@ class Blocking:
     def close(self) -> None:
         self.socket.close()
 
-    def _read(self, command: str) -> None:
+    def _await(self, command: str, has_come: Callable[[], bool]) -> None:
+        """Read until the answer has come, all of it within the socket's timeout."""
+        timeout = self.socket.gettimeout()
+        until = math.inf if timeout is None else time.monotonic() + timeout
         try:
-            data = self.socket.recv(max(1, len(OK_FRAME) - self.v2.buffered))  # no more than that
-            if not data:
-                raise UnavailableError(f"{self.address}: closed the connection at {command}")
-            self._frames += self.v2.receive(data)
+            while not has_come():
+                if timeout is not None:
+                    self.socket.settimeout(max(until - time.monotonic(), 1e-3))
+                # No more is read than that, for whoever takes the socket over.
+                data = self.socket.recv(max(1, len(OK_FRAME) - self.v2.buffered))
+                if not data:
+                    raise UnavailableError(f"{self.address}: closed the connection at {command}")
+                self._frames += self.v2.receive(data)
+                if time.monotonic() > until:
+                    raise TimeoutError("timed out")
         except FrameError:
             raise UnavailableError(
                 f"{self.address}: the answer to {command} is not NSQ's"
@@ -122,7 +135,9 @@ class Blocking:
         except OSError as error:
             why = _reason(error)
             raise UnavailableError(f"{self.address}: no answer to {command}: {why}") from None
+        finally:
+            self.socket.settimeout(timeout)
 
 
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error)
+def _reason(error: OSError | UnicodeError) -> str:
+    return getattr(error, "strerror", "") or str(error)

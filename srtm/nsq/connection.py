@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from srtm.nsq.commands import MAGIC_V2, NOP, identify
-from srtm.nsq.frames import ERROR, HEARTBEAT_DATA, RESPONSE, Frame, FrameReader
+from srtm.nsq.frames import ERROR, HEARTBEAT_DATA, RESPONSE, Frame, FrameError, FrameReader
 
 
 class Refused(Exception):
@@ -54,11 +54,12 @@ class Connection:
         """The bytes of the frames that are whole now, heartbeats among them, and where each one
         ends. Raises Refused, FrameError."""
         raw, ends = self._frames.feed_raw(data)
-        if self.identified or not ends:
-            return raw, ends
-        first = ends[0]
-        self._take_answer(raw[7], raw[8:first])
-        return raw[first:], [end - first for end in ends[1:]]
+        while ends and not self.identified:
+            first = ends[0]
+            if not self.is_heartbeat(raw[7], raw[8:first]):
+                self._take_answer(raw[7], raw[8:first])
+            raw, ends = raw[first:], [end - first for end in ends[1:]]
+        return raw, ends
 
     def is_heartbeat(self, kind: int, content: bytes) -> bool:
         """Was this frame a heartbeat? It is answered then."""
@@ -69,13 +70,14 @@ class Connection:
 
     def _take_answer(self, kind: int, content: bytes) -> None:
         if kind == ERROR:
-            raise Refused(content[:300].decode(errors="replace"))
+            raise Refused(" ".join(content[:300].decode(errors="replace").split()))
         try:
-            told = json.loads(content)
-        except (ValueError, RecursionError):  # OK, where no features were asked for
+            told = {} if content == b"OK" else json.loads(content)
+        except (ValueError, RecursionError):
             told = None
-        if isinstance(told, dict):
-            self.told = told
+        if kind != RESPONSE or not isinstance(told, dict):
+            raise FrameError("its answer to IDENTIFY is not nsqd's")
+        self.told = told
         if self.told.get("auth_required"):
             raise Refused("it asks for AUTH, which is not spoken here")
         self.identified = True

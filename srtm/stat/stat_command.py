@@ -89,10 +89,13 @@ def stat(
         raise UsageError(f"--interval: {error}") from None
     if addresses or bridges:
         brokers = [StatSource(address, address) for address in addresses]
+    elif remote is not None:
+        known = remote.call("GET", "brokers")["brokers"]
+        brokers = [StatSource(each["name"], each["http_address"]) for each in known]
     else:
         found = find(Path(deployment))
         brokers = [StatSource(broker.name, str(broker.http_address)) for broker in found.brokers]
-        remote = remote or _distributor_of(found)
+        remote = _distributor_of(found)
     if count is None:  # whoever reads a pipe waits for its end
         count = 0 if interval or sys.stdout.isatty() else 1
     before: list[Row] = []

@@ -103,6 +103,25 @@ def test_before_the_gateway_is_up_messages_wait_for_it() -> None:
     run(work)
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "a..b"])
+def test_where_nobody_was_ever_reached_a_message_fails_in_time(
+    host: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        port = free_port()
+        async with Publisher("t", nsqd=f"{host}:{port}", place_timeout=0.3) as publisher:
+            with pytest.raises(NotSent, match=r"no connection within 0\.3 s .*correct nsqd="):
+                await publisher.publish(b"early")
+            if host == "127.0.0.1":
+                async with far_side(port=port) as far:
+                    await publisher.publish(b"later")
+                    assert far.bodies == [b"later"]
+
+    run(work)
+    warned = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert len(warned) == 1, "the first attempt that failed is told, once"
+
+
 def test_only_what_was_sent_and_not_answered_has_an_unknown_outcome() -> None:
     """The connection dies at the third message; the fourth and fifth were sent behind it."""
 

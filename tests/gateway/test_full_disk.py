@@ -1,4 +1,4 @@
-"""Rule 12: nsqd's disk is full and has room again. Nobody waits meanwhile, and nothing is left."""
+"""nsqd's disk is full and has room again. Nobody waits meanwhile, and nothing is left."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Rule 11: the HTTP door is an allow-list, and what it allows answers as nsqd's own does."""
+"""The HTTP door is an allow-list, and what it allows answers as nsqd's own does."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Rule 10: IDENTIFY is answered by the gateway as nsqd would answer it, and replayed at SUB."""
+"""IDENTIFY is answered by the gateway as nsqd would answer it, and replayed at SUB."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rule 9: nobody walks round. nsqlookupd, nsqadmin and /info lead to the gateway alone."""
+"""Nobody walks round the gateway: nsqlookupd, nsqadmin and /info lead to it alone."""
 
 import signal
 from typing import Any

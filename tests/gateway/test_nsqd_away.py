@@ -1,4 +1,4 @@
-"""Rule 12: nsqd killed, frozen, ill and back. What is unsure gets no OK, what waits is bounded."""
+"""nsqd killed, frozen, ill and back. What is unsure gets no OK, what waits is bounded."""
 
 import socket
 import time

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import threading
+import time
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 
 from srtm.http.bearer import read_token
-from srtm.http.client import Answer, Endpoint, Refusal, call, lines
+from srtm.http.client import Answer, Endpoint, Refusal, call, lines, request
 from srtm.text.address import Address
 from srtm.text.errors import UnavailableError, UsageError
 
@@ -207,3 +209,40 @@ def test_a_token_is_the_files_one_line(tmp_path: Path) -> None:
     file.write_bytes(SECRET + b"\n")
     file.chmod(0o600)
     assert read_token(str(file), "--token-file") == SECRET.decode()
+
+
+def test_an_object_without_what_is_needed_is_told_with_its_place() -> None:
+    answer = Answer(200, b'{"a": {"b": 1}}', "127.0.0.1:1: /stats")
+    assert answer.document["a"]["b"] == answer.json()["a"]["b"] == 1
+    for miss in (lambda: answer.document["topics"], lambda: answer.json()["a"]["c"]):
+        with pytest.raises(UnavailableError, match=r"127.0.0.1:1: /stats answered without '"):
+            miss()
+
+
+def test_a_refusal_of_a_stream_is_read_whole_and_no_longer_than_an_error_is() -> None:
+    async def ask(address: str) -> None:
+        async with aclosing(lines(Endpoint(address), "/x", b"{}", 5)) as stream:
+            async for _ in stream:
+                pass
+
+    refused = b'{"error": "the real reason"}\n'
+    with pytest.raises(Refusal, match="the real reason"):
+        serve(plain(refused, b"503 No"), work=ask)
+    with pytest.raises(UnavailableError, match="answered more than"):
+        serve(plain(b"x\n" * 100_000, b"503 No"), work=ask)
+
+
+def test_what_an_error_says_is_printable() -> None:
+    assert Answer(500, b'{"error": "a\\u001b[31m\\nb"}').error == "a?[31m b"
+
+
+def test_nobody_waits_for_a_resolver_longer_than_for_an_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    over = threading.Event()
+    monkeypatch.setattr("srtm.http.client.socket.getaddrinfo", lambda *_, **__: over.wait(60))
+    began = time.monotonic()
+    with pytest.raises(UnavailableError, match=r"did not answer within 0\.2 s"):
+        request("broker.example:80", "GET", "/", timeout_seconds=0.2)
+    over.set()
+    assert time.monotonic() - began < 30

@@ -70,11 +70,28 @@ def test_an_answer_without_features_is_enough() -> None:
     assert v2.told == {}
 
 
-@pytest.mark.parametrize("said", [b"[1]", b"{", b"[" * 100_000, b'"x"'])
-def test_an_odd_answer_tells_nothing(said: bytes) -> None:
+@pytest.mark.parametrize(
+    "frame",
+    [
+        *(build_frame(RESPONSE, said) for said in (b"[1]", b"{", b"[" * 100_000, b'"x"', b"")),
+        build_frame(MESSAGE, b"{}"),
+    ],
+)
+def test_an_answer_that_is_not_nsqds_ends_it(frame: bytes) -> None:
     v2, _ = begun()
-    v2.receive(build_frame(RESPONSE, said))
-    assert (v2.identified, v2.told) == (True, {})
+    with pytest.raises(FrameError):
+        v2.receive(frame)
+    assert not v2.identified
+
+
+def test_a_heartbeat_before_the_answer_is_no_answer() -> None:
+    v2, sent = begun()
+    sent.clear()
+    assert v2.receive(HEARTBEAT_FRAME * 2) == []
+    assert not v2.identified
+    assert sent == NOP * 2
+    assert v2.receive(HEARTBEAT_FRAME + ANSWER + OK_FRAME) == [Frame(RESPONSE, b"OK")]
+    assert v2.identified
 
 
 @pytest.mark.parametrize(
@@ -82,6 +99,7 @@ def test_an_odd_answer_tells_nothing(said: bytes) -> None:
     [
         (build_frame(ERROR, b"E_BAD_BODY IDENTIFY failed"), "E_BAD_BODY IDENTIFY failed"),
         (build_frame(ERROR, b"E" * 5000), "E" * 300),
+        (build_frame(ERROR, b"E_BAD\n two  lines"), "^E_BAD two lines$"),
         (build_frame(RESPONSE, b'{"auth_required": true}'), "AUTH"),
     ],
 )

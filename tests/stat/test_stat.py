@@ -5,8 +5,9 @@ import subprocess
 from pathlib import Path
 
 from srtm.nsq.commands import pub
+from tests.support.distributors import DistributorProcess
 from tests.support.programs import SRTM, run_srtm
-from tests.support.servers import Servers
+from tests.support.servers import Servers, wait_for
 from tests.support.v2 import V2
 
 
@@ -71,6 +72,19 @@ def test_stat_says_in_one_line_that_nobody_answers() -> None:
     assert shown.returncode == 3
     assert shown.stderr.startswith("srtm: 127.0.0.1:1: nothing listens")
     assert len(shown.stderr.splitlines()) == 1
+
+
+def test_stat_asks_a_distributor_for_its_brokers(
+    servers: Servers, distributor: DistributorProcess
+) -> None:
+    asked = f"--distributor-address={distributor.address}"
+    gateway = servers.gateway(asked, "--broker-name=b1", "--broker-capacity=100")
+    with V2(gateway.tcp) as publisher:
+        publisher.send(pub(b"t", b"x"))
+        assert publisher.reply() == b"OK"
+    wait_for(lambda: distributor.ok("GET", "/brokers")["brokers"], "it is known")
+    (row,) = json.loads(stat(asked, "--count=1", "--json").stdout)
+    assert (row["broker"], row["topic"]) == ("b1", "t")
 
 
 def test_stat_says_in_one_line_that_an_interval_is_none() -> None:

@@ -23,6 +23,7 @@ from srtm.host.clock import NS, boottime_ns
 from srtm.host.stop import Stop
 from srtm.http.metrics import Text
 from srtm.text.errors import Exit, UnavailableError
+from srtm.text.words import counted
 
 log = logging.getLogger("srtm.autoscale")
 
@@ -105,7 +106,7 @@ class Service:
         self.controller.executor.close()
         self._log.close()
         running = self.controller.running()
-        log.info("the controller has ended; %d consumers work on without it", running)
+        log.info("the controller has ended; %s at work", counted(running, "consumer"))
         return Exit.OK
 
     def _ended(self) -> list[str]:

@@ -19,21 +19,17 @@ from srtm.autoscaler.policies.srtm import Srtm
 Factory = Callable[[Settings, Trace | None], Policy]
 """Makes a policy. `optimal` and `peak` need the trace and raise ValueError without it."""
 
-_LANDAU = {
-    "nf": "next-fit",
-    "ff": "first-fit",
-    "bf": "best-fit",
-    "wf": "worst-fit",
-    "nfd": "next-fit-decreasing",
-    "ffd": "first-fit-decreasing",
-    "bfd": "best-fit-decreasing",
-    "wfd": "worst-fit-decreasing",
-    "mwf": "mwf",
-    "mbf": "mbf",
-    "mwfp": "mwfp",
-    "mbfp": "mbfp",
+_SHORT = {
+    "next-fit": "nf",
+    "first-fit": "ff",
+    "best-fit": "bf",
+    "worst-fit": "wf",
+    "next-fit-decreasing": "nfd",
+    "first-fit-decreasing": "ffd",
+    "best-fit-decreasing": "bfd",
+    "worst-fit-decreasing": "wfd",
 }
-"""Landau's short names -> those of the packings."""
+"""Landau's short names of packings; the others go by their own."""
 
 
 def _observing(name: str, make: Callable[[str, Settings], Policy]) -> Factory:
@@ -77,11 +73,12 @@ _ENTRIES: dict[str, tuple[Factory, str]] = {
         for name, (handover, shows) in _COUNTS.items()
     },
     **{
-        f"landau-{short}": (
-            _observing(f"landau-{short}", partial(Landau, algorithm=ALGORITHMS[packing])),
-            f"Landau's sentinel over {short.upper()}",
+        name: (
+            _observing(name, partial(Landau, algorithm=algorithm)),
+            f"Landau's sentinel over {packing}",
         )
-        for short, packing in _LANDAU.items()
+        for packing, algorithm in ALGORITHMS.items()
+        for name in (f"landau-{_SHORT.get(packing, packing)}",)
     },
     "srtm": (
         lambda settings, trace: Srtm(settings.slo, settings.decision_seconds),

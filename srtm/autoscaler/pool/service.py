@@ -10,6 +10,7 @@ from srtm import __version__
 from srtm.autoscaler.executors.make import make_executor
 from srtm.autoscaler.live.choice import make_pool_policy
 from srtm.autoscaler.live.figures import told
+from srtm.autoscaler.observation import ConsumerState
 from srtm.autoscaler.pool.controller import PoolController
 from srtm.autoscaler.pool.lock import Lock
 from srtm.autoscaler.pool.sampler import PoolSampler
@@ -20,6 +21,7 @@ from srtm.host.clock import NS, boottime_ns
 from srtm.host.stop import Stop
 from srtm.http.metrics import Text
 from srtm.text.errors import Exit, UnavailableError
+from srtm.text.words import counted
 
 log = logging.getLogger("srtm.autoscale")
 
@@ -115,7 +117,8 @@ class PoolService:
             controller.decide(seen, now)
             self._fault = controller.fault
         state.save()
-        log.info("the controller has ended; %d consumers work on", len(controller.consumers))
+        running = sum(each.state is ConsumerState.RUNNING for each in controller.consumers)
+        log.info("the controller has ended; %s at work", counted(running, "consumer"))
 
     def _tell(self, fault: str) -> None:
         """Tell of a fault at the door, and once in the log."""

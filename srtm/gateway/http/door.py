@@ -54,14 +54,8 @@ class _Info(Handler):
         self.finish(document)
 
 
-class _Metrics(Handler):
-    async def get(self) -> None:
-        self.set_header("Content-Type", CONTENT_TYPE)
-        self.finish(await exposition(self.gateway))
-
-
 class _Asking(Handler):
-    """Needs nsqd's answer, which may be slow."""
+    """A request whose answer may be slow: so many at a time, the others in turn."""
 
     def initialize(  # type: ignore[override]
         self, gateway: Host, waiting: Waiting, turns: asyncio.Semaphore
@@ -77,7 +71,22 @@ class _Asking(Handler):
                 async with self._turns:
                     yield not self.request.connection.stream.closed()  # type: ignore[union-attr]
         except Full:
-            raise HttpError(429, "TOO_MANY_REQUESTS: nsqd is slow to answer", 1.0) from None
+            raise HttpError(429, "TOO_MANY_REQUESTS: as many wait for the same", 1.0) from None
+
+
+class _Metrics(_Asking):
+    """One scrape at a time: each takes a part of every turn of the loop."""
+
+    async def get(self) -> None:
+        stream = self.request.connection.stream  # type: ignore[union-attr]
+        try:
+            async with self.turn() as is_there:
+                text = await exposition(self.gateway, stream.closed) if is_there else None
+            if text is not None:
+                self.set_header("Content-Type", CONTENT_TYPE)
+                self.finish(text)
+        except HttpError as error:
+            self.fail(error)
 
 
 class _Stats(_Asking):
@@ -196,7 +205,7 @@ class _Door(Application):
             "/ping": (_Ping, {}),
             "/info": (_Info, {}),
             "/stats": (_Stats, stats),
-            "/metrics": (_Metrics, {}),
+            "/metrics": (_Metrics, {"turns": asyncio.Semaphore(1), "waiting": asking}),
             **dict.fromkeys(ADMIN_PATHS, (_Admin, admin)),
         }
 

@@ -14,7 +14,7 @@ from srtm.gateway.topic import Topic
 from srtm.host.clock import monotonic_ns
 from srtm.http.metrics import Histogram, Row, Text, latencies
 
-TOPICS_PER_TURN = 4
+_TOPICS_PER_TURN = 2
 """So many take about a millisecond."""
 
 
@@ -42,7 +42,7 @@ TOPIC_METRICS: tuple[Row[Topic], ...] = (
          "Messages whose outcome is unknown: nsqd went away before it answered.",
          lambda t: t.meter.unknown),
     Row("srtm_topic_unmatched_deliveries_total", "counter",
-         "Messages of batches whose probe did not come back; in no latency.",
+         "Messages of batches whose probe did not come back; they are in no latency.",
          lambda t: t.meter.unmatched),
     Row("srtm_topic_waiting_messages", "gauge", "Messages that wait for a token.",
          lambda t: t.waiting),
@@ -135,9 +135,9 @@ TRACE_METRICS: tuple[Row[TraceProcess], ...] = (
 """Metrics of the trace, only with --trace-dir."""
 
 
-async def exposition(gateway: Host) -> bytes:
-    """The text that Prometheus scrapes. Messages have their turn between the topics: ten thousand
-    of them take seconds."""
+async def exposition(gateway: Host, is_gone: Callable[[], bool]) -> bytes | None:
+    """The text that Prometheus scrapes; None where it has gone meanwhile. Messages have their turn
+    between the topics: ten thousand of them take seconds."""
     text = Text()
     text.add(GATEWAY_METRICS, [({}, gateway)])
     if gateway.agent is not None:
@@ -150,8 +150,10 @@ async def exposition(gateway: Host) -> bytes:
     text.add(SOURCE_METRICS, [(source, gateway)])
     topics = list(gateway.topics.by_name.values())
     text.add(TOPIC_METRICS, [])
-    for first in range(0, len(topics), TOPICS_PER_TURN):
+    for first in range(0, len(topics), _TOPICS_PER_TURN):
         await asyncio.sleep(0)
-        turn = topics[first : first + TOPICS_PER_TURN]
+        if is_gone():
+            return None
+        turn = topics[first : first + _TOPICS_PER_TURN]
         text.add(TOPIC_METRICS, [({"topic": each.name.decode()}, each) for each in turn])
     return text.encode()

@@ -6,7 +6,7 @@ SKETCHES = {
     "token_wait": "delay in the topic's token bucket, from arrival to token",
     "gateway_time": "time in the gateway itself, from token to nsqd",
     "broker_latency": "from arrival to delivery to a consumer that is always ready",
-    "consumer_latency": "from arrival to delivery to the topic's own consumers",
+    "consumer_latency": "from arrival to delivery to the topic's own consumers, one of each read",
 }
 
 

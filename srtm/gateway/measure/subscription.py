@@ -7,7 +7,7 @@ from srtm.gateway.upstream import NsqdAddress
 from srtm.host.clock import monotonic_ns
 from srtm.nsq.commands import fin, rdy, sub
 from srtm.nsq.connection import Connection, Refused
-from srtm.nsq.frames import ERROR, MESSAGE, FrameError, parse_message
+from srtm.nsq.frames import ERROR, MESSAGE, FrameError, Message, parse_message
 
 _READ_BYTES = 256 * 1024
 _IDENTITY = {
@@ -73,6 +73,9 @@ class Subscription:
         try:
             data = self._socket.recv(_READ_BYTES)
             frames = self._v2.receive(data) if data else []
+            found = [
+                parse_message(content) if kind == MESSAGE else kind for kind, content in frames
+            ]
         except BlockingIOError:
             return
         except (OSError, FrameError, Refused):
@@ -81,12 +84,11 @@ class Subscription:
             self.close()
             return
         now = monotonic_ns()
-        for kind, content in frames:
-            if kind == MESSAGE:
-                message = parse_message(content)
-                self._out += fin(message.id)
-                self._on_message(message.body, now)
-            elif kind == ERROR:
+        for each in found:
+            if isinstance(each, Message):
+                self._out += fin(each.id)
+                self._on_message(each.body, now)
+            elif each == ERROR:
                 self.close()
                 return
             else:
