@@ -25,29 +25,24 @@ class State(StrEnum):
 
 
 COUNTERS = {
-    "message_count": ("messages", "Messages that came from the source."),
-    "message_bytes": ("message_bytes", "Bytes of the bodies that came from the source."),
-    "delivered_count": ("delivered_messages", "Messages that the other side has acknowledged."),
-    "redelivered_count": ("redelivered_messages",
-                          "Messages that nsqd gave again: attempts over 1."),
-    "not_repeated_count": ("not_repeated_messages",
-                           "Redeliveries left out, as the first copy is queued or delivered."),
-    "requeue_count": ("requeues", "Messages given back to nsqd, as Kafka did not take them."),
-    "touch_count": ("touches", "TOUCHes of messages that wait for Kafka."),
-    "late_finish_count": ("late_finishes", "FINs that came after nsqd had given the message up."),
-    "dead_letter_count": ("dead_letters", "Messages in the dead-letter topic or file."),
-    "cut_count": ("cut_dead_letters",
-                  "Dead letters cut short, as their topic does not take them whole."),
-    "tombstone_count": ("tombstones", "Records without a body that were skipped."),
-    "looped_count": ("looped_records",
-                     "Records that came from the topic that they would go to."),
-    "resent_count": ("resent_messages",
-                     "Messages published again, as their connection broke before the answer."),
-    "connect_count": ("connects", "Connections to nsqd that were made."),
-    "gone_count": ("gone_offsets", "Offsets that Kafka had deleted before they were read: records, "
-                   "or no more than markers of transactions."),
-}  # fmt: skip
-"""by its key in /stats, which is nsqd's where it has one: its name at /metrics, and its help"""
+    "message_count": "Messages that came from the source.",
+    "message_bytes": "Bytes of the bodies that came from the source.",
+    "delivered_count": "Messages that the other side has acknowledged.",
+    "redelivered_count": "Messages that nsqd gave again: attempts over 1.",
+    "not_repeated_count": "Redeliveries left out, as the first copy is queued or delivered.",
+    "requeue_count": "Messages given back to nsqd, as Kafka did not take them.",
+    "touch_count": "TOUCHes of messages that wait for Kafka.",
+    "late_finish_count": "FINs that came after nsqd had given the message up.",
+    "dead_letter_count": "Messages in the dead-letter topic or file.",
+    "cut_count": "Dead letters cut short, as their topic does not take them whole.",
+    "tombstone_count": "Records without a body that were skipped.",
+    "looped_count": "Records that came from the topic that they would go to.",
+    "resent_count": "Messages published again, as their connection broke before the answer.",
+    "connect_count": "Connections to nsqd that were made.",
+    "gone_count": "Offsets that Kafka had deleted before they were read: records, or no more than "
+    "markers of transactions.",
+}
+"""Their names are nsqd's where it has one."""
 
 
 @dataclass

@@ -12,18 +12,18 @@ from srtm.text.address import Address
 from srtm.text.errors import UnavailableError
 
 
-def _count(key: str) -> Callable[[Runner], int]:
-    return lambda runner: runner.figures.counts[key]
+def _count(name: str) -> Callable[[Runner], int]:
+    return lambda runner: runner.figures.counts[name]
 
 
 METRICS: tuple[Row[Runner], ...] = (
     Row("srtm_bridge_route_up", "gauge", "1 while the route runs.",
         lambda r: r.figures.state is State.RUNNING),
     *(
-        Row(f"srtm_bridge_{name}_total", "counter", text, _count(key))
-        for key, (name, text) in COUNTERS.items()
+        Row(f"srtm_bridge_{name}_total", "counter", text, _count(name))
+        for name, text in COUNTERS.items()
     ),
-    Row("srtm_bridge_in_flight_messages", "gauge",
+    Row("srtm_bridge_in_flight_count", "gauge",
         "Messages that wait for the other side's acknowledgement.",
         lambda r: r.figures.in_flight),
     Row("srtm_bridge_in_flight_bytes", "gauge",

@@ -7,17 +7,17 @@ from srtm.consumer.figures import Figures
 from srtm.http.metrics import Row, Text
 
 METRICS: tuple[Row[Figures], ...] = (
-    Row("srtm_consumer_records_total", "counter",
+    Row("srtm_consumer_record_count_total", "counter",
         "Records that the sink has and that are committed.", lambda f: f.records),
     Row("srtm_consumer_record_bytes_total", "counter", "Bytes of their values.",
         lambda f: f.bytes),
-    Row("srtm_consumer_batches_total", "counter", "Batches of them.", lambda f: f.batches),
+    Row("srtm_consumer_batch_count_total", "counter", "Batches of them.", lambda f: f.batches),
     Row("srtm_consumer_busy_seconds_total", "counter",
         "Seconds from a batch in hand to its commit.", lambda f: f.busy_seconds),
-    Row("srtm_consumer_dropped_batches_total", "counter",
+    Row("srtm_consumer_dropped_count_total", "counter",
         "Batches that were dropped before the sink, as the lease had ended.",
         lambda f: f.dropped),
-    Row("srtm_consumer_failed_batches_total", "counter",
+    Row("srtm_consumer_failed_count_total", "counter",
         "Batches that the user's function or the sink refused; they come again.",
         lambda f: f.failed),
     Row("srtm_consumer_partitions", "gauge", "Partitions that it has now.",

@@ -47,7 +47,7 @@ def test_an_async_function_and_what_the_door_says(make_group: Make) -> None:
     assert stats["partitions"] == [0, 1, 2, 3]
     assert http(address, "/ping")[0] == 200
     text = http(address, "/metrics")[1]
-    assert "srtm_consumer_records_total 60.0" in text
+    assert "srtm_consumer_record_count_total 60.0" in text
     assert "srtm_autoscale_leads" in http(group.address, "/metrics")[1]
 
 

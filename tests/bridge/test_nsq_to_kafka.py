@@ -255,7 +255,7 @@ def test_stats_and_metrics_tell_of_the_slo(servers: Servers, kafka: Kafka) -> No
     assert 0 < found["latency"]["p50"] <= found["latency"]["p99"] < 3600
     text = http(made.address, "/metrics")[1]
     families = {each.name: each for each in text_string_to_metric_families(text)}
-    assert families["srtm_bridge_delivered_messages"].samples[0].value == 100
+    assert families["srtm_bridge_delivered_count"].samples[0].value == 100
     assert families["srtm_bridge_error_budget"].samples[0].value == 1
     assert families["srtm_bridge_latency_seconds"].samples[-2].value == 100
     assert http(made.address, "/ping")[1] == "OK"

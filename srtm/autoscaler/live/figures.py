@@ -20,11 +20,11 @@ METRICS: tuple[Row[dict[str, Any]], ...] = (
     Row("srtm_autoscale_replica_seconds_total", "counter",
         "Consumers times seconds, as they are billed: from the launch on.",
         lambda d: d.get("replica_seconds", 0)),
-    Row("srtm_autoscale_ups_total", "counter", "Decisions for more consumers.",
+    Row("srtm_autoscale_up_count_total", "counter", "Decisions for more consumers.",
         lambda d: d.get("up_count", 0)),
-    Row("srtm_autoscale_downs_total", "counter", "Decisions for fewer.",
+    Row("srtm_autoscale_down_count_total", "counter", "Decisions for fewer.",
         lambda d: d.get("down_count", 0)),
-    Row("srtm_autoscale_reassigns_total", "counter", "Decisions that moved partitions only.",
+    Row("srtm_autoscale_reassign_count_total", "counter", "Decisions that moved partitions only.",
         lambda d: d.get("reassign_count", 0)),
 )  # fmt: skip
 """read off what /stats says of a group or a pool"""
