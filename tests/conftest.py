@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.support.cases import cases
 from tests.support.distributors import DistributorProcess, distributors_in
 from tests.support.servers import STARTED, Servers, servers_in
 
@@ -14,7 +15,11 @@ from tests.support.servers import STARTED, Servers, servers_in
 # run that passes proves what the one before proved. At home it goes on looking, and keeps what it
 # found; a case that failed becomes an @example of its test.
 settings.register_profile(
-    "srtm", deadline=None, print_blob=True, derandomize=bool(os.environ.get("CI"))
+    "srtm",
+    deadline=None,
+    print_blob=True,
+    derandomize=bool(os.environ.get("CI")),
+    max_examples=cases(200),
 )
 settings.load_profile("srtm")
 

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -18,8 +19,13 @@ MODULES = {
 }
 
 
+@cache
+def parsed(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text())
+
+
 def imported(module: str) -> Iterator[str]:
-    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+    for node in ast.walk(parsed(module)):
         if isinstance(node, ast.Import):
             yield from (each.name for each in node.names if each.name in MODULES)
         elif isinstance(node, ast.ImportFrom) and node.module in MODULES:
@@ -27,7 +33,10 @@ def imported(module: str) -> Iterator[str]:
             yield from (name if name in MODULES else node.module for name in names)
 
 
-IMPORTS = {module: set(imported(module)) for module in MODULES}
+@cache
+def imports() -> dict[str, set[str]]:
+    """By module: those of the product that it imports."""
+    return {module: set(imported(module)) for module in MODULES}
 
 
 def room(module: str) -> str:
@@ -42,7 +51,7 @@ def itself(module: str) -> str:
 @pytest.mark.parametrize("node", [room, itself])
 def test_no_import_leads_back_to_where_it_began(node: Callable[[str], str]) -> None:
     graph: dict[str, set[str]] = {}
-    for module, others in IMPORTS.items():
+    for module, others in imports().items():
         needed = graph.setdefault(node(module), set())
         needed.update(node(other) for other in others if node(other) != node(module))
     try:
@@ -54,7 +63,7 @@ def test_no_import_leads_back_to_where_it_began(node: Callable[[str], str]) -> N
 
 def test_the_gateway_and_the_placement_know_nothing_of_what_starts_them() -> None:
     above = {"srtm.cli", "srtm.deploy", "srtm.demo", "benchmarks.harness"}
-    for module, others in IMPORTS.items():
+    for module, others in imports().items():
         if room(module) in {"srtm.gateway", "srtm.client", "distributor.placement"}:
             assert not above & {room(other) for other in others}, module
 
@@ -74,7 +83,7 @@ SHARED = {
 @pytest.mark.parametrize("shared", SHARED)
 def test_what_all_share_knows_nothing_of_its_users(shared: str) -> None:
     used = {
-        room(other) for module in IMPORTS if room(module) == shared for other in IMPORTS[module]
+        room(other) for module in imports() if room(module) == shared for other in imports()[module]
     }
     assert used - {shared, "srtm"} <= SHARED[shared]
 
@@ -85,7 +94,10 @@ def test_beside_the_folders_of_srtm_is_only_its_entrance() -> None:
 
 def test_the_adaptor_knows_only_what_all_share() -> None:
     used = {
-        other for module in IMPORTS if module.startswith("tb_adaptor") for other in IMPORTS[module]
+        other
+        for module in imports()
+        if module.startswith("tb_adaptor")
+        for other in imports()[module]
     }
     assert {room(each) for each in used if not each.startswith("tb_adaptor")} <= set(SHARED)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_imports import MODULES
+from tests.test_imports import MODULES, parsed
 
 _CLASSES = {"Far", "Limited", "Told"}
 _FUNCTIONS = {"obituary", "last_words", "mourn", "pour", "bent", "hear", "plainly"}
@@ -16,7 +16,7 @@ _FUNCTIONS = {"obituary", "last_words", "mourn", "pour", "bent", "hear", "plainl
 
 
 def defined(module: str, *kinds: type[ast.AST]) -> Iterator[str]:
-    for node in ast.walk(ast.parse(MODULES[module].read_text())):
+    for node in ast.walk(parsed(module)):
         if isinstance(node, kinds):
             yield str(getattr(node, "name", ""))
 
@@ -55,8 +55,8 @@ def described(tree: ast.AST) -> Iterator[str]:
 def test_a_docstring_says_what_the_thing_named_is() -> None:
     found = [
         f"{module}: {text.splitlines()[0]}"
-        for module, file in MODULES.items()
-        for text in described(ast.parse(file.read_text()))
+        for module in MODULES
+        for text in described(parsed(module))
         if _CLIPPED.match(text)
     ]
     assert not found

@@ -19,7 +19,7 @@ from srtm.consumer.assignor import PlanAssignor
 from srtm.consumer.process import Process, here
 from tests.support.groups import Group, under_load
 from tests.support.programs import run_srtm
-from tests.support.servers import http, wait_for
+from tests.support.servers import wait_for
 
 Make = Callable[..., Group]
 
@@ -267,8 +267,11 @@ def test_a_budget_and_a_policy_outlive_their_controller(make_group: Make) -> Non
     group.wait_state(1)
     group.produce(200)
     group.wait_kept()
-    wait_for(lambda: http(group.address, "/stats")[1]["served"] >= 200, "it has counted", 20)
+    wait_for(lambda: group.stats()["served"] >= 200, "it has counted", 20)
+    counted_at = group.stats()["replica_seconds"]
+    # What is counted now is kept with this decision; the next ones are made when it is.
+    wait_for(lambda: group.stats()["replica_seconds"] > counted_at + 2, "two decisions more", 60)
     first.kill()
     group.controller()
     group.wait_state(1)
-    wait_for(lambda: group.stats()["served"] >= 200, "the next one knows", 20)
+    wait_for(lambda: group.stats()["served"] >= 200, "the next one knows")
