@@ -285,6 +285,8 @@ def migrations(topic: str, remote: Remote, as_json: bool) -> None:
         print_json(found)
         return
     click.echo(f"topic {topic}: migrate {found['mode']}")
+    if not any(found[each] for each in ("trouble", "blocked", "proposed", "applied")):
+        click.echo("no broker of it is in trouble, and nobody has left one")
     for broker, reason in found["trouble"].items():
         click.echo(f"broker {broker} is in trouble: {reason}")
     for reason in found["blocked"]:

@@ -69,7 +69,7 @@ def read_topic_file(path: Path) -> TopicFile:
     if "name" in values:
         values["topic"] = values.pop("name")
     else:
-        raise UsageError(f"{path}: name: Field required")
+        raise UsageError(f"{path}: name: needed")
     contract = Contract.read(values, str(path))
     try:
         extra = _Extra.model_validate(rest)

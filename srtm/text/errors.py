@@ -1,5 +1,6 @@
 """What a user can do wrong, in one line each, and the exit codes of every program."""
 
+import re
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -60,7 +61,7 @@ def one_line(error: "ValidationError", where: str, named: int = 0) -> UsageError
     shown = ", ".join(fields[:_SHOWN]) + (
         f" and {len(fields) - _SHOWN} more" if len(fields) > _SHOWN else ""
     )
-    message = fault["msg"].removeprefix("Value error, ")
+    message = _plain(fault["msg"])
     unquoted = ("missing", "value_error", "json_invalid")  # the last one would quote the whole text
     given = "" if fault["type"] in unquoted else f" (got {fault['input']!r})"
     left = len(faults) - len(paths)
@@ -70,3 +71,20 @@ def one_line(error: "ValidationError", where: str, named: int = 0) -> UsageError
 
 _SHOWN = 5
 """fields that one line names"""
+_PLAIN = {
+    r"^Value error, ": "",
+    r"^Field required$": "needed",
+    r"^(Input|String|Value|List|Tuple) should ": "must ",
+    r", unable to .*": "",
+    r"\ba valid integer\b.*": "a whole number",
+    r"\ba valid dictionary\b.*": "a table",
+    r"\ba valid string\b": "text",
+    r"\ba valid ": "a ",
+}
+"""pydantic's words, and ours"""
+
+
+def _plain(message: str) -> str:
+    for theirs, ours in _PLAIN.items():
+        message = re.sub(theirs, ours, message)
+    return message

@@ -353,11 +353,11 @@ def test_the_curves_are_those_of_the_run() -> None:
         pytest.param(("--slo", "99@1s"), "--slo: SLO percentile 99.0", id="a-slo-in-percent"),
         pytest.param(("--rebalance", "2"), "--rebalance: '2' is not a duration", id="no-unit"),
         pytest.param(("--startup", "-1s"), "--startup: '-1s' is not a duration", id="below-0"),
-        pytest.param(("--handover", "slow"), "--handover: Input should be", id="no-such-hand-over"),
-        pytest.param(("--arrivals", "fast"), "--arrivals: Input should be", id="no-such-arrivals"),
+        pytest.param(("--handover", "slow"), "--handover: must be", id="no-such-hand-over"),
+        pytest.param(("--arrivals", "fast"), "--arrivals: must be", id="no-such-arrivals"),
         pytest.param(("--heartbeat", "0s"), "heartbeat is 0.0; it must", id="no-heartbeat"),
         pytest.param(("--initial", "0"), "starts with 1 consumer or more", id="nobody"),
-        pytest.param(("--seed", "-1"), "--seed: Input should be greater", id="a-seed-below-0"),
+        pytest.param(("--seed", "-1"), "--seed: must be greater", id="a-seed-below-0"),
         pytest.param(("--out", "/proc/none/out"), "--out /proc/none/out: ", id="nowhere-to-write"),
     ],
 )
@@ -396,7 +396,7 @@ def test_what_is_required(srtm: Srtm, workload: Path, flag: str) -> None:
     del given[flag]
     answer = srtm("simulate", *(part for pair in given.items() for part in pair))
     assert answer.code == 2
-    assert f"{flag}: Field required" in answer.err
+    assert f"{flag}: needed" in answer.err
 
 
 # --- help, and what it loads ----------------------------------------------------------------------

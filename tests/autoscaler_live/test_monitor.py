@@ -88,6 +88,23 @@ def test_a_time_lag_is_the_age_of_the_oldest_event_that_waits() -> None:
     assert monitor.read().time_lags[0] == pytest.approx(1.0, abs=0.02)
 
 
+@pytest.mark.parametrize(
+    ("samples", "stuck"),
+    [
+        pytest.param([(0.0, 100, 100), (1.0, 120, 100), (13.0, 120, 100)], True, id="by-nobody"),
+        pytest.param([(0.0, 100, 100), (1.0, 120, 100), (9.0, 120, 100)], False, id="not-for-long"),
+        pytest.param([(0.0, 100, 100), (1.0, 120, 100), (13.0, 120, 101)], False, id="slowly"),
+        pytest.param([(0.0, 100, 100), (13.0, 100, 100)], False, id="nothing-to-serve"),
+    ],
+)
+def test_events_that_nobody_serves_are_told_before_they_are_late(
+    samples: list[tuple[float, int, int]], stuck: bool
+) -> None:
+    reading = fed(samples).read()
+    assert bool(reading.stuck(0.5)) == stuck
+    assert not reading.stuck(60.0), "an SLO of a minute lets them wait"
+
+
 def test_a_topic_made_anew_and_an_expired_offset_are_told() -> None:
     monitor = fed([(0.0, 100, 90), (1.0, 5, 90)], start=0)
     reading = monitor.read()

@@ -104,6 +104,7 @@ class Channel:
     served: float = 0.0
     at: float = 0.0
     paused: bool = False
+    fails: bool = False  # consumers finish nothing
     counts: list[int] = field(default_factory=list)
     monitor: Monitor = field(default_factory=lambda: Monitor(0.5))
 
@@ -114,7 +115,9 @@ class Channel:
                 self.at += 0.1
                 self.arrived += rate / 10
                 speed = MU * len(self.executor.there) / 10
-                self.served = min(self.arrived, self.served + speed * (not self.paused))
+                self.served = min(
+                    self.arrived, self.served + speed * (not self.paused and not self.fails)
+                )
                 self.monitor.see(
                     Sample(self.at, {0: int(self.arrived)}, {0: 0}, {0: int(self.served)})
                 )
@@ -334,3 +337,13 @@ def test_who_leaves() -> None:
     up = Decision(Action.UP, tuple(Member(each, ()) for each in ("a", "b", "foreign", "s", None)))
     assert change_of(up, consumers).launches == 1
     assert change_of(Decision(Action.REASSIGN, up.members[:4]), consumers).launches == 0
+
+
+def test_a_pool_that_serves_nothing_is_not_well(make: Make) -> None:
+    channel = make()
+    channel.run(5, 10)
+    assert channel.controller.fault == ""
+    channel.fails = True
+    channel.run(15, 10)
+    assert "nothing is served, and events have waited" in channel.controller.fault
+    assert channel.controller.oldest_wait > 10

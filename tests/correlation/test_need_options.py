@@ -17,7 +17,7 @@ def refused(command: str, *flags: str, **variables: str) -> str:
 @pytest.mark.parametrize(
     ("command", "flags", "said"),
     [
-        pytest.param("envelope", [], "--trace: Field required", id="no-trace"),
+        pytest.param("envelope", [], "--trace: needed", id="no-trace"),
         pytest.param("envelope", ["--trace=d", "--by=room"], "--by: ", id="no-such-by"),
         pytest.param("envelope", ["--trace=d", "--headroom=1"], "--headroom: ", id="no-headroom"),
         pytest.param("envelope", ["--trace=d", "--groups=g"], "--by group and", id="half-a-pair"),

@@ -93,7 +93,7 @@ def test_a_topic_without_keys_is_placed_better_the_next_day(
     [
         pytest.param({"groups.parquet": b"PAR1"}, r"groups\.parquet: cannot be read", id="parquet"),
         pytest.param({"run.json": b'{"first": null, "last": null}'}, "empty", id="empty-trace"),
-        pytest.param({"run.json": b"{}"}, "Field required", id="of-an-older-srtm"),
+        pytest.param({"run.json": b"{}"}, "needed", id="of-an-older-srtm"),
         pytest.param({"run.json": None}, "No such file", id="no-run"),
         pytest.param({}, "--topic nosuch: not in this result", id="no-topic"),
     ],

@@ -40,18 +40,18 @@ USAGE: dict[str, tuple[tuple[str, ...], str]] = {
         "longer than the 107 bytes that a unix socket's path may have",
     ),
     "a-lookupd-without-a-port": (("--lookupd-tcp-address=lookup",), "'lookup' is not an address"),
-    "a-topic-without-a-contract": (("--topic=t",), "--topic t: rate, burst: Field required"),
-    "rate-zero": (("--topic=t,rate=0,burst=1",), "rate: Input should be greater than"),
-    "rate-negative": (("--topic=t,rate=-5,burst=1",), "rate: Input should be greater than"),
-    "rate-nan": (("--topic=t,rate=nan,burst=1",), "rate: Input should be"),
-    "rate-infinite": (("--topic=t,rate=inf,burst=1",), "rate: Input should be"),
-    "rate-absurd": (("--topic=t,rate=1e30,burst=1",), "rate: Input should be less than"),
-    "rate-in-letters": (("--topic=t,rate=fast,burst=1",), "rate: Input should be a valid number"),
-    "burst-zero": (("--topic=t,rate=1,burst=0",), "burst: Input should be greater than"),
-    "burst-negative": (("--topic=t,rate=1,burst=-1",), "burst: Input should be greater than"),
-    "burst-under-one": (("--topic=t,rate=1,burst=0.9",), "burst: Input should be greater than"),
-    "burst-nan": (("--topic=t,rate=1,burst=nan",), "burst: Input should be"),
-    "burst-absurd": (("--topic=t,rate=1,burst=1e10",), "burst: Input should be less than"),
+    "a-topic-without-a-contract": (("--topic=t",), "--topic t: rate, burst: needed"),
+    "rate-zero": (("--topic=t,rate=0,burst=1",), "rate: must be greater than"),
+    "rate-negative": (("--topic=t,rate=-5,burst=1",), "rate: must be greater than"),
+    "rate-nan": (("--topic=t,rate=nan,burst=1",), "rate: must be"),
+    "rate-infinite": (("--topic=t,rate=inf,burst=1",), "rate: must be"),
+    "rate-absurd": (("--topic=t,rate=1e30,burst=1",), "rate: must be less than"),
+    "rate-in-letters": (("--topic=t,rate=fast,burst=1",), "rate: must be a number"),
+    "burst-zero": (("--topic=t,rate=1,burst=0",), "burst: must be greater than"),
+    "burst-negative": (("--topic=t,rate=1,burst=-1",), "burst: must be greater than"),
+    "burst-under-one": (("--topic=t,rate=1,burst=0.9",), "burst: must be greater than"),
+    "burst-nan": (("--topic=t,rate=1,burst=nan",), "burst: must be"),
+    "burst-absurd": (("--topic=t,rate=1,burst=1e10",), "burst: must be less than"),
     "a-bad-topic-name": (("--topic=a b,rate=1,burst=1",), "'a b' is not a topic name"),
     "a-topic-name-too-long": ((f"--topic={'x' * 65},rate=1,burst=1",), "is not a topic name"),
     "a-topic-twice": (
@@ -60,19 +60,19 @@ USAGE: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "a-key-twice": (("--topic=t,rate=1,rate=2,burst=1",), "rate is given twice"),
     "an-unknown-key": (("--topic=t,rate=1,brust=1",), "'brust=1' is not one of rate, burst"),
-    "an-unknown-mode": (("--topic=t,rate=1,burst=1,mode=drop",), "mode: Input should be 'delay'"),
+    "an-unknown-mode": (("--topic=t,rate=1,burst=1,mode=drop",), "mode: must be 'delay'"),
     "a-bad-slo": (("--topic=t,rate=1,burst=1,slo=1ms",), "write PERCENTILE@DURATION"),
     "an-slo-over-one": (("--topic=t,rate=1,burst=1,slo=99@1ms",), "write 0.99 for p99"),
     "a-bad-wait": (("--topic=t,rate=1,burst=1,max-wait=5",), "'5' is not a duration"),
-    "a-bad-default": (("--default-limit=rate=1",), "burst: Field required"),
+    "a-bad-default": (("--default-limit=rate=1",), "burst: needed"),
     "a-bad-duration": (("--drain-timeout=10",), "--drain-timeout: '10' is not a duration"),
     "an-endless-duration": (("--nsqd-timeout=999999h",), "is longer than ten years"),
-    "a-timeout-of-nothing": (("--nsqd-timeout=0",), "--nsqd-timeout: Input should be greater"),
-    "a-number-in-letters": (("--max-topics=many",), "--max-topics: Input should be a valid int"),
-    "a-number-too-low": (("--max-topics=0",), "--max-topics: Input should be greater than or"),
-    "a-negative-number": (("--max-connections=-1",), "--max-connections: Input should be greater"),
-    "an-unknown-source": (("--timestamps=ntp",), "--timestamps: Input should be 'auto'"),
-    "an-unknown-level": (("--log-level=loud",), "--log-level: Input should be 'debug'"),
+    "a-timeout-of-nothing": (("--nsqd-timeout=0",), "--nsqd-timeout: must be greater"),
+    "a-number-in-letters": (("--max-topics=many",), "--max-topics: must be a whole number"),
+    "a-number-too-low": (("--max-topics=0",), "--max-topics: must be greater than or"),
+    "a-negative-number": (("--max-connections=-1",), "--max-connections: must be greater"),
+    "an-unknown-source": (("--timestamps=ntp",), "--timestamps: must be 'auto'"),
+    "an-unknown-level": (("--log-level=loud",), "--log-level: must be 'debug'"),
     "a-file-that-is-not-there": (("--config=/nowhere/x.toml",), "/nowhere/x.toml: No such file"),
 }  # fmt: skip
 
@@ -84,12 +84,12 @@ FILES: dict[str, tuple[str | bytes, str]] = {
     "a-number-for-a-list": ("topic = 5", "gateway.toml: topic: write a list"),
     "a-text-for-a-number": (
         'max-topics = "many"',
-        "gateway.toml: max-topics: Input should be a valid int",
+        "gateway.toml: max-topics: must be a whole number",
     ),
     "a-number-for-a-duration": ("drain-timeout = 5", "5 is not a duration"),
     "a-bad-contract": (
         'topic = [{topic = "t", rate = 0, burst = 1}]',
-        "rate: Input should be greater than",
+        "rate: must be greater than",
     ),
     "a-contract-without-a-name": ("topic = [{rate = 1, burst = 1}]", "topic"),
     "a-key-twice": ("max-topics = 1\nmax-topics = 2", "not TOML: Cannot overwrite a value"),
@@ -135,7 +135,7 @@ def test_a_wrong_file_is_told_in_one_line(
 
 def test_missing_addresses_of_nsqd_are_told_in_one_line(capsys: Any, monkeypatch: Any) -> None:
     code, line = failed((), capsys, monkeypatch)
-    assert line.startswith("srtm: --nsqd-tcp-address, --nsqd-http-address: Field required")
+    assert line.startswith("srtm: --nsqd-tcp-address, --nsqd-http-address: needed")
     assert code == Exit.USAGE
 
 

@@ -151,7 +151,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DistributorPr
         pytest.param("groups nosuch", "nosuch is not registered", id="no-topic"),
         pytest.param("groups t accept --lift=3", "--lift goes with auto", id="floor"),
         pytest.param("groups t auto --number=3", "--number goes with", id="number"),
-        pytest.param("groups t auto --q=nan", "q: Input should be", id="nan"),
+        pytest.param("groups t auto --q=nan", "q: must be", id="nan"),
         pytest.param("apply t --groups=inferred", "srtm correlate propose brings some", id="none"),
         pytest.param("plan --offline x.json --groups=user", "FILE has the keys alone", id="file"),
     ],

@@ -81,9 +81,9 @@ class _Two(BaseModel):
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        pytest.param({}, "f: rate, burst: Field required", id="both-are-named"),
-        pytest.param({"rate": 1}, "f: burst: Field required", id="one"),
-        pytest.param({"mode": 5}, "f: rate, burst: Field required; 1 more", id="and-another-fault"),
+        pytest.param({}, "f: rate, burst: needed", id="both-are-named"),
+        pytest.param({"rate": 1}, "f: burst: needed", id="one"),
+        pytest.param({"mode": 5}, "f: rate, burst: needed; 1 more", id="and-another-fault"),
     ],
 )
 def test_all_fields_that_are_missing_are_named(values: Any, said: str) -> None:

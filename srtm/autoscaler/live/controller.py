@@ -85,6 +85,7 @@ class Controller:
     fault: str = ""
     counts: dict[Action, int] = field(default_factory=dict)
     replica_seconds: float = 0.0
+    oldest_wait: float = 0.0
     learnt: Learnt = field(default_factory=Learnt)
     warned: Warned = field(default_factory=Warned)
 
@@ -257,6 +258,7 @@ class Controller:
         """Ask the policy what it makes of what is seen, and begin what it decides; called once an
         interval."""
         self.budget.add(reading.at, reading.served, reading.late)
+        self.oldest_wait = reading.oldest_wait
         for note in reading.notes:
             log.warning("%s", note)
         if self.direct is None or self.state not in (State.SENTINEL, State.MANAGE):
@@ -290,6 +292,7 @@ class Controller:
             self.fault = self.executor.backing_off(now_ns / NS) or self.executor.fault()
             decision = self._adviser.ask(seen)
             self.fault = self._adviser.fault or self.fault
+            self.fault = self.fault or reading.stuck(self.group.slo.target_seconds)
             self._keeper.keep(seen)
             self._keeper.keep_budget(reading.at, self.budget)
             self.warned.tell(decision.notes, reading.at)

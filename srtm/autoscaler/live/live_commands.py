@@ -10,7 +10,7 @@ from srtm.consumer.consume_command import LOG_LEVELS, log_to_stderr
 from srtm.consumer.file import GroupFile
 from srtm.consumer.pool_file import PoolFile, read_scaled_file
 from srtm.consumer.required import require_client
-from srtm.text.errors import UsageError
+from srtm.text.errors import Exit, UsageError
 
 _file = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 
@@ -104,7 +104,10 @@ def stop(file: Path) -> None:
     """
     parsed = read_scaled_file(file)
     log_to_stderr("warn")
-    raise click.exceptions.Exit(_run(parsed, file, dismiss=True))
+    code = _run(parsed, file, dismiss=True)
+    if code == Exit.OK:
+        click.echo("no consumer is left", err=True)
+    raise click.exceptions.Exit(code)
 
 
 @click.command()

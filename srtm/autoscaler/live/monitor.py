@@ -24,6 +24,9 @@ _PASSED_SECONDS = 0.3
 """A fetch, a commit and two samples: what has no records is passed by then, if its consumer is not
 at work."""
 
+_STUCK_SECONDS = 10.0
+"""A consumer that starts, or a batch that takes long, serves nothing for seconds."""
+
 Reset = Literal["earliest", "latest"]
 Weigh = Literal["events", "bytes"]
 
@@ -62,6 +65,18 @@ class Reading:
     served: int
     late: int
     notes: tuple[str, ...] = ()
+
+    @property
+    def oldest_wait(self) -> float:
+        """Seconds for which the event that has waited longest has done so."""
+        return max(self.time_lags.values(), default=0.0)
+
+    def stuck(self, target_seconds: float) -> str:
+        """Why the group is not well though no event is late yet, as none is served; "" where some
+        are, or none has waited long."""
+        if self.served or self.oldest_wait <= max(target_seconds, _STUCK_SECONDS):
+            return ""
+        return f"nothing is served, and events have waited for {self.oldest_wait:.0f} s"
 
 
 @dataclass(slots=True)

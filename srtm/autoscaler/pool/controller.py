@@ -47,6 +47,7 @@ class PoolController:
     fault: str = ""
     counts: dict[Action, int] = field(default_factory=dict)
     replica_seconds: float = 0.0
+    oldest_wait: float = 0.0
     consumers: tuple[PoolConsumer, ...] = ()
     launched: dict[str, float] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
@@ -137,6 +138,7 @@ class PoolController:
         an interval."""
         reading = seen.reading
         self.budget.add(reading.at, reading.served, reading.late)
+        self.oldest_wait = reading.oldest_wait
         self.look(seen, at)
         new_mu = self._new_mu(len(seen.clients or {}))
         shares = share_count(max(self.group.max, len(self.consumers)))
@@ -158,6 +160,7 @@ class PoolController:
         if not self.consumers:  # policies speak of partitions here
             decision = replace(decision, reason="the channel has no consumer")
         self.fault = self.fault or "; ".join(seen.faults)
+        self.fault = self.fault or reading.stuck(self.group.slo.target_seconds)
         self._carry_out(observed, decision, at)
 
     def _asked(self, seen: Observation) -> Decision:

@@ -164,6 +164,7 @@ class PoolService:
             "mu": {each.id: each.mu for each in controller.consumers},
             "budget_left": budget.left,
             "late_share": budget.late / budget.served if budget.served else 0.0,
+            "oldest_wait_seconds": controller.oldest_wait,
             "replica_seconds": controller.replica_seconds,
             **{f"{action}_count": count for action, count in controller.counts.items()},
         }
