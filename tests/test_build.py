@@ -14,6 +14,7 @@ import pytest
 from benchmarks.__main__ import cli as benchmarks
 from srtm.cli.main import cli as srtm
 from tests.docs.generated import pages
+from tests.support.programs import run_srtm
 
 ROOT = Path(__file__).parent.parent
 HOT = re.findall(r'^    "(.*\.py)",$', (ROOT / "setup.py").read_text(), re.M)
@@ -123,3 +124,22 @@ def test_the_shell_completes_commands() -> None:
     shown = subprocess.run([program], env={**os.environ, **words}, capture_output=True, text=True)
     assert shown.stdout == "plain,stat\n"
     assert "_SRTM_COMPLETE=bash_source" in README
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("gatway",), "srtm: No such command 'gatway' (did you mean 'gateway'?); see srtm --help"),
+        (("topic", "lst"), "No such command 'lst' (did you mean 'list'?); see srtm topic --help"),
+        (("xyzzy",), "srtm: No such command 'xyzzy'; see srtm --help"),
+    ],
+)
+def test_a_wrong_command_is_told_which_one_it_looks_like(given: tuple[str, ...], said: str) -> None:
+    answer = run_srtm(*given)
+    assert answer.returncode == 2
+    assert said in answer.stderr
+
+
+@pytest.mark.parametrize("group", ["topic", "placement", "broker", "autoscale", "testbed"])
+def test_help_cuts_no_sentence(group: str) -> None:
+    assert "..." not in run_srtm(group, "--help").stdout.partition("Commands:")[2]

@@ -9,6 +9,7 @@ import click
 
 from distributor.cli.adaptation import settings_line, when
 from distributor.remote import Remote, print_json, remote_options
+from srtm.cli.group import LazyGroup
 from srtm.cli.policies import list_policies
 from srtm.limits.contract import MIN_RATE
 from srtm.options.model import duration_option
@@ -31,7 +32,7 @@ _YARDSTICKS = {
 }
 
 
-@click.group()
+@click.group(cls=LazyGroup)
 def adaptor() -> None:
     """The TB Adaptor: how r and b of a topic follow its traffic from broker to broker."""
 

@@ -26,13 +26,14 @@ from srtm.autoscaler.simulator.run import Run
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.autoscaler.simulator.workload import read_workload
 from srtm.autoscaler.table import render, title
+from srtm.cli.group import LazyGroup
 from srtm.cli.policies import list_policies
 from srtm.options.model import add_options, read_options
 from srtm.text.errors import PLOTS, UnavailableError, UsageError
 from srtm.text.terminal import show
 
 
-@click.group()
+@click.group(cls=LazyGroup)
 def autoscale() -> None:
     """Consumer autoscalers: simulated and compared, and on groups that run.
 

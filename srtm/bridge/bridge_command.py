@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 
 from srtm.bridge.file import read_bridge_file
+from srtm.cli.group import LazyGroup
 from srtm.text.errors import Exit, UnavailableError
 
 
-@click.group("bridge")
+@click.group("bridge", cls=LazyGroup)
 def bridge() -> None:
     """Carry NSQ topics to Kafka and Kafka topics to NSQ, at least once.
 

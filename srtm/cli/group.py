@@ -1,4 +1,4 @@
-"""A group of commands, of which some are imported when they are called."""
+"""A group of commands, of which some may be imported when they are called."""
 
 import difflib
 import importlib
@@ -7,13 +7,24 @@ from typing import Any
 
 import click
 
+_WHOLE = 1000
+"""characters: of a sentence that is not cut"""
+
 
 class LazyGroup(click.Group):
     """imported: by a command's name, where it is (`module:attribute`)."""
 
-    def __init__(self, *args: Any, imported: Mapping[str, str], **more: Any) -> None:
+    def __init__(self, *args: Any, imported: Mapping[str, str] | None = None, **more: Any) -> None:
         super().__init__(*args, **more)
-        self._imported = imported
+        self._imported = imported or {}
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what each command is for, whole: click's own cuts it."""
+        commands = ((name, self.get_command(context, name)) for name in self.list_commands(context))
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, each.get_short_help_str(_WHOLE)) for name, each in commands if each]
+            )
 
     def list_commands(self, context: click.Context) -> list[str]:
         return sorted({*super().list_commands(context), *self._imported})
@@ -26,9 +37,8 @@ class LazyGroup(click.Group):
         except click.UsageError as error:
             near = difflib.get_close_matches(args[0], self.list_commands(context), n=1)
             if near:
-                raise click.UsageError(
-                    f"{error.message} Did you mean {near[0]!r}?", context
-                ) from None
+                said = error.message.rstrip(".")
+                raise click.UsageError(f"{said} (did you mean {near[0]!r}?)", context) from None
             raise
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:

@@ -115,7 +115,7 @@ def main() -> None:
     if sys.platform != "linux":
         sys.exit("srtm: runs on Linux only: it needs epoll, timerfd and the kernel's time stamps")
     try:
-        code = cli.main(standalone_mode=False)
+        code = cli.main(prog_name="srtm", standalone_mode=False)
     except click.exceptions.Exit as stop:
         code = stop.exit_code
     except click.exceptions.NoArgsIsHelpError as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from srtm.cli.group import LazyGroup
 from srtm.correlation.group_options import group_options, read_window
 from srtm.correlation.need_commands import envelope, statistics, what_if
 from srtm.correlation.propose import propose
@@ -18,7 +19,7 @@ from srtm.correlation.stream.stream_command import stream
 from srtm.text.terminal import Column, Table, printable, show
 
 
-@click.group("correlate")
+@click.group("correlate", cls=LazyGroup)
 def correlate() -> None:
     """Find which publishers burst together, by Spark, from the traces that gateways write.
 

@@ -134,6 +134,8 @@ class Blocking:
             raise UnavailableError(f"{self.address}: {command} was refused: {error}") from None
         except OSError as error:
             why = _reason(error)
+            if isinstance(error, TimeoutError) and not self.v2.identified:
+                why += "; is it a TCP port of nsqd or of a gateway?"
             raise UnavailableError(f"{self.address}: no answer to {command}: {why}") from None
         finally:
             self.socket.settimeout(timeout)

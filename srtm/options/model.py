@@ -154,7 +154,9 @@ def read_toml(path: Path) -> dict[str, Any]:
         said = str(error).replace("(at end of document)", f"(at line {end}, its end)")
         if said.startswith("Exceeds the limit"):  # of Python, which says no line
             said = "an integer has thousands of digits"
-        raise UsageError(f"{path}: not TOML: {said}") from None
+        quotes = said.startswith(("Invalid value", "Expected newline"))
+        hint = "; texts need quotes, and durations too" if quotes else ""
+        raise UsageError(f"{path}: not TOML: {said}{hint}") from None
 
 
 def _read_file(path: Path, model: type[BaseModel]) -> dict[str, Any]:

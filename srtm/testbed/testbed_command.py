@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from srtm.cli.group import LazyGroup
 from srtm.deploy.up_command import STOP_SIGNALS
 from srtm.host.stop import Stop
 from srtm.options.model import parsed
@@ -27,7 +28,7 @@ _FILE = click.argument("file", type=click.Path(path_type=Path))
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-@click.group()
+@click.group(cls=LazyGroup)
 def testbed() -> None:
     """Bring up the deployment of a FILE with [[host]] tables, on all of its hosts; cut hosts off
     and do worse to them; take all of it down.
