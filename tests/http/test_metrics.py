@@ -1,8 +1,11 @@
 """/metrics: what Prometheus reads off the tables, and what it may not find in them."""
 
+import asyncio
 import math
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -105,3 +108,26 @@ def test_histograms_of_two_brokers_add_up(one: list[int], two: list[int]) -> Non
     assert [n + m for (_, n), (_, m) in zip(of_one.buckets, of_two.buckets, strict=True)] == [
         count for _, count in of_both.buckets
     ]
+
+
+def test_a_scrape_that_nobody_waits_for_is_given_up() -> None:
+    class Touched(Exception):
+        """A topic was looked at."""
+
+    class Names:
+        def decode(self) -> str:
+            raise Touched
+
+    of_gateway = {
+        "agent": None, "admissions": None, "trace_process": None, "clients": [],
+        "tcp": Mock(refused=0), "http": Mock(connections=0), "watch": Mock(is_open=True),
+        "reactor": Mock(faults=0), "wall": Mock(steps=0),
+        "stamps": Mock(degraded_bytes=0, lost_records=0, reason=""),
+        "topics": Mock(by_name={b"t": Mock(name=Names())}),
+    }  # fmt: skip
+    host: Any = SimpleNamespace(**of_gateway)
+    host.stamps.name = "clock"
+    host.topics.by_name[b"t"].name = Names()
+    with pytest.raises(Touched):
+        asyncio.run(gateway.exposition(host, lambda: False))
+    assert asyncio.run(gateway.exposition(host, lambda: True)) is None
