@@ -116,7 +116,9 @@ class Child:
         """`ended with exit code 1: its last line (log: PATH)`."""
         code = self._process.returncode if self._process else None
         how = "did not start" if code is None else describe_exit(code)
-        return f"{how}: {self.last_line()} (log: {self.spec.log})"
+        if code != -signal.SIGKILL:  # of that nobody has a last word
+            how += f": {self.last_line()}"
+        return f"{how} (log: {self.spec.log})"
 
     def last_line(self) -> str:
         """The line of its log, since this start, that says most."""
