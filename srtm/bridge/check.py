@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -197,7 +198,8 @@ def _distributor(route: Route) -> Finding:
             text = f"distributor {address}: wrong or no token; name distributor-token-file"
             return Finding(route.name, text, True)
         known = answer.json()
-        text = f"distributor {address} knows topic {topic}: {known['rate']!s:.20} messages/s"
+        rate = min(known["rate"], sys.float_info.max)  # an integer may be longer than any float
+        text = f"distributor {address} knows topic {topic}: {rate:,g} messages/s"
         return Finding(route.name, text)
     except UnavailableError as error:
         return Finding(route.name, f"distributor {error}", True)

@@ -2,11 +2,13 @@
 
 import errno
 import os
+import random
 import socket
 from typing import NamedTuple
 
 from srtm.text.errors import UnavailableError, UsageError
 
+_FREE_PORTS = (10_000, 32_000)
 ANY_HOST = ("", "0.0.0.0", "::")
 """Hosts that stand for every address of the machine."""
 
@@ -93,12 +95,20 @@ def cannot_listen(where: str, error: OSError) -> UnavailableError:
 
 
 def free_addresses(count: int, host: str = "127.0.0.1") -> list[Address]:
-    """Addresses that nobody listens on now: for demos and tests, which must not clash."""
-    sockets = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(count)]
+    """Addresses that nobody listens on now: for demos and tests, which must not clash. They are
+    below the ports that the kernel gives to connections, which could take one before its user."""
+    found: dict[int, socket.socket] = {}
     try:
-        for each in sockets:
-            each.bind((host, 0))
-        return [Address(host, each.getsockname()[1]) for each in sockets]
+        while len(found) < count:
+            made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            port = random.randrange(*_FREE_PORTS)
+            try:
+                made.bind((host, port))
+            except OSError:
+                made.close()
+            else:
+                found[port] = made
+        return [Address(host, port) for port in found]
     finally:
-        for each in sockets:
+        for each in found.values():
             each.close()

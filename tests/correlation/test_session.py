@@ -10,7 +10,7 @@ import pytest
 from srtm.correlation import session as module
 from srtm.correlation.session import kafka_jars, spark_session
 from srtm.text.errors import Exit, UnavailableError
-from tests.test_imports import IMPORTS
+from tests.test_imports import imports
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("pyspark", "pandas", "pyarrow")
@@ -27,7 +27,7 @@ def test_only_the_jobs_import_spark() -> None:
 
 
 def test_the_core_knows_nothing_of_the_jobs() -> None:
-    for name, others in IMPORTS.items():
+    for name, others in imports().items():
         if not name.startswith(("srtm.correlation", "srtm.demo", "benchmarks")):
             assert not any(other.startswith("srtm.correlation") for other in others), name
 
