@@ -212,7 +212,7 @@ def test_an_absolute_data_path_stays(tmp_path: Path) -> None:
         ),
         pytest.param(f"{BROKER}[[topic]]\nrate = 1", ["name is missing"], id="topic-without-name"),
         pytest.param(
-            f"{BROKER}{TOPIC}".replace("rate = 5\n", ""), ["rate", "required"], id="no-rate"
+            f"{BROKER}{TOPIC}".replace("rate = 5\n", ""), ["rate", "needed"], id="no-rate"
         ),
         pytest.param(
             f"{BROKER}{TOPIC}slo = '99@1ms'", ["topic.0.slo", "0.99"], id="slo-in-percent"

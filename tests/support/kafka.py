@@ -88,7 +88,8 @@ class Kafka:
         headers: list[tuple[str, bytes]] | None = None,
         partition: int = -1,
     ) -> None:
-        producer = Producer({**self._settings, "acks": "all", "linger.ms": 5})
+        # Without idempotence a batch that is sent again comes behind those after it.
+        producer = Producer({**self._settings, "enable.idempotence": True, "linger.ms": 5})
         failed: list[object] = []
 
         def done(error: object, _: object) -> None:
