@@ -138,9 +138,9 @@ class _Handler(ApiHandler):
         stream = self.request.connection.stream  # type: ignore[union-attr]
         self.shared.connections.wait(stream, asyncio.get_running_loop().time())
 
-    async def send(self, text: str) -> None:
+    async def send(self, content: bytes) -> None:
         """Answer with what may be long, and count it until it is read."""
-        content, answers = text.encode(), self.shared.answers
+        answers = self.shared.answers
         if len(content) <= SMALL_BYTES:
             self.finish(content)
             return
@@ -243,7 +243,7 @@ class _Json(_Handler):
             async with self.shared.turns.take(self.body.is_report):
                 answer = None if self.has_left else await self._call(names)
         if answer is not None:  # its turn is over: a client may take long to read it
-            await self.send(answer.model_dump_json())
+            await self.send(answer.model_dump_json().encode())
 
     async def _call(self, names: tuple[str, ...]) -> BaseModel | None:
         """What the route answers; None: the call failed, and that is told."""
@@ -346,12 +346,12 @@ class _Metrics(_Handler):
         except NotLeading:
             service = None
         self.set_header("Content-Type", CONTENT_TYPE)
-        await self.send(exposition(service).encode().decode())
+        await self.send(exposition(service).encode())
 
 
 class _OpenApi(_Handler):
     async def answer(self) -> None:  # type: ignore[override]
-        await self.send(json.dumps(document(), indent=1))
+        await self.send(json.dumps(document(), indent=1).encode())
 
 
 class _Missing(_Handler):

@@ -24,9 +24,6 @@ def read_stats(answer: Answer, where: str) -> dict[str, Any]:
     return document
 
 
-def stats(
-    address: str, topic: str = "", channel: str = "", clients: bool = False
-) -> dict[str, Any]:
-    """Topics, channels and, where asked for, clients; a gateway's own part is under `srtm`. Raises
-    UnavailableError."""
-    return read_stats(request(address, "GET", stats_path(topic, channel, clients)), address)
+def stats(address: str, topic: str = "", channel: str = "") -> dict[str, Any]:
+    """Topics and channels; a gateway's own part is under `srtm`. Raises UnavailableError."""
+    return read_stats(request(address, "GET", stats_path(topic, channel)), address)

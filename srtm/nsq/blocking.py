@@ -118,14 +118,15 @@ class Blocking:
         try:
             while not has_come():
                 if timeout is not None:
-                    self.socket.settimeout(max(until - time.monotonic(), 1e-3))
+                    left = until - time.monotonic()
+                    if left <= 0:
+                        raise TimeoutError("timed out")
+                    self.socket.settimeout(left)
                 # No more is read than that, for whoever takes the socket over.
                 data = self.socket.recv(max(1, len(OK_FRAME) - self.v2.buffered))
                 if not data:
                     raise UnavailableError(f"{self.address}: closed the connection at {command}")
                 self._frames += self.v2.receive(data)
-                if time.monotonic() > until:
-                    raise TimeoutError("timed out")
         except FrameError:
             raise UnavailableError(
                 f"{self.address}: the answer to {command} is not NSQ's"

@@ -58,10 +58,6 @@ def read_rows(brokers: list[StatSource], topic: str) -> tuple[list[Row], dict[st
         try:
             document = stats(broker.http_address, topic)
             rows += _rows(broker, document)
-        except (KeyError, TypeError, AttributeError):
-            raise UnavailableError(
-                f"{broker.http_address}: its /stats has another shape than nsqd's"
-            ) from None
         except UnavailableError as error:
             if len(brokers) == 1:
                 raise
@@ -75,24 +71,29 @@ def read_rows(brokers: list[StatSource], topic: str) -> tuple[list[Row], dict[st
 
 
 def _rows(broker: StatSource, document: dict[str, Any]) -> list[Row]:
-    """Raises KeyError, TypeError, AttributeError, UnavailableError for what is no nsqd's."""
-    gateway = document.get("srtm", {})
-    ours = {str(entry["topic"]): entry for entry in gateway.get("topics", [])}
-    theirs = {str(entry["topic_name"]): entry for entry in document["topics"] or []}
-    return [
-        Row(
-            broker.name,
-            name,
-            {} if gateway.get("nsqd_away") else _nsq(theirs.get(name)),
-            ours.get(name, {}),
-            gateway.get("timestamps", {}),
-            gateway.get("distributor") or {},
-            None,
-            gateway.get("nsqd_away", ""),
-            gateway.get("trace") or {},
-        )
-        for name in sorted(ours.keys() | theirs.keys())
-    ]
+    """Raises UnavailableError for what is no nsqd's."""
+    try:
+        gateway = document.get("srtm", {})
+        ours = {str(entry["topic"]): entry for entry in gateway.get("topics", [])}
+        theirs = {str(entry["topic_name"]): entry for entry in document["topics"] or []}
+        return [
+            Row(
+                broker.name,
+                name,
+                {} if gateway.get("nsqd_away") else _nsq(theirs.get(name)),
+                ours.get(name, {}),
+                gateway.get("timestamps", {}),
+                gateway.get("distributor") or {},
+                None,
+                gateway.get("nsqd_away", ""),
+                gateway.get("trace") or {},
+            )
+            for name in sorted(ours.keys() | theirs.keys())
+        ]
+    except (KeyError, TypeError, AttributeError):
+        raise UnavailableError(
+            f"{broker.http_address}: its /stats has another shape than nsqd's"
+        ) from None
 
 
 def with_rates(rows: list[Row], before: list[Row], seconds: float) -> list[Row]:

@@ -4,7 +4,11 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from srtm.nsq.commands import pub
+from srtm.stat.rows import StatSource, read_rows
+from srtm.text.errors import UnavailableError
 from tests.support.distributors import DistributorProcess
 from tests.support.programs import SRTM, run_srtm
 from tests.support.servers import Servers, wait_for
@@ -112,6 +116,20 @@ def test_stat_shows_the_others_where_one_broker_is_silent(servers: Servers) -> N
     assert shown.returncode == 0, shown.stderr
     assert "550" in shown.stdout
     assert shown.stderr == "127.0.0.1:1: 127.0.0.1:1: nothing listens there\n"
+
+
+def test_a_broker_whose_stats_have_another_shape_does_not_hide_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers = {"odd": {"topics": [{"name": "t"}]}, "sound": {"topics": [{"topic_name": "t"}]}}
+    monkeypatch.setattr("srtm.stat.rows.stats", lambda address, _: answers[address])
+    odd, sound = StatSource("a", "odd"), StatSource("b", "sound")
+    why = "odd: its /stats has another shape than nsqd's"
+    rows, away = read_rows([odd, sound], "")
+    assert [(row.broker, row.topic) for row in rows] == [("b", "t")]
+    assert away == {"a": why}
+    with pytest.raises(UnavailableError, match=why):
+        read_rows([odd], "")
 
 
 def test_a_topic_that_nobody_knows_is_told(servers: Servers) -> None:

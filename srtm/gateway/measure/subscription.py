@@ -7,7 +7,7 @@ from srtm.gateway.upstream import NsqdAddress
 from srtm.host.clock import monotonic_ns
 from srtm.nsq.commands import fin, rdy, sub
 from srtm.nsq.connection import Connection, Refused
-from srtm.nsq.frames import ERROR, MESSAGE, FrameError, Message, parse_message
+from srtm.nsq.frames import ERROR, MESSAGE, FrameError, parse_message
 
 _READ_BYTES = 256 * 1024
 _IDENTITY = {
@@ -72,25 +72,27 @@ class Subscription:
     def _read(self) -> None:
         try:
             data = self._socket.recv(_READ_BYTES)
-            frames = self._v2.receive(data) if data else []
-            found = [
-                parse_message(content) if kind == MESSAGE else kind for kind, content in frames
-            ]
         except BlockingIOError:
             return
-        except (OSError, FrameError, Refused):
+        except OSError:
             data = b""
         if not data:
             self.close()
             return
-        now = monotonic_ns()
-        for each in found:
-            if isinstance(each, Message):
-                self._out += fin(each.id)
-                self._on_message(each.body, now)
-            elif each == ERROR:
-                self.close()
-                return
+        try:
+            self._take(data, monotonic_ns())
+        except (FrameError, Refused):
+            self.close()
+
+    def _take(self, data: bytes, now: int) -> None:
+        """Raises FrameError, Refused."""
+        for kind, content in self._v2.receive(data):
+            if kind == ERROR:
+                raise Refused(content.decode(errors="replace"))
+            if kind == MESSAGE:
+                message = parse_message(content)
+                self._out += fin(message.id)
+                self._on_message(message.body, now)
             else:
                 self.is_ready = True
 
