@@ -23,7 +23,7 @@ demo: setup
 	@$(BIN)/srtm demo
 
 test: setup lint
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PART:%=tests/%)
+	@$(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder $(PART:%=tests/%)
 
 # What the pages say of the code's tables.
 docs: setup

@@ -3,9 +3,11 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 from tests.support.cases import cases
 from tests.support.distributors import DistributorProcess, distributors_in
@@ -60,6 +62,53 @@ LONGEST = (
     "compat/test_go_nsq",
 )
 """files that take longest, first: at the end nobody waits for one of them alone"""
+
+SERVERS = {
+    "Spark": (
+        "correlation/test_envelopes",
+        "correlation/test_from_gateways",
+        "correlation/test_groups",
+        "correlation/test_propose",
+        "correlation/test_report",
+        "correlation/test_statistics",
+        "correlation/test_stream",
+        "correlation/test_trace",
+        "correlation/test_what_if",
+    ),
+    "the bridge's Kafka": (
+        "bridge/test_dead_letters",
+        "bridge/test_distributor",
+        "bridge/test_groups",
+        "bridge/test_kafka_to_nsq",
+        "bridge/test_mirror",
+        "bridge/test_nsq_to_kafka",
+        "bridge/test_outages",
+    ),
+    "the autoscaler's Kafka": (
+        "autoscaler_live/test_consume",
+        "autoscaler_live/test_contract",
+        "autoscaler_live/test_faults",
+        "autoscaler_live/test_run",
+        "autoscaler_live/test_watch",
+    ),
+}
+"""files whose tests share a server that is slow to start: one worker runs them all"""
+
+
+class _FilesByServer(LoadFileScheduling):
+    """Gives a worker whole files, and all files of one server to the same worker."""
+
+    _server: ClassVar = {
+        f"tests/{file}.py": name for name, files in SERVERS.items() for file in files
+    }
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return self._server.get(file, file)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
+    return _FilesByServer(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

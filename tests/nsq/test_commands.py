@@ -3,6 +3,7 @@
 The fuzz test runs SRTM_FUZZ_STREAMS mutated streams (a million if it is not set).
 """
 
+import gc
 import os
 import struct
 import tracemalloc
@@ -753,7 +754,7 @@ def test_an_mpub_that_does_not_add_up_is_an_error(
 
 # --- a million mutated streams ------------------------------------------------------------------
 
-STREAM_COUNT = int(os.environ.get("SRTM_FUZZ_STREAMS", "1000000"))
+STREAM_COUNT = int(os.environ.get("SRTM_FUZZ_STREAMS", cases(1_000_000)))
 COMPARED = 64  # one in so many is compared with the slow reading
 SEEDS = [
     MAGIC_V2 + body
@@ -831,6 +832,7 @@ def test_mutated_streams_leave_no_memory_behind() -> None:
             reader.feed(stream[:place])
             reader.feed(stream[place:])
         is_valid_topic_name.cache_clear()
+        gc.collect()  # when cycles are freed depends on the tests before
         # Threads of other tests allocate too; compiled modules' memory counts as their caller's.
         ours = [tracemalloc.Filter(True, file) for file in (commands.__file__, __file__)]
         found = tracemalloc.take_snapshot().filter_traces(ours).statistics("filename")
