@@ -5,11 +5,12 @@ import gc
 import logging
 import signal
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from functools import partial
 
 from kernel import StampSource, choose_source
 from srtm.gateway import sender
-from srtm.gateway.agent import Agent
+from srtm.gateway.agent import Agent, Identity
 from srtm.gateway.backlog import Bounds
 from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.broadcast import broker_name, check_broadcast, identity
@@ -92,8 +93,9 @@ class Gateway:
     async def run(self) -> None:
         """Serve until SIGTERM or SIGINT. Raises SrtmError where it cannot start."""
         loop = asyncio.get_running_loop()
-        closing: list[Callable[[], None]] = []
-        try:
+        with ExitStack() as closing:
+            closing.callback(signal.signal, signal.SIGHUP, signal.SIG_IGN)  # it has ended already
+            closing.callback(loop.remove_signal_handler, signal.SIGHUP)
             loop.add_signal_handler(signal.SIGHUP, self._reload_wanted.set)
             await self._start(closing)
             log.info(
@@ -104,6 +106,10 @@ class Gateway:
                 self.options.nsqd_tcp_address,
                 self.stamps.name,
             )
+            gc.collect()
+            gc.freeze()
+            gc.disable()  # a collection in the middle of a burst is a latency of its own
+            closing.callback(gc.enable)
             tasks = [
                 asyncio.create_task(self._forever(1.0, self._tick)),
                 asyncio.create_task(self._forever(1.0, self._look_at_nsqd)),
@@ -113,9 +119,6 @@ class Gateway:
             ]
             if self.agent is not None:
                 tasks.append(asyncio.create_task(self.agent.run()))
-            gc.collect()
-            gc.freeze()
-            gc.disable()  # a collection in the middle of a burst is a latency of its own
             stop = asyncio.create_task(self._stopped.wait())
             done, _ = await asyncio.wait([stop, *tasks], return_when=asyncio.FIRST_COMPLETED)
             for task in done - {stop}:
@@ -123,31 +126,48 @@ class Gateway:
             await self._drain()
             for task in tasks:
                 task.cancel()
-        finally:
-            gc.enable()
-            for close in reversed(closing):
-                close()
-            loop.remove_signal_handler(signal.SIGHUP)
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what follows is its end already
 
-    async def _start(self, closing: list[Callable[[], None]]) -> None:
-        """Start the parts in order; each that needs it appends how it is closed."""
+    async def _start(self, closing: ExitStack) -> None:
+        """Start the parts in order: what needs nobody, what talks to nsqd and to the distributor,
+        and then the doors. `closing` ends them the other way round."""
         options = self.options
         self.descriptors = take_descriptors(options)
         state = SavedState.read(options.state_file)
         state.require_writable()
         facts = await self.nsqd_http.facts()
         self._take(facts)
-        max_body_size = self.limits.max_body_size
-        options.check_body_size(max_body_size)
+        options.check_body_size(self.limits.max_body_size)
         await check_tcp(options.nsqd_tcp_address)
-        self.stamps = choose_source(self.wall, options.timestamps)
-        closing.append(self.stamps.close)
+        who = identity(options, state.instance)
+        self._begin_sources(closing)
+        self._begin_topics(state, facts, who.instance, closing)
+        self.tcp = TcpDoor(self)
+        await self._connect(who, closing)
+        for number in (signal.SIGTERM, signal.SIGINT):  # who comes in now hears of our end
+            asyncio.get_running_loop().add_signal_handler(number, self._stopped.set)
+        self.tcp.open()
+        closing.callback(self.tcp.close)
+        self.http = HttpDoors(self)
+        closing.callback(self.http.close)
+        check_broadcast(options, self.tcp.address, self.http.address, facts)
+        self.topics.state_file.write(clean=False)
+        await self.watch.announce()
+
+    def _begin_sources(self, closing: ExitStack) -> None:
+        """Where stamps come from, and how answers are sent."""
+        self.stamps = choose_source(self.wall, self.options.timestamps)
+        closing.callback(self.stamps.close)
         if self.stamps.reason:
             log.info("timestamps by %s, as there is no %s", self.stamps.name, self.stamps.reason)
         sender.begin()
         if sender.why_slower:
             log.info("answers are sent one by one: %s", sender.why_slower)
+
+    def _begin_topics(
+        self, state: SavedState, facts: Facts, instance: str, closing: ExitStack
+    ) -> None:
+        """The topics, with nsqd behind them and what is kept of their messages."""
+        options = self.options
         self.watch = NsqdWatch(
             options,
             self.reactor,
@@ -157,13 +177,12 @@ class Gateway:
             self._gate_changed,
             self._follow,
         )
-        closing.append(self.watch.pool.close)
+        closing.callback(self.watch.pool.close)
         if options.admission_log:
             self._begin_log(closing)
         if options.trace_dir:
             self._begin_trace(closing)
-        who = identity(options, state.instance)
-        channel = f"{who.instance}#ephemeral".encode()
+        channel = f"{instance}#ephemeral".encode()
         self.probe = Probe(
             partial(Subscription, self.reactor, self.nsqd, PROBE_TOPIC, channel), facts
         )
@@ -186,8 +205,12 @@ class Gateway:
             self.reactor.add_stage(self.trace.stage)
         self.reactor.add_stage(self.outbox.flush)  # after the topics' own
         self.topics.begin(options.topic, facts.topics)
-        closing += [self.topics.state_file.close, self._close_clients, self.probe.close]
-        self.tcp = TcpDoor(self)
+        for close in (self.topics.state_file.close, self._close_clients, self.probe.close):
+            closing.callback(close)
+
+    async def _connect(self, who: Identity, closing: ExitStack) -> None:
+        """Meet nsqd, and the Load Distributor where there is one, before anybody is let in."""
+        options = self.options
         try:
             await self.watch.begin()
         except OSError as error:
@@ -199,20 +222,8 @@ class Gateway:
             token = read_token(options.distributor_token_file, "--distributor-token-file")
             endpoint = Endpoint(options.distributor_address, token)
             self.agent = Agent(endpoint, who, self.topics)
-            closing.append(self.agent.close)
+            closing.callback(self.agent.close)
             await self.agent.first_contact()
-        for number in (
-            signal.SIGTERM,
-            signal.SIGINT,
-        ):  # who comes in now is not left without a word
-            asyncio.get_running_loop().add_signal_handler(number, self._stopped.set)
-        self.tcp.open()
-        closing.append(self.tcp.close)
-        self.http = HttpDoors(self)
-        closing.append(self.http.close)
-        check_broadcast(options, self.tcp.address, self.http.address, facts)
-        self.topics.state_file.write(clean=False)
-        await self.watch.announce()
 
     def _take(self, facts: Facts) -> None:
         """What nsqd says of itself, and the bounds that are made of it."""
@@ -245,16 +256,16 @@ class Gateway:
             client.follow()
         self.topics.follow(self.limits, self.bounds, self._most_bytes)
 
-    def _begin_log(self, closing: list[Callable[[], None]]) -> None:
+    def _begin_log(self, closing: ExitStack) -> None:
         options = self.options
         files = LogFiles(options.admission_log, broker_name(options), options.admission_log_bytes)
         admissions = AdmissionLog(files, self.reactor.call_at)
         admissions.clock(self.wall.offset_ns, wall_clock_error_ns())
         self.admissions, self.log_files = admissions, files
-        closing.append(files.close)
-        closing.append(lambda: admissions.flush(monotonic_ns(), is_end=True))
+        closing.callback(files.close)
+        closing.callback(lambda: admissions.flush(monotonic_ns(), is_end=True))
 
-    def _begin_trace(self, closing: list[Callable[[], None]]) -> None:
+    def _begin_trace(self, closing: ExitStack) -> None:
         options = self.options
         process = TraceProcess(
             {
@@ -269,8 +280,8 @@ class Gateway:
         trace = Trace(process, self.reactor.call_at)
         trace.clock(self.wall.offset_ns)
         self.trace, self.trace_process = trace, process
-        closing.append(process.close)
-        closing.append(lambda: trace.flush(monotonic_ns()))
+        closing.callback(process.close)
+        closing.callback(lambda: trace.flush(monotonic_ns()))
 
     async def _drain(self) -> None:
         """Take nothing new, withdraw, finish what was taken, close the rest without OK."""
