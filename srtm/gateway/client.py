@@ -1,7 +1,21 @@
-"""One client connection: a publisher, until SUB makes it a tunnel to nsqd.
+"""One client connection: a publisher, until SUB makes it a consumer too.
 
-Replies keep the order of the commands, whatever topics they went to: go-nsq and pynsq match each
-answer to the oldest command of theirs.
+Each read is parsed into commands. PUBs go to their topic as runs; nsqd stores them, and `settle`
+says so. Replies keep the order of the commands, whatever topics they went to: go-nsq and pynsq
+match each answer to the oldest command of theirs. So whatever is not answered stands in `_pending`,
+and only the oldest there may write; what comes behind it earlier waits for its turn. SUB begins a
+tunnel to nsqd, which relays all that is a consumer's.
+
+    reading <----> paused      a bound is reached: its own, its topic's, or replies are not read
+       |              |
+       +------+-------+        it ends its side, sends what is wrong, or is refused
+              v
+           ending              no more commands are taken; what came before is answered
+              |
+              v
+            ended              `Farewells` closes the connection once the last reply is read
+
+From anywhere it is closed at once where it is broken or silent, or an outcome is unknown.
 """
 
 import socket
@@ -10,7 +24,7 @@ from collections.abc import Callable
 from errno import EAGAIN
 from typing import NamedTuple, Protocol
 
-from kernel.stamps import StampSource
+from kernel.stamps import Pieces, StampSource
 from srtm.gateway.backlog import Backlog
 from srtm.gateway.farewells import Farewells
 from srtm.gateway.heartbeats import Heartbeats
@@ -168,45 +182,51 @@ class Client:
 
     def _on_event(self, mask: int) -> None:
         if mask & READABLE and not self._ends:
-            reads = self._reads
-            taken = 0
-            while True:
-                try:
-                    pieces = reads.read()
-                except BlockingIOError:
-                    break
-                except OSError:
-                    self.close()
-                    return
-                if not pieces:
-                    self.finish()
-                    break
-                for data, stamp in pieces:
-                    for command in self._reader.feed(data):
-                        self.last_read = max(self.last_read, stamp)  # a pause of ours is no silence
-                        if type(command) is Run:
-                            self._publish(command, stamp)
-                        else:
-                            self._command(command)
-                        if self._ends:
-                            break
-                    if self._ends:
-                        break
-                    if self._reader.body is not self._body:
-                        self._body_changed()
-                if self._pauses or self._ends or not (mask & ENDED or reads.more):
-                    break
-                taken += sum(len(data) for data, _ in pieces)
-                if taken >= _TURN_BYTES:
-                    self._watch()  # a change tells again what is readable
-                    break
+            self._read(until_end=mask & ENDED != 0)
         elif mask & BROKEN:
             self.close()
-            return
         if mask & ENDED and self._pauses and not self.closed:
             self._is_it_there()
         if mask & WRITABLE and not self.closed:
             self.flush()
+
+    def _read(self, until_end: bool) -> None:
+        """Read until a read comes short, or until the end of what it has sent; no longer than its
+        turn."""
+        reads = self._reads
+        taken = 0
+        while True:
+            try:
+                pieces = reads.read()
+            except BlockingIOError:
+                return
+            except OSError:
+                self.close()
+                return
+            if not pieces:
+                self.finish()
+                return
+            self._take(pieces)
+            if self._pauses or self._ends or not (until_end or reads.more):
+                return
+            taken += sum(len(data) for data, _ in pieces)
+            if taken >= _TURN_BYTES:
+                self._watch()  # a change tells again what is readable
+                return
+
+    def _take(self, pieces: Pieces) -> None:
+        """Run the commands that are whole now, each at the stamp of its last byte."""
+        for data, stamp in pieces:
+            for command in self._reader.feed(data):
+                self.last_read = max(self.last_read, stamp)  # a pause of ours is no silence
+                if type(command) is Run:
+                    self._publish(command, stamp)
+                else:
+                    self._command(command)
+                if self._ends:
+                    return
+            if self._reader.body is not self._body:
+                self._body_changed()
 
     def _body_changed(self) -> None:
         """Another big body is under way, or none: where its topic is full it waits, unread."""
@@ -253,56 +273,30 @@ class Client:
         make room, is served."""
         self._came_ill = not self._gateway.topics.is_open
         if self._came_ill:
-            run.done(run.left)
-            run.void = True  # no topic has it
-            run.refused = ProtocolError(run.failure_code, "nsqd is ill; publish to another broker")
-            self.refuse(run, None)
+            run.refuse("nsqd is ill; publish to another broker")
         return self._came_ill
 
     def _command(self, command: object) -> None:
-        tunnel = self.tunnel
         if isinstance(command, Line):
-            if tunnel is not None:
-                self._of_consumer(tunnel, command)
-            elif command.name != b"NOP":
-                name = command.name.decode()
-                self._fail(ProtocolError("E_INVALID", f"cannot {name} in current state"))
+            self._line(command)
         elif isinstance(command, ProtocolError):
             self._fail(command)
         elif isinstance(command, Subscribe):
-            if tunnel is not None:
-                self._fail(ProtocolError("E_INVALID", "cannot SUB in current state"))
-            elif not self.heartbeat_ns:
-                self._fail(ProtocolError("E_INVALID", "cannot SUB with heartbeats disabled"))
-            else:
-                self.tunnel = Tunnel(self._gateway, self, command)
-                self._pending.append(self.tunnel)
-                if len(self._pending) == 1:
-                    self.tunnel.start()
+            self._subscribe(command)
         elif isinstance(command, Identify):
-            if tunnel is not None:
-                self._fail(ProtocolError("E_INVALID", "cannot IDENTIFY in current state"))
-                return
-            try:
-                self.identity = identify.parse_identity(
-                    command.body, self._gateway.server, self.identity
-                )
-            except ProtocolError as error:
-                self._fail(error)
-                return
-            self.publisher = self._publisher_name()
-            self.heartbeat_ns = self.identity.heartbeat_ms(self._gateway.server) * 1_000_000
-            self._gateway.heartbeats.reschedule(self)
-            self._answer(
-                build_frame(RESPONSE, identify.answer(self.identity, self._gateway.server))
-            )
+            self._identify(command)
         else:
             self._fail(ProtocolError("E_AUTH_DISABLED", "AUTH disabled"))
 
-    def _of_consumer(self, tunnel: Tunnel, line: Line) -> None:
-        if line.name == b"CLS":
+    def _line(self, line: Line) -> None:
+        """A command that is a consumer's: it goes to nsqd."""
+        tunnel = self.tunnel
+        if tunnel is None:
+            if line.name != b"NOP":
+                self._cannot(line.name.decode())
+        elif line.name == b"CLS":
             if self._closing is not None:
-                self._fail(ProtocolError("E_INVALID", "cannot CLS in current state"))
+                self._cannot("CLS")
                 return
             closing = self._closing = _Closing(line)
             self._pending.append(closing)
@@ -310,6 +304,35 @@ class Client:
                 closing.send(tunnel)
         elif line.name != b"RDY" or self._closing is None:  # nsqd heeds no RDY after a CLS
             tunnel.forward(line)
+
+    def _subscribe(self, command: Subscribe) -> None:
+        if self.tunnel is not None:
+            self._cannot("SUB")
+        elif not self.heartbeat_ns:
+            self._fail(ProtocolError("E_INVALID", "cannot SUB with heartbeats disabled"))
+        else:
+            self.tunnel = Tunnel(self._gateway, self, command)
+            self._pending.append(self.tunnel)
+            if len(self._pending) == 1:
+                self.tunnel.start()
+
+    def _identify(self, command: Identify) -> None:
+        if self.tunnel is not None:
+            self._cannot("IDENTIFY")
+            return
+        server = self._gateway.server
+        try:
+            self.identity = identify.parse_identity(command.body, server, self.identity)
+        except ProtocolError as error:
+            self._fail(error)
+            return
+        self.publisher = self._publisher_name()
+        self.heartbeat_ns = self.identity.heartbeat_ms(server) * 1_000_000
+        self._gateway.heartbeats.reschedule(self)
+        self._answer(build_frame(RESPONSE, identify.answer(self.identity, server)))
+
+    def _cannot(self, name: str) -> None:
+        self._fail(ProtocolError("E_INVALID", f"cannot {name} in current state"))
 
     def _publisher_name(self) -> str:
         return identify.publisher_name(self.identity, self.address.rpartition(":")[0].strip("[]"))

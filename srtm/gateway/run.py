@@ -36,7 +36,7 @@ class Run(Publish):
     since:    bucket time at which it got its last token; -1: it has none yet
     size:     bytes of its messages; 0 once the topic has done with it
     admitted: messages that have their tokens
-    left:     messages without an outcome; `done` alone changes it
+    left:     messages without an outcome; `done` and `refuse` change it
     earned:   replies earned while an earlier command of the client is unanswered
     refused:  the error that ends this run and its connection
     void:     what is left of it must not go to nsqd any more
@@ -95,6 +95,13 @@ class Run(Publish):
         """`count` more of its messages have their outcome. Is that all of them?"""
         self.left -= count
         return self.left == 0
+
+    def refuse(self, sentence: str) -> None:
+        """Nothing that is left of it is stored: no topic has it (any more). Its owner is told."""
+        self.left = 0
+        self.void = True
+        self.refused = ProtocolError(self.failure_code, sentence)
+        self.owner.refuse(self, None)
 
     @property
     def without_token(self) -> int:

@@ -1,10 +1,20 @@
 """One topic on one host: its bucket, who waits for tokens, and what is on its way to nsqd.
 
-    offer -> arrivals -> (bucket) -> ready -> MPUB in flight -> answered
-                 \\-> held ->/
+A *run* is what one read of one publisher brought for this topic (run.py). At the end of each
+wake-up the topic decides about the runs that came: those whose tokens are there are ready, the
+others are held, in order of arrival, until an alarm rings for the first of them. What is ready goes
+to nsqd as one MPUB; meanwhile the next one gathers: quick when little comes, big when much does.
+nsqd's answer settles the runs, message by message.
 
-There is one bucket for a topic whatever the door, and messages leave in order of arrival. While an
-MPUB is in flight the next one gathers: quick when little comes, big when much does.
+    offer --> arrivals --> ready --> in flight --> settled    nsqd has stored it
+                 |           ^           +-------> refused    nsqd answered with an error
+                 |           | tokens    +-------> lost       nsqd went without an answer
+                 +-------> held -----------------> refused    over the limit, or after max-wait
+
+Wherever it is, a run becomes *void* once nobody waits for it any more (`give_up`): what nsqd has
+not been sent is dropped then, and takes no token.
+
+There is one bucket for a topic whatever the door, and messages leave in order of arrival.
 """
 
 from bisect import bisect_right
@@ -14,6 +24,7 @@ from math import inf
 from operator import attrgetter
 from typing import Protocol
 
+from srtm.gateway import refusals
 from srtm.gateway.backlog import Backlog, Bounds
 from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.batch import Batch, Ring, gather, messages_of
@@ -31,7 +42,6 @@ from srtm.traces.chunk import CLOSED, REJECTED
 
 MAX_IN_FLIGHT = 2
 """MPUBs of one topic at nsqd: one is stored while the next is read. More makes smaller batches."""
-_NEVER = NEVER
 _QUANTUM_NS = 100_000
 """While several wait, tokens are handed out no more often than this: at 50,000 msg/s one wake-up
 then serves five messages, and nobody is later by more than a tenth of the tightest usual SLO."""
@@ -108,7 +118,7 @@ class Topic:
         self._gate = gate
         self._max_body_size = bounds.max_body_size
         self._given_up = False  # void runs stand among those that wait
-        self._alarm_at = _NEVER
+        self._alarm_at = NEVER
         self._refuses = False
         self.debt = 0.0  # in tokens, of a share that was taken back; not above 0
         self.most_owed = 0.0  # a crash costs this many tokens
@@ -116,8 +126,8 @@ class Topic:
         self.refused_batch = 0  # messages of the largest that was over the share since it was asked
         self._is_leased = False  # its limit is a share of a Load Distributor, which may grow
         self._told_of: Run | None = None
-        self._max_wait_ns = _NEVER
-        self.slo_target_ns = _NEVER
+        self._max_wait_ns = NEVER
+        self.slo_target_ns = NEVER
 
     # --- contract -----------------------------------------------------------------------------
 
@@ -129,9 +139,9 @@ class Topic:
         self.is_shut = False
         self._is_leased = leased
         self.limit = limit
-        self._max_wait_ns = _NEVER
+        self._max_wait_ns = NEVER
         slo = None if limit is None else limit.slo
-        self.slo_target_ns = _NEVER if slo is None else int(slo.target_seconds * 1e9)
+        self.slo_target_ns = NEVER if slo is None else int(slo.target_seconds * 1e9)
         if limit is None:
             self.bucket = None
             self.release(now)
@@ -154,7 +164,7 @@ class Topic:
         if self.bucket is not None:
             self.debt = min(0.0, self.bucket.level(now))
         self.limit = self.bucket = None
-        self.slo_target_ns = self._max_wait_ns = _NEVER
+        self.slo_target_ns = self._max_wait_ns = NEVER
         self.is_shut, self._refuses, self._is_leased = True, refuse, True
         self.release(now)
 
@@ -217,7 +227,7 @@ class Topic:
 
     @property
     def has_slo(self) -> bool:
-        return self.slo_target_ns < _NEVER
+        return self.slo_target_ns < NEVER
 
     def is_full(self, now: int) -> bool:
         """Would it begin anew with no more tokens than it has?"""
@@ -255,90 +265,103 @@ class Topic:
         self.backlog.add(run)
 
     def decide(self, now: int, horizon: int) -> None:
-        """Let the arrivals meet the bucket in order of stamp. Everything that had arrived by
+        """Let what had arrived by `horizon` meet the bucket. It goes to nsqd by `pump`, when all
+        topics have decided: what stands behind a refusal of another topic does not."""
+        arrivals = self._arrived(horizon)
+        if not arrivals:
+            return
+        self._note(arrivals)
+        if self.is_shut or not self._gate.is_open:
+            self.held.extend(arrivals)
+            self._release(now)
+        elif self.bucket is None:
+            self._pass(arrivals, now)
+        else:
+            self._admit_or_hold(arrivals, self.bucket)
+            if self.held:
+                self._release(now)
+
+    def _arrived(self, horizon: int) -> list[Run]:
+        """The arrivals that are decided now, in order of stamp. Everything that had arrived by
         `horizon` has been read; what came later waits for the next wake-up, or it would take the
-        tokens of messages that came before it and are still unread. They go to nsqd by `pump`,
-        when all topics have decided: what stands behind a refusal of another topic does not."""
+        tokens of messages that came before it and are still unread. So it is without a contract
+        too: a client's read is decided at once."""
         arrivals, self.arrivals = self.arrivals, []
         if self._given_up:
             self.meter.offered += sum(run.count for run in arrivals if run.void)
             arrivals = [run for run in arrivals if not run.void]
-            if not arrivals:
-                return
         if len(arrivals) > 1:
             arrivals.sort(key=_by_stamp)
-        if (
-            arrivals[-1].stamp > horizon
-        ):  # without a contract too: a client's read is decided at once
+        if arrivals and arrivals[-1].stamp > horizon:
             first = bisect_right(arrivals, horizon, key=_by_stamp)
             self.arrivals = arrivals[first:]
             del arrivals[first:]
-        record = self.record
-        if record is not None:
-            record.arrivals += [(run.stamp, run.count) for run in arrivals]
-        observed = self.observed
-        if observed.times is not None:
-            observed.keep_times(arrivals)
-        if observed.senders is not None:
-            observed.count_senders(arrivals)
-        meter, ready, bucket = self.meter, self.ready, self.bucket
-        log, trace = self.log, self.trace
-        if self.is_shut or not self._gate.is_open:
-            for run in arrivals:
-                meter.offered += run.count
-            self.held.extend(arrivals)
-            self._release(now)
-            return
-        if bucket is None:
-            passed = 0
-            for run in arrivals:
-                passed += run.count
-                run.since = run.stamp
-            meter.offered += passed
-            ready.extend(arrivals)
-            if log is not None:
-                log.admit(self.name, now, passed)
-            if trace is not None:
-                trace.passed(self.name, arrivals)
-        else:
-            held, take, burst = self.held, bucket.take, bucket.burst
-            zeros = 0
-            for run in arrivals:
-                count, stamp = run.count, run.stamp
-                meter.offered += count
-                if held:
-                    # Read late, and older than who waits: tokens that overflowed since are its own.
-                    late = stamp < bucket.at and stamp < held[0].stamp
-                    when = stamp if late and bucket.insert(count, stamp) else None
-                elif count <= burst:
-                    when = take(count, stamp)
-                elif run.atomic:
-                    when = take(count, stamp)
-                    if when is not None:
-                        self._gate.owe(self, count - burst)
-                else:
-                    when = None  # single messages, more than it holds: no batch that may run a debt
-                if when is None:
-                    self._hold(run)
-                    if len(held) == 1 and not run.atomic:
-                        self._admit_available(run)
-                    continue
-                run.admitted = count
-                run.since = when
-                if when == stamp:
-                    zeros += count
-                else:
-                    meter.token_wait.add(when - stamp, count)
-                ready.append(run)
-                if record is not None:
-                    record.admissions.append((when, 0.0, count))
-                if log is not None:
-                    log.admit(self.name, when, count)
-                if trace is not None:
-                    trace.admitted(self.name, run, when - stamp)
-            meter.token_wait.add_zeros(zeros)
-            if held:
-                self._release(now)
+        return arrivals
+
+    def _note(self, arrivals: list[Run]) -> None:
+        """Count the arrivals, and keep of them what somebody asks for."""
+        offered = 0
+        for run in arrivals:
+            offered += run.count
+        self.meter.offered += offered
+        if self.record is not None:
+            self.record.arrivals += [(run.stamp, run.count) for run in arrivals]
+        if self.observed.times is not None:
+            self.observed.keep_times(arrivals)
+        if self.observed.senders is not None:
+            self.observed.count_senders(arrivals)
+
+    def _pass(self, arrivals: list[Run], now: int) -> None:
+        """No contract: all go."""
+        passed = 0
+        for run in arrivals:
+            passed += run.count
+            run.since = run.stamp
+        self.ready.extend(arrivals)
+        if self.log is not None:
+            self.log.admit(self.name, now, passed)
+        if self.trace is not None:
+            self.trace.passed(self.name, arrivals)
+
+    def _admit_or_hold(self, arrivals: list[Run], bucket: TokenBucket) -> None:
+        """Each run goes as a whole where all of its tokens are there, or else waits."""
+        held, ready, token_wait = self.held, self.ready, self.meter.token_wait
+        at_once = 0
+        for run in arrivals:
+            count, stamp = run.count, run.stamp
+            when = self._tokens_at(run, bucket)
+            if when is None:
+                self._hold(run)
+                if len(held) == 1 and not run.atomic:
+                    self._admit_available(run, bucket)
+                continue
+            run.admitted = count
+            run.since = when
+            ready.append(run)
+            if when == stamp:
+                at_once += count
+            else:
+                token_wait.add(when - stamp, count)
+            self._tell_admitted(run, count, when, 0.0)
+        token_wait.add_zeros(at_once)
+
+    def _tokens_at(self, run: Run, bucket: TokenBucket) -> int | None:
+        """The bucket time at which a new run gets all of its tokens; None: it has to wait."""
+        count, stamp = run.count, run.stamp
+        if self.held:
+            # Read late, and older than who waits: tokens that overflowed since are its own.
+            late = stamp < bucket.at and stamp < self.held[0].stamp
+            return stamp if late and bucket.insert(count, stamp) else None
+        if count > bucket.burst and not run.atomic:
+            return None  # single messages, more than it holds: no batch that may run a debt
+        return self._take(bucket, count, stamp)
+
+    def _take(self, bucket: TokenBucket, count: int, stamp: int) -> int | None:
+        """Take the tokens of one message, or of one batch, which may leave a debt."""
+        when = bucket.take(count, stamp)
+        if when is not None and count > bucket.burst:
+            self._gate.owe(self, count - bucket.burst)
+        return when
 
     def _hold(self, run: Run) -> None:
         """Wait in order of arrival, also when read late."""
@@ -348,10 +371,8 @@ class Topic:
             place -= 1
         held.insert(place, run)
 
-    def _admit_available(self, run: Run) -> None:
+    def _admit_available(self, run: Run, bucket: TokenBucket) -> None:
         """The first messages of a run whose tokens are there, though not for all of it."""
-        bucket = self.bucket
-        assert bucket is not None
         count = min(run.count, bucket.available(run.stamp))
         if count:
             when = bucket.take(count, run.stamp)
@@ -359,9 +380,19 @@ class Topic:
                 self._admit(run, count, when, 0.0)
 
     def _admit(self, run: Run, count: int, first: int, step_ns: float) -> None:
+        """The next `count` messages of a run that waits have their tokens."""
         start = run.admitted
         run.admitted = start + count
+        run.since = first + int(step_ns * (count - 1))
         self.ready.append(Part(run, start, start + count, first, step_ns))
+        if step_ns:
+            self.meter.token_wait.add_ramp(first - run.stamp, step_ns, count)
+        else:
+            self.meter.token_wait.add(first - run.stamp, count)
+        self._tell_admitted(run, count, first, step_ns)
+
+    def _tell_admitted(self, run: Run, count: int, first: int, step_ns: float) -> None:
+        """Tell all who keep a record that `count` more messages of a run have their tokens."""
         if self.record is not None:
             self.record.admissions.append((first, step_ns, count))
         if self.log is not None:
@@ -369,12 +400,7 @@ class Topic:
                 self.log.admit_ramp(self.name, first, step_ns, count)
             else:
                 self.log.admit(self.name, first, count)
-        if step_ns:
-            self.meter.token_wait.add_ramp(first - run.stamp, step_ns, count)
-        else:
-            self.meter.token_wait.add(first - run.stamp, count)
-        run.since = first + int(step_ns * (count - 1))
-        if run.admitted == run.count and self.trace is not None:
+        if self.trace is not None and run.admitted == run.count:
             self.trace.admitted(self.name, run, run.since - run.stamp)
 
     def _admit_all(self, now: int) -> None:
@@ -406,57 +432,65 @@ class Topic:
         self.pump(now)
 
     def _release(self, now: int) -> None:
-        held, bucket = self.held, self.bucket
         if self.is_shut:
             if self._refuses:
                 self._refuse_all()
-            self._tell_of_batch()
-            return
-        if bucket is None:
-            if self._gate.is_open:
-                self._admit_all(now)
-            return
-        next_at = _NEVER
-        refuse_at_once = self.limit is not None and self.limit.mode is Mode.REJECT
-        is_open = self._gate.is_open
+        elif self.bucket is not None:
+            self._serve(self.bucket, now)
+        elif self._gate.is_open:
+            self._admit_all(now)
+        self._tell_of_batch()
+
+    def _serve(self, bucket: TokenBucket, now: int) -> None:
+        """Whoever waits first gets the tokens that are there, or is refused; then the next one. It
+        ends at the first that has to wait on."""
+        held, is_open = self.held, self._gate.is_open
+        next_at = when = NEVER
         while held:
             run = held[0]
-            if run.void:
+            if is_open and not run.void:
+                self._admit_head(run, bucket, now)
+            if run.void or run.admitted == run.count:
                 held.popleft()
                 continue
             if is_open:
-                if run.atomic:
-                    when = bucket.ready_at(run.count)
-                    if when <= now and bucket.take(run.count, max(when, run.stamp)) is not None:
-                        if run.count > bucket.burst:
-                            self._gate.owe(self, run.count - bucket.burst)
-                        self._admit(run, run.count, max(when, run.stamp), 0.0)
-                while not run.atomic and run.admitted < run.count:
-                    left = run.count - run.admitted
-                    taken, when, step_ns = bucket.take_waiting(left, run.stamp, now)
-                    if not taken:
-                        break
-                    self._admit(run, taken, when, step_ns)
-                if run.admitted == run.count:
-                    held.popleft()
-                    continue
                 when = max(bucket.ready_at(run.count if run.atomic else 1), bucket.at)
-            else:
-                when = _NEVER
-            give_up = run.stamp + self._max_wait_ns
-            is_over = when == _NEVER and not self._is_leased  # no share of it will ever grow
-            if give_up <= now or (is_open and (refuse_at_once or is_over)):
-                held.popleft()
-                self._refuse(run, when - now if is_open else None)
-                continue
-            next_at = min(when, give_up)
-            break
-        self._tell_of_batch()
+            if not self._is_refused(run, when, now, is_open):
+                next_at = min(when, run.stamp + self._max_wait_ns)
+                break
+            held.popleft()
+            self._refuse(run, bucket, when - now if is_open else None)
         if len(held) > 1:
             next_at = max(next_at, now + _QUANTUM_NS)
         if next_at < self._alarm_at:
             self._alarm_at = next_at
             self._gate.call_at(next_at, self._alarm)
+
+    def _admit_head(self, run: Run, bucket: TokenBucket, now: int) -> None:
+        """As many messages of the run that waits first as there are tokens by now."""
+        if run.atomic:
+            ready_at = bucket.ready_at(run.count)
+            at = max(ready_at, run.stamp)
+            if ready_at <= now and self._take(bucket, run.count, at) is not None:
+                self._admit(run, run.count, at, 0.0)
+            return
+        while run.admitted < run.count:
+            left = run.count - run.admitted
+            taken, when, step_ns = bucket.take_waiting(left, run.stamp, now)
+            if not taken:
+                return
+            self._admit(run, taken, when, step_ns)
+
+    def _is_refused(self, run: Run, when: int, now: int, is_open: bool) -> bool:
+        """Is the run that waits first, whose next token comes at `when`, to wait no longer? While
+        nsqd is away only max-wait counts."""
+        if run.stamp + self._max_wait_ns <= now:
+            return True
+        if not is_open:
+            return False
+        if self.limit is not None and self.limit.mode is Mode.REJECT:
+            return True
+        return when == NEVER and not self._is_leased  # no share of it will ever grow
 
     def _tell_of_batch(self) -> None:
         """Tell the gateway, once, of each batch that waits for a bigger share."""
@@ -471,59 +505,40 @@ class Topic:
     def _alarm(self, now: int) -> None:
         if self._alarm_at > now:
             return  # set when the next token was later; another one is under way
-        self._alarm_at = _NEVER
+        self._alarm_at = NEVER
         if self.held:
             try:
                 self.release(now)
             except Exception as error:
                 self._gate.failed(self, error)
 
-    def _refuse(self, run: Run, retry_ns: int | None) -> None:
+    def _refuse(self, run: Run, bucket: TokenBucket, retry_ns: int | None) -> None:
         """`retry_ns` is None where nobody knows: nsqd is away."""
         limit = self.limit
         assert limit is not None
         if retry_ns is None:
-            sentence = f"nsqd is away for max-wait ({limit.max_wait}s)"
-            self._reject(run, ProtocolError(run.failure_code, sentence))
-            return
-        if run.atomic and self.bucket is not None and not self.bucket.fits(run.count):
+            self._reject(run, f"nsqd is away for max-wait ({limit.max_wait}s)")
+        elif run.atomic and not bucket.fits(run.count):
             self.refused_batch = max(self.refused_batch, run.count)
-            whole = limit.contract_burst or limit.burst
-            error = ProtocolError(
-                run.failure_code,
-                f"a batch of {run.count} is over this broker's share of topic {self.name.decode()}"
-                f" (burst {limit.burst:g} of {whole:g}): send at most {int(limit.burst)} at once,"
-                f" or state batch={run.count} in the contract, of which each broker then needs a"
-                f" burst of {run.count}; batches=each lets it go at once, and promises less",
-            )
-            self._reject(run, error, inf)
-            return
-        seconds = max(retry_ns, 0) / 1e9
-        error = ProtocolError(
-            run.failure_code,
-            f"over the limit of topic {self.name.decode()} ({limit.rate:g}/s, burst"
-            f" {limit.burst:g}); tokens in {seconds:.3f}s",
-        )
-        self._reject(run, error, seconds)
+            self._reject(run, refusals.over_share(self.name, limit, run.count), inf)
+        else:
+            seconds = max(retry_ns, 0) / 1e9
+            self._reject(run, refusals.over_limit(self.name, limit, seconds), seconds)
 
     def _refuse_all(self) -> None:
-        sentence = (
-            f"topic {self.name.decode()} has no share of its contract on this broker: publish where"
-            " the Load Distributor places it"
-        )
         held, self.held = self.held, deque()
         for run in held:
             if not run.void:
-                self._reject(run, ProtocolError(run.failure_code, sentence), inf)
+                self._reject(run, refusals.placed_elsewhere(self.name), inf)
 
-    def _reject(self, run: Run, error: ProtocolError, retry_seconds: float | None = None) -> None:
+    def _reject(self, run: Run, sentence: str, retry_seconds: float | None = None) -> None:
         """Reject a run: those of its messages that have no token are not stored; the others go
         on."""
         self._end(run, REJECTED)
         count = run.count - run.admitted
         if run.admitted:
             self._split(run, run.admitted)
-        self._fail(run, count, error, retry_seconds)
+        self._fail(run, count, ProtocolError(run.failure_code, sentence), retry_seconds)
 
     def _fail(
         self, run: Run, count: int, error: ProtocolError, retry_seconds: float | None = None
@@ -551,7 +566,7 @@ class Topic:
                 self._fail(run, piece.count, ProtocolError(run.failure_code, sentence))
         for run in held:
             if not run.void:
-                self._reject(run, ProtocolError(run.failure_code, sentence))
+                self._reject(run, sentence)
 
     def lose_waiting(self, arrivals: Iterable[Run] = ()) -> None:
         """Lose all that waits, after a fault: nobody knows how far it came, so nothing is answered.
@@ -576,10 +591,8 @@ class Topic:
         """The oldest that waits goes to nsqd whatever the gate says."""
         run = self.held[0]
         count = run.count if run.atomic else 1
-        when = now if self.bucket is None else self.bucket.take(count, now)
+        when = now if self.bucket is None else self._take(self.bucket, count, now)
         if when is not None:
-            if self.bucket is not None and count > self.bucket.burst:
-                self._gate.owe(self, count - self.bucket.burst)
             self._admit(run, count, when, 0.0)
             if run.admitted == run.count:
                 self.held.popleft()
@@ -608,16 +621,19 @@ class Topic:
             carrier.publish(batch)
             if self.probe is not None and self.has_slo:
                 self.probe.follow(self, batch, carrier)
-            pieces = batch.pieces
-            together = [piece for piece in pieces if not piece.step_ns]
-            self.meter.gateway_time.add_many(
-                [now - piece.since for piece in together], [piece.count for piece in together]
-            )
-            if len(together) < len(pieces):
-                for piece in pieces:
-                    if piece.step_ns:
-                        since, step_ns = now - piece.since, -piece.step_ns
-                        self.meter.gateway_time.add_ramp(since, step_ns, piece.count)
+            self._count_gateway_time(batch.pieces, now)
+
+    def _count_gateway_time(self, pieces: list[Piece], now: int) -> None:
+        """The time from each message's token until `now`."""
+        gateway_time = self.meter.gateway_time
+        together = [piece for piece in pieces if not piece.step_ns]
+        gateway_time.add_many(
+            [now - piece.since for piece in together], [piece.count for piece in together]
+        )
+        if len(together) < len(pieces):
+            for piece in pieces:
+                if piece.step_ns:
+                    gateway_time.add_ramp(now - piece.since, -piece.step_ns, piece.count)
 
     # --- answers ------------------------------------------------------------------------------
 
@@ -649,9 +665,7 @@ class Topic:
             self.meter.failed += count
             if not run.void:
                 self.give_up(run)
-                run.done(run.left)  # answers come in order: all before it are given
-                run.refused = ProtocolError(run.failure_code, error.sentence or str(error))
-                run.owner.refuse(run, None)
+                run.refuse(error.sentence or str(error))  # answers come in order: it is the first
 
     def lost(self, batch: Batch) -> None:
         """nsqd went away without an answer: nobody may be told anything."""

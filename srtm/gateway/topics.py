@@ -19,7 +19,6 @@ from srtm.gateway.topic import Carrier, Follower, Topic
 from srtm.host.clock import NS, monotonic_ns
 from srtm.limits.contract import Contract, Limit
 from srtm.nsq import commands as nsq
-from srtm.nsq.errors import ProtocolError
 from srtm.nsq.names import is_ephemeral
 from srtm.text.errors import SrtmError
 
@@ -108,16 +107,12 @@ class Topics:
         """Take a run from any door. It is decided at the end of this wake-up."""
         topic = self.find(run.topic)
         if topic is None:
-            run.done(run.left)
-            run.void = True  # no topic has it
-            run.refused = ProtocolError(
-                run.failure_code,
+            run.refuse(
                 f"{self._max_topics} topics are in use (--max-topics); "
-                f"{run.topic.decode()} would be one more",
+                f"{run.topic.decode()} would be one more"
             )
-            run.owner.refuse(run, None)
-            return
-        topic.offer(run)
+        else:
+            topic.offer(run)
 
     def give_up(self, run: Run) -> None:
         """Nobody waits for it any more."""
