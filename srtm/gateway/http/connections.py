@@ -26,6 +26,7 @@ from tornado.httputil import (
 from tornado.iostream import IOStream, UnsatisfiableReadError
 
 from srtm.gateway.farewells import Farewells
+from srtm.nsq.commands import MAGIC_V2
 
 MAX_HEADER_BYTES = 64 * 1024
 """nsqd's is 1 MiB; with each packet a head is searched from its beginning for its end."""
@@ -103,11 +104,18 @@ class Connection:
         """Does its answer wait for it?"""
         return not self.awaits and self.stream.writing()
 
+    @property
+    def speaks_v2(self) -> bool:
+        return self.awaits == "head" and self.stream._read_buffer.startswith(MAGIC_V2)
+
     def close(self) -> None:
         self.stream.close()
 
     def is_late(self, now: int, most_ns: int) -> bool:
-        """Has there been no progress for `most_ns`, though some was owed?"""
+        """Has there been no progress for `most_ns`, though some was owed? None is to come where the
+        other side speaks V2: it has taken this for a TCP port."""
+        if self.speaks_v2:
+            return True
         progress: object = None
         if self.is_unread:
             progress = self.stream._total_write_done_index
@@ -124,7 +132,7 @@ class Connection:
         """End a connection that is late, and tell its client, unless that is the one who does not
         read."""
         if self.awaits:
-            self.stream.say_last(_LATE)
+            self.stream.say_last(_BAD if self.speaks_v2 else _LATE)
         self.close()
 
 
