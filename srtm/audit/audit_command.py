@@ -1,6 +1,7 @@
 """`srtm audit`."""
 
 import json
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import click
 
 from srtm.audit.contracts import Source
 from srtm.audit.folder import read_sessions
-from srtm.audit.judge import Audit, Gap, judge
+from srtm.audit.judge import Audit, Gap, Share, judge
 from srtm.limits.contract import Batches
 from srtm.options.model import parsed
 from srtm.text.duration import format_duration, parse_duration
@@ -119,25 +120,10 @@ def document(found: Audit) -> dict[str, Any]:
             for span in found.spans
         ],
         "unjudged": found.unjudged,
-        "brokers": {
-            share.broker: {
-                "messages": share.messages,
-                "processes": share.processes,
-                "excess_over_share": share.excess,
-                "largest_batch_over_share": share.batch,
-            }
-            for share in found.shares
-        },
+        "brokers": {share.broker: _share(share) for share in found.shares},
         "complete": found.is_complete,
         "gaps": [
-            {
-                "broker": gap.broker,
-                "kind": gap.kind,
-                "since": None if gap.since is None else _seconds(gap.since),
-                "until": None if gap.until is None else _seconds(gap.until),
-                "messages": gap.messages,
-                "at_most": gap.at_most,
-            }
+            asdict(gap) | {"since": _seconds(gap.since), "until": _seconds(gap.until)}
             for gap in found.gaps
         ],
     }
@@ -224,8 +210,17 @@ def _gap(gap: Gap) -> str:
     return f"gap of {gap.broker}: {what[gap.kind]}"
 
 
-def _seconds(wall_ns: int) -> float:
-    return wall_ns / 1e9
+def _share(share: Share) -> dict[str, Any]:
+    return {
+        "messages": share.messages,
+        "processes": share.processes,
+        "excess_over_share": share.excess,
+        "largest_batch_over_share": share.batch,
+    }
+
+
+def _seconds(wall_ns: int | None) -> float | None:
+    return None if wall_ns is None else wall_ns / 1e9
 
 
 def _when(wall_ns: int) -> str:

@@ -112,14 +112,8 @@ def frame(kind: Kind, payload: bytes) -> bytes:
 
 
 def header(broker: str, boot: str, process: str, file: int) -> bytes:
-    document = {
-        "version": VERSION,
-        "broker": broker,
-        "boot": boot,
-        "process": process,
-        "file": file,
-    }
-    return frame(Kind.HEADER, json.dumps(document).encode())
+    said = {"version": VERSION, "broker": broker, "boot": boot, "process": process, "file": file}
+    return frame(Kind.HEADER, json.dumps(said).encode())
 
 
 def word(number: int, at: int, name: bytes, said: Word) -> bytes:
@@ -194,19 +188,14 @@ def read_header(payload: memoryview) -> dict[str, Any]:
 
 def read_word(payload: memoryview) -> tuple[int, int, bytes, Word]:
     """(number, from when on, name, what). Raises ValueError."""
-    try:
-        number, at, rule, *figures = _WORD.unpack_from(payload)
-    except struct.error:
-        raise ValueError("a short word") from None
+    number, at, rule, *figures = _unpacked(_WORD, payload[: _WORD.size], "a short word")
     return number, at, bytes(payload[_WORD.size :]), Word(Rule(rule), *figures)
 
 
 def read_admissions(payload: memoryview) -> Admissions:
     """Raises ValueError."""
-    try:
-        base, narrow, wide = _ADMISSIONS.unpack_from(payload)
-    except struct.error:
-        raise ValueError("short admissions") from None
+    head = payload[: _ADMISSIONS.size]
+    base, narrow, wide = _unpacked(_ADMISSIONS, head, "short admissions")
     if len(payload) != _ADMISSIONS.size + narrow * _INSTANT_BYTES + wide * _WIDE.itemsize:
         raise ValueError("admissions of another size")
     place = _ADMISSIONS.size
@@ -224,19 +213,20 @@ def read_admissions(payload: memoryview) -> Admissions:
 
 def read_beat(payload: memoryview) -> Beat:
     """Raises ValueError."""
-    try:
-        return Beat(*_BEAT.unpack(payload))
-    except struct.error:
-        raise ValueError("a short beat") from None
+    return Beat(*_unpacked(_BEAT, payload, "a short beat"))
 
 
 def read_dropped(payload: memoryview) -> tuple[int, int, int]:
     """(since, until, messages). Raises ValueError."""
-    try:
-        since, until, messages = _DROPPED.unpack(payload)
-    except struct.error:
-        raise ValueError("a short record of what was dropped") from None
+    since, until, messages = _unpacked(_DROPPED, payload, "a short record of what was dropped")
     return since, until, messages
+
+
+def _unpacked(layout: struct.Struct, payload: memoryview, fault: str) -> tuple[Any, ...]:
+    try:
+        return layout.unpack(payload)
+    except struct.error:
+        raise ValueError(fault) from None
 
 
 def _checksum(kind: int, payload: bytes | memoryview) -> int:

@@ -8,7 +8,7 @@ has a limit of its own, and their sum is the contract: `srtm up` splits it evenl
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import numpy as np
@@ -103,11 +103,7 @@ def spans_of(changes: Sequence[Change]) -> list[Span]:
         span = said.span(change.at)
         if spans and spans[-1].since == change.at:
             spans.pop()
-        if not spans or (spans[-1].source, spans[-1].rate, spans[-1].burst) != (
-            span.source,
-            span.rate,
-            span.burst,
-        ):
+        if not spans or replace(spans[-1], since=span.since) != span:
             spans.append(span)
     return spans or [Span(0, Source.NOBODY)]
 

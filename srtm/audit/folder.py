@@ -97,14 +97,8 @@ def _take(session: Session, found: Admissions, numbered: dict[int, bytes], topic
     wanted = [number for number, name in numbered.items() if name == topic]
     of_topic = np.isin(found.numbers, wanted)
     if of_topic.any():
-        session.admissions.append(
-            Admissions(
-                found.numbers[of_topic],
-                found.firsts[of_topic],
-                found.steps[of_topic],
-                found.counts[of_topic],
-            )
-        )
+        columns = {name: column[of_topic] for name, column in vars(found).items()}
+        session.admissions.append(Admissions(**columns))
 
 
 def _beat(session: Session, beat: Beat) -> None:

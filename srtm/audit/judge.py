@@ -143,26 +143,16 @@ def judge(
     spans = spans_of(changes)
     if given is not None:
         spans = [Span(since, Source.GIVEN, *given)]
-    streams = {}
-    shares: list[Share] = []
-    over: dict[str, float] = {}
-    for broker in sorted({each.broker for each in sessions}):
-        own = [each for each in sessions if each.broker == broker]
-        stream = streams[broker] = _merged([_stream(each, clocks) for each in own])
-        share, over[broker] = _share(broker, len(own), stream, words.get(broker, ()))
+    streams, shares, over = [], list[Share](), 0.0
+    for broker, own in _of_brokers(sessions):
+        streams.append(_merged([_stream(session, clocks) for session in own]))
+        share, own_over = _share(broker, len(own), streams[-1], words.get(broker, ()))
         shares.append(share)
-    times, counts = _merged(list(streams.values()))
+        over += own_over
     batch = max(share.batch for share in shares)
-    at_once = [
-        span.burst + sum(over[share.broker] for share in shares) if each else max(span.burst, batch)
-        for span in spans
-    ]
-    worst, unjudged = _worst(times, counts, spans, at_once)
-    gaps = [
-        gap
-        for broker in sorted({each.broker for each in found})
-        for gap in _gaps([each for each in found if each.broker == broker], clocks, batch)
-    ]
+    at_once = [span.burst + over if each else max(span.burst, batch) for span in spans]
+    worst, unjudged = _worst(*_merged(streams), spans, at_once)
+    gaps = [gap for _, own in _of_brokers(found) for gap in _gaps(own, clocks, batch)]
     return Audit(
         topic,
         shares,
@@ -176,6 +166,12 @@ def judge(
         since,
         max(_wall(clocks, each, each.until) for each in sessions),
     )
+
+
+def _of_brokers(sessions: Sequence[Session]) -> list[tuple[str, list[Session]]]:
+    """Each broker's, in order of their names."""
+    names = sorted({each.broker for each in sessions})
+    return [(name, [each for each in sessions if each.broker == name]) for name in names]
 
 
 def _wall(clocks: Clocks, session: Session, at: int) -> int:
