@@ -7,18 +7,17 @@ before it have left (`after` of `srtm.correlation.envelopes`), so all slices are
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
-from srtm.correlation.envelopes import Stretch, blocks, rates, stretches
+from srtm.correlation.envelopes import Stretch, blocks, keys_of, rates, stretches
 from srtm.correlation.ranks import nearest_rank
-from srtm.correlation.slices import NS, Floats, Integers, column, sliced, starts, together
+from srtm.correlation.slices import NS, Floats, Stretches, column, sliced, texts, together
 
 HEADROOM = 1.1
 PERCENTILE = 0.99
@@ -82,59 +81,41 @@ def needed(
     parts = sliced(rows, *([rows_per_slice] if rows_per_slice else []))
     found = blocks(parts, keys, (1.0,))
     in_order = found.repartition(*keys).sortWithinPartitions(*keys, "first", "last")
-    left = in_order.mapInArrow(_Left(tuple(keys)), _left_schema(keys))
+    left = in_order.mapInArrow(
+        partial(_left, keys=keys), f"{texts(keys)}, slice long, unfinished double"
+    )
     columns = parts.select(*keys, "slice", "time", "messages", "rate", "part")
     begun = columns.join(left, [*keys, "slice"])
-    schema = StructType(
-        [
-            *(StructField(each, StringType()) for each in shown),
-            StructField("burst", LongType()),
-            StructField("count", LongType()),
-        ]
-    )
-    return together(begun, keys).mapInArrow(_Needed(tuple(keys), tuple(shown)), schema)
-
-
-def _left_schema(keys: Sequence[str]) -> StructType:
-    return StructType(
-        [
-            *(StructField(each, StringType()) for each in keys),
-            StructField("slice", LongType()),
-            StructField("unfinished", DoubleType()),
-        ]
+    return together(begun, keys).mapInArrow(
+        partial(_needed, keys=keys, shown=shown), f"{texts(shown)}, burst long, count long"
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Left:
+def _left(batches: Iterator[pa.RecordBatch], keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """What each slice of a key begins with. Blocks come by key, in order of time."""
-
-    keys: tuple[str, ...]
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        key: tuple[str, ...] | None = None
-        number = -1
-        so_far: Stretch | None = None
-        for batch in batches:
-            taken: list[int] = []
-            unfinished: list[float] = []
-            keys = zip(*(batch.column(each).to_pylist() for each in self.keys), strict=True)
-            numbers = batch.column("slice").to_pylist()
-            own = column(batch, "rate", np.float64)
-            for row, (mine, stretch) in enumerate(zip(keys, stretches(batch), strict=True)):
-                rate = own[row : row + 1]
-                if mine != key:
-                    key, so_far, number = mine, None, -1
-                if numbers[row] != number:
-                    number = numbers[row]
-                    taken.append(row)
-                    unfinished.append(_unfinished(so_far, stretch, rate))
-                so_far = stretch if so_far is None else so_far.then(stretch, rate)
-            kept = batch.take(pa.array(taken, pa.int64())).select([*self.keys, "slice"])
-            yield pa.RecordBatch.from_arrays(
-                [*kept.columns, pa.array(unfinished, pa.float64())],
-                names=[*kept.schema.names, "unfinished"],
-            )
+    key: tuple[str, ...] | None = None
+    number = -1
+    so_far: Stretch | None = None
+    for batch in batches:
+        taken: list[int] = []
+        unfinished: list[float] = []
+        numbers = batch.column("slice").to_pylist()
+        own = column(batch, "rate", np.float64)
+        both = zip(keys_of(batch, keys), stretches(batch), strict=True)
+        for row, (mine, stretch) in enumerate(both):
+            rate = own[row : row + 1]
+            if mine != key:
+                key, so_far, number = mine, None, -1
+            if numbers[row] != number:
+                number = numbers[row]
+                taken.append(row)
+                unfinished.append(_unfinished(so_far, stretch, rate))
+            so_far = stretch if so_far is None else so_far.then(stretch, rate)
+        kept = batch.take(pa.array(taken, pa.int64())).select([*keys, "slice"])
+        yield pa.RecordBatch.from_arrays(
+            [*kept.columns, pa.array(unfinished, pa.float64())],
+            names=[*kept.schema.names, "unfinished"],
+        )
 
 
 def _unfinished(before: Stretch | None, stretch: Stretch, rate: Floats) -> float:
@@ -144,81 +125,56 @@ def _unfinished(before: Stretch | None, stretch: Stretch, rate: Floats) -> float
     return max(0.0, float(before.after[0] - rate[0] * (stretch.first - before.last) / NS))
 
 
-@dataclass(frozen=True, slots=True)
-class _Needed:
+def _needed(
+    batches: Iterator[pa.RecordBatch], keys: Sequence[str], shown: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
     """Rows come by key and slice, in order of time."""
-
-    keys: tuple[str, ...]
-    shown: tuple[str, ...]
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        names = [*self.keys, "slice"]
-        last: tuple[list[object], int, float] | None = None  # where the batch before ended
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            begin = starts(batch, names)
-            lengths = np.diff(np.append(begin, batch.num_rows))
-            number = np.repeat(np.arange(begin.size), lengths)
-            time = column(batch, "time", np.int64)
-            rate = column(batch, "rate", np.float64)
-            unfinished = column(batch, "unfinished", np.float64)[begin].copy()
-            if last is not None and last[0] == _values(batch, names, 0):
-                unfinished[0] = max(0.0, last[2] - rate[0] * (int(time[0]) - last[1]) / NS)
-            messages = column(batch, "messages", np.int64)
-            seconds = (time - time[begin][number]) / NS
-            found = _found(number, begin, seconds, messages, rate, unfinished)
-            place = batch.num_rows - 1
-            last = (
-                _values(batch, names, place),
-                int(time[place]),
-                float(found[place] + messages[place]),
-            )
-            yield self._counted(batch, begin, number, messages, found)
-
-    def _counted(
-        self,
-        batch: pa.RecordBatch,
-        begin: Integers,
-        number: Integers,
-        messages: Integers,
-        found: Floats,
-    ) -> pa.RecordBatch:
-        part = np.repeat(column(batch, "part", np.float64), messages)
-        whole = np.repeat(number, messages)
-        ends = np.cumsum(messages)
-        place = np.arange(ends[-1]) - np.repeat(ends - messages, messages) + 1
-        needed = np.ceil((np.repeat(found, messages) + place - _SLACK) / part)
-        pairs = pd.DataFrame({"key": whole, "burst": np.maximum(needed, 1).astype(np.int64)})
-        counts = pairs.groupby(["key", "burst"], sort=False).size().reset_index(name="count")
-        rows = pa.array(begin[counts["key"].to_numpy()])
-        return pa.RecordBatch.from_arrays(
-            [
-                *batch.select(list(self.shown)).take(rows).columns,
-                pa.array(counts["burst"].to_numpy()),
-                pa.array(counts["count"].to_numpy()),
-            ],
-            names=[*self.shown, "burst", "count"],
+    names = [*keys, "slice"]
+    last: tuple[list[object], int, float] | None = None  # where the batch before ended
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        of = Stretches.of(batch, keys)
+        rate = column(batch, "rate", np.float64)
+        unfinished = column(batch, "unfinished", np.float64)[of.begin].copy()
+        if last is not None and last[0] == _values(batch, names, 0):
+            unfinished[0] = max(0.0, last[2] - rate[0] * (int(of.time[0]) - last[1]) / NS)
+        found = _found(of, rate, unfinished)
+        last = (
+            _values(batch, names, -1),
+            int(of.time[-1]),
+            float(found[-1] + of.messages[-1]),
         )
+        yield _counted(batch, shown, of, found)
 
 
 def _values(batch: pa.RecordBatch, names: Sequence[str], row: int) -> list[object]:
     return [batch.column(name)[row].as_py() for name in names]
 
 
-def _found(
-    number: Integers,
-    begin: Integers,
-    seconds: Floats,
-    messages: Integers,
-    rate: Floats,
-    unfinished: Floats,
-) -> Floats:
+def _found(of: Stretches, rate: Floats, unfinished: Floats) -> Floats:
     """U that the first message of each row finds. unfinished: at the beginning of each stretch."""
-    after = np.cumsum(messages).astype(np.float64)
-    before = after - messages
-    before -= before[begin][number]
-    low = before - rate * seconds
-    least = pd.Series(low).groupby(number, sort=False).cummin().to_numpy()
-    found: Floats = np.maximum(low - least, np.maximum(low + unfinished[number], 0.0))
+    low = of.before - rate * of.seconds
+    least = pd.Series(low).groupby(of.number, sort=False).cummin().to_numpy()
+    found: Floats = np.maximum(low - least, np.maximum(low + unfinished[of.number], 0.0))
     return found
+
+
+def _counted(
+    batch: pa.RecordBatch, shown: Sequence[str], of: Stretches, found: Floats
+) -> pa.RecordBatch:
+    part = np.repeat(column(batch, "part", np.float64), of.messages)
+    ends = np.cumsum(of.messages)
+    place = np.arange(ends[-1]) - np.repeat(ends - of.messages, of.messages) + 1
+    needed = np.ceil((np.repeat(found, of.messages) + place - _SLACK) / part)
+    key = np.repeat(of.number, of.messages)
+    pairs = pd.DataFrame({"key": key, "burst": np.maximum(needed, 1).astype(np.int64)})
+    counts = pairs.groupby(["key", "burst"], sort=False).size().reset_index(name="count")
+    rows = pa.array(of.begin[counts["key"].to_numpy()])
+    return pa.RecordBatch.from_arrays(
+        [
+            *batch.select(list(shown)).take(rows).columns,
+            *(pa.array(counts[name].to_numpy()) for name in ("burst", "count")),
+        ],
+        names=[*shown, "burst", "count"],
+    )

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from srtm.cli.group import LazyGroup
-from srtm.correlation.group_options import group_options, read_window
 from srtm.correlation.need_commands import envelope, statistics, what_if
+from srtm.correlation.options import GroupOptions, group_options
 from srtm.correlation.propose import propose
 from srtm.correlation.report.report_command import report
 from srtm.correlation.result import GroupedTopic, Result, read_result
@@ -46,32 +46,19 @@ def correlate() -> None:
 @group_options
 @click.option("--skip-damaged", is_flag=True, help="Leave files out that cannot be read.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def run_command(
-    trace: Path,
-    out: Path,
-    topic: str | None,
-    window: float,
-    floor: float,
-    rate: float,
-    skip_damaged: bool,
-    as_json: bool,
-) -> None:
+def run_command(trace: Path, asked: GroupOptions, skip_damaged: bool, as_json: bool) -> None:
     """Find the groups of a trace: publishers whose arrivals coincide beyond chance.
 
     Under spark-submit it runs where that says; by itself on all cores of this machine.
     """
-    read_window(window)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends Spark, as Ctrl-C does
     with spark_session() as spark:
-        from srtm.correlation.groups.settings import Settings
-        from srtm.correlation.run import Request, run
+        from srtm.correlation.run import run
         from srtm.correlation.trace import open_trace
 
         logging.basicConfig(format="%(message)s", stream=sys.stderr)
         logging.getLogger("srtm.correlation").setLevel("INFO")
-        settings = Settings(floor=floor, rate=rate)
-        request = Request(trace, out, topic, window, skip_damaged, settings)
-        result, left_out = run(spark, request)
+        result, left_out = run(spark, asked.request(trace, skip_damaged=skip_damaged))
     for line in left_out:
         click.echo(f"left out: {line}", err=True)
     if not result.topics:

@@ -13,22 +13,15 @@ other are put together by these alone, exactly and in any order (it is a monoid 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    DoubleType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
 
-from srtm.correlation.slices import NS, Floats, column, sliced, starts, together
+from srtm.correlation.slices import NS, Floats, Stretches, column, sliced, texts, together
 
 BY = {
     "publisher": ("topic", "publisher"),
@@ -72,83 +65,53 @@ def envelopes(
     parts = sliced(rows, *([rows_per_slice] if rows_per_slice else []))
     found = blocks(parts.join(own.select(*keys, "rate"), list(keys)), keys, multiples)
     whole = found.repartition(*keys).sortWithinPartitions(*keys, "first", "last")
-    curves = whole.mapInArrow(_Combine(tuple(keys), tuple(multiples)), _curve_schema(keys))
+    curves = whole.mapInArrow(
+        partial(_curves, keys=keys, multiples=multiples),
+        f"{texts(keys)}, multiple double, rate double, burst double",
+    )
     return own.drop("rate").join(curves, list(keys))
 
 
 def blocks(rows: DataFrame, keys: Sequence[str], multiples: Sequence[float]) -> DataFrame:
     """Stretches of one key within one slice, with their figures for each multiple of `rate`.
     rows: with slice and rate. Columns: keys, slice, rate, first, last, messages and _FIGURES."""
+    schema = f"{texts(keys)}, slice long, rate double, first long, last long, messages long"
+    figures = ", ".join(f"{each} array<double>" for each in _FIGURES)
     return together(rows.select(*keys, "slice", "time", "messages", "rate"), keys).mapInArrow(
-        _Blocks(tuple(keys), tuple(multiples)), block_schema(keys)
+        partial(_blocks, keys=keys, multiples=multiples), f"{schema}, {figures}"
     )
 
 
-def block_schema(keys: Sequence[str]) -> StructType:
-    return StructType(
-        [
-            *(StructField(each, StringType()) for each in keys),
-            StructField("slice", LongType()),
-            StructField("rate", DoubleType()),
-            *(StructField(each, LongType()) for each in ("first", "last", "messages")),
-            *(StructField(each, ArrayType(DoubleType())) for each in _FIGURES),
-        ]
+def _blocks(
+    batches: Iterator[pa.RecordBatch], keys: Sequence[str], multiples: Sequence[float]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if batch.num_rows:
+            yield _block(batch, keys, multiples)
+
+
+def _block(
+    batch: pa.RecordBatch, keys: Sequence[str], multiples: Sequence[float]
+) -> pa.RecordBatch:
+    of = Stretches.of(batch, keys)
+    after = of.before + of.messages
+    end = np.append(of.begin[1:], batch.num_rows) - 1
+    rate = column(batch, "rate", np.float64)
+    figures = np.empty((len(_FIGURES), of.begin.size, len(multiples)))
+    for place, multiple in enumerate(multiples):
+        drained = multiple * rate * of.seconds
+        low = pd.Series(of.before - drained)
+        least = low.groupby(of.number, sort=False).cummin().to_numpy()
+        high = after - drained
+        figures[0, :, place] = np.maximum.reduceat(high - least, of.begin)
+        figures[1, :, place] = np.maximum.reduceat(high, of.begin)
+        figures[2, :, place] = high[end] - least[end]
+    kept = batch.take(pa.array(of.begin)).select([*keys, "slice", "rate"])
+    numbers = (of.time[of.begin], of.time[end], after[end])
+    return pa.RecordBatch.from_arrays(
+        [*kept.columns, *map(pa.array, numbers), *map(_lists, figures)],
+        names=[*kept.schema.names, "first", "last", "messages", *_FIGURES],
     )
-
-
-def _curve_schema(keys: Sequence[str]) -> StructType:
-    return StructType(
-        [
-            *(StructField(each, StringType()) for each in keys),
-            *(StructField(each, DoubleType()) for each in ("multiple", "rate", "burst")),
-        ]
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Blocks:
-    keys: tuple[str, ...]
-    multiples: tuple[float, ...]
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            if batch.num_rows:
-                yield self._of(batch)
-
-    def _of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        begin = starts(batch, [*self.keys, "slice"])
-        lengths = np.diff(np.append(begin, batch.num_rows))
-        number = np.repeat(np.arange(begin.size), lengths)
-        time = column(batch, "time", np.int64)
-        seconds = (time - time[begin][number]) / NS
-        messages = column(batch, "messages", np.int64).astype(np.float64)
-        after = np.cumsum(messages)
-        before = after - messages
-        base = before[begin][number]
-        after -= base
-        before -= base
-        end = begin + lengths - 1
-        rate = column(batch, "rate", np.float64)
-        figures = np.empty((len(_FIGURES), begin.size, len(self.multiples)))
-        for place, multiple in enumerate(self.multiples):
-            drained = multiple * rate * seconds
-            low = pd.Series(before - drained)
-            least = low.groupby(number, sort=False).cummin().to_numpy()
-            high = after - drained
-            figures[0, :, place] = np.maximum.reduceat(high - least, begin)
-            figures[1, :, place] = np.maximum.reduceat(high, begin)
-            figures[2, :, place] = high[end] - least[end]
-        kept = batch.take(pa.array(begin)).select([*self.keys, "slice", "rate"])
-        return pa.RecordBatch.from_arrays(
-            [
-                *kept.columns,
-                pa.array(time[begin]),
-                pa.array(time[end]),
-                pa.array(after[end].astype(np.int64)),
-                *(_lists(each) for each in figures),
-            ],
-            names=[*kept.schema.names, "first", "last", "messages", *_FIGURES],
-        )
 
 
 def _lists(values: Floats) -> pa.ListArray:
@@ -196,44 +159,46 @@ def stretches(batch: pa.RecordBatch) -> list[Stretch]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Combine:
+def keys_of(batch: pa.RecordBatch, keys: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """The key of each row."""
+    return zip(*(batch.column(each).to_pylist() for each in keys), strict=True)
+
+
+def _curves(
+    batches: Iterator[pa.RecordBatch], keys: Sequence[str], multiples: Sequence[float]
+) -> Iterator[pa.RecordBatch]:
     """Blocks come by key, in order of time."""
+    held: tuple[tuple[str, ...], Floats, Stretch] | None = None
+    for batch in batches:
+        done = []
+        own = column(batch, "rate", np.float64)
+        both = zip(keys_of(batch, keys), stretches(batch), strict=True)
+        for row, (key, stretch) in enumerate(both):
+            if held is not None and held[0] == key:
+                held = key, held[1], held[2].then(stretch, held[1])
+                continue
+            if held is not None:
+                done.append(held)
+            held = key, own[row] * np.array(multiples), stretch
+        if done:
+            yield _curve(done, keys, multiples)
+    if held is not None:
+        yield _curve([held], keys, multiples)
 
-    keys: tuple[str, ...]
-    multiples: tuple[float, ...]
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        held: tuple[tuple[str, ...], Floats, Stretch] | None = None
-        for batch in batches:
-            done = []
-            keys = zip(*(batch.column(each).to_pylist() for each in self.keys), strict=True)
-            own = column(batch, "rate", np.float64)
-            for row, (key, stretch) in enumerate(zip(keys, stretches(batch), strict=True)):
-                if held is not None and held[0] == key:
-                    held = key, held[1], held[2].then(stretch, held[1])
-                    continue
-                if held is not None:
-                    done.append(held)
-                held = key, own[row] * np.array(self.multiples), stretch
-            if done:
-                yield self._curves(done)
-        if held is not None:
-            yield self._curves([held])
-
-    def _curves(self, done: list[tuple[tuple[str, ...], Floats, Stretch]]) -> pa.RecordBatch:
-        width = len(self.multiples)
-        names = [
-            pa.array([key[place] for key, _, _ in done], pa.string()).take(
-                pa.array(np.repeat(np.arange(len(done)), width))
-            )
-            for place in range(len(self.keys))
-        ]
-        figures = [
-            np.tile(np.array(self.multiples), len(done)),
-            np.concatenate([rate for _, rate, _ in done]),
-            np.concatenate([stretch.most for _, _, stretch in done]),
-        ]
-        return pa.RecordBatch.from_arrays(
-            [*names, *map(pa.array, figures)], names=[*self.keys, "multiple", "rate", "burst"]
-        )
+def _curve(
+    done: list[tuple[tuple[str, ...], Floats, Stretch]],
+    keys: Sequence[str],
+    multiples: Sequence[float],
+) -> pa.RecordBatch:
+    """A row for each key and multiple."""
+    names = zip(*(key for key, _, _ in done for _ in multiples), strict=True)
+    figures = [
+        np.tile(np.array(multiples), len(done)),
+        np.concatenate([rate for _, rate, _ in done]),
+        np.concatenate([stretch.most for _, _, stretch in done]),
+    ]
+    return pa.RecordBatch.from_arrays(
+        [*(pa.array(each, pa.string()) for each in names), *map(pa.array, figures)],
+        names=[*keys, "multiple", "rate", "burst"],
+    )

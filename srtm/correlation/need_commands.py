@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from srtm.correlation.need_options import (
+from srtm.correlation.need_tables import envelope_tables, statistics_tables, what_if_tables
+from srtm.correlation.options import (
     EnvelopeOptions,
     StatisticsOptions,
     TraceOptions,
     WhatIfOptions,
 )
-from srtm.correlation.need_tables import envelope_tables, statistics_tables, what_if_tables
 from srtm.correlation.result import read_result
 from srtm.options.model import add_options, read_options
 from srtm.text.errors import UsageError

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from srtm.correlation import statistics, what_if
 from srtm.correlation.bursts import smallest_bursts, smallest_split_bursts
 from srtm.correlation.envelopes import envelopes
+from srtm.correlation.slices import texts
 from tb_adaptor.share import Part
 
 Document = dict[str, Any]
@@ -25,7 +26,7 @@ def envelope_document(
     spark = rows.sparkSession
     names = spark.createDataFrame(
         [tuple(row[key] for key in keys) for row in chosen],
-        ", ".join(f"{key} string" for key in keys),
+        texts(keys),
     )
     curves: dict[tuple[str, ...], list[Document]] = {}
     if chosen:

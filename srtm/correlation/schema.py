@@ -1,21 +1,41 @@
-"""The rows of a trace as Spark reads them: one row for each run of arrivals of one publisher."""
+"""Schemas of frames, and that of a trace: one row for each run of arrivals of one publisher."""
 
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from srtm.traces.version import VERSION, VERSION_KEY
 
-TRACE = StructType(
-    [
-        StructField("time", LongType(), False, {VERSION_KEY: str(VERSION)}),
-        StructField("topic", StringType(), False),
-        StructField("publisher", StringType(), False),
-        StructField("broker", StringType(), False),
-        StructField("messages", IntegerType(), False),
-        StructField("bytes", LongType(), False),
-        StructField("wait", LongType(), True),
-        StructField("outcome", StringType(), False),
-    ]
+_TYPES: dict[str, DataType] = {
+    each.simpleString(): each
+    for each in (
+        BinaryType(), BooleanType(), DoubleType(), IntegerType(), LongType(), StringType(),
+        ArrayType(LongType(), False), ArrayType(StringType(), False),
+    )
+}  # fmt: skip
+
+
+def columns(ddl: str, nullable: bool = False) -> StructType:
+    """The schema of `name type, ...`, as Spark's own `fromDDL` gives it, which needs a JVM."""
+    pairs = (each.split() for each in ddl.split(","))
+    return StructType([StructField(name, _TYPES[kind], nullable) for name, kind in pairs])
+
+
+TRACE = columns(
+    "time bigint, topic string, publisher string, broker string, messages int, bytes bigint, "
+    "wait bigint, outcome string"
 )
+TRACE["time"].metadata = {VERSION_KEY: str(VERSION)}
+TRACE["wait"].nullable = True
 """time: of arrival, ns since 1970; wait: for tokens, ns, of the run's last message, null if it was
 not admitted; outcome: one of OUTCOMES. A file that Spark writes names its version in the metadata
 of `time`."""

@@ -6,6 +6,7 @@ rule (see `srtm.correlation.envelopes`).
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,16 +40,50 @@ def together(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
     return rows.repartition(*keys, "slice").sortWithinPartitions(*keys, "slice", "time")
 
 
-def starts(batch: pa.RecordBatch, names: Sequence[str]) -> Integers:
-    """Where a row differs from the one before it in any of these columns; the first one does."""
-    rows = batch.num_rows
-    changes = np.zeros(rows, bool)
-    changes[0] = True
-    for name in names:
-        column = batch.column(name)
-        differs = pc.not_equal(column.slice(1), column.slice(0, rows - 1))
-        changes[1:] |= differs.to_numpy(zero_copy_only=False)
-    return np.flatnonzero(changes)
+def texts(keys: Sequence[str]) -> str:
+    """The columns of keys, in a schema."""
+    return ", ".join(f"{each} string" for each in keys)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretches:
+    """Rows of one key and slice in a batch, in order of time.
+
+    begin:   the first row of each
+    number:  of its stretch, for each row
+    time:    ns since 1970, for each row; seconds: since its stretch begins
+    messages, before: of each row, and of the rows before it in its stretch
+    """
+
+    begin: Integers
+    number: Integers
+    time: Integers
+    seconds: Floats
+    messages: Integers
+    before: Integers
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch, keys: Sequence[str]) -> "Stretches":
+        """batch: of `together`, not empty"""
+        rows = batch.num_rows
+        changes = np.zeros(rows, bool)
+        changes[0] = True
+        for name in (*keys, "slice"):
+            values = batch.column(name)
+            differs = pc.not_equal(values.slice(1), values.slice(0, rows - 1))
+            changes[1:] |= differs.to_numpy(zero_copy_only=False)
+        begin, number = np.flatnonzero(changes), np.cumsum(changes) - 1
+        time = column(batch, "time", np.int64)
+        messages = column(batch, "messages", np.int64)
+        before = np.cumsum(messages) - messages
+        return cls(
+            begin,
+            number,
+            time,
+            (time - time[begin][number]) / NS,
+            messages,
+            before - before[begin][number],
+        )
 
 
 def column(batch: pa.RecordBatch, name: str, kind: type) -> NDArray[Any]:

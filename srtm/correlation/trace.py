@@ -6,7 +6,7 @@ trace, and each is looked at before any is read: a file that is left out must ne
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,10 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from srtm.correlation.faults import BEFORE_ITS_FOOTER
 from srtm.correlation.schema import RANGES, TRACE
-from srtm.correlation.version import version_of
+from srtm.host.files import json_of
 from srtm.text.errors import UsageError
 from srtm.traces.names import TraceFile, parse, superseded
-from srtm.traces.version import VERSION
+from srtm.traces.version import VERSION, VERSION_KEY
 
 _PATTERN = re.compile(r"[\\{}\[\]*?]")
 """what Hadoop's globs give a meaning"""
@@ -40,6 +40,8 @@ _COLUMNS = {
 """Arrow types that a column of Spark's type may have in a file"""
 _CODECS = ("SNAPPY", "ZSTD", "GZIP", "LZ4", "UNCOMPRESSED")
 _FIELDS = {field.name: field for field in TRACE.fields}
+_SPARK_KEY = b"org.apache.spark.sql.parquet.row.metadata"
+_MOST_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,3 +178,23 @@ def _unreadable(group: pq.RowGroupMetaData) -> str:
             if not lowest <= value <= highest:
                 return f"a damaged trace: column {name!r} has {value:,}, which cannot be"
     return ""
+
+
+def version_of(metadata: Mapping[bytes, bytes] | None) -> int | None:
+    """The version that a Parquet file's metadata name, by whoever wrote it; None: it is no trace.
+
+    Spark writes no metadata of a file's own; it keeps those of columns, in a JSON document.
+    """
+    found = metadata or {}
+    text = found.get(VERSION_KEY.encode(), b"").decode(errors="replace")
+    if not text and _SPARK_KEY in found:
+        text = _of_spark(found[_SPARK_KEY])
+    return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else None
+
+
+def _of_spark(document: bytes) -> str:
+    try:
+        fields = json_of(document)["fields"]
+        return next((str(each["metadata"][VERSION_KEY]) for each in fields if each["metadata"]), "")
+    except (ValueError, KeyError, TypeError):
+        return ""

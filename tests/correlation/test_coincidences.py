@@ -5,12 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from srtm.correlation.groups.buckets import LARGEST, bucket_pairs
 from srtm.correlation.groups.chance_sizes import least_size
 from srtm.correlation.groups.clocks import FARTHEST_US, offset_us, total_of_slab
 from srtm.correlation.groups.clusters import Edges, clusters
 from srtm.correlation.groups.coincidences import Pairs, compare
-from srtm.correlation.groups.hashing import bands, bins, signatures
+from srtm.correlation.groups.hashing import LARGEST, bands, bins, bucket_pairs, signatures
 from srtm.correlation.groups.instants import Floats, instants
 from srtm.correlation.groups.settings import Settings
 from tests.support.planted import Planted, planted
@@ -46,7 +45,7 @@ def runs(times: list[int]) -> list[list[int]]:
 def test_coincidences_by_definition(one: list[int], other: list[int]) -> None:
     trace = Planted([np.array(one), np.array(other)], np.zeros(2))
     came = instants(trace.flat, trace.starts, GAP)
-    assert came.counts.tolist() == [len(runs(one)), len(runs(other))]
+    assert np.diff(came.runs).tolist() == [len(runs(one)), len(runs(other))]
     (found,) = compare(came, np.array([0]), np.array([1]), SETTINGS)
 
     def met(mine: list[int], others: list[int], window: int) -> int:

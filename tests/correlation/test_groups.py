@@ -19,17 +19,16 @@ from srtm.correlation.faults import one_line
 from srtm.correlation.groups.candidates import CANDIDATES, candidates
 from srtm.correlation.groups.changes import changes
 from srtm.correlation.groups.components import COMPONENTS, components
-from srtm.correlation.groups.discoveries import discoveries
+from srtm.correlation.groups.edges import discoveries
 from srtm.correlation.groups.evidence import GROUPS
 from srtm.correlation.groups.pairs import LARGEST, PAIRS, judged_pairs
 from srtm.correlation.groups.plan import PLAN, plan
-from srtm.correlation.groups.publishers import UNITS
-from srtm.correlation.groups.series import SERIES
+from srtm.correlation.groups.publishers import SERIES, UNITS
 from srtm.correlation.groups.settings import Settings
 from srtm.correlation.result import Result, read_result
 from srtm.correlation.run import Request, run
-from srtm.correlation.version import VERSION_KEY
 from srtm.text.errors import SrtmError, UnavailableError, UsageError
+from srtm.traces.version import VERSION_KEY
 from tests.support.planted import Planted, planted, recovered
 
 # --- a whole run: each topic is a case --------------------------------------------------------

@@ -15,8 +15,8 @@ from srtm.correlation.correlate_command import correlate
 from srtm.correlation.propose import proposal_of
 from srtm.correlation.result import Group, GroupedTopic
 from srtm.correlation.run import Request, run
-from srtm.correlation.version import VERSION_KEY
 from srtm.text.errors import UsageError
+from srtm.traces.version import VERSION_KEY
 from tests.support.distributors import DistributorProcess
 from tests.support.planted import Planted, planted
 

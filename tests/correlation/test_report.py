@@ -12,9 +12,15 @@ from pyspark.sql import SparkSession
 
 from srtm.correlation.correlate_command import correlate
 from srtm.correlation.report.computed import computed
-from srtm.correlation.report.figures import Figures, Wait
 from srtm.correlation.report.page import page
-from srtm.correlation.report.shown import MOST_GROUPS, MOST_MEMBERS, MOST_TOPICS, shown
+from srtm.correlation.report.shown import (
+    MOST_GROUPS,
+    MOST_MEMBERS,
+    MOST_TOPICS,
+    Figures,
+    Wait,
+    shown,
+)
 from srtm.correlation.report.timeline import Life, Row, timeline
 from srtm.text.errors import UsageError
 from tb_adaptor.share import Part

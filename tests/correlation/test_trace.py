@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from srtm.correlation.schema import TRACE
-from srtm.correlation.trace import open_trace
-from srtm.correlation.version import VERSION, VERSION_KEY, version_of
+from srtm.correlation.trace import open_trace, version_of
 from srtm.text.errors import UsageError
+from srtm.traces.version import VERSION, VERSION_KEY
 
 KINDS = {"bigint": pa.int64(), "int": pa.int32(), "string": pa.string()}
 SCHEMA = pa.schema(

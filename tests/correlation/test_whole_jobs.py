@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from srtm.correlation.result import NAMES, GroupedTopic, read_result, write_json
 from srtm.correlation.run import Request, run
-from srtm.correlation.version import VERSION_KEY
 from srtm.text.errors import SrtmError
+from srtm.traces.version import VERSION_KEY
 from tests.support.planted import planted, recovered
 from tests.support.programs import SRTM
 from tests.support.servers import Process, wait_for

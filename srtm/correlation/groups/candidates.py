@@ -1,42 +1,27 @@
 """Pairs of publishers that may coincide, by the unit's plan."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import LongType, StructField, StructType
 
 from srtm.correlation.arrow import by_partition, numbers, unpack
-from srtm.correlation.groups.buckets import bucket_pairs
-from srtm.correlation.groups.hashing import GRIDS, bands, bins, signatures
-from srtm.correlation.groups.instants import Integers
+from srtm.correlation.groups.hashing import GRIDS, bands, bins, bucket_pairs, signatures
+from srtm.correlation.groups.instants import Integers, heads
 from srtm.correlation.groups.plan import BANDS, INDEX
 from srtm.correlation.groups.settings import Settings
+from srtm.correlation.schema import columns
 
-CANDIDATES = StructType(
-    [
-        StructField("unit", LongType(), False),
-        StructField("a", LongType(), False),
-        StructField("b", LongType(), False),
-    ]
-)
+CANDIDATES = columns("unit bigint, a bigint, b bigint")
 """a < b: ids"""
 
-_BUCKETS = StructType(
-    [
-        StructField("bucket", LongType(), False),
-        StructField("unit", LongType(), False),
-        StructField("id", LongType(), False),
-        StructField("least", LongType(), False),
-    ]
-)
+_BUCKETS = columns("bucket bigint, unit bigint, id bigint, least bigint")
 """least: buckets that a pair with this publisher has to share"""
 
-_COUNTED = StructType(
-    [*CANDIDATES.fields, StructField("least", LongType()), StructField("n", LongType())]
-)
+_COUNTED = columns("unit bigint, a bigint, b bigint, least bigint, n bigint")
 _TWO_BANDS = 2
 _SHARE = 0.5
 """of the floor: what coincides within a bin is less than all, and a bin's grid is coarse"""
@@ -47,10 +32,7 @@ def candidates(
 ) -> DataFrame:
     """CANDIDATES of SERIES."""
     share = _SHARE * settings.floor * GRIDS
-
-    def spread(table: pa.Table) -> Iterator[pa.Table]:
-        return _spread(table, share, settings.least)
-
+    spread = partial(_spread, share=share, least=settings.least)
     planned = series.join(f.broadcast(plan.select("unit", "method", "bin_us", "values")), "unit")
     rows = by_partition(planned, spread, _BUCKETS)
     counted = by_partition(rows.repartition(partitions, "bucket"), _counted, _COUNTED)
@@ -105,9 +87,7 @@ def _counted(table: pa.Table) -> Iterator[pa.Table]:
     bucket, identity = numbers(table, "bucket"), numbers(table, "id")
     unit, least = numbers(table, "unit"), numbers(table, "least")
     order = np.lexsort((identity, bucket))
-    again = np.zeros(order.size, dtype=bool)
-    again[1:] = (np.diff(bucket[order]) == 0) & (np.diff(identity[order]) == 0)
-    order = order[~again]
+    order = order[heads(bucket[order], identity[order])]
     left, right = bucket_pairs(bucket[order], identity[order])
     if not left.size:
         return

@@ -13,15 +13,13 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import LongType, StructField, StructType
 from scipy.special import gammainc
 
 from srtm.correlation.arrow import by_partition, numbers
 from srtm.correlation.groups.instants import Floats, Integers
+from srtm.correlation.schema import columns
 
-LEAST = StructType(
-    [StructField("unit", LongType(), False), StructField("least", LongType(), False)]
-)
+LEAST = columns("unit bigint, least bigint")
 """least: members that a periodic group has to have"""
 
 _RATE = 0.05

@@ -2,17 +2,15 @@
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from srtm.correlation.groups.evidence import GROUPS
+from srtm.correlation.schema import columns
 
 CHANGES = StructType(
-    [
-        StructField("begins", LongType(), False),
-        *GROUPS.fields,
-        StructField("before", StringType(), True),
-        StructField("after", StringType(), True),
-    ]
+    columns("begins bigint").fields
+    + GROUPS.fields
+    + columns("before string, after string", nullable=True).fields
 )
 """begins: of the window, ns since 1970; before, after: the name of the same group in the windows
 beside this one: null: it appeared, or ended. In the first and last window of a topic that says

@@ -14,23 +14,17 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from srtm.correlation.arrow import by_partition, numbers
-from srtm.correlation.groups.instants import Floats, Integers
+from srtm.correlation.groups.instants import Floats, Integers, split
+from srtm.correlation.schema import columns
 
 _log = logging.getLogger(__name__)
 
 FARTHEST_US = 1_000_000
 """The farthest offset that is looked for; a host without any clock discipline may be farther
 off."""
-LAGS = StructType(
-    [
-        StructField("broker", IntegerType(), False),
-        StructField("lag", LongType(), False),
-        StructField("n", LongType(), False),
-    ]
-)
+LAGS = columns("broker int, lag bigint, n bigint")
 """n: pairs of an arrival at the reference and one at `broker`, numbered, that is `lag` bins later
 """
 
@@ -89,7 +83,7 @@ def _lags(table: pa.Table) -> Iterator[pa.Table]:
     order = np.lexsort((broker, slab))
     slab, broker, place = slab[order], broker[order], (time[order] % _SLAB_US) // _BIN_US
     total: dict[int, Floats] = {}
-    for rows in np.split(np.arange(slab.size), np.flatnonzero(np.diff(slab)) + 1):
+    for rows in split(slab, np.arange(slab.size)):
         total_of_slab(place[rows], broker[rows], total)
     for number, counts in total.items():
         kept = np.flatnonzero(counts > 0)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammainc
 
-from srtm.correlation.groups.instants import Flags, Floats, Instants, Integers
+from srtm.correlation.groups.instants import Flags, Floats, Instants, Integers, heads
 from srtm.correlation.groups.settings import Settings
 
 _CHUNK = 1 << 20
@@ -178,17 +178,15 @@ class _Meetings:
         lag = np.where(np.abs(after) < np.abs(before), after, before)
         rate = came.rate[np.clip(place, begin, end - 1)]
         there = (time >= came.times[begin] - widest_us) & (time <= came.times[end - 1] + widest_us)
-        heads = np.ones(pair.size, dtype=bool)
-        heads[1:] = (np.diff(run) != 0) | (np.diff(pair) != 0)
-        heads = np.flatnonzero(heads)
+        firsts = np.flatnonzero(heads(run, pair))
         # The nearest arrival of an instant, its sign in the lowest bit.
-        nearest = np.minimum.reduceat((np.abs(lag) << 1) | (lag < 0), heads)
-        kept = np.logical_or.reduceat(there, heads)
-        self._pair = pair[heads][kept]
-        self._time = time[heads][kept].astype(np.float64)
+        nearest = np.minimum.reduceat((np.abs(lag) << 1) | (lag < 0), firsts)
+        kept = np.logical_or.reduceat(there, firsts)
+        self._pair = pair[firsts][kept]
+        self._time = time[firsts][kept].astype(np.float64)
         self._distance = (nearest >> 1)[kept]
         self._lag = np.where(nearest & 1, -(nearest >> 1), nearest >> 1)[kept].astype(np.float64)
-        self._rate = np.add.reduceat(rate, heads)[kept]
+        self._rate = np.add.reduceat(rate, firsts)[kept]
         self._pairs = a.size
         self.instants = self._sum(np.ones(self._pair.size))
         self._near = self._distance <= widest_us

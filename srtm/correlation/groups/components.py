@@ -4,17 +4,12 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import LongType, StructField, StructType
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-COMPONENTS = StructType(
-    [
-        StructField("id", LongType(), False),
-        StructField("component", LongType(), False),
-        StructField("size", LongType(), False),
-    ]
-)
+from srtm.correlation.schema import columns
+
+COMPONENTS = columns("id bigint, component bigint, size bigint")
 """component: the least id in it; size: of the component"""
 
 ON_DRIVER = 2_000_000

@@ -1,47 +1,26 @@
 """Groups as a person sees them: names, members, figures and instants to look at."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
-from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    DoubleType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
 
 from srtm.correlation.arrow import by_partition, numbers, unpack
+from srtm.correlation.groups.instants import heads
 from srtm.correlation.groups.settings import Settings
+from srtm.correlation.schema import columns
 
-GROUPS = StructType(
-    [
-        StructField("topic", StringType(), False),
-        StructField("window", LongType(), False),
-        StructField("name", StringType(), False),
-        StructField("publishers", ArrayType(StringType(), False), False),
-        StructField("lift", DoubleType(), False),
-        StructField("q", DoubleType(), False),
-        StructField("coincidences", LongType(), False),
-        StructField("share", DoubleType(), False),
-        StructField("periodic", BooleanType(), False),
-        StructField("instants", ArrayType(LongType(), False), False),
-    ]
+GROUPS = columns(
+    "topic string, window bigint, name string, publishers array<string>, lift double, q double, "
+    "coincidences bigint, share double, periodic boolean, instants array<bigint>"
 )
 """instants: ns since 1970, when most members came together; the other figures as in MEMBERS"""
 
 _INSTANTS = 5
-_EXAMPLES = StructType(
-    [
-        StructField("group", LongType(), False),
-        StructField("instants", ArrayType(LongType(), False), False),
-    ]
-)
+_EXAMPLES = columns("group bigint, instants array<bigint>")
 _LOOKED_AT = 100
 """members of a group by which examples are chosen"""
 
@@ -50,11 +29,7 @@ def groups(
     members: DataFrame, who: DataFrame, series: DataFrame, settings: Settings, parts: int
 ) -> DataFrame:
     """GROUPS of MEMBERS, PUBLISHERS and SERIES."""
-    window = settings.widest_us
-
-    def look(table: pa.Table) -> Iterator[pa.Table]:
-        return _examples(table, window)
-
+    look = partial(_examples, window_us=settings.widest_us)
     some = members.where(
         f.pmod(f.xxhash64("id"), f.greatest(f.lit(1), f.expr(f"size div {_LOOKED_AT}"))) == 0
     )
@@ -90,17 +65,13 @@ def _examples(table: pa.Table, window_us: int) -> Iterator[pa.Table]:
     who = np.repeat(np.arange(sizes.size), sizes)
     order = np.lexsort((who, bin_, of))
     of, bin_, who, times = of[order], bin_[order], who[order], times[order]
-    fresh = np.ones(of.size, dtype=bool)
-    same = (np.diff(of) == 0) & (np.diff(bin_) == 0)
-    fresh[1:] = ~(same & (np.diff(who) == 0))
-    heads = np.append(True, ~same)
-    slot = np.cumsum(heads) - 1
-    came = np.bincount(slot, fresh)
-    first = np.minimum.reduceat(times, np.flatnonzero(heads))
-    of = of[heads]
+    slots = heads(of, bin_)
+    came = np.bincount(np.cumsum(slots) - 1, heads(of, bin_, who))
+    first = np.minimum.reduceat(times, np.flatnonzero(slots))
+    of = of[slots]
     best = np.lexsort((first, -came, of))
     ranked = of[best]
-    begins = np.flatnonzero(np.append(True, np.diff(ranked) != 0))
+    begins = np.flatnonzero(heads(ranked))
     ends = np.append(begins[1:], ranked.size)
     yield pa.table(
         {

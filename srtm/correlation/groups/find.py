@@ -6,32 +6,23 @@ from dataclasses import dataclass
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from srtm.correlation.groups.candidates import candidates
 from srtm.correlation.groups.chance_sizes import not_by_chance
 from srtm.correlation.groups.components import components
-from srtm.correlation.groups.discoveries import discoveries
-from srtm.correlation.groups.edges import edges
+from srtm.correlation.groups.edges import discoveries, edges
 from srtm.correlation.groups.evidence import groups
 from srtm.correlation.groups.members import members
 from srtm.correlation.groups.pairs import judged_pairs
 from srtm.correlation.groups.plan import plan
-from srtm.correlation.groups.publishers import publishers, units
-from srtm.correlation.groups.series import series
+from srtm.correlation.groups.publishers import publishers, series, units
 from srtm.correlation.groups.settings import Settings
+from srtm.correlation.schema import columns
 from srtm.host.clock import NS, monotonic_ns
 
 _log = logging.getLogger(__name__)
 
-TOPICS = StructType(
-    [
-        StructField("topic", StringType(), False),
-        StructField("window", LongType(), False),
-        StructField("publishers", LongType(), False),
-        StructField("ungrouped", LongType(), False),
-    ]
-)
+TOPICS = columns("topic string, window bigint, publishers bigint, ungrouped bigint")
 
 _ROWS_OF_A_TASK = 400_000
 """Arrivals that a Python worker holds at once: 100 MB with their hashes."""

@@ -1,9 +1,10 @@
-"""Hashes of time bins: one-permutation MinHash, one hash for each arrival and grid."""
+"""Hashes of time bins (one-permutation MinHash, one hash for each arrival and grid), and pairs of
+those that share a bucket: a time bin, or a band of an LSH."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from srtm.correlation.groups.instants import Integers
+from srtm.correlation.groups.instants import Integers, heads
 
 _Words = NDArray[np.uint64]
 
@@ -11,6 +12,12 @@ _VALUE_BITS = 24
 _EMPTY = (1 << _VALUE_BITS) - 1
 _TRIES = 64
 GRIDS = 2
+LARGEST = 300
+"""Members of a bucket of which all pairs are taken: 45,000."""
+NEIGHBOURS = 16
+"""In a bucket larger than LARGEST each member is paired with so many of those that follow it in the
+order of ids: a group that is so large stays in one piece by them, and no bucket costs the square of
+its members."""
 
 
 def mix(words: Integers | _Words) -> _Words:
@@ -42,8 +49,7 @@ def signatures(keys: Integers, owner: Integers, owners: int, values: int) -> Int
     value = (word >> np.uint64(64 - _VALUE_BITS)).astype(np.int64)
     packed = np.sort(((owner * values + slot) << _VALUE_BITS) | value)
     place = packed >> _VALUE_BITS
-    least = np.ones(place.size, dtype=bool)
-    least[1:] = np.diff(place) != 0
+    least = heads(place)
     found = np.full(owners * values, -1, dtype=np.int64)
     found[place[least]] = packed[least] & _EMPTY
     table = found.reshape(owners, values)
@@ -73,3 +79,21 @@ def bands(signature: Integers, unit: Integers, values: int) -> Integers:
         key = mix(key ^ mix(part + 1))
         whole &= part >= 0
     return np.where(whole, np.maximum(key, np.uint64(1)), np.uint64(0)).view(np.int64)
+
+
+def bucket_pairs(bucket: Integers, member: Integers) -> tuple[Integers, Integers]:
+    """Positions (left, right) in the arrays, each pair of a bucket once, with member[left] <
+    member[right]. bucket, member: sorted by bucket, then member, without repeats."""
+    if bucket.size < 2:
+        empty = np.empty(0, np.int64)
+        return empty, empty
+    begins = np.flatnonzero(heads(bucket))
+    sizes = np.diff(np.append(begins, bucket.size))
+    end = np.repeat(begins + sizes, sizes)
+    position = np.arange(bucket.size)
+    following = end - position - 1
+    reach = np.where(np.repeat(sizes, sizes) > LARGEST, NEIGHBOURS, following)
+    count = np.minimum(following, reach)
+    left = np.repeat(position, count)
+    offset = np.arange(left.size) - np.repeat(np.cumsum(count) - count, count)
+    return left, left + 1 + offset

@@ -6,6 +6,7 @@ coincidences stay near independent of each other, which their Poisson law needs.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,14 +41,23 @@ class Instants:
         return self.starts.size - 1
 
     @property
-    def counts(self) -> Integers:
-        """Instants of each publisher."""
-        return np.diff(self.runs)
-
-    @property
     def span(self) -> int:
         """us, more than any difference of two times."""
         return int(self.times.max(initial=0)) + 1
+
+
+def heads(*columns: NDArray[Any]) -> Flags:
+    """Where a row differs from the one before it in any of these columns; the first one does."""
+    found = np.zeros(columns[0].size, dtype=bool)
+    found[:1] = True
+    for each in columns:
+        found[1:] |= np.diff(each) != 0
+    return found
+
+
+def split(values: Integers, order: Integers) -> list[Integers]:
+    """The rows of each value; order: of the rows by value."""
+    return np.split(order, np.flatnonzero(np.diff(values[order])) + 1)
 
 
 def instants(times: Integers, starts: Integers, gap_us: int) -> Instants:

@@ -1,36 +1,22 @@
 """Groups of publishers from the edges between them."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import (
-    BooleanType,
-    DoubleType,
-    LongType,
-    StructField,
-    StructType,
-)
 
 from srtm.correlation.arrow import by_partition, numbers
 from srtm.correlation.groups.clusters import Edges, clusters
-from srtm.correlation.groups.instants import Integers
+from srtm.correlation.groups.instants import Integers, split
 from srtm.correlation.groups.settings import Settings
+from srtm.correlation.schema import columns
 
-MEMBERS = StructType(
-    [
-        StructField("unit", LongType(), False),
-        StructField("group", LongType(), False),
-        StructField("id", LongType(), False),
-        StructField("size", LongType(), False),
-        StructField("lift", DoubleType(), False),
-        StructField("q", DoubleType(), False),
-        StructField("coincidences", LongType(), False),
-        StructField("share", DoubleType(), False),
-        StructField("beat", BooleanType(), False),
-    ]
+MEMBERS = columns(
+    "unit bigint, group bigint, id bigint, size bigint, lift double, q double, "
+    "coincidences bigint, share double, beat boolean"
 )
 """One row for each member, with its group's figures. group: the least id in it; lift: of all its
 edges, coincidences over expected; q: its highest; coincidences, share: of its median edge;
@@ -41,13 +27,9 @@ _LEAST_EXPECTED = 1e-9
 
 def members(edges: DataFrame, components: DataFrame, settings: Settings, parts: int) -> DataFrame:
     """MEMBERS by EDGES that are edges, and the COMPONENTS of these."""
-
-    def grouped(table: pa.Table) -> Iterator[pa.Table]:
-        return _grouped(table, settings)
-
     labels = components.select(f.col("id").alias("a"), "component")
     rows = edges.where("edge").join(labels, "a").repartition(parts, "component")
-    return by_partition(rows, grouped, MEMBERS)
+    return by_partition(rows, partial(_grouped, settings=settings), MEMBERS)
 
 
 def _grouped(table: pa.Table, settings: Settings) -> Iterator[pa.Table]:
@@ -59,7 +41,7 @@ def _grouped(table: pa.Table, settings: Settings) -> Iterator[pa.Table]:
     lag, lag_error = numbers(table, "lag_us"), numbers(table, "lag_error_us")
     travel, travel_error = numbers(table, "travel_us"), numbers(table, "travel_error_us")
     found: list[tuple[Integers, Integers]] = []
-    for rows in np.split(order, np.flatnonzero(np.diff(component[order])) + 1):
+    for rows in split(component, order):
         known, number = np.unique(np.concatenate([a[rows], b[rows]]), return_inverse=True)
         inside = Edges(
             left=number[: rows.size],

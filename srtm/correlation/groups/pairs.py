@@ -1,38 +1,24 @@
 """Candidate pairs judged by their exact times."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    StructField,
-    StructType,
-)
 
 from srtm.correlation.arrow import by_partition, numbers, unpack
 from srtm.correlation.groups.coincidences import Pairs, compare
-from srtm.correlation.groups.instants import Integers, instants
+from srtm.correlation.groups.instants import Integers, instants, split
 from srtm.correlation.groups.settings import Settings
+from srtm.correlation.schema import columns
 
 _FIGURES = tuple(name for name in Pairs.__dataclass_fields__ if name not in ("left", "right"))
 _WHOLE = ("window_us", "coincidences")
-PAIRS = StructType(
-    [
-        StructField("unit", LongType(), False),
-        StructField("a", LongType(), False),
-        StructField("b", LongType(), False),
-        *(
-            StructField(name, LongType() if name in _WHOLE else DoubleType(), False)
-            for name in _FIGURES
-        ),
-    ]
+PAIRS = columns(
+    "unit bigint, a bigint, b bigint, "
+    + ", ".join(f"{name} {'bigint' if name in _WHOLE else 'double'}" for name in _FIGURES)
 )
 """The columns of the pairs that are kept, those with coincidences enough and p not above the rate:
 as in Pairs; lags are b's time - a's."""
@@ -42,16 +28,6 @@ LARGEST = 2_000
 probability 0.6 to 1, and a group is found by its members' pairs all together."""
 _CHUNK = 64
 """Members of a larger one whose pairs, or those with another chunk's, are one task."""
-_TASKS = StructType(
-    [
-        StructField("task", LongType(), False),
-        StructField("side", IntegerType(), False),
-        StructField("diagonal", BooleanType(), False),
-        StructField("unit", LongType(), False),
-        StructField("id", LongType(), False),
-        StructField("times", BinaryType(), False),
-    ]
-)
 
 
 def judged_pairs(
@@ -62,13 +38,7 @@ def judged_pairs(
     partitions: int,
 ) -> DataFrame:
     """PAIRS of the components of CANDIDATES."""
-
-    def within(table: pa.Table) -> Iterator[pa.Table]:
-        return _within(table, settings)
-
-    def between(table: pa.Table) -> Iterator[pa.Table]:
-        return _between(table, settings)
-
+    within, between = (partial(each, settings=settings) for each in (_within, _between))
     small = series.join(components.where(f.col("size") <= LARGEST), "id")
     of_tasks = by_partition(_tasks(small).repartition(partitions, "task"), within, PAIRS)
     large = components.where(f.col("size") > LARGEST).select(f.col("id").alias("a"))
@@ -104,7 +74,7 @@ def _within(table: pa.Table, settings: Settings) -> Iterator[pa.Table]:
     diagonal = table.column("diagonal").to_numpy()
     order = np.lexsort((side, task))
     left, right = [], []
-    for rows in np.split(order, np.flatnonzero(np.diff(task[order])) + 1):
+    for rows in split(task, order):
         if diagonal[rows[0]]:
             one, other = np.triu_indices(rows.size, 1)
             left.append(rows[one])

@@ -6,16 +6,9 @@ publisher is the set of its time bins, and those whose sets are alike share valu
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import (
-    DoubleType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
 
 from srtm.correlation.groups.settings import Settings
+from srtm.correlation.schema import columns
 
 INDEX, LSH = "index", "lsh"
 BANDS = {1: 32, 2: 64, 3: 128}
@@ -32,17 +25,9 @@ _MOST_ALIKE = 0.05
 wider than a bin goes unseen."""
 _NARROWEST_US = 2_000
 
-PLAN = StructType(
-    [
-        StructField("topic", StringType(), False),
-        StructField("window", LongType(), False),
-        StructField("unit", LongType(), False),
-        StructField("judged", LongType(), False),
-        StructField("method", StringType(), False),
-        StructField("bin_us", LongType(), False),
-        StructField("values", IntegerType(), False),
-        StructField("estimated", DoubleType(), False),
-    ]
+PLAN = columns(
+    "topic string, window bigint, unit bigint, judged bigint, method string, bin_us bigint, "
+    "values int, estimated double"
 )
 """values: of a band (LSH), 0 for the index; estimated: pairs that are counted, chance ones."""
 

@@ -14,8 +14,7 @@ from srtm.correlation import what_if
 from srtm.correlation.bursts import HEADROOM, PERCENTILE, smallest_bursts
 from srtm.correlation.envelopes import BY, envelopes
 from srtm.correlation.needs import ONE_BUCKET, statistics_document
-from srtm.correlation.report.figures import Figures, Wait
-from srtm.correlation.report.shown import Group, Shown, ShownTopic
+from srtm.correlation.report.shown import Figures, Group, Shown, ShownTopic, Wait
 from srtm.correlation.slices import NS
 from srtm.correlation.trace import literal
 from srtm.text.errors import UsageError

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from srtm.correlation.report.figures import Figures
-from srtm.correlation.report.shown import Group, Shown, ShownTopic
+from srtm.correlation.report.shown import Figures, Group, Shown, ShownTopic
 from srtm.page import (
     Bar,
     Html,

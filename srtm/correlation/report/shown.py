@@ -1,7 +1,9 @@
-"""What of a result is shown: a page stays of one size however many publishers there are."""
+"""What of a result is shown: a page stays of one size however many publishers there are; and what
+is shown beyond it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +14,7 @@ from srtm.correlation.report.timeline import Timeline, timelines
 from srtm.correlation.result import read_result
 from srtm.host.files import read_file
 from srtm.text.errors import UsageError
+from tb_adaptor.share import Part
 
 MOST_TOPICS = 6
 MOST_GROUPS = 12
@@ -128,3 +131,37 @@ def _groups(table: pa.Table) -> tuple[Group, ...]:
         )
         for row in rows
     )
+
+
+# --- beyond a result --------------------------------------------------------------------------
+
+Curve = list[tuple[float, float]]
+"""(r, b), in order of r"""
+
+
+@dataclass
+class Wait:
+    """A topic's token waits, ms, with publishers on brokers by the rule `name`."""
+
+    name: str
+    mean_ms: float
+    p99_ms: float
+
+
+@dataclass
+class Figures:
+    """What is shown of one topic. statistics: as `srtm correlate statistics` gives them; contract:
+    rate and burst; brokers: how many it is split over in `waits`; curves: by group, None being the
+    topic; ticks and bursts: times in ns by publisher, in the stretch from `begins` to `ends` and
+    around an instant of its group; lone: publishers of no group."""
+
+    statistics: dict[str, Any] = field(default_factory=dict)
+    contract: Part | None = None
+    brokers: int = 0
+    waits: list[Wait] = field(default_factory=list)
+    curves: dict[str | None, Curve] = field(default_factory=dict)
+    begins: int = 0
+    ends: int = 0
+    ticks: dict[str, list[int]] = field(default_factory=dict)
+    bursts: dict[str, list[int]] = field(default_factory=dict)
+    lone: list[str] = field(default_factory=list)

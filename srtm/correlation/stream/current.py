@@ -81,7 +81,8 @@ class Current:
 
 
 def follow(current: Current, intake: Intake | None) -> None:
-    """Keep the result current, without an end. Raises SrtmError for what time does not mend."""
+    """Keep the result current, without an end, and stop `intake` at last. Raises SrtmError for what
+    time does not mend."""
     try:
         while True:
             now = time.monotonic()
@@ -94,6 +95,9 @@ def follow(current: Current, intake: Intake | None) -> None:
             time.sleep(_LOOK_SECONDS)
     except (Py4JNetworkError, ConnectionError):
         raise UnavailableError(SPARK_ENDED) from None
+    finally:
+        if intake is not None:
+            intake.stop()
 
 
 def _size(path: Path) -> int:

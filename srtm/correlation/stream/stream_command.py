@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from srtm.correlation.group_options import group_options, read_window
+from srtm.correlation.options import GroupOptions, group_options
 from srtm.correlation.session import spark_session
 from srtm.correlation.stream.lock import STATE, only_one
 from srtm.host.files import MOST_SETTINGS_BYTES, read_file
@@ -41,17 +41,13 @@ from srtm.text.errors import UsageError
 @group_options
 def stream(
     trace: Path,
-    out: Path,
+    asked: GroupOptions,
     kafka: str | None,
     kafka_topic: str | None,
     kafka_config: Path | None,
     skip_lost: bool,
     every: float,
     history: float,
-    topic: str | None,
-    window: float,
-    floor: float,
-    rate: float,
 ) -> None:
     """Keep the groups of a trace current until SIGTERM or Ctrl-C; srtm correlate show shows them.
 
@@ -60,47 +56,43 @@ def stream(
     "messages", "bytes", "wait": ns or null, "outcome": "admitted"|"rejected"|"closed"}. One that is
     not is left out, counted and shown.
     """
-    if (kafka is None) != (kafka_topic is None):
-        raise UsageError("--kafka and --kafka-topic go together")
-    if kafka is None and (kafka_config is not None or skip_lost):
-        raise UsageError("--kafka-config and --skip-lost go with --kafka")
-    read_window(window)
+    _refuse_slips(trace, kafka, kafka_topic, kafka_config, skip_lost)
     for flag, seconds in (("--every", every), ("--history", history)):
         if seconds <= 0:
             raise UsageError(f"{flag}: more than 0")
     settings = read_properties(kafka_config) if kafka_config else {}
-    if kafka is None and not trace.is_dir():
-        raise UsageError(f"--trace {trace}: no such folder")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     mine = nullcontext() if kafka is None else only_one(trace / STATE)
     try:
-        with only_one(out), mine, spark_session(kafka=kafka is not None) as spark:
-            from srtm.correlation.groups.settings import Settings
-            from srtm.correlation.run import Request
+        with only_one(asked.out), mine, spark_session(kafka=kafka is not None) as spark:
             from srtm.correlation.stream.current import Current, follow
             from srtm.correlation.stream.kafka import Intake, Source
 
             # Of a batch that fails, or is stopped, the query tells what there is to tell.
             logging.getLogger("py4j").setLevel(logging.CRITICAL)
-            request = Request(
-                trace,
-                out,
-                topic,
-                window,
-                settings=Settings(floor=floor, rate=rate),
-                history_seconds=history,
-            )
+            current = Current(spark, asked.request(trace, history_seconds=history), every, _say)
             intake = None
-            if kafka is not None and kafka_topic is not None:
+            if kafka and kafka_topic:
                 source = Source(kafka, kafka_topic, settings, skip_lost)
                 intake = Intake(spark, source, trace, 2 * history, _say)
-            try:
-                follow(Current(spark, request, every, _say), intake)
-            finally:
-                if intake is not None:
-                    intake.stop()
+            follow(current, intake)
     except KeyboardInterrupt:
         _say("ended")
+
+
+def _refuse_slips(
+    trace: Path,
+    kafka: str | None,
+    kafka_topic: str | None,
+    kafka_config: Path | None,
+    skip_lost: bool,
+) -> None:
+    if (kafka is None) != (kafka_topic is None):
+        raise UsageError("--kafka and --kafka-topic go together")
+    if kafka is None and (kafka_config is not None or skip_lost):
+        raise UsageError("--kafka-config and --skip-lost go with --kafka")
+    if kafka is None and not trace.is_dir():
+        raise UsageError(f"--trace {trace}: no such folder")
 
 
 def _say(line: str) -> None:

@@ -1,11 +1,87 @@
-"""The settings of `srtm correlate envelope`, `statistics` and `what-if`: one table for each."""
+"""What the commands of `srtm correlate` are told: one table for each, and that of `run` and
+`stream`."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+import click
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from srtm.options.model import Objective
+from srtm.options.model import Objective, duration_option
+from srtm.text.errors import UsageError
+
+if TYPE_CHECKING:
+    from srtm.correlation.run import Request
+
+_SHORTEST_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class GroupOptions:
+    """Where groups go, and which are meant, as `run` and `stream` are told. window: in seconds."""
+
+    out: Path
+    topic: str | None
+    window: float
+    floor: float
+    rate: float
+
+    def request(self, trace: Path, **more: Any) -> "Request":
+        """more: of Request"""
+        from srtm.correlation.groups.settings import Settings
+        from srtm.correlation.run import Request
+
+        settings = Settings(floor=self.floor, rate=self.rate)
+        return Request(trace, self.out, self.topic, self.window, settings=settings, **more)
+
+
+def group_options(command: Callable[..., None]) -> Callable[..., None]:
+    """--out, --topic, --window, --floor and --rate: the command takes them as `asked`. It raises
+    UsageError for a window in which no group can be found."""
+
+    @wraps(command)
+    def wrapped(
+        out: Path, topic: str | None, window: float, floor: float, rate: float, **others: Any
+    ) -> None:
+        if 0 < window < _SHORTEST_SECONDS:
+            raise UsageError(
+                f"--window: at least {_SHORTEST_SECONDS:g} s: a group needs some bursts"
+            )
+        command(asked=GroupOptions(out, topic, window, floor, rate), **others)
+
+    for option in reversed(
+        (
+            click.option(
+                "--out",
+                type=click.Path(path_type=Path),
+                required=True,
+                metavar="DIR",
+                help="Folder for groups.json and Parquet; a result there is replaced once this "
+                "one is whole.",
+            ),
+            click.option("--topic", help="Only this topic."),
+            duration_option("--window", "0", "Also by stretches of this length; windows.parquet."),
+            click.option(
+                "--floor",
+                type=click.FloatRange(0, 1, min_open=True),
+                default=0.3,
+                show_default=True,
+                help="Share of a publisher's arrivals that have to coincide, beyond chance.",
+            ),
+            click.option(
+                "--rate",
+                type=click.FloatRange(0, 0.5, min_open=True),
+                default=0.01,
+                show_default=True,
+                help="False discovery rate among pairs.",
+            ),
+        )
+    ):
+        wrapped = option(wrapped)
+    return wrapped
 
 
 class TraceOptions(BaseModel):
