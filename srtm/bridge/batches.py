@@ -14,18 +14,9 @@ from srtm.bridge.dead_records import DeadRecord, DeadRecords
 from srtm.bridge.figures import Figures
 from srtm.bridge.file import Route
 from srtm.bridge.headers import headers_of
-from srtm.bridge.kafka_source import KafkaSource, Track
+from srtm.bridge.kafka_source import NOTHING, KafkaSource, Nothing, Track
 from srtm.bridge.names import nsq_fault
 from srtm.bridge.nsq_sink import MAX_BATCH_BYTES, Batch, Publisher
-
-
-class _Skipped:
-    """A record that is passed over: nothing is to be done for it."""
-
-    done = True
-
-
-_SKIPPED = _Skipped()
 
 
 class Limits:
@@ -129,7 +120,7 @@ class Batches:
         MPUB."""
         size = sum(map(len, bodies))
         batch = self._open.get((lane, name))
-        taken = batch.bytes if batch else 0
+        taken = batch.nbytes if batch else 0
         most = self._limits.max_batch_bytes
         if taken + size + 4 * len(run) > most and (len(run) > 1 or batch is not None):
             if len(run) > 1:
@@ -143,19 +134,19 @@ class Batches:
             batch = self._open[lane, name] = Batch(name)
         batch.records += run
         batch.bodies += bodies
-        batch.bytes += size + 4 * len(run)
+        batch.nbytes += size + 4 * len(run)
         self._figures.counts["message_bytes"] += size
         track.add(batch, (run[-1].offset() or 0) + 1, len(run))
 
-    def _fault(self, record: Message, name: str, body: Any) -> DeadRecord | _Skipped | None:
+    def _fault(self, record: Message, name: str, body: Any) -> DeadRecord | Nothing | None:
         """What becomes of a record that is not published; None for one that is."""
         if _echo(name) in (headers_of([record])[0] or ()):
             self._figures.counts["looped_count"] += 1
-            return _SKIPPED
+            return NOTHING
         if not body:
             if self._route.tombstones == "skip":
                 self._figures.counts["tombstone_count"] += 1
-                return _SKIPPED
+                return NOTHING
             return self._dead.bury(record, "it has no body, and NSQ takes none that is empty")
         if fault := self._limits.excess(len(body)):
             return self._dead.bury(record, fault)
@@ -175,12 +166,12 @@ class Batches:
                 if (
                     not parts
                     or not isinstance(parts[-1], Batch)
-                    or (parts[-1].bytes + len(body) + 4 > self._limits.max_batch_bytes)
+                    or (parts[-1].nbytes + len(body) + 4 > self._limits.max_batch_bytes)
                 ):
                     parts.append(Batch(batch.topic))
                 parts[-1].bodies.append(body)
                 parts[-1].records.append(record)
-                parts[-1].bytes += len(body) + 4
+                parts[-1].nbytes += len(body) + 4
             batch.parts = parts
             for part in parts:
                 if isinstance(part, Batch):

@@ -9,11 +9,10 @@ from urllib.parse import quote
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import ConfigResource
-from confluent_kafka.admin._resource import ResourceType
 
 from srtm.bridge.dead_letter_file import fault_of_file, fault_of_folder
 from srtm.bridge.file import BridgeFile, Route
+from srtm.bridge.kafka_sink import setting_of
 from srtm.bridge.lookup import nsqds_of, topics_of
 from srtm.bridge.names import End
 from srtm.bridge.wire import unreached
@@ -113,18 +112,8 @@ def _without_keys(route: Route, topics: dict[str, int], admin: AdminClient) -> l
             route.name, f"kafka:{name} is compacted and takes no record without a key: {why}", True
         )
         for name, why in found
-        if name in topics and _is_compacted(name, admin)
+        if name in topics and "compact" in setting_of(name, "cleanup.policy", admin)
     ]
-
-
-def _is_compacted(name: str, admin: AdminClient) -> bool:
-    """Is the topic compacted? False also where Kafka does not say."""
-    topic = ConfigResource(ResourceType.TOPIC, name)
-    try:
-        found = admin.describe_configs([topic], request_timeout=_SECONDS)[topic].result(_SECONDS)
-        return "compact" in found["cleanup.policy"].value
-    except (KafkaException, KeyError, TimeoutError):
-        return False
 
 
 def _file(route: Route, path: str) -> Finding:

@@ -1,12 +1,13 @@
 """Records of Kafka that cannot go to NSQ, on their way to the dead-letter topic or file."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaException, Message
 
-from srtm.bridge.dead_letter_file import DeadLetterFile, as_json
+from srtm.bridge.dead_letters import DeadLetters
 from srtm.bridge.headers import headers_of
-from srtm.bridge.kafka_sink import LARGEST, POISON, KafkaSink
+from srtm.bridge.kafka_sink import POISON
 from srtm.bridge.runner import DEAD_LETTER, Runner, Stopped
 from srtm.host.backoff import backoff_seconds
 from srtm.kafka.client import told
@@ -16,27 +17,24 @@ _MAX = 1000  # on their way
 _MAX_REFUSALS = 20  # halvings: nothing is left of any body
 
 
+@dataclass(slots=True, eq=False)
 class DeadRecord:
-    """done: it is where dead letters go. Called with the report."""
+    """done: it is where dead letters go, cut: but not whole; refusals: how often it was too big.
+    Called with the report."""
 
-    __slots__ = ("cut", "done", "reason", "record", "refusals", "reports")
-
-    def __init__(
-        self, record: Message, reason: str, reports: "list[tuple[DeadRecord, Any]]"
-    ) -> None:
-        self.cut = False  # not whole
-        self.done = False
-        self.refusals = 0  # how often it was too big
-        self.record = record
-        self.reason = reason
-        self.reports = reports
+    record: Message
+    reason: str
+    reports: "list[tuple[DeadRecord, Any]]"
+    cut: bool = False
+    done: bool = False
+    refusals: int = 0
 
     def __call__(self, error: Any, _: Any) -> None:
         self.reports.append((self, error))
 
 
 class DeadRecords:
-    """The dead letters of one runner. Their producer is made with the first of them.
+    """The dead letters of one runner.
 
     waiting: that have no report; stop: why the route cannot go on; now: of this turn
     """
@@ -47,12 +45,7 @@ class DeadRecords:
         self.stop: Stopped | None = None
         self._runner = runner
         self._route = runner.route
-        self._sink: KafkaSink | None = None
-        self._file: DeadLetterFile | None = None
-        if self._route.dead_letter and self._route.dead_letter.system == "file":
-            self._file = DeadLetterFile(
-                self._route.dead_letter.topic, self._route.dead_letter_bytes
-            )
+        self._letters = DeadLetters(runner, "", 5.0, _MAX)
         self._reports: list[tuple[DeadRecord, Any]] = []
         self._again: list[DeadRecord] = []  # those that Kafka has refused for now
         self._again_at = 0.0
@@ -65,7 +58,7 @@ class DeadRecords:
     @property
     def refused(self) -> bool:
         """Are dead letters refused for now?"""
-        return bool(self._again or (self._file is not None and self._file.fault))
+        return bool(self._again) or self._letters.refused
 
     def bury(self, record: Message, reason: str) -> DeadRecord:
         dead = DeadRecord(record, reason, self._reports)
@@ -76,38 +69,26 @@ class DeadRecords:
         """Take the reports; True where some have come."""
         if not self.waiting:
             return False
-        if self._sink is not None:
-            self._sink.poll(0)
-        if self._file is not None:
-            self._flush(self._file)
+        self._letters.poll(self.now)
         if not self._reports:
             return False
         self._take_reports()
         return True
 
-    def _flush(self, file: DeadLetterFile, at_once: bool = False) -> None:
-        before = file.failures
-        file.flush(self.now, at_once)
-        if file.failures > before:
-            self._runner.said(f"dead letters: {file.fault}")
-
     def tick(self, now: float) -> None:
-        if self._sink is not None and self._sink.fatal:
-            self._sink.renew(self._sink.fatal)
+        if self._letters.renew():
             self._take_reports()
         if self._again and now >= self._again_at:
             self.retry()
 
     def retry(self) -> None:
-        if self._file is not None:
-            self._flush(self._file, at_once=True)
+        self._letters.poll(self.now, at_once=True)
         again, self._again = self._again, []
         for each in again:
             self._send(each)
 
     def close(self) -> None:
-        if self._sink is not None:
-            self._sink.flush(1)
+        self._letters.close()
 
     def _send(self, dead: DeadRecord) -> None:
         record = dead.record
@@ -121,27 +102,20 @@ class DeadRecords:
                     f"{DEAD_LETTER}{hint}"
                 )
             return
-        if self._file is not None:
-            letter = {"route": self._route.name, "reason": dead.reason} | _as_json(record)
-            self._file.put(letter, dead, self.now)
-            self.waiting += 1
-            return
-        if self._sink is None:
-            self._sink = KafkaSink(
-                self._runner.kafka,
-                f"{self._runner.bridge}-{self._route.name}",
-                linger_ms=5.0,
-                max_messages=_MAX,
-                max_msg_size=LARGEST,
-                alone=True,
-            )
         topic = self._route.dead_letter.of(record.topic() or "")
-        theirs = headers_of([record])[0] or []
         body: Any = record.value()
         key: Any = record.key()
         try:
-            dead.cut = self._sink.dead_letter(
-                topic, body, key, _origin(record), theirs, dead.reason, dead, dead.refusals
+            dead.cut = self._letters.put(
+                topic,
+                _origin(record),
+                dead.reason,
+                dead,
+                self.now,
+                body=body,
+                key=key,
+                theirs=headers_of([record])[0] or (),
+                refusals=dead.refusals,
             )
             self.waiting += 1
         except KafkaException as error:
@@ -179,13 +153,3 @@ def _origin(record: Message) -> list[tuple[str, str]]:
         ("kafka-partition", str(record.partition())),
         ("kafka-offset", str(record.offset())),
     ]
-
-
-def _as_json(record: Message) -> dict[str, Any]:
-    """Whole, for a file."""
-    key: Any = record.key()
-    body: Any = record.value()
-    headers = headers_of([record])[0] or []
-    named = [{"name": name} | as_json("value", value) for name, value in headers]
-    more = {"headers": named} if named else {}
-    return dict(_origin(record)) | as_json("key", key) | more | as_json("body", body)

@@ -10,8 +10,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from srtm.bridge.dead_letter_file import DeadLetterFile, as_json
-from srtm.bridge.kafka_sink import LARGEST, POISON, KafkaSink
+from srtm.bridge.dead_letters import DeadLetters
+from srtm.bridge.kafka_sink import POISON, KafkaSink
 from srtm.bridge.nsq_source import Host, Link, Waiting
 from srtm.bridge.pointer import NoKey, pointer
 from srtm.bridge.runner import DEAD_LETTER, Runner, Stopped
@@ -56,10 +56,7 @@ class Deliveries:
         self._sink = sink
         self._key_of = pointer(self._route.key) if self._route.key else None
         self._dead = self._route.dead_letter.of(topic) if self._route.dead_letter else ""
-        self._file: DeadLetterFile | None = None
-        if self._route.dead_letter and self._route.dead_letter.system == "file":
-            self._file = DeadLetterFile(self._dead, self._route.dead_letter_bytes)
-        self._dead_sink: KafkaSink | None = None
+        self._letters = DeadLetters(runner, "-dead", 0.0, self._route.max_in_flight)
         self._reports: list[tuple[Waiting, Any, Any]] = []
         self._heard = 0.0  # the last report, or the first message after all had one
         self._refit = False
@@ -94,13 +91,7 @@ class Deliveries:
                 self._target,
                 body,
                 key,
-                headers=[
-                    ("nsq-host", host.address),
-                    ("nsq-topic", self._topic),
-                    ("nsq-message-id", id),
-                    ("nsq-attempts", b"%d" % attempts),
-                    ("nsq-time", b"%d" % time_ns),
-                ],
+                headers=self._origin(waiting),
                 on_delivery=waiting,
             )
         except NoKey as error:
@@ -110,16 +101,19 @@ class Deliveries:
         except BufferError:
             self._give_back(waiting)
 
+    def _origin(self, waiting: Waiting) -> list[tuple[str, bytes | str | None]]:
+        return [
+            ("nsq-host", waiting.host.address),
+            ("nsq-topic", self._topic),
+            ("nsq-message-id", waiting.id),
+            ("nsq-attempts", b"%d" % waiting.attempts),
+            ("nsq-time", b"%d" % waiting.time_ns),
+        ]
+
     def poll(self, seconds: float) -> bool:
         """Take Kafka's reports; wait so long for the first. True where there were any."""
         self._sink.poll(seconds)
-        if self._dead_sink is not None:
-            self._dead_sink.poll(0)
-        if self._file is not None:
-            before = self._file.failures
-            self._file.flush(self.now)
-            if self._file.failures > before:
-                self._runner.said(f"dead letters: {self._file.fault}")
+        self._letters.poll(self.now)
         if not self._reports:
             return False
         self._take_reports()
@@ -128,7 +122,7 @@ class Deliveries:
     @property
     def dead_letters_wait(self) -> bool:
         """Do dead letters wait for their file to take them?"""
-        return bool(self._file is not None and self._file.fault)
+        return self._letters.refused
 
     @property
     def unanswered(self) -> bool:
@@ -137,9 +131,9 @@ class Deliveries:
 
     def tick(self) -> None:
         """Another producer or other batches, where that is needed."""
-        for sink in (self._sink, self._dead_sink):
-            if sink is not None and sink.fatal:
-                sink.renew(sink.fatal)
+        if self._sink.fatal:
+            self._sink.renew(self._sink.fatal)
+        self._letters.renew()
         if self._refit:
             self._refit = False
             self._sink.fit_batches(self._target)
@@ -221,35 +215,16 @@ class Deliveries:
             self._give_back(waiting)
             return
         waiting.dead = True
-        headers: list[tuple[str, bytes | str]] = [
-            ("nsq-host", waiting.host.address),
-            ("nsq-topic", self._topic),
-            ("nsq-message-id", waiting.id),
-            ("nsq-attempts", str(waiting.attempts)),
-            ("nsq-time", str(waiting.time_ns)),
-        ]
-        if self._file is not None:
-            letter: dict[str, Any] = {"route": self._route.name, "reason": reason}
-            for name, value in headers:
-                letter |= as_json(name, value)
-            self._file.put(letter | as_json("body", body), waiting, self.now)
-            return
         try:
-            if self._dead_sink is None:
-                self._dead_sink = self._sink_of_dead()
-            waiting.cut = self._dead_sink.dead_letter(
-                self._dead, body, None, headers, [], reason, waiting, waiting.refusals
+            waiting.cut = self._letters.put(
+                self._dead,
+                self._origin(waiting),
+                reason,
+                waiting,
+                self.now,
+                body=body,
+                refusals=waiting.refusals,
             )
         except (KafkaException, BufferError) as error:
             log.warning("route %s: dead letter: %s", self._route.name, error)
             self._give_back(waiting)
-
-    def _sink_of_dead(self) -> KafkaSink:
-        return KafkaSink(
-            self._runner.kafka,
-            f"{self._runner.bridge}-{self._route.name}-dead",
-            linger_ms=0.0,
-            max_messages=self._route.max_in_flight,
-            max_msg_size=LARGEST,
-            alone=True,
-        )

@@ -151,9 +151,9 @@ class Route(FileTable):
             raise ValueError(
                 f"{self.source} -> {self.target} is no route: one end is NSQ's, one Kafka's"
             )
-        for key, used in self._of_one_way().items():
-            if used and key in _NOT_OF[self.source.system]:
-                raise ValueError(f"{key} is for routes {_NOT_OF[self.source.system][key]}")
+        for key, which in _NOT_OF[self.source.system].items():
+            if getattr(self, key) != type(self).model_fields[key].default:
+                raise ValueError(f"{key} is for routes {which}")
         if self.source.system == "nsq":
             self._check_nsq_source()
         elif not self.group:
@@ -166,26 +166,10 @@ class Route(FileTable):
             raise ValueError(f"to {self.target}: a target has no *; {{topic}} is the source's name")
         ways_in = [name for name in ("nsqd", "lookupd", "distributor") if getattr(self, name)]
         if len(ways_in) != 1:
-            raise ValueError(
-                "name NSQ's side once: nsqd = [...]"
-                + (
-                    " or lookupd = [...]"
-                    if self.source.system == "nsq"
-                    else ' or distributor = "..."'
-                )
-            )
+            other = "lookupd = [...]" if self.source.system == "nsq" else 'distributor = "..."'
+            raise ValueError(f"name NSQ's side once: nsqd = [...] or {other}")
         self._check_names()
         return self
-
-    def _of_one_way(self) -> dict[str, object]:
-        return {
-            "key": self.key,
-            "lookupd": self.lookupd,
-            "linger": self.linger is not None,
-            "group": self.group,
-            "distributor": self.distributor,
-            "rate": self.rate,
-        }
 
     def _check_nsq_source(self) -> None:
         if not self.source.channel:

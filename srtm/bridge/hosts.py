@@ -7,7 +7,7 @@ from typing import Any
 
 from srtm.bridge.figures import Figures
 from srtm.bridge.nsq_source import Host
-from srtm.bridge.wire import Broken
+from srtm.bridge.wire import Broken, frames_of
 from srtm.nsq.frames import MESSAGE
 
 _LEAVE_SECONDS = 2.0
@@ -27,10 +27,7 @@ class Hosts:
         selector: selectors.BaseSelector,
     ) -> None:
         """identity: of each connection (IDENTIFY)"""
-        self._topic = topic
-        self._channel = channel
-        self._identity = identity
-        self._figures = figures
+        self._of_each = topic, channel, identity, figures, selector
         self._selector = selector
         self._all: dict[str, Host] = {}
         for address in nsqd:
@@ -59,14 +56,7 @@ class Hosts:
         if address in self._all:
             self._all[address].listed = True
             return
-        self._all[address] = Host(
-            address,
-            self._topic,
-            self._channel,
-            self._identity,
-            self._figures,
-            self._selector,
-        )
+        self._all[address] = Host(address, *self._of_each)
 
     def follow(self, found: frozenset[str] | None) -> None:
         """nsqds that nsqlookupd names; one that it names no more stays until it breaks."""
@@ -170,9 +160,4 @@ def shares_of(total: int, held: Sequence[int], waiting: int) -> list[int]:
 
 def _answers(raw: bytes, ends: list[int]) -> list[tuple[int, bytes]]:
     """Frames that are no messages: those go back to nsqd by themselves."""
-    starts = [0, *ends[:-1]]
-    return [
-        (raw[start + 7], raw[start + 8 : end])
-        for start, end in zip(starts, ends, strict=True)
-        if raw[start + 7] != MESSAGE
-    ]
+    return [each for each in frames_of(raw, ends) if each[0] != MESSAGE]

@@ -120,20 +120,12 @@ class KafkaSink:
     def limit(self, topic: str, anew: bool = False) -> int:
         """Bytes of the largest body that the topic takes, as it says itself."""
         if anew or topic not in self._limits:
-            found = self._ask_limit(topic)
-            if found is None:
+            admin = AdminClient(client_settings(self._kafka, self._client_id))
+            found = setting_of(topic, "max.message.bytes", admin)
+            if not found.isdecimal():
                 return _DEFAULT_MAX_BYTES - _RECORD_OVERHEAD_BYTES
-            self._limits[topic] = found - _RECORD_OVERHEAD_BYTES
+            self._limits[topic] = int(found) - _RECORD_OVERHEAD_BYTES
         return max(self._limits[topic], 0)
-
-    def _ask_limit(self, topic: str) -> int | None:
-        resource = ConfigResource(ResourceType.TOPIC, topic)
-        admin = AdminClient(client_settings(self._kafka, self._client_id))
-        try:
-            found = admin.describe_configs([resource], request_timeout=_ASK_SECONDS)
-            return int(found[resource].result(_ASK_SECONDS)["max.message.bytes"].value)
-        except (KafkaException, KeyError, ValueError, TimeoutError):
-            return None  # not there, or not for us to see
 
     def fit_batches(self, topic: str) -> None:
         """A topic refuses a whole batch that is over its limit, so batches stay under it. Where
@@ -175,6 +167,16 @@ class KafkaSink:
             body = body[:room]
         self.produce(topic, body, key, headers=given, on_delivery=on_delivery)
         return short
+
+
+def setting_of(topic: str, name: str, admin: AdminClient) -> str:
+    """A setting of Kafka's topic; "" where that is not there, or not for us to see."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    try:
+        found = admin.describe_configs([resource], request_timeout=_ASK_SECONDS)[resource]
+        return str(found.result(_ASK_SECONDS)[name].value)
+    except (KafkaException, KeyError, TimeoutError):
+        return ""
 
 
 def _size_of(headers: Headers) -> int:

@@ -8,6 +8,7 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import (
@@ -20,8 +21,8 @@ from confluent_kafka import (
 )
 
 from srtm.bridge.figures import Figures
-from srtm.bridge.file import KafkaTable
-from srtm.bridge.names import End, glob
+from srtm.bridge.file import KafkaTable, Route
+from srtm.bridge.names import glob
 from srtm.kafka.client import NOT_THERE, LastFault, away, client_settings, told
 from srtm.kafka.place import Note, read_note
 from srtm.kafka.topic_ids import TopicIds
@@ -39,27 +40,32 @@ _CLOSE_SECONDS = 1.0
 _NOT_AN_INSTANCE = re.compile(r"[^a-zA-Z0-9._-]")
 
 
-class _Nothing:
-    """What has offsets and no records: markers of transactions, aborted or compacted records."""
+class Nothing:
+    """What needs no work: offsets without records (markers of transactions, aborted or compacted
+    records), and records that are passed over."""
 
     done = True
 
 
-_NOTHING = _Nothing()
+NOTHING = Nothing()
 
 
+@dataclass(slots=True, eq=False)
 class Track:
-    """A partition: what was taken of it and is not finished, in order of offset."""
+    """A partition: what was taken of it and is not finished, in order of offset.
 
-    __slots__ = ("before", "end", "entries", "following", "records", "stored")
+    entries:   (what, offset after it, records); records: of all of them
+    following: the offset that comes next; -1 before the first
+    end:       where the log ended when it was read so far
+    before:    where it stood until it began anew, at a lower offset
+    """
 
-    def __init__(self) -> None:
-        self.entries: deque[tuple[Any, int, int]] = deque()  # (what, offset after it, records)
-        self.records = 0  # of the entries
-        self.following = -1  # the offset that comes next; -1 before the first
-        self.end = -1  # where the log ended when it was read so far
-        self.stored = -1
-        self.before = -1  # where it stood until it began anew, at a lower offset
+    entries: deque[tuple[Any, int, int]] = field(default_factory=deque)
+    records: int = 0
+    following: int = -1
+    end: int = -1
+    stored: int = -1
+    before: int = -1
 
     def add(self, what: Any, following: int, records: int = 1) -> None:
         """`what` holds the records up to there; more of them, where it held the last ones."""
@@ -76,7 +82,7 @@ class Track:
         if end >= self.following:
             self.end = self.following = end
             if end > self.stored:
-                self.add(_NOTHING, end, 0)
+                self.add(NOTHING, end, 0)
 
     def advance(self) -> int:
         """The offset up to which all is finished, if it has grown; -1 otherwise."""
@@ -112,10 +118,8 @@ class KafkaSource:
     def __init__(
         self,
         kafka: KafkaTable,
-        source: End,
-        group: str,
+        route: Route,
         bridge: str,
-        route: str,
         figures: Figures,
         drained: Callable[[set[Partition]], None],
     ) -> None:
@@ -126,36 +130,16 @@ class KafkaSource:
         self.away = ""  # no broker of Kafka answers, and why
         self._ask_at = 0.0
         self._kafka = kafka
-        self._route = route
+        self._route = route.name
         self._last = LastFault()
         self._closing = False
         self._figures = figures
         self._drained = drained
-        self._ids = TopicIds(kafka, f"{bridge}-{route}")
-        self._consumer = Consumer(
-            {
-                # These the file may set otherwise.
-                "queued.max.messages.kbytes": _QUEUED_KBYTES,
-                "max.partition.fetch.bytes": 4 << 20,
-                "fetch.max.bytes": 16 << 20,
-                "fetch.wait.max.ms": 100,
-                # How long it pauses when enough is fetched: with its own 1,000 ms a quarter of the
-                # records a second came.
-                "fetch.queue.backoff.ms": 5,
-                "auto.commit.interval.ms": _COMMIT_MS,
-                **client_settings(kafka, f"{bridge}-{route}"),
-                "group.id": group,
-                "group.instance.id": instance_id(bridge, route),
-                "enable.auto.offset.store": False,
-                "enable.auto.commit": True,
-                # What is not there any more, or not yet, is told, and read from its beginning.
-                "auto.offset.reset": "error",
-                "enable.partition.eof": True,
-                "partition.assignment.strategy": "cooperative-sticky",
-                "error_cb": self._failed,
-            }
-        )
-        pattern = "^" + glob(source.topic).pattern + "$" if source.is_pattern else source.topic
+        self._ids = TopicIds(kafka, f"{bridge}-{route.name}")
+        self._consumer = Consumer(_settings(kafka, route, bridge) | {"error_cb": self._failed})
+        pattern = route.source.topic
+        if route.source.is_pattern:
+            pattern = f"^{glob(pattern).pattern}$"
         self._consumer.subscribe(
             [pattern], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
         )
@@ -363,6 +347,30 @@ class KafkaSource:
             self.fault = told(error)
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
             self.away = away(self._kafka, error, self._last.text)
+
+
+def _settings(kafka: KafkaTable, route: Route, bridge: str) -> dict[str, Any]:
+    """A consumer's that commits what is stored, and forgets nothing."""
+    return {
+        # These the file may set otherwise.
+        "queued.max.messages.kbytes": _QUEUED_KBYTES,
+        "max.partition.fetch.bytes": 4 << 20,
+        "fetch.max.bytes": 16 << 20,
+        "fetch.wait.max.ms": 100,
+        # How long it pauses when enough is fetched: with its own 1,000 ms a quarter of the records
+        # a second came.
+        "fetch.queue.backoff.ms": 5,
+        "auto.commit.interval.ms": _COMMIT_MS,
+        **client_settings(kafka, f"{bridge}-{route.name}"),
+        "group.id": route.group,
+        "group.instance.id": instance_id(bridge, route.name),
+        "enable.auto.offset.store": False,
+        "enable.auto.commit": True,
+        # What is not there any more, or not yet, is told, and read from its beginning.
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        "partition.assignment.strategy": "cooperative-sticky",
+    }
 
 
 def _say_anew(what: str) -> None:

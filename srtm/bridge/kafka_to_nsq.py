@@ -74,15 +74,7 @@ class KafkaToNsq(Runner):
         ]
         if self.placed is not None:
             self.placed.start(self._publishers)
-        self._source = KafkaSource(
-            self.kafka,
-            route.source,
-            route.group,
-            self.bridge,
-            route.name,
-            self.figures,
-            self._drain,
-        )
+        self._source = KafkaSource(self.kafka, route, self.bridge, self.figures, self._drain)
         self._batches = Batches(
             route, self._source, self._publishers, self._dead, self.figures, self._limits
         )

@@ -13,11 +13,12 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
 from srtm.bridge.figures import Figures
-from srtm.bridge.wire import Broken, Wire
+from srtm.bridge.wire import Broken, Wire, frames_of
 from srtm.host.backoff import backoff_seconds
 from srtm.nsq.commands import mpub, pub
 from srtm.nsq.frames import ERROR
@@ -34,6 +35,7 @@ MAX_BATCH_BYTES = 1 << 20
 --max-body-size."""
 
 
+@dataclass(slots=True, eq=False)
 class Batch:
     """Messages to one topic, and what they mean to the source.
 
@@ -41,16 +43,13 @@ class Batch:
     it was divided into, if it was too much for nsqd
     """
 
-    __slots__ = ("bodies", "bytes", "parts", "records", "sends", "stored", "topic")
-
-    def __init__(self, topic: str) -> None:
-        self.topic = topic
-        self.bodies: list[bytes] = []
-        self.records: list[Any] = []
-        self.bytes = 0
-        self.sends = 0
-        self.stored = False
-        self.parts: list[Any] | None = None
+    topic: str
+    bodies: list[bytes] = field(default_factory=list)
+    records: list[Any] = field(default_factory=list)
+    nbytes: int = 0
+    sends: int = 0
+    stored: bool = False
+    parts: list[Any] | None = None
 
     @property
     def done(self) -> bool:
@@ -85,12 +84,6 @@ class Lane(Wire):
         if kind == ERROR:
             raise Broken(f"{self.address}: {data[:300].decode(errors='replace')}")
         self.owner.stored()
-
-    def take(self, raw: bytes, ends: list[int]) -> list[tuple[int, bytes]]:
-        starts = [0, *ends[:-1]]
-        return [
-            (raw[start + 7], raw[start + 8 : end]) for start, end in zip(starts, ends, strict=True)
-        ]
 
 
 class Publisher:
@@ -199,7 +192,7 @@ class Publisher:
             if events & selectors.EVENT_WRITE:
                 lane.flush()
             if events & selectors.EVENT_READ:
-                lane.read(lane.take)
+                lane.read(frames_of)
         except Broken as error:
             self.broken(str(error), now)
 

@@ -11,6 +11,7 @@ import selectors
 import struct
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from srtm.bridge.figures import Figures
@@ -31,45 +32,26 @@ nsqd's --max-rdy-count."""
 _REQUEUE_MS = 500
 
 
+@dataclass(slots=True, eq=False)
 class Waiting:
-    """A message that Kafka has not acknowledged yet. Called with Kafka's report."""
+    """A message that Kafka has not acknowledged yet. Called with Kafka's report.
 
-    __slots__ = (
-        "at",
-        "attempts",
-        "cut",
-        "dead",
-        "host",
-        "id",
-        "link",
-        "refusals",
-        "reports",
-        "size",
-        "time_ns",
-    )
+    at:       of the delivery or the last TOUCH
+    dead:     it is on its way to the dead letters; cut: not whole; refusals: how often it was too
+              big for them
+    """
 
-    def __init__(
-        self,
-        host: "Host",
-        link: "Link",
-        id: bytes,
-        attempts: int,
-        time_ns: int,
-        size: int,
-        at: float,
-        reports: "list[tuple[Waiting, Any, Any]]",
-    ) -> None:
-        self.host = host
-        self.link: Link | None = link
-        self.id = id
-        self.attempts = attempts
-        self.time_ns = time_ns
-        self.size = size
-        self.at = at  # of the delivery or the last TOUCH
-        self.dead = False  # on its way to the dead letters
-        self.cut = False  # not whole
-        self.refusals = 0  # how often it was too big for them
-        self.reports = reports
+    host: "Host"
+    link: "Link | None"
+    id: bytes
+    attempts: int
+    time_ns: int
+    size: int
+    at: float
+    reports: "list[tuple[Waiting, Any, Any]]"
+    dead: bool = False
+    cut: bool = False
+    refusals: int = 0
 
     def __call__(self, error: Any, message: Any) -> None:
         self.reports.append((self, error, message if error is not None else None))

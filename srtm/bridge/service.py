@@ -74,7 +74,9 @@ class Service:
         self._over.set()
         if not failed:
             log.info("drains what is under way, for at most %gs", self._file.bridge.drain_timeout)
-        await loop.run_in_executor(None, self._end)
+        with self._lock:
+            runners = dict(self._runners)
+        await loop.run_in_executor(None, self._stop, runners)
         log.info("ended")
         door.stop()
         return Exit.FAILED if failed else Exit.OK
@@ -109,14 +111,8 @@ class Service:
             if not runner.join(max(until - time.monotonic(), 0.1)):
                 log.error("route %s does not end; what it holds comes again", name)
 
-    def _end(self) -> None:
-        with self._lock:
-            runners = dict(self._runners)
-        self._stop(runners)
-
     def _all_stopped(self) -> bool:
-        with self._lock:
-            runners = list(self._runners.values())
+        runners = self.runners()
         waits = any(route.source.is_pattern for route in self._file.routes)
         return (
             bool(runners)

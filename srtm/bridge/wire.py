@@ -34,6 +34,12 @@ def unreached(error: OSError) -> str:
     return error.strerror or str(error)
 
 
+def frames_of(raw: bytes, ends: list[int]) -> list[tuple[int, bytes]]:
+    """Kind and data of each frame; ends: of the frames in `raw`."""
+    starts = [0, *ends[:-1]]
+    return [(raw[start + 7], raw[start + 8 : end]) for start, end in zip(starts, ends, strict=True)]
+
+
 class Wire:
     """owner's part: `select` on it, `read` what came, `beat` once a second.
 
