@@ -1,8 +1,6 @@
 """Kafka -> NSQ through the brokers that the Load Distributor gives."""
 
-from tests.bridge.test_kafka_to_nsq import IN_MEMORY
-from tests.bridge.test_nsq_to_kafka import open_channel
-from tests.support.bridges import bridge, write
+from tests.support.bridges import IN_MEMORY, bridge, open_channel, write
 from tests.support.distributors import DistributorProcess, distributors_in, srtm
 from tests.support.kafka import Kafka
 from tests.support.servers import Servers, wait_for
@@ -16,7 +14,7 @@ def test_check_asks_the_distributor_for_the_topic(
     route = {"from": "kafka:asked", "group": "asked", "to": "nsq:{topic}"}
 
     def check(address: str) -> tuple[int, str]:
-        write(file, kafka.address, "127.0.0.1:4190", route | {"distributor": address})
+        write(file, kafka, route | {"distributor": address})
         done = srtm("bridge", "check", str(file))
         assert done.stderr == ""
         return done.returncode, done.stdout
@@ -56,7 +54,7 @@ def test_it_publishes_where_the_distributor_says_and_waits_for_one_that_is_away(
         distributor.process.kill()
         made = bridge(
             servers,
-            kafka.address,
+            kafka,
             {
                 "from": "kafka:alone",
                 "group": "alone",
@@ -71,18 +69,14 @@ def test_it_publishes_where_the_distributor_says_and_waits_for_one_that_is_away(
         def total() -> int:
             return sum(gateway.nsqd.message_count("alone") for gateway in gateways)
 
-        def reason() -> str:
-            try:
-                return str(made.route()["reason"])
-            except OSError:
-                return ""
-
-        wait_for(lambda: "has named no gateway yet" in reason(), "it says why", 20)
+        wait_for(lambda: "has named no gateway yet" in made.reason(), "it says why", 20)
         assert total() == 0
         distributor.process.start()
         distributor.wait_leading()
         # The topic is not there yet, and comes later.
-        wait_for(lambda: "alone" in reason() and "publisher" in reason(), "it is refused", 20)
+        wait_for(
+            lambda: "alone" in made.reason() and "publisher" in made.reason(), "it is refused", 20
+        )
         distributor.topic("alone", rate=100_000.0, burst=2000.0)
         route = "test.kafka:alone"
 

@@ -3,9 +3,16 @@
 import json
 import threading
 
-from tests.bridge.test_kafka_to_nsq import IN_MEMORY
-from tests.bridge.test_nsq_to_kafka import channel, open_channel, publish
-from tests.support.bridges import bridge
+from tests.support.bridges import (
+    IN_MEMORY,
+    back,
+    bridge,
+    channel,
+    open_channel,
+    out,
+    publish,
+    wait_committed,
+)
 from tests.support.kafka import Kafka
 from tests.support.servers import Servers, wait_for
 
@@ -34,14 +41,13 @@ def test_the_round_trip_keeps_all_messages_also_with_the_bridge_killed_on_the_wa
     for each in topics:
         kafka.create(each, 3)
         open_channel(nsqd, each)
-    again = {"msg-timeout": "2s"}  # what a killed bridge held
-    ways: list[dict[str, object]] = [
-        {"from": "nsq:trip-1/bridge", "to": "kafka:trip-1", "key": "/key", **again},
-        {"from": "kafka:trip-1", "to": "nsq:trip-2", "group": "trip"},
-        {"from": "nsq:trip-2/bridge", "to": "kafka:trip-2", "key": "/key", **again},
-    ]
+    keyed = {"key": "/key", "msg_timeout": "2s", "loop": True}  # what a killed bridge held
     made = bridge(
-        servers, kafka.address, *({**way, "nsqd": [gateway.tcp], "loop": True} for way in ways)
+        servers,
+        kafka,
+        out(gateway, "trip-1", **keyed),
+        back(gateway, "trip-1", to="nsq:trip-2", group="trip", loop=True),
+        out(gateway, "trip-2", **keyed),
     )
 
     def over(count: int) -> bool:
@@ -64,8 +70,7 @@ def test_the_round_trip_keeps_all_messages_also_with_the_bridge_killed_on_the_wa
     for least in (CALM + 1, (CALM + ALL) // 2):
         wait_for(lambda least=least: kafka.count("trip-2") >= least, "it works", 30)  # type: ignore[misc]
         made.process.kill()
-        made.again()
-        made.wait_ready(15)
+        made.again(10)  # it has its place in the group at once
     sender.join()
     wait_for(lambda: over(ALL), "all is over", 60)
     for topic in topics:
@@ -86,22 +91,12 @@ def test_both_ways_between_topics_of_one_name_end(servers: Servers, kafka: Kafka
     open_channel(nsqd, "both")
     open_channel(nsqd, "both", "reader")
     made = bridge(
-        servers,
-        kafka.address,
-        {"from": "nsq:both/bridge", "to": "kafka:both", "nsqd": [nsqd.tcp], "name": "out"},
-        {
-            "from": "kafka:both",
-            "to": "nsq:both",
-            "group": "both",
-            "nsqd": [nsqd.tcp],
-            "loop": True,
-            "name": "back",
-        },
+        servers, kafka, out(nsqd, "both", name="out"), back(nsqd, "both", name="back", loop=True)
     )
     publish(nsqd, "both", [b"from-nsq-%d" % n for n in range(100)])
     kafka.produce("both", [b"from-kafka-%d" % n for n in range(100)])
     # NSQ carries no headers, so what came from Kafka goes back to it once, and there it ends.
     wait_for(lambda: made.route("back")["looped_count"] == 200, "the echoes are stopped", 20)
-    wait_for(lambda: kafka.committed("both", "both") == 300, "all is read")
+    wait_committed(kafka, "both", 300)
     assert kafka.count("both") == 300
     assert nsqd.message_count("both") == 200

@@ -5,28 +5,19 @@ import signal
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.bridges import bridge, write
+from tests.support.bridges import (
+    bridge,
+    channel,
+    open_channel,
+    out,
+    publish,
+    publish_one,
+    wait_finished,
+    write,
+)
 from tests.support.distributors import srtm
 from tests.support.kafka import Kafka
-from tests.support.servers import Nsqd, Servers, http, wait_for
-
-
-def publish(nsqd: Nsqd, topic: str, bodies: list[bytes]) -> None:
-    for start in range(0, len(bodies), 1000):
-        part = b"\n".join(bodies[start : start + 1000])
-        assert http(nsqd.http, f"/mpub?topic={topic}", part)[0] == 200
-
-
-def channel(nsqd: Nsqd, topic: str, name: str = "bridge") -> dict[str, int]:
-    for each in (nsqd.topic(topic) or {"channels": []})["channels"]:
-        if each["channel_name"] == name:
-            return dict(each)
-    return {}
-
-
-def open_channel(nsqd: Nsqd, topic: str, name: str = "bridge") -> None:
-    http(nsqd.http, f"/topic/create?topic={topic}", b"")
-    http(nsqd.http, f"/channel/create?topic={topic}&channel={name}", b"")
+from tests.support.servers import Servers, http, wait_for
 
 
 def test_every_message_comes_with_its_origin_and_key_and_in_order_for_each_key(
@@ -37,14 +28,9 @@ def test_every_message_comes_with_its_origin_and_key_and_in_order_for_each_key(
     open_channel(nsqd, "plain")
     bodies = [json.dumps({"device": {"id": f"d{n % 7}"}, "n": n}).encode() for n in range(5000)]
     publish(nsqd, "plain", bodies)
-    made = bridge(
-        servers,
-        kafka.address,
-        {"from": "nsq:plain/bridge", "to": "kafka:plain", "nsqd": [nsqd.tcp], "key": "/device/id"},
-    )
+    made = bridge(servers, kafka, out(nsqd, "plain", key="/device/id"))
     wait_for(lambda: made.route()["delivered_count"] == 5000, "all are delivered", 20)
-    wait_for(lambda: channel(nsqd, "plain")["in_flight_count"] == 0, "all are finished")
-    assert channel(nsqd, "plain")["depth"] == 0
+    wait_finished(nsqd, "plain")
     records = kafka.records("plain")
     assert sorted(each.value or b"" for each in records) == sorted(bodies)
     for key in {each.key for each in records}:
@@ -65,8 +51,7 @@ def test_sigterm_drains(servers: Servers, kafka: Kafka) -> None:
     nsqd = servers.nsqd()
     kafka.create("drained")
     open_channel(nsqd, "drained")
-    route = {"from": "nsq:drained/bridge", "to": "kafka:drained", "nsqd": [nsqd.tcp]}
-    made = bridge(servers, kafka.address, route)
+    made = bridge(servers, kafka, out(nsqd, "drained"))
     publish(nsqd, "drained", [b"%d" % n for n in range(30_000)])
     wait_for(lambda: kafka.count("drained") > 0, "some are over")
     made.process.signal(signal.SIGTERM)
@@ -83,68 +68,36 @@ def test_sigterm_drains(servers: Servers, kafka: Kafka) -> None:
     assert len({each.headers["nsq-message-id"] for each in kafka.records("drained")}) == 30_000
 
 
-def test_poison_goes_to_the_dead_letter_topic_with_its_reason_and_blocks_nobody(
-    servers: Servers, kafka: Kafka
-) -> None:
-    nsqd = servers.nsqd()
-    kafka.create("poison")
-    kafka.create("poison.dead")
-    open_channel(nsqd, "poison")
-    good = [b'{"id": "%d"}' % n for n in range(100)]
-    bad = {b"no json": b"is no JSON", b'{"no": 1}': b"has no /id", b'{"id": {}}': b"neither"}
-    publish(nsqd, "poison", [*good[:50], *bad, *good[50:]])
-    made = bridge(
-        servers,
-        kafka.address,
-        {
-            "from": "nsq:poison/bridge",
-            "to": "kafka:poison",
-            "nsqd": [nsqd.tcp],
-            "key": "/id",
-            "dead-letter": "kafka:poison.dead",
-        },
-    )
-    wait_for(lambda: made.route()["dead_letter_count"] == 3, "the bad ones are buried")
-    wait_for(lambda: kafka.count("poison") == 100, "the good ones come")
-    wait_for(lambda: channel(nsqd, "poison")["in_flight_count"] == 0, "all are finished")
-    dead = kafka.records("poison.dead")
-    assert {each.value for each in dead} == set(bad)
-    for each in dead:
-        assert bad[each.value or b""] in each.headers["srtm-reason"]
-        assert each.headers["nsq-topic"] == b"poison"
-
-
-def test_a_body_that_the_topic_does_not_take_is_buried_cut_short_where_no_topic_takes_it(
+def test_what_kafka_does_not_take_is_buried_and_cut_short_where_no_topic_takes_it(
     servers: Servers, kafka: Kafka
 ) -> None:
     nsqd = servers.nsqd("--max-msg-size=3000000")
     kafka.create("small", max_message_bytes="20000")
     kafka.create("small.dead", max_message_bytes="50000")
     open_channel(nsqd, "small")
-    bodies = [b"a" * 100] * 2000 + [b"b" * 30_000, b"c" * 2_500_000] + [b"d" * 100] * 500
-    for body in bodies[2000:2002]:
-        assert http(nsqd.http, "/pub?topic=small", body)[0] == 200
-    publish(nsqd, "small", bodies[:2000] + bodies[2002:])
-    made = bridge(
-        servers,
-        kafka.address,
-        {
-            "from": "nsq:small/bridge",
-            "to": "kafka:small",
-            "nsqd": [nsqd.tcp],
-            "max-msg-size": 3_000_000,
-            "dead-letter": "kafka:small.dead",
-        },
-    )
+
+    def body(letter: bytes, size: int) -> bytes:
+        return b'{"id": "x", "text": "%b"}' % (letter * size)
+
+    large, huge = body(b"b", 30_000), body(b"c", 2_500_000)
+    publish_one(nsqd, "small", large)
+    publish_one(nsqd, "small", huge)
+    publish(nsqd, "small", [*[body(b"a", 100)] * 2000, b"no json", *[body(b"d", 100)] * 500])
+    route = out(nsqd, "small", key="/id", max_msg_size=3_000_000, dead_letter="kafka:small.dead")
+    made = bridge(servers, kafka, route)
     wait_for(lambda: made.route()["delivered_count"] == 2500, "what is small is delivered", 20)
-    wait_for(lambda: made.route()["dead_letter_count"] == 2, "the others are buried", 20)
+    wait_for(lambda: made.route()["dead_letter_count"] == 3, "the others are buried", 20)
     assert kafka.count("small") == 2500
-    dead = sorted(kafka.records("small.dead"), key=lambda each: each.value or b"")
-    assert dead[0].value == b"b" * 30_000
-    assert b"MSG_SIZE_TOO_LARGE" in dead[0].headers["srtm-reason"]
-    assert dead[1].headers["srtm-cut-from"] == b"2500000"
-    assert set(dead[1].value or b"") == {ord("c")}
-    assert 40_000 < len(dead[1].value or b"") < 50_000
+    dead = kafka.records("small.dead")
+    bad, whole, cut = sorted(dead, key=lambda each: len(each.value or b""))
+    assert bad.value == b"no json"
+    assert b"is no JSON" in bad.headers["srtm-reason"]
+    assert bad.headers["nsq-topic"] == b"small"
+    assert whole.value == large
+    assert b"MSG_SIZE_TOO_LARGE" in whole.headers["srtm-reason"]
+    assert cut.headers["srtm-cut-from"] == b"%d" % len(huge)
+    assert huge.startswith(cut.value or b"")
+    assert 40_000 < len(cut.value or b"") < 50_000
     assert made.route()["cut_count"] == 1
 
 
@@ -153,47 +106,19 @@ def test_a_message_of_nsqds_maximum_goes_over(servers: Servers, kafka: Kafka) ->
     kafka.create("largest", max_message_bytes="2000000")
     open_channel(nsqd, "largest")
     for _ in range(5):
-        assert http(nsqd.http, "/pub?topic=largest", b"x" * (1 << 20))[0] == 200
-    bridge(
-        servers,
-        kafka.address,
-        {"from": "nsq:largest/bridge", "to": "kafka:largest", "nsqd": [nsqd.tcp]},
-    )
+        publish_one(nsqd, "largest", b"x" * (1 << 20))
+    bridge(servers, kafka, out(nsqd, "largest"))
     wait_for(lambda: kafka.count("largest") == 5, "all come", 20)
-
-
-def test_a_route_without_a_dead_letter_topic_stops_and_nsqd_keeps_the_message(
-    servers: Servers, kafka: Kafka
-) -> None:
-    nsqd = servers.nsqd()
-    kafka.create("halt")
-    open_channel(nsqd, "halt")
-    publish(nsqd, "halt", [b'{"id": 1}', b"bad", b'{"id": 2}'])
-    made = bridge(
-        servers,
-        kafka.address,
-        {"from": "nsq:halt/bridge", "to": "kafka:halt", "nsqd": [nsqd.tcp], "key": "/id"},
-        wait=False,
-    )
-    assert made.process.popen.wait(30) == 1, made.process.text()
-    said = [line for line in made.process.text().splitlines() if "ERROR" in line]
-    assert "cannot go to kafka:halt: the body is no JSON" in said[0]
-    assert 'dead-letter = "kafka:TOPIC"' in said[0]
-    assert "Traceback" not in made.process.text()
-    held = channel(nsqd, "halt")
-    assert held["depth"] + held["in_flight_count"] + held["deferred_count"] == 1
-    assert kafka.count("halt") == 2
 
 
 def test_memory_is_bounded_while_kafka_takes_nothing(servers: Servers, kafka: Kafka) -> None:
     nsqd = servers.nsqd("--mem-queue-size=1000")
     kafka.create("big")
     open_channel(nsqd, "big")
-    route = {"from": "nsq:big/bridge", "to": "kafka:big", "nsqd": [nsqd.tcp]}
-    made = bridge(servers, kafka.address, route | {"max-in-flight-bytes": 8 << 20})
+    made = bridge(servers, kafka, out(nsqd, "big", max_in_flight_bytes=8 << 20))
     with kafka.frozen():
         for _ in range(100):
-            assert http(nsqd.http, "/pub?topic=big", b"x" * 500_000)[0] == 200
+            publish_one(nsqd, "big", b"x" * 500_000)
         wait_for(lambda: made.route()["in_flight_bytes"] >= 7 << 20, "it is full", 20)
         peak = max(made.route()["in_flight_bytes"] for _ in range(20))
         assert peak < 12 << 20  # the bound, and what was on its way when it was reached
@@ -203,36 +128,39 @@ def test_memory_is_bounded_while_kafka_takes_nothing(servers: Servers, kafka: Ka
 def test_check_shows_what_would_run_and_changes_nothing(servers: Servers, kafka: Kafka) -> None:
     nsqd = servers.nsqd()
     kafka.create("checked")
-    file = servers.folder / "check.toml"
-    route = {"from": "nsq:checked/bridge", "to": "kafka:checked", "nsqd": [nsqd.tcp]}
-    write(file, kafka.address, "127.0.0.1:4190", route)
-    done = srtm("bridge", "check", str(file))
-    assert done.returncode == 0, done.stderr
-    assert "kafka:checked has 1 partitions" in done.stdout
-    assert done.stdout.startswith("nsq:checked/bridge -> kafka:checked\n")
-    assert "no dead-letter: it stops" in done.stdout
-    assert nsqd.topic("checked") is None
-    dead = {"dead-letter": f"file:{servers.folder}/no/folder"}
-    write(file, kafka.address, "127.0.0.1:4190", route | dead)
-    done = srtm("bridge", "check", str(file))
-    assert done.returncode == 3
-    assert "/no/folder cannot be written: there is no folder" in done.stdout
-    write(file, kafka.address, "127.0.0.1:4190", route | {"to": "kafka:nowhere"})
-    done = srtm("bridge", "check", str(file))
-    assert done.returncode == 3
-    assert "Kafka has no topic nowhere, or does not show it; create it" in done.stdout
-    assert kafka.partitions("nowhere") == 0
     for name in ("tidied", "tidied.dead"):
         kafka.create(name, cleanup_policy="compact")
-    to_tidied = route | {"to": "kafka:tidied", "dead-letter": "kafka:tidied.dead"}
-    write(file, kafka.address, "127.0.0.1:4190", to_tidied)
-    done = srtm("bridge", "check", str(file))
-    assert done.returncode == 3
-    assert "kafka:tidied is compacted and takes no record without a key: the route" in done.stdout
-    assert "kafka:tidied.dead is compacted and takes no record without a key" in done.stdout
-    write(file, kafka.address, "127.0.0.1:4190", to_tidied | {"key": "/id", **dead})
-    assert "is compacted" not in srtm("bridge", "check", str(file)).stdout
-    write(file, kafka.address, "127.0.0.1:4190", route, no_such_setting=1)
+    file = servers.folder / "check.toml"
+    no_folder = f"file:{servers.folder}/no/folder"
+    tidied = {"to": "kafka:tidied", "dead_letter": "kafka:tidied.dead"}
+
+    def checked(code: int, *said: str, without: str = "Traceback", **more: str) -> None:
+        write(file, kafka, out(nsqd, "checked", **more))
+        done = srtm("bridge", "check", str(file))
+        assert done.returncode == code, done.stderr
+        assert done.stdout.startswith("nsq:checked/bridge -> kafka:")
+        for each in said:
+            assert each in done.stdout
+        assert without not in done.stdout
+
+    checked(
+        0,
+        "nsq:checked/bridge -> kafka:checked\n",
+        "kafka:checked has 1 partitions",
+        "no dead-letter: it stops",
+    )
+    assert nsqd.topic("checked") is None
+    checked(3, "/no/folder cannot be written: there is no folder", dead_letter=no_folder)
+    checked(3, "Kafka has no topic nowhere, or does not show it; create it", to="kafka:nowhere")
+    assert kafka.partitions("nowhere") == 0
+    checked(
+        3,
+        "kafka:tidied is compacted and takes no record without a key: the route",
+        "kafka:tidied.dead is compacted and takes no record without a key",
+        **tidied,
+    )
+    checked(3, without="is compacted", key="/id", **tidied | {"dead_letter": no_folder})
+    write(file, kafka, out(nsqd, "checked"), no_such_setting=1)
     done = srtm("bridge", "check", str(file))
     assert done.returncode == 2
     assert 'No such configuration property: "no.such.setting"' in done.stderr
@@ -243,8 +171,7 @@ def test_stats_and_metrics_tell_of_the_slo(servers: Servers, kafka: Kafka) -> No
     nsqd = servers.nsqd()
     kafka.create("slo")
     open_channel(nsqd, "slo")
-    route = {"from": "nsq:slo/bridge", "to": "kafka:slo", "nsqd": [nsqd.tcp], "slo": "0.99@1h"}
-    made = bridge(servers, kafka.address, route)
+    made = bridge(servers, kafka, out(nsqd, "slo", slo="0.99@1h"))
     publish(nsqd, "slo", [b"%d" % n for n in range(100)])
     wait_for(lambda: made.route()["delivered_count"] == 100, "all are delivered")
     found = made.route()

@@ -4,44 +4,32 @@ import re
 import signal
 import socket
 import tempfile
-import threading
 from pathlib import Path
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import NewPartitions
 
 from srtm.deploy.up import running
 from srtm.text.address import free_addresses
 from srtm.text.errors import UsageError
-from tests.bridge.test_kafka_to_nsq import IN_MEMORY, read
-from tests.bridge.test_nsq_to_kafka import channel, open_channel, publish
-from tests.support.bridges import Bridge, bridge, write
+from tests.support.bridges import (
+    IN_MEMORY,
+    back,
+    bridge,
+    channel,
+    open_channel,
+    out,
+    publish,
+    read,
+    wait_committed,
+    wait_finished,
+    write,
+)
 from tests.support.deployments import need_nsq
 from tests.support.distributors import srtm
 from tests.support.kafka import Kafka
 from tests.support.servers import Nsqd, Servers, http, wait_for
-
-
-def out(nsqd: Nsqd, topic: str, **more: object) -> dict[str, object]:
-    return {"from": f"nsq:{topic}/bridge", "to": f"kafka:{topic}", "nsqd": [nsqd.tcp], **more}
-
-
-def back(nsqd: str, topic: str, **more: object) -> dict[str, object]:
-    return {
-        "from": f"kafka:{topic}",
-        "group": topic,
-        "to": f"nsq:{topic}",
-        "nsqd": [nsqd],
-        **more,
-    }
 
 
 def ids(kafka: Kafka, topic: str) -> list[bytes]:
@@ -54,7 +42,7 @@ def test_while_kafka_hangs_messages_are_touched_and_none_comes_twice(
     nsqd = servers.nsqd()
     kafka.create("hangs")
     open_channel(nsqd, "hangs")
-    made = bridge(servers, kafka.address, out(nsqd, "hangs", **{"msg-timeout": "2s"}))
+    made = bridge(servers, kafka, out(nsqd, "hangs", msg_timeout="2s"))
     publish(nsqd, "hangs", [b"a%d" % n for n in range(100)])
     wait_for(lambda: kafka.count("hangs") == 100, "it works")
     with kafka.frozen():
@@ -64,7 +52,7 @@ def test_while_kafka_hangs_messages_are_touched_and_none_comes_twice(
         wait_for(lambda: made.route()["touch_count"] > 6 * 2000, "they are touched", 30)
         assert made.route()["in_flight_count"] <= 2500
     wait_for(lambda: kafka.count("hangs") == 5100, "all come", 40)
-    wait_for(lambda: channel(nsqd, "hangs")["in_flight_count"] == 0, "all are finished")
+    wait_finished(nsqd, "hangs")
     found = ids(kafka, "hangs")
     assert len(found) == len(set(found)) == 5100
     assert channel(nsqd, "hangs")["timeout_count"] == 0
@@ -77,13 +65,12 @@ def test_what_nsqd_gives_again_meanwhile_is_not_produced_again(
     nsqd = servers.nsqd("--max-msg-timeout=2s")
     kafka.create("again")
     open_channel(nsqd, "again")
-    made = bridge(servers, kafka.address, out(nsqd, "again", **{"msg-timeout": "1s"}))
+    made = bridge(servers, kafka, out(nsqd, "again", msg_timeout="1s"))
     with kafka.frozen():
         publish(nsqd, "again", [b"%d" % n for n in range(300)])
         wait_for(lambda: made.route()["not_repeated_count"] > 600, "they come again, twice", 30)
     wait_for(lambda: kafka.count("again") == 300, "all come", 40)
-    wait_for(lambda: channel(nsqd, "again")["in_flight_count"] == 0, "all are finished")
-    wait_for(lambda: channel(nsqd, "again")["depth"] == 0, "none is left")
+    wait_finished(nsqd, "again")
     assert len(set(ids(kafka, "again"))) == 300
     assert kafka.count("again") == 300
 
@@ -94,20 +81,13 @@ def test_kafka_may_be_away_at_the_start_and_die_later(servers: Servers, kafka: K
     kafka.create("dies-back")
     open_channel(nsqd, "dies")
     publish(nsqd, "dies", [b"%d" % n for n in range(1000)])
-    routes = [
-        out(nsqd, "dies", name="out"),
-        back(nsqd.tcp, "dies-back", name="back"),
-    ]
+    routes = [out(nsqd, "dies", name="out"), back(nsqd, "dies-back", name="back")]
     with kafka.dead():
-        made = bridge(servers, kafka.address, *routes, wait=False)
-        wait_for(lambda: _answers(made), "the door is open")
-        assert not made.ready()
+        made = bridge(servers, kafka, *routes, wait=False)
+        refused = "Connection refused; is it running"
         for name in ("out", "back"):
-            wait_for(
-                lambda name=name: "Connection refused; is it running" in made.route(name)["reason"],  # type: ignore[misc]
-                f"{name} says why",
-                20,
-            )
+            wait_for(lambda name=name: refused in made.reason(name), f"{name} says why", 30)  # type: ignore[misc]
+        assert made.ping()[0] == 500
         assert channel(nsqd, "dies").get("in_flight_count", 0) == 0
     made.wait_ready(30)
     kafka.produce("dies-back", [b"%d" % n for n in range(1000)])
@@ -115,25 +95,17 @@ def test_kafka_may_be_away_at_the_start_and_die_later(servers: Servers, kafka: K
     publish(nsqd, "dies", [b"later-%d" % n for n in range(20_000)])
     wait_for(lambda: kafka.count("dies") > 1000, "some come", 20)
     with kafka.dead():
-        wait_for(lambda: "does not answer" in made.route("back")["reason"], "it says so", 20)
+        wait_for(lambda: "does not answer" in made.reason("back"), "it says so", 20)
         publish(nsqd, "dies", [b"last-%d" % n for n in range(1000)])
-        wait_for(lambda: "does not answer" in made.route("out")["reason"], "so does it", 20)
-        assert http(made.address, "/ping")[0] == 500
+        wait_for(lambda: "does not answer" in made.reason("out"), "so does it", 20)
+        assert made.ping()[0] == 500
     made.wait_ready(40)
-    wait_for(lambda: channel(nsqd, "dies")["depth"] == 0, "all were taken", 40)
-    wait_for(lambda: channel(nsqd, "dies")["in_flight_count"] == 0, "and finished", 40)
+    wait_finished(nsqd, "dies")
     found = ids(kafka, "dies")
     assert len(set(found)) == 22_000
     assert len(found) == 22_000  # acks=all, and the log is there again
     wait_for(lambda: nsqd.message_count("dies-back") >= 1000, "the way back works", 30)
     assert made.process.stop(30) == 0, made.process.text()
-
-
-def _answers(made: Bridge) -> bool:
-    try:
-        return http(made.address, "/ping")[0] in (200, 500)
-    except OSError:
-        return False
 
 
 def test_a_topic_that_is_missing_is_waited_for_and_so_is_one_that_is_deleted(
@@ -142,17 +114,16 @@ def test_a_topic_that_is_missing_is_waited_for_and_so_is_one_that_is_deleted(
     nsqd = servers.nsqd()
     open_channel(nsqd, "missing")
     publish(nsqd, "missing", [b"%d" % n for n in range(100)])
-    made = bridge(servers, kafka.address, out(nsqd, "missing"), wait=False)
-    wait_for(lambda: _answers(made), "the door is open")
-    wait_for(lambda: "Kafka's topic missing" in made.route()["reason"], "it says so", 20)
+    made = bridge(servers, kafka, out(nsqd, "missing"), wait=False)
+    wait_for(lambda: "Kafka's topic missing" in made.reason(), "it says so", 30)
     kafka.create("missing")
     wait_for(lambda: kafka.count("missing") == 100, "all come", 30)
     kafka.delete("missing")
     publish(nsqd, "missing", [b"late-%d" % n for n in range(100)])
-    wait_for(lambda: "Kafka's topic missing" in made.route()["reason"], "it says so", 30)
+    wait_for(lambda: "Kafka's topic missing" in made.reason(), "it says so", 30)
     kafka.create("missing", 3)
     wait_for(lambda: kafka.count("missing") >= 100, "all come", 30)
-    wait_for(lambda: channel(nsqd, "missing")["in_flight_count"] == 0, "all are finished")
+    wait_finished(nsqd, "missing")
     values = {each.value for each in kafka.records("missing")}
     assert values == {b"late-%d" % n for n in range(100)}
 
@@ -162,14 +133,11 @@ def test_a_source_topic_that_is_missing_repartitioned_and_made_anew(
 ) -> None:
     nsqd = servers.nsqd(IN_MEMORY)
     open_channel(nsqd, "moving", "reader")
-    made = bridge(servers, kafka.address, back(nsqd.tcp, "moving"), wait=False)
-    wait_for(lambda: _answers(made), "the door is open")
-    wait_for(lambda: "moving" in made.route()["reason"], "it says so", 20)
+    made = bridge(servers, kafka, back(nsqd, "moving"), wait=False)
+    wait_for(lambda: "moving" in made.reason(), "it says so", 30)
     kafka.create("moving", 1)
     kafka.produce("moving", [b"a%d" % n for n in range(500)])
     wait_for(lambda: nsqd.message_count("moving") == 500, "all come", 30)
-    from confluent_kafka.admin import NewPartitions
-
     kafka.admin.create_partitions([NewPartitions("moving", 3)])["moving"].result(10)
     wait_for(lambda: kafka.partitions("moving") == 3, "it has three")
     for partition in range(3):
@@ -181,7 +149,7 @@ def test_a_source_topic_that_is_missing_repartitioned_and_made_anew(
     kafka.produce("moving", [b"new"])
     wait_for(lambda: b"new" in read_all(nsqd, "moving", 504), "it is read from its beginning", 40)
     # Under the offset that it had before: librdkafka by itself would not.
-    wait_for(lambda: kafka.committed("moving", "moving") == 1, "and committed", 20)
+    wait_committed(kafka, "moving", 1)
     assert "Traceback" not in made.process.text()
 
 
@@ -192,16 +160,16 @@ def test_a_topic_that_is_made_anew_as_long_as_it_was_is_read_whole(
     nsqd = servers.nsqd(IN_MEMORY)
     open_channel(nsqd, "longer", "reader")
     kafka.create("longer")
-    made = bridge(servers, kafka.address, back(nsqd.tcp, "longer"))
+    made = bridge(servers, kafka, back(nsqd, "longer"))
     kafka.produce("longer", [b"old-%d" % n for n in range(50)])
-    wait_for(lambda: kafka.committed("longer", "longer") == 50, "the old ones are over")
+    wait_committed(kafka, "longer", 50)
     kafka.delete("longer")
     kafka.create("longer")
     new = {b"new-%d" % n for n in range(100)}
     kafka.produce("longer", sorted(new))
     wait_for(lambda: "longer was made anew" in made.process.text(), "it is seen", 30)
     wait_for(lambda: new <= set(read_all(nsqd, "longer", 150)), "all come", 30)
-    wait_for(lambda: kafka.committed("longer", "longer") == 100, "and are committed", 20)
+    wait_committed(kafka, "longer", 100)
     assert "Traceback" not in made.process.text()
 
 
@@ -223,8 +191,8 @@ def test_offsets_that_kafka_has_deleted_are_counted_and_told(
     nsqd = servers.nsqd()
     kafka.create("expired")
     kafka.produce("expired", [b"a"] * 10)
-    made = bridge(servers, kafka.address, back(nsqd.tcp, "expired"))
-    wait_for(lambda: kafka.committed("expired", "expired") == 10, "it has read ten")
+    made = bridge(servers, kafka, back(nsqd, "expired"))
+    wait_committed(kafka, "expired", 10)
     made.process.kill()
     kafka.produce("expired", [b"b"] * 10)
     where = TopicPartition("expired", 0, 15)
@@ -244,43 +212,10 @@ def test_offsets_that_are_set_beyond_the_end_lead_back_to_the_beginning(
     where = TopicPartition("beyond", 0, 1_000_000)
     asked = ConsumerGroupTopicPartitions("beyond", [where])
     kafka.admin.alter_consumer_group_offsets([asked])["beyond"].result(10)
-    made = bridge(servers, kafka.address, back(nsqd.tcp, "beyond"))
+    made = bridge(servers, kafka, back(nsqd, "beyond"))
     wait_for(lambda: nsqd.message_count("beyond") == 10, "all come", 20)
-    wait_for(lambda: kafka.committed("beyond", "beyond") == 10, "and are committed", 20)
+    wait_committed(kafka, "beyond", 10)
     assert "offset 1000000 was committed, and the topic ends at 10" in made.process.text()
-
-
-def test_an_authorisation_that_is_refused_is_waited_for(servers: Servers, kafka: Kafka) -> None:
-    nsqd = servers.nsqd()
-    kafka.create("denied")
-    open_channel(nsqd, "denied")
-    publish(nsqd, "denied", [b"%d" % n for n in range(10)])
-    rule = AclBinding(
-        ResourceType.TOPIC,
-        "denied",
-        ResourcePatternType.LITERAL,
-        "User:ANONYMOUS",
-        "*",
-        AclOperation.WRITE,
-        AclPermissionType.DENY,
-    )
-    kafka.admin.create_acls([rule])[rule].result(10)
-    made = bridge(servers, kafka.address, out(nsqd, "denied"), wait=False)
-    wait_for(lambda: _answers(made), "the door is open")
-    wait_for(lambda: "uthorization" in made.route()["reason"], "it says so", 20)
-    assert channel(nsqd, "denied")["depth"] + channel(nsqd, "denied")["deferred_count"] > 0
-    every = AclBindingFilter(
-        ResourceType.TOPIC,
-        "denied",
-        ResourcePatternType.LITERAL,
-        None,
-        None,
-        AclOperation.ANY,
-        AclPermissionType.ANY,
-    )
-    kafka.admin.delete_acls([every])[every].result(10)
-    wait_for(lambda: kafka.count("denied") == 10, "all come", 30)
-    assert len(set(ids(kafka, "denied"))) == 10
 
 
 def test_nsqd_stopped_and_started_makes_no_duplicate_and_loses_nothing(
@@ -289,7 +224,7 @@ def test_nsqd_stopped_and_started_makes_no_duplicate_and_loses_nothing(
     nsqd = servers.nsqd()
     kafka.create("restarted")
     open_channel(nsqd, "restarted")
-    made = bridge(servers, kafka.address, out(nsqd, "restarted"))
+    made = bridge(servers, kafka, out(nsqd, "restarted"))
     for turn in range(2):
         publish(nsqd, "restarted", [b"%d-%d" % (turn, n) for n in range(10_000)])
         nsqd.process.stop()  # it writes to disk what is not finished
@@ -297,8 +232,7 @@ def test_nsqd_stopped_and_started_makes_no_duplicate_and_loses_nothing(
         nsqd.wait_ready()
     wait_for(lambda: kafka.count("restarted") >= 20_000, "all come", 30)
     made.wait_ready()
-    wait_for(lambda: channel(nsqd, "restarted")["depth"] == 0, "none is left")
-    wait_for(lambda: channel(nsqd, "restarted")["in_flight_count"] == 0, "all are finished")
+    wait_finished(nsqd, "restarted")
     found = ids(kafka, "restarted")
     assert len(found) == len(set(found)) == 20_000
 
@@ -307,43 +241,15 @@ def test_an_nsqd_that_cannot_write_is_waited_for(servers: Servers, kafka: Kafka)
     nsqd = servers.nsqd("--mem-queue-size=0")
     kafka.create("ill")
     open_channel(nsqd, "ill", "reader")
-    made = bridge(servers, kafka.address, back(nsqd.tcp, "ill"))
+    made = bridge(servers, kafka, back(nsqd, "ill"))
     with nsqd.full_disk():
         kafka.produce("ill", [b"%d" % n for n in range(2000)])
-        wait_for(lambda: "E_" in made.route()["reason"], "it says so", 20)
+        wait_for(lambda: "E_" in made.reason(), "it says so", 20)
         assert kafka.committed("ill", "ill") < 2000
-    wait_for(lambda: kafka.committed("ill", "ill") == 2000, "all are published", 30)
+    wait_committed(kafka, "ill", 2000)
     at_rest(nsqd, "ill")
     count = channel(nsqd, "ill", "reader")["depth"]
     assert set(read(nsqd, "ill", count)) >= {b"%d" % n for n in range(2000)}
-
-
-def test_a_gateway_killed_again_and_again_loses_nothing_and_keeps_order(
-    servers: Servers, kafka: Kafka
-) -> None:
-    gateway = servers.gateway(nsqd=servers.nsqd(IN_MEMORY))
-    kafka.create("gone", 2)
-    open_channel(gateway.nsqd, "gone", "reader")
-    made = bridge(servers, kafka.address, back(gateway.tcp, "gone"))
-    keys = [b"k%d" % (n % 6) for n in range(40_000)]
-    sender = threading.Thread(
-        target=kafka.produce, args=("gone", [b"%d" % n for n in range(40_000)], keys)
-    )
-    sender.start()
-    for least in (1, 20_000):
-        wait_for(lambda least=least: gateway.nsqd.message_count("gone") >= least, "it works", 20)  # type: ignore[misc]
-        gateway.process.kill()
-        gateway.process.start()
-        gateway.wait_ready()
-    sender.join()
-    wait_for(lambda: kafka.committed("gone", "gone") == 40_000, "all are committed", 30)
-    got = [int(n) for n in read(gateway.nsqd, "gone", gateway.nsqd.message_count("gone"))]
-    first = list(dict.fromkeys(got))
-    assert sorted(first) == list(range(40_000))
-    for key in range(6):
-        of_key = [n for n in first if n % 6 == key]
-        assert of_key == sorted(of_key)
-    assert made.process.stop() == 0
 
 
 def test_a_hung_lookupd_stops_nobody_and_a_pattern_takes_new_topics(
@@ -360,12 +266,8 @@ def test_a_hung_lookupd_stops_nobody_and_a_pattern_takes_new_topics(
         address = f"127.0.0.1:{hung.getsockname()[1]}"
         made = bridge(
             servers,
-            kafka.address,
-            {
-                "from": "nsq:site.*/bridge",
-                "to": "kafka:from.{topic}",
-                "lookupd": [address, web],
-            },
+            kafka,
+            {"from": "nsq:site.*/bridge", "to": "kafka:from.{topic}", "lookupd": [address, web]},
             wait=False,
         )
         wait_for(lambda: kafka.count("from.site.a") == 1, "a is carried over", 30)
@@ -383,9 +285,9 @@ def test_a_hung_lookupd_stops_nobody_and_a_pattern_takes_new_topics(
 
 def test_a_pattern_whose_lookupd_is_away_is_not_ready(servers: Servers, kafka: Kafka) -> None:
     route = {"from": "nsq:blind.*/b", "to": "kafka:{topic}", "lookupd": ["127.0.0.1:1"]}
-    made = bridge(servers, kafka.address, route, wait=False)
+    made = bridge(servers, kafka, route, wait=False)
     said = "route nsq:blind.*/b: nsqlookupd 127.0.0.1:1: nothing listens there"
-    wait_for(lambda: _answers(made) and said in str(http(made.address, "/ping")[1]), "told", 20)
+    wait_for(lambda: said in made.ping()[1], "told", 30)
     assert made.process.stop() == 0
 
 
@@ -394,11 +296,11 @@ def test_sighup_touches_only_the_routes_that_changed(servers: Servers, kafka: Ka
     for name in ("kept", "left", "came"):
         kafka.create(name)
         open_channel(nsqd, name)
-    made = bridge(servers, kafka.address, out(nsqd, "kept"), out(nsqd, "left"))
-    write(made.file, kafka.address, made.address, out(nsqd, "kept"), {"from": "nonsense"})
+    made = bridge(servers, kafka, out(nsqd, "kept"), out(nsqd, "left"))
+    write(made.file, kafka, out(nsqd, "kept"), {"from": "nonsense"}, address=made.address)
     made.process.signal(signal.SIGHUP)
     wait_for(lambda: "the routes go on as they are" in made.process.text(), "it is refused")
-    write(made.file, kafka.address, made.address, out(nsqd, "kept"), out(nsqd, "came"))
+    write(made.file, kafka, out(nsqd, "kept"), out(nsqd, "came"), address=made.address)
     made.process.signal(signal.SIGHUP)
     wait_for(lambda: "1 ended, 1 started" in made.process.text(), "it is read again", 20)
     publish(nsqd, "came", [b"x"])
@@ -418,7 +320,7 @@ def test_srtm_up_runs_a_bridge_beside_its_brokers(
     with tempfile.TemporaryDirectory(prefix="srtm-") as short:
         folder = Path(short)
         route = {"from": "nsq:up/bridge", "to": "kafka:up", "nsqd": [tcp]}
-        write(folder / "bridge.toml", kafka.address, door, route)
+        write(folder / "bridge.toml", kafka, route, address=door)
         spec = {
             "deployment": {"data-path": str(folder / "d")},
             "distributor": False,
