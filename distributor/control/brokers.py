@@ -53,59 +53,62 @@ class BrokerRegistry:
         """Raises Conflict for a second gateway of a name, UsageError for an epoch that nobody has
         given out."""
         async with self._service.changing:
-            now, known = self._service.now(), self._state.gateways.get(asked.name)
+            known = self._state.gateways.get(asked.name)
             if known is not None and known.row.instance and not asked.instance:
                 return await self._set_capacity(known, asked)
-            if known is not None:
-                replaced = count_replaced(self._state, known, asked)
-                if replaced:
-                    await self._keep_former(replaced)
-            standing = learning.standing(self._state, asked)
-            try:
-                if known is not None:
-                    require_one(known, asked, now, self._service.lease_seconds)
-            except Conflict:
-                if standing is Standing.BEHIND and not self._service.forget_others:
-                    await self._learn_of_refused(asked)
-                raise
-            capacity = asked.capacity
-            if capacity is None:
-                capacity = known.row.capacity if known else 0.0
-            row = BrokerRow(
-                asked.name,
-                asked.tcp_address,
-                asked.http_address,
-                capacity,
-                known.row.draining if known else False,
-                asked.instance,
-            )
-            former = known and leave_behind(self._state, known, asked.instance)
-            if former:
-                await self._keep_former(former, put_grants(row.name, ()))
-            if known is None or known.row != row:
-                await self._service.commit([put_broker(row)])
-                if known is None:
-                    known = self._state.gateways[asked.name] = Gateway(row)
-                elif known.row.tcp_address != row.tcp_address:
-                    known.row = row
-                    self._address_changed(row.name)
-                known.row = row
+            standing = await self._admitted(known, asked)
+            gateway = await self._written(known, asked)
             if standing is not Standing.CURRENT and not self._service.forget_others:
-                await self._learn(known, standing, asked)
+                await self._learn(gateway, standing, asked)
             elif standing is not Standing.CURRENT:
                 learning.leave_behind_epochs(self._state, asked)
-            take(self._state, known, asked.process)
-            known.has = {
-                topic: share
-                for topic, share in learning.shares(asked.held).items()
-                if topic in self._state.topics
-            }
-            known.topics |= known.has.keys()
-            self._state.unheard.discard(row.name)
-            known.document = None
-            known.written = (known.epoch, [], [])
-            known.contact_at = self._service.now()
-            return self._known_as(known)
+            self._begin(gateway, asked)
+            return self._known_as(gateway)
+
+    async def _admitted(self, known: Gateway | None, asked: BrokerAsked) -> Standing:
+        """What our store is to a gateway that may have the name. What one that may not have it
+        could still hold is counted first. Raises Conflict, UsageError."""
+        now = self._service.now()
+        replaced = known and count_replaced(self._state, known, asked)
+        if replaced:
+            await self._keep_former(replaced)
+        standing = learning.standing(self._state, asked)
+        try:
+            if known is not None:
+                require_one(known, asked, now, self._service.lease_seconds)
+        except Conflict:
+            if standing is Standing.BEHIND and not self._service.forget_others:
+                await self._learn_of_refused(asked)
+            raise
+        return standing
+
+    async def _written(self, known: Gateway | None, asked: BrokerAsked) -> Gateway:
+        """The broker as it is on disk from now on; what an instance that had its name before may
+        still hold is kept under another one."""
+        row = _row_of(asked, known.row if known else None)
+        former = known and leave_behind(self._state, known, asked.instance)
+        if former:
+            await self._keep_former(former, put_grants(row.name, ()))
+        if known is not None and known.row == row:
+            return known
+        await self._service.commit([put_broker(row)])
+        if known is None:
+            known = self._state.gateways[row.name] = Gateway(row)
+        before, known.row = known.row, row
+        if before.tcp_address != row.tcp_address:
+            self._address_changed(row.name)
+        return known
+
+    def _begin(self, gateway: Gateway, asked: BrokerAsked) -> None:
+        """Its process is in contact from now on, with what it says that it holds."""
+        take(self._state, gateway, asked.process)
+        held = learning.shares(asked.held)
+        gateway.has = {topic: held[topic] for topic in held if topic in self._state.topics}
+        gateway.topics |= gateway.has.keys()
+        self._state.unheard.discard(gateway.row.name)
+        gateway.document = None
+        gateway.written = (gateway.epoch, [], [])
+        gateway.contact_at = self._service.now()
 
     async def _keep_former(self, former: Gateway, also: Sequence[Statement] = ()) -> None:
         """What a gateway that lost its name may still hold."""
@@ -225,3 +228,18 @@ class BrokerRegistry:
         for name, topic in self._state.topics.items():
             there = (each for each, (place, _) in topic.shown.items() if place == broker)
             self._service.watches.notify(name, list(there))
+
+
+def _row_of(asked: BrokerAsked, known: BrokerRow | None) -> BrokerRow:
+    """What is stored of a gateway that registers; one that does not know its capacity keeps it."""
+    capacity = asked.capacity
+    if capacity is None:
+        capacity = known.capacity if known else 0.0
+    return BrokerRow(
+        asked.name,
+        asked.tcp_address,
+        asked.http_address,
+        capacity,
+        known.draining if known else False,
+        asked.instance,
+    )

@@ -1,5 +1,19 @@
 """The Load Distributor while it leads: every request as a method, decisions by pure functions.
 
+People change topics, publishers and placements now and then, one change at a time (`changing`).
+Each gateway reports once a second, and the answer is all that it is to have from now on; reports
+take no lock. So a placement or a rescale only changes what brokers are to have, and the next
+reports carry it out: whoever is to have less is told first, and whoever is to have more gets it
+once the others have confirmed.
+
+    people, commands                                     gateways
+        │ topics.put, placements.place, ...                 │ register, report
+        ▼                                                   ▼
+    Distributor ── registrations, brokers ──────────▶ shares.py, leases ──▶ Desired
+        │              adaptor, penalties, troubles ◀── reports
+        ▼
+    committer ──▶ store         state (memory)       watches ──▶ clients
+
 A change is written to the store before it is in memory and before it is answered. What a broker may
 hold is the exception: it is in memory first, as the careful side of not knowing.
 """
@@ -7,19 +21,17 @@ hold is the exception: it is in memory first, as the careful side of not knowing
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from math import fsum
 from typing import Protocol
 
-from distributor.api import AdaptationAsked, AdaptationShown, TopicAsked, TopicShown
-from distributor.api_fields import MAX_TOPICS, Unplaced
+from distributor.api import AdaptationAsked, AdaptationShown
+from distributor.api_fields import Unplaced
 from distributor.control import learning
 from distributor.control.adaptor import Adaptor, checked
 from distributor.control.brokers import BrokerRegistry
 from distributor.control.committer import Committer
 from distributor.control.penalties import Penalties
-from distributor.control.placement_inputs import contract_changed
 from distributor.control.places import where
-from distributor.control.registrations import Registrations, check_key
+from distributor.control.registrations import Registrations
 from distributor.control.shares import (
     desired_topic,
     grants,
@@ -33,24 +45,18 @@ from distributor.control.state import ControlState, Gateway, RegisteredTopic
 from distributor.control.topic_names import Names
 from distributor.control.troubles import Troubles
 from distributor.control.watches import Watches
-from distributor.errors import Conflict, NotFound, NotLeading
+from distributor.errors import NotFound, NotLeading
 from distributor.gateway_api import Desired, DesiredTopic, Report
 from distributor.store import Statement
 from distributor.store.statements import (
-    delete_lost,
     delete_publisher,
-    delete_topic,
     put_adaptation,
     put_epoch,
     put_grants,
     put_lease,
-    put_placement,
-    put_topic,
 )
-from srtm.limits.contract import Contract
 from srtm.text.errors import UsageError
-from tb_adaptor.leases import NOTHING, Share, TopicLeases
-from tb_adaptor.turns import Turns
+from tb_adaptor.leases import Share
 
 log = logging.getLogger("srtm.distributor")
 
@@ -135,13 +141,7 @@ class Distributor:
     async def report(self, name: str, report: Report) -> Desired:
         """What the broker is to have from now on, on disk before it is told. Raises NotFound,
         NotLeading, UsageError, StoreError."""
-        now, gateway = self.now(), self.gateway(name)
-        if now > self.confirmed_at + self.lease_seconds / 3:
-            raise NotLeading("the store has not confirmed that this distributor leads; ask again")
-        if report.process != gateway.process:
-            raise NotFound(f"broker {name} has not registered since this distributor leads")
-        if self._was_led_elsewhere(gateway, report):
-            raise NotFound(f"broker {name} has obeyed another distributor since it registered")
+        now, gateway = self.now(), self._reporting(name, report)
         applied = self._applied(gateway, report)
         lapsed = now >= gateway.lease_ends_at
         gateway.contact_at = now
@@ -153,26 +153,14 @@ class Distributor:
         shares = {
             topic: self._share(gateway, topic, now, applied) for topic in sorted(gateway.topics)
         }
-        wanted = self.adaptor.wants_arrivals(shares)
-        asked = self.troubles.wants_publishers(name)
-        document = [
-            desired_topic(self.state.topics[topic], share, topic in wanted, topic in asked)
-            for topic, share in shares.items()
-            if share.rate
-        ]
-        held_up = suspended(self.state, gateway, shares)
+        document, held_up = self._document(gateway, shares)
         if lapsed or (document, held_up) != (gateway.document, gateway.suspended):
             gateway.epoch = self.state.next_epoch()
             gateway.document, gateway.suspended = document, held_up
         self.adaptor.receive(name, report, now)
         self.penalties.receive(name, report, now)
         self.troubles.receive(name, report, now)
-        gateway.lease_ends_at = now + self.lease_seconds
-        gateway.has = {topic: share for topic, share in shares.items() if share.rate}
-        for topic, share in shares.items():
-            holders = self.state.leases[topic].holders
-            holders[name] = holders[name].told(gateway.epoch, share, gateway.lease_ends_at)
-        let_go(self.state, gateway)
+        self._lease(gateway, shares, now + self.lease_seconds)
         epoch = gateway.epoch
         if gateway.saved < epoch:
             await self.commit([put_epoch(epoch), *put_grants(name, grants(self.state, gateway))])
@@ -182,6 +170,41 @@ class Distributor:
         return self._answer(
             epoch, document, held_up, self._report_seconds(name, shares, now), report.names_version
         )
+
+    def _reporting(self, name: str, report: Report) -> Gateway:
+        """The gateway that reports. Raises NotFound for one that has to register first, NotLeading
+        where another distributor may lead."""
+        gateway = self.gateway(name)
+        if self.now() > self.confirmed_at + self.lease_seconds / 3:
+            raise NotLeading("the store has not confirmed that this distributor leads; ask again")
+        if report.process != gateway.process:
+            raise NotFound(f"broker {name} has not registered since this distributor leads")
+        if self._was_led_elsewhere(gateway, report):
+            raise NotFound(f"broker {name} has obeyed another distributor since it registered")
+        return gateway
+
+    def _document(
+        self, gateway: Gateway, shares: Mapping[str, Share]
+    ) -> tuple[list[DesiredTopic], list[str]]:
+        """What the gateway is told: its topics, and those that it is to hold up."""
+        wanted = self.adaptor.wants_arrivals(shares)
+        asked = self.troubles.wants_publishers(gateway.row.name)
+        document = [
+            desired_topic(self.state.topics[topic], share, topic in wanted, topic in asked)
+            for topic, share in shares.items()
+            if share.rate
+        ]
+        return document, suspended(self.state, gateway, shares)
+
+    def _lease(self, gateway: Gateway, shares: Mapping[str, Share], ends_at: float) -> None:
+        """The gateway may hold these shares until the lease ends."""
+        name = gateway.row.name
+        gateway.lease_ends_at = ends_at
+        gateway.has = {topic: share for topic, share in shares.items() if share.rate}
+        for topic, share in shares.items():
+            holders = self.state.leases[topic].holders
+            holders[name] = holders[name].told(gateway.epoch, share, ends_at)
+        let_go(self.state, gateway)
 
     def _was_led_elsewhere(self, gateway: Gateway, report: Report) -> bool:
         """Has the gateway obeyed another distributor since it registered? It would ignore our
@@ -230,75 +253,7 @@ class Distributor:
         """What it was told last. It gives no lease."""
         return self._answer(*self.gateway(name).written, REPORT_SECONDS)
 
-    # --- topics -------------------------------------------------------------------------------
-
-    async def put_topic(self, name: str, asked: TopicAsked) -> TopicShown:
-        """Raises UsageError for a bad contract, Conflict where it does not fit what is there."""
-        values = asked.model_dump(exclude={"keys"}, exclude_none=True)
-        if "max_wait" in values and not isinstance(values["max_wait"], str):
-            values["max_wait"] = float(values["max_wait"])
-        contract = Contract.read({"topic": name, **values}, f"topic {name}")
-        keys = None if asked.keys is None else frozenset(asked.keys)
-        async with self.changing:
-            known = self.state.topics.get(name)
-            if known and keys is not None:
-                for publisher, (key, _) in known.publishers.items():
-                    check_key(name, publisher, key, keys)
-            if known is None and len(self.state.topics) >= MAX_TOPICS:
-                raise Conflict(
-                    f"topic {name}: {MAX_TOPICS:,} topics are registered, the most of one "
-                    "distributor; delete some"
-                )
-            changed = RegisteredTopic(contract, keys)
-            statements = [put_topic(changed.row()), delete_lost(name)]
-            placement = None
-            if known and known.in_force and contract != known.contract:
-                placement = contract_changed(
-                    contract,
-                    known.in_force,
-                    self.state.leases[name],
-                    self.now(),
-                    self.wall(),
-                    self.state.next_epoch(),
-                )
-                statements += put_placement(placement.row(name), {})
-                statements.append(put_epoch(placement.epoch))
-            await self.commit(statements)
-            if known:
-                known.contract, known.keys = contract, keys
-            else:
-                known = self.state.topics[name] = changed
-                self.state.lost.discard(name)
-                self.names_changed()
-            # Not before the commit: a report that comes meanwhile forgets those of a topic that was
-            # deleted, once no broker holds any of it.
-            leases = self.state.leases.setdefault(name, TopicLeases())
-            leases.agree(contract)
-            if placement:
-                known.history.append(placement)
-                leases.place(placement.targets)
-        return self.topic_shown(name)
-
-    async def delete_topic(self, name: str) -> None:
-        async with self.changing:
-            if name in self.state.lost:
-                await self.commit(delete_topic(name))
-                self.state.lost.discard(name)
-                self.names_changed()
-                return
-            topic = self.topic(name)
-            await self.commit(delete_topic(name))
-            self.names_changed()
-            if name in self.fitters:
-                self.fitters[name].cancel()
-            del self.state.topics[name]
-            self.state.leases[name].place({})
-            self.state.leases[name].total = NOTHING
-            self.state.leases[name].turns = Turns()
-            self.adaptor.forget(name)
-            self.penalties.forget(name)
-            self.troubles.forget(name)
-            self.watches.notify(name, topic.publishers)
+    # --- adaptation ---------------------------------------------------------------------------
 
     async def adapt(self) -> None:
         """Several times a second: rescale where it is due. Raises StoreError."""
@@ -317,26 +272,6 @@ class Distributor:
 
     def adaptation(self, name: str) -> AdaptationShown:
         return self.adaptor.shown(name, self.topic(name))
-
-    def topic_shown(self, name: str) -> TopicShown:
-        topic = self.topic(name)
-        contract = topic.contract.document()
-        return TopicShown(
-            topic=name,
-            rate=topic.contract.rate,
-            burst=topic.contract.burst,
-            slo=contract.get("slo"),
-            mode=topic.contract.mode,
-            max_wait=contract.get("max-wait"),
-            batch=topic.contract.batch,
-            batches=topic.contract.batches,
-            largest_batch=self.state.leases[name].seen,
-            keys=None if topic.keys is None else sorted(topic.keys),
-            publishers=len(topic.publishers),
-            placed=len(topic.places),
-            offered=fsum(rate for _, rate in topic.publishers.values()),
-            epoch=topic.in_force.epoch if topic.in_force else None,
-        )
 
     # --- publishers ---------------------------------------------------------------------------
 

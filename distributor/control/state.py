@@ -1,10 +1,25 @@
 """What the distributor knows, in memory: brokers, and topics with their publishers and leases.
 
-It is read from the store when this distributor becomes the leader. Only `Distributor` changes it.
+`ControlState` is the whole of it, and answers every request. It begins as what the store has
+(`restored.py`) when this distributor becomes the leader; from then on only `Distributor` and its
+parts change it, and write to the store what a restart has to know. Brokers and topics meet in the
+leases: of each topic, what each broker may hold.
+
+    ControlState
+     ├─ gateways  name  -> Gateway           what a broker was told, has, and when it was heard
+     ├─ topics    topic -> RegisteredTopic   contract, publishers, and where they are
+     │                      └─ history         placements (InForce), the last is in force
+     └─ leases    topic -> TopicLeases       targets by the placement; what brokers may hold
+
+A publisher waits for its broker: its place by the placement counts at once, and clients are shown
+it once the broker has acknowledged a share of the topic.
+
+    registered ──place──▶ waiting for the broker ──acknowledge──▶ shown there
+                             ▲                                        │
+                             └──────────── place elsewhere ───────────┘
 """
 
 import json
-import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import fsum, inf
@@ -17,20 +32,9 @@ from distributor.fitting import CapacityModel
 from distributor.gateway_api import DesiredTopic
 from distributor.grouping.keys import Use, merged
 from distributor.grouping.proposals import Kept
-from distributor.store import (
-    BrokerRow,
-    GrantRow,
-    LineageRow,
-    PlacementRow,
-    PublisherRow,
-    Snapshot,
-    TopicRow,
-)
+from distributor.store import BrokerRow, LineageRow, PlacementRow, PublisherRow, TopicRow
 from srtm.limits.contract import Contract
-from tb_adaptor.leases import NOTHING, Holder, Share, TopicLeases
-
-log = logging.getLogger("srtm.distributor")
-
+from tb_adaptor.leases import Share, TopicLeases
 
 FORMER = "~"
 """in the name of a broker whose name another gateway has taken over; no gateway's own has it"""
@@ -277,74 +281,6 @@ class ControlState:
     learnt: dict[str, tuple[str, int]] = field(default_factory=dict)
     refused_epochs: int = 0
 
-    @classmethod
-    def of(cls, kept: Snapshot, assumed_until: float) -> "ControlState":
-        """The state as it was stored. assumed_until: when the last lease that anybody before may
-        have given ends, in monotonic seconds. A new store's lineage has to be written yet."""
-        state = cls(kept.epoch, kept.epoch, sure_at=assumed_until, lost=set(kept.lost))
-        if kept.lineage is not None:
-            state.lineage = Lineage(kept.lineage.id, kept.lineage.secret)
-            state.unsure = kept.lineage.unsure
-            state.opened = kept.epoch
-        for broker in kept.brokers:
-            gateway = state.gateways[broker.name] = Gateway(broker)
-            if FORMER not in broker.name:
-                gateway.named_until = assumed_until
-                state.unheard.add(broker.name)
-        for row in kept.topics:
-            contract = Contract.model_validate_json(row.contract)
-            keys = None if row.keys is None else frozenset(json.loads(row.keys))
-            topic = state.topics[row.topic] = RegisteredTopic(contract, keys)
-            if row.adaptation:
-                topic.adaptation = AdaptationAsked.model_validate_json(row.adaptation)
-            if row.migration:
-                topic.migration = MigrationAsked.model_validate_json(row.migration)
-            if row.grouping:
-                topic.grouping = Kept.model_validate_json(row.grouping)
-        for placement in kept.placements:
-            state.topics[placement.topic].history.append(InForce.of(placement))
-        for grant in kept.grants:
-            if grant.broker not in state.gateways:
-                continue  # it reported in the moment in which it was forgotten
-            leases = state.leases.setdefault(grant.topic, TopicLeases())
-            before = leases.holders.get(grant.broker)
-            granted = (*before.granted, _grant(grant)) if before else (_grant(grant),)
-            lease_ends_at = inf if grant.broker == UNHEARD else assumed_until
-            leases.holders[grant.broker] = Holder(granted, lease_ends_at)
-            state.gateways[grant.broker].topics.add(grant.topic)
-        for name, topic in state.topics.items():
-            leases = state.leases.setdefault(name, TopicLeases())
-            leases.agree(topic.contract)
-            if topic.in_force:
-                leases.targets = topic.in_force.targets
-                for broker_name in leases.targets:
-                    state.gateways[broker_name].topics.add(name)
-            leases.claims = {
-                each
-                for each, held in leases.holders.items()
-                if each not in leases.targets and held.last != NOTHING
-            }
-            if not leases.fits(len(leases.targets), len(leases.claims)):
-                leases.claims = set()  # one of them had its turn: it is no place's floor
-            # A share that was on its way when the last leader ended was acknowledged, or will be
-            # with the first report: clients are not sent away for that second.
-            topic.ready = {each for each, held in leases.holders.items() if held.last != NOTHING}
-        for publisher in kept.publishers:
-            topic = state.topics[publisher.topic]
-            topic.publishers[publisher.id] = (publisher.key, publisher.rate)
-            if publisher.broker is not None and topic.in_force:
-                topic.place({publisher.id: publisher.broker}, topic.in_force.epoch)
-        for fitting in kept.fittings:
-            topic = state.topics[fitting.topic]
-            topic.fitting = FittingShown.model_validate_json(fitting.document)
-        try:
-            state.model = CapacityModel.read(
-                {each.broker: json.loads(each.document) for each in kept.model}
-            )
-        except ValueError as error:  # it only says where fittings begin
-            log.warning("what fittings have taught is forgotten: %s", error)
-        return state
-
     def topic(self, name: str) -> RegisteredTopic:
         """Raises NotFound."""
         found = self.topics.get(name)
@@ -369,7 +305,3 @@ class ControlState:
         return fsum(
             topic.loads().get(broker, 0.0) for name, topic in self.topics.items() if name != without
         )
-
-
-def _grant(row: GrantRow) -> tuple[int, Share]:
-    return row.epoch, Share(row.rate, row.burst, row.least) if row.rate else NOTHING

@@ -16,6 +16,7 @@ from distributor.control import (
     newcomers,
     placements,
     places,
+    topics,
 )
 from distributor.control.service import Distributor
 from distributor.grouping.proposals import Floor, Proposal
@@ -84,19 +85,19 @@ async def _drain(service: Distributor, call: Call) -> BaseModel:
 
 
 async def _topics(service: Distributor, _: Call) -> BaseModel:
-    return api.Topics(topics=[service.topic_shown(each) for each in sorted(service.state.topics)])
+    return api.Topics(topics=[topics.shown(service, each) for each in sorted(service.state.topics)])
 
 
 async def _put_topic(service: Distributor, call: Call) -> BaseModel:
-    return await service.put_topic(call.name, call.body)
+    return await topics.put(service, call.name, call.body)
 
 
 async def _topic(service: Distributor, call: Call) -> BaseModel:
-    return service.topic_shown(*call.names)
+    return topics.shown(service, *call.names)
 
 
 async def _delete_topic(service: Distributor, call: Call) -> BaseModel:
-    await service.delete_topic(*call.names)
+    await topics.delete(service, *call.names)
     return api.Done()
 
 

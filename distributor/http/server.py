@@ -12,8 +12,8 @@ from tornado.netutil import bind_sockets
 
 from distributor.control import fittings, migrations, newcomers
 from distributor.control.committer import Committer
+from distributor.control.restored import restored
 from distributor.control.service import Distributor
-from distributor.control.state import ControlState
 from distributor.errors import NotLeading
 from distributor.http.connections import Connections, room_for_connections
 from distributor.http.door import Door
@@ -148,7 +148,7 @@ class Server:
         kept = await self._off(self._sure().snapshot)
         # Whoever led before gave leases until it noticed that it does not: a third of one.
         longest = max(lease, kept.lease_seconds)
-        state = ControlState.of(kept, now_seconds() + longest * 4 / 3)
+        state = restored(kept, now_seconds() + longest * 4 / 3)
         store = self._sure()
         first = [put_lease(longest)]
         if kept.lineage is None:

@@ -20,6 +20,7 @@ import numpy as np
 
 from distributor.api import AdaptationAsked, TopicAsked
 from distributor.api_fields import PublisherAsked
+from distributor.control import topics
 from distributor.control.placement_inputs import (
     asked_of,
     decide,
@@ -28,8 +29,9 @@ from distributor.control.placement_inputs import (
     require_applicable,
 )
 from distributor.control.placements import apply
+from distributor.control.restored import restored
 from distributor.control.service import Distributor
-from distributor.control.state import FORMER, UNHEARD, ControlState
+from distributor.control.state import FORMER, UNHEARD
 from distributor.errors import Conflict, NotFound
 from distributor.gateway_api import BrokerAsked, Desired, Report, TopicReport
 from distributor.store import StoreError, StoreLost
@@ -261,7 +263,7 @@ class World:
         kept = self.disk.snapshot()
         lease = LEASE / 5 if (self.seed + self.count) % 3 == 0 else LEASE
         longest = max(lease, kept.lease_seconds)
-        state = ControlState.of(kept, self.now + longest * 4 / 3)
+        state = restored(kept, self.now + longest * 4 / 3)
         self.disk.write([put_lease(longest)])
         if kept.lineage is None:
             self.disk.write(put_lineage(state.lineage_row()))
@@ -305,7 +307,7 @@ class World:
             self.exchange(each, "")
         rate, burst = self.limit
         asked = TopicAsked(rate=rate, burst=burst)
-        self.call(self.leader, self.leader.service.put_topic("t", asked))
+        self.call(self.leader, topics.put(self.leader.service, "t", asked))
         policy = self.random.choice(["srtm", "paper"])
         settings = AdaptationAsked(policy=policy, window="10s", every="1s")
         self.call(self.leader, self.leader.service.set_adaptation("t", settings))
@@ -481,7 +483,7 @@ class World:
         self.admissions.limits.append((int(self.now * NS), *self._largest()))
         try:
             self.call(
-                self.leader, service.put_topic("t", TopicAsked(rate=grown[0], burst=grown[1]))
+                self.leader, topics.put(service, "t", TopicAsked(rate=grown[0], burst=grown[1]))
             )
         except StoreLost:
             pass
@@ -501,7 +503,9 @@ class World:
             return
         less = (before[0] * 0.6, before[1] * 0.6)
         try:
-            self.call(self.leader, service.put_topic("t", TopicAsked(rate=less[0], burst=less[1])))
+            self.call(
+                self.leader, topics.put(service, "t", TopicAsked(rate=less[0], burst=less[1]))
+            )
         except SrtmError:
             return  # if it was kept all the same, nothing is changed any more
         self.limit, self.was_lowered = less, True

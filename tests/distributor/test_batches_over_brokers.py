@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from distributor.api import PlacementAsked, TopicAsked
 from distributor.api_fields import PublisherAsked, Unplaced
+from distributor.control import topics
 from distributor.control.placements import place
+from distributor.control.restored import restored
 from distributor.control.service import Distributor
-from distributor.control.state import ControlState
 from distributor.errors import Conflict, NotFound
 from distributor.gateway_api import BrokerAsked, Desired, Report, TopicReport
 from distributor.store.statements import put_lineage
@@ -108,7 +109,7 @@ class World:
         self.start()
 
     def start(self) -> None:
-        state = ControlState.of(self.store.snapshot(), self.now + LEASE * 4 / 3)
+        state = restored(self.store.snapshot(), self.now + LEASE * 4 / 3)
         self.store.write(put_lineage(state.lineage_row()))
         self.service = Distributor(
             state,
@@ -135,7 +136,7 @@ class World:
 
     async def contract(self) -> None:
         asked = TopicAsked(rate=self.rate, burst=self.burst, **self.asked)
-        await self.service.put_topic("t", asked)
+        await topics.put(self.service, "t", asked)
 
     async def place(self, brokers: int) -> None:
         for number, name in enumerate(NAMES):

@@ -9,9 +9,9 @@ import pytest
 
 from distributor.api import PlacementAsked, TopicAsked
 from distributor.api_fields import PublisherAsked
-from distributor.control import placements
+from distributor.control import placements, topics
+from distributor.control.restored import restored
 from distributor.control.service import Distributor
-from distributor.control.state import ControlState
 from distributor.errors import Conflict, NotFound
 from distributor.gateway_api import BrokerAsked, Report
 from distributor.store import Statement, open_store
@@ -33,7 +33,7 @@ class Disk:
 
 
 def service_on(disk: Disk, now: list[float]) -> Distributor:
-    state = ControlState.of(disk.store.snapshot(), assumed_until=0.0)
+    state = restored(disk.store.snapshot(), assumed_until=0.0)
     disk.store.write(put_lineage(state.lineage_row()))
     committer: Any = disk
     return Distributor(state, committer, 1.0, lambda: now[0], lambda: now[0])
@@ -92,7 +92,7 @@ def test_a_broker_is_not_forgotten_before_the_leases_of_the_last_leader_end(tmp_
         disk = Disk(tmp_path / "store.db")
         await service_on(disk, [10.0]).brokers.register(ASKED)
         later: Any = disk
-        state = ControlState.of(disk.store.snapshot(), assumed_until=80.0)
+        state = restored(disk.store.snapshot(), assumed_until=80.0)
         service = Distributor(state, later, 1.0, lambda: 20.0, lambda: 20.0)
         with pytest.raises(Conflict, match="ask again in 60 s"):
             await service.brokers.forget("b1")
@@ -117,19 +117,19 @@ def test_a_topic_that_is_made_again_while_the_last_broker_lets_it_go(tmp_path: P
             await placements.place(service, "t", PlacementAsked())
 
         await report()
-        await service.put_topic("t", contract)
+        await topics.put(service, "t", contract)
         await placed()
         await report()
-        await service.delete_topic("t")
+        await topics.delete(service, "t")
         await report()
         disk.free.clear()
-        making = asyncio.create_task(service.put_topic("t", contract))
+        making = asyncio.create_task(topics.put(service, "t", contract))
         await asyncio.sleep(0)
         letting_go = asyncio.create_task(report())
         await asyncio.sleep(0)
         disk.free.set()
         await asyncio.gather(making, letting_go)
         await placed()
-        await service.delete_topic("t")
+        await topics.delete(service, "t")
 
     asyncio.run(work())

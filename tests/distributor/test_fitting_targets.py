@@ -13,11 +13,12 @@ import pytest
 from distributor.api import FittingAsked, PlacementAsked, TopicAsked
 from distributor.api_fields import PublisherAsked
 from distributor.control import fitting_run as fitter_module
-from distributor.control import fittings
+from distributor.control import fittings, topics
 from distributor.control.committer import Committer
 from distributor.control.fitting_run import Fitter
 from distributor.control.fitting_targets import Changed, Trials
 from distributor.control.placements import place
+from distributor.control.restored import restored
 from distributor.control.service import Distributor
 from distributor.control.state import ControlState
 from distributor.errors import Conflict, NotFound
@@ -68,7 +69,7 @@ async def service_in(folder: Path, brokers: int = 2) -> AsyncIterator[InProcess]
         await service.brokers.register(
             BrokerAsked(name=f"b{number}", tcp_address="h:1", http_address="h:2", capacity=1000.0)
         )
-    await service.put_topic("t", CONTRACT)
+    await topics.put(service, "t", CONTRACT)
     ids = [f"p{number}" for number in range(10)]
     await service.registrations.register("t", [PublisherAsked(id=i, rate=10.0) for i in ids])
     try:
@@ -120,11 +121,11 @@ def as_stored(service: InProcess) -> None:
 
 
 async def change_contract(service: Distributor) -> None:
-    await service.put_topic("t", OTHER)
+    await topics.put(service, "t", OTHER)
 
 
 async def take_slo_away(service: Distributor) -> None:
-    await service.put_topic("t", CONTRACT.model_copy(update={"slo": None}))
+    await topics.put(service, "t", CONTRACT.model_copy(update={"slo": None}))
 
 
 async def nothing(service: Distributor) -> None: ...
@@ -296,7 +297,7 @@ def test_a_spoilt_model_keeps_nobody_from_leading(tmp_path: Path) -> None:
     async def work() -> None:
         async with service_in(tmp_path) as service:
             await service.commit([put_model([ModelRow("b0", "{"), ModelRow("b1", "{}")])])
-            assert ControlState.of(service.store.snapshot(), 0.0).model.rounds == 0
+            assert restored(service.store.snapshot(), 0.0).model.rounds == 0
 
     asyncio.run(work())
 
@@ -307,7 +308,7 @@ def test_a_topic_beside_it_that_cannot_be_judged_is_left_out(tmp_path: Path) -> 
     async def work() -> None:
         async with service_in(tmp_path, brokers=1) as service:
             await service.receive("b0")
-            await service.put_topic("u", CONTRACT.model_copy(update={"slo": "0.3@1ms"}))
+            await topics.put(service, "u", CONTRACT.model_copy(update={"slo": "0.3@1ms"}))
             await service.registrations.register("u", [PublisherAsked(id="p", rate=10.0)])
             await place(service, "u", PlacementAsked())
             assert not Fitter(service, "t", FittingAsked()).prepare()._settings.others
@@ -402,9 +403,9 @@ def test_a_deleted_topic_is_not_fitted_any_more(tmp_path: Path) -> None:
         async with service_in(tmp_path, brokers=1) as service:
             await service.receive("b0")
             await fittings.start(service, "t", FittingAsked())
-            await service.delete_topic("t")
+            await topics.delete(service, "t")
             assert not service.fitters
-            await service.put_topic("t", CONTRACT)
+            await topics.put(service, "t", CONTRACT)
             with pytest.raises(NotFound, match="never fitted"):
                 fittings.show(service, "t")
 

@@ -12,9 +12,10 @@ import pytest
 
 from distributor.api import MigrationAsked, PlacementAsked, TopicAsked
 from distributor.api_fields import MigrationMode, PublisherAsked
-from distributor.control import migrations
+from distributor.control import migrations, topics
 from distributor.control.committer import Committer
 from distributor.control.placements import place
+from distributor.control.restored import restored
 from distributor.control.service import Distributor
 from distributor.control.state import ControlState
 from distributor.errors import Conflict, NotFound
@@ -119,7 +120,7 @@ async def _begun(service: Distributor, clock: Clock, mode: MigrationMode, broker
         await service.brokers.register(
             BrokerAsked(name=f"b{number}", tcp_address="h:1", http_address="h:2", capacity=CAPACITY)
         )
-    await service.put_topic("t", CONTRACT)
+    await topics.put(service, "t", CONTRACT)
     await migrations.put(service, "t", MigrationAsked(mode=mode))
     gateways = Gateways(service, clock)
     rows = [PublisherAsked(id=each, rate=20.0) for each in gateways.rates]
@@ -273,7 +274,7 @@ async def test_two_proposals_do_not_land_on_the_same_emptiest_broker(tmp_path: P
     """b0 and b1 have 220/s each; b2 has room for 180, and one of 100 goes there."""
     async with world(tmp_path, brokers=3) as gateways:
         service = gateways.service
-        await service.put_topic("t", CONTRACT.model_copy(update={"rate": 900.0}))
+        await topics.put(service, "t", CONTRACT.model_copy(update={"rate": 900.0}))
         await service.brokers.drain("b2", True)
         await place(service, "t", PlacementAsked(policy="lb"))
         await service.brokers.drain("b2", False)
@@ -297,7 +298,7 @@ async def test_a_restart_forgets_no_move(tmp_path: Path) -> None:
         service, clock = gateways.service, gateways.clock
         [applied] = migrations.show(service, "t").applied
         store = service.committer._store
-        again = ControlState.of(await asyncio.to_thread(store.snapshot), clock.now)
+        again = restored(await asyncio.to_thread(store.snapshot), clock.now)
         second = _led(store, service.committer._thread, clock, again)
         found = migrations.show(second, "t")
         assert (found.mode, found.applied) == ("auto", [applied])
@@ -347,7 +348,7 @@ async def test_whoever_asks_for_nothing_that_is_there_is_told(tmp_path: Path) ->
             migrations.show(gateways.service, "nosuch")
         with pytest.raises(Conflict, match="nothing is proposed"):
             await migrations.accept(gateways.service, "t")
-        await gateways.service.delete_topic("t")
+        await topics.delete(gateways.service, "t")
         await asyncio.sleep(0)
 
 

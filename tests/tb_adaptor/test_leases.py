@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from distributor.api import PlacementAsked, TopicAsked
 from distributor.api_fields import PublisherAsked
+from distributor.control import topics
 from distributor.control.placements import place
+from distributor.control.restored import restored
 from distributor.control.service import Distributor
-from distributor.control.state import ControlState
 from distributor.errors import Conflict, NotFound, NotLeading
 from distributor.gateway_api import BrokerAsked, Desired, Report, TopicReport
 from distributor.store import StoreError
@@ -81,7 +82,7 @@ class World:
         self.start()
 
     def start(self) -> None:
-        state = ControlState.of(self.store.snapshot(), self.now + LEASE * 4 / 3)
+        state = restored(self.store.snapshot(), self.now + LEASE * 4 / 3)
         self.store.write(put_lineage(state.lineage_row()))
         self.service = Distributor(
             state,
@@ -95,7 +96,7 @@ class World:
         for name in BROKERS:
             await self.register(name)
         rate, burst = self.limit
-        await self.service.put_topic("t", TopicAsked(rate=rate, burst=burst))
+        await topics.put(self.service, "t", TopicAsked(rate=rate, burst=burst))
         publishers = [PublisherAsked(id=f"p{n}", rate=7.0) for n in range(12)]
         await self.service.registrations.register("t", publishers)
 
@@ -169,7 +170,7 @@ class World:
         rate, burst = self.limit
         self.limit = (rate * 1.37, burst + 3)
         try:
-            await self.service.put_topic("t", TopicAsked(rate=rate * 1.37, burst=burst + 3))
+            await topics.put(self.service, "t", TopicAsked(rate=rate * 1.37, burst=burst + 3))
         except Conflict:
             self.limit = (rate, burst)
 
