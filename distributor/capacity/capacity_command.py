@@ -1,6 +1,8 @@
 """`srtm broker capacity`."""
 
 import contextlib
+from dataclasses import dataclass
+from typing import Any
 
 import click
 
@@ -11,7 +13,7 @@ from distributor.remote import Remote, print_json, remote_options
 from srtm.http.nsqd import stats
 from srtm.limits.contract import MAX_RATE
 from srtm.limits.slo import SLO
-from srtm.load.settings import MAX_MESSAGES, Arrivals
+from srtm.load.settings import MAX_MESSAGES, Arrivals, LoadSettings
 from srtm.options.model import parsed
 from srtm.text.duration import format_duration, parse_duration
 from srtm.text.errors import SrtmError, UnavailableError, UsageError
@@ -72,16 +74,10 @@ def capacity(
     figure: float | None,
     tcp: str | None,
     http: str | None,
-    slo: SLO | None,
-    publishers: int,
-    batch: int,
-    message_size: int,
-    arrivals: Arrivals,
-    seconds: float,
-    most: int | None,
     store: bool,
     remote: Remote,
     as_json: bool,
+    **how: Any,
 ) -> None:
     """Measure how many messages/s broker NAME holds within an SLO; or store N, which is known.
 
@@ -99,46 +95,82 @@ def capacity(
     other topics goes on: the figure is what is left beside them.
     """
     if figure is not None:
-        if name is None or tcp or http or store or slo:
+        if name is None or tcp or http or store or how["slo"]:
             raise UsageError("srtm broker capacity NAME N stores N: give nothing to measure")
         _set(name, figure, remote, as_json)
         return
-    if slo is None:
+    if how["slo"] is None:
         raise UsageError("--slo: within which SLO is it measured? such as 0.99@1ms; or give N")
+    asked = _Asked(**how)
     tcp, http = _addresses(name, tcp, http, store, remote)
-    settings = settings_for(
-        tcp, seconds, publishers, batch=batch, message_bytes=message_size, arrivals=arrivals
-    )
-    least, limit = least_rate(slo.allowed_late_share, seconds), int(MAX_MESSAGES / settings.seconds)
-    most = limit if most is None else most
-    if not least <= most <= limit:
-        raise UsageError(
-            f"--most {most}: with rounds of {format_duration(seconds)} and {slo} it must be "
-            f"{number(least)} to {rate(limit)}: with less a round has too few late messages to tell"
-        )
-    search = Search(min(max(_START * publishers, least), most), least, most)
-    done: list[Round] = []
-    with Rounds(settings, http, slo) as rounds, shown(rounds.measure, as_json) as measure:
-        if store and (declared := rounds.declared_capacity):
-            raise UsageError(f"--set: {_declares(name, declared)}")
-        while asked := search.next_rate([(each.rate, each.outcome) for each in done]):
-            done.append(measure(asked))
-        others = rounds.others()
-    found = search.found([(each.rate, each.outcome) for each in done])
-    report = Report(name or tcp, slo, found, done, others)
-    if store and found.rate:
-        body = {"name": name, "tcp_address": tcp, "http_address": http, "capacity": found.rate}
-        remote.call("POST", "brokers", body=body)
+    report = _measured(asked, name, tcp, http, store, as_json)
+    if store and report.found.rate:
+        _store(remote, name, tcp, http, report.found.rate)
     if as_json:
         print_json(report.document())
     else:
         show(report.table())
     if report.warning:
         click.echo(report.warning, err=True)
-    if not found.rate:
+    if not report.found.rate:
         raise SrtmError(report.verdict)
     if not as_json:
         click.echo(report.verdict + ("; stored" if store else ""))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """How a broker is measured. seconds: of a round; most: messages/s at the most, None: as many as
+    a round can count."""
+
+    slo: SLO
+    publishers: int
+    batch: int
+    message_size: int
+    arrivals: Arrivals
+    seconds: float
+    most: int | None
+
+    def load(self, tcp_address: str) -> LoadSettings:
+        """The load of each round. Raises UsageError."""
+        return settings_for(
+            tcp_address,
+            self.seconds,
+            self.publishers,
+            batch=self.batch,
+            message_bytes=self.message_size,
+            arrivals=self.arrivals,
+        )
+
+    def search(self, load: LoadSettings) -> Search:
+        """Raises UsageError."""
+        least = least_rate(self.slo.allowed_late_share, self.seconds)
+        limit = int(MAX_MESSAGES / load.seconds)
+        most = limit if self.most is None else self.most
+        if not least <= most <= limit:
+            raise UsageError(
+                f"--most {most}: with rounds of {format_duration(self.seconds)} and {self.slo} it "
+                f"must be {number(least)} to {rate(limit)}: with less a round has too few late "
+                "messages to tell"
+            )
+        return Search(min(max(_START * self.publishers, least), most), least, most)
+
+
+def _measured(
+    asked: _Asked, name: str | None, tcp: str, http: str, store: bool, as_json: bool
+) -> Report:
+    """Raises UsageError, UnavailableError, KeyboardInterrupt."""
+    load = asked.load(tcp)
+    search = asked.search(load)
+    done: list[Round] = []
+    with Rounds(load, http, asked.slo) as rounds, shown(rounds.measure, as_json) as measure:
+        if store and (declared := rounds.declared_capacity):
+            raise UsageError(f"--set: {_declares(name, declared)}")
+        while asked_rate := search.next_rate([(each.rate, each.outcome) for each in done]):
+            done.append(measure(asked_rate))
+        others = rounds.others()
+    found = search.found([(each.rate, each.outcome) for each in done])
+    return Report(name or tcp, asked.slo, found, done, others)
 
 
 def _declares(name: str | None, capacity: float) -> str:
@@ -156,12 +188,16 @@ def _set(name: str, capacity: float, remote: Remote, as_json: bool) -> None:
         ours = stats(http).get("srtm", {})
         if declared := (ours.get("distributor") or {}).get("capacity"):
             raise UsageError(f"broker {name}: {_declares(name, declared)}")
-    body = {"name": name, "tcp_address": tcp, "http_address": http, "capacity": capacity}
-    remote.call("POST", "brokers", body=body)
+    _store(remote, name, tcp, http, capacity)
     if as_json:
         print_json({"broker": name, "capacity": capacity})
     else:
         click.echo(f"broker {name} holds {rate(capacity)}; stored")
+
+
+def _store(remote: Remote, name: str | None, tcp: str, http: str, capacity: float) -> None:
+    body = {"name": name, "tcp_address": tcp, "http_address": http, "capacity": capacity}
+    remote.call("POST", "brokers", body=body)
 
 
 def _addresses(

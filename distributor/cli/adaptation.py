@@ -9,7 +9,7 @@ import click
 from distributor.remote import Remote
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-_KEYS = ("policy", "window", "every")
+ADAPTATION_KEYS = ("policy", "window", "every")
 
 
 def adaptation_options(command: Command) -> Command:
@@ -35,7 +35,7 @@ def adaptation_options(command: Command) -> Command:
 def set_adaptation(remote: Remote, topic: str, changes: Mapping[str, str]) -> dict[str, Any]:
     """What is not given stays as it is. Raises UsageError."""
     before = remote.call("GET", "topics", topic, "adaptation")
-    asked = {key: before[key] for key in _KEYS} | dict(changes)
+    asked = {key: before[key] for key in ADAPTATION_KEYS} | dict(changes)
     found: dict[str, Any] = remote.call("PUT", "topics", topic, "adaptation", body=asked)
     return found
 

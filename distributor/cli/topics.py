@@ -5,17 +5,13 @@ from typing import Any
 
 import click
 
-from distributor.cli.adaptation import set_adaptation, settings_line, since_line
-from distributor.cli.topic_file import TopicFile
+from distributor.cli.adaptation import since_line
 from distributor.remote import Remote, print_json
-from srtm.limits.contract import Batches, Contract
-from srtm.text.errors import UsageError
+from srtm.limits.contract import Batches
 from srtm.text.terminal import Column, Table, show
 from srtm.text.words import number, rate
 
 _RULES = ("mode", "max_wait", "slo")
-_KEYS = {"rate": "rate", "burst": "burst", "mode": "mode", "max-wait": "max_wait", "slo": "slo",
-         "batch": "batch", "batches": "batches"}  # fmt: skip
 
 
 def list_topics(remote: Remote, as_json: bool) -> None:
@@ -103,47 +99,6 @@ def batch_lines(topic: Mapping[str, Any], largest: int, brokers: int) -> list[st
             f" {topic['topic']} --batch {largest}{needed} gives each broker room for one"
         )
     return lines
-
-
-def set_topic(
-    remote: Remote,
-    name: str,
-    changes: Mapping[str, object],
-    adaptation: Mapping[str, str],
-    as_json: bool,
-) -> None:
-    """Change what is given of its contract, or make a new one; as flags and files name the keys.
-    adaptation: what is given of how its shares follow the traffic. Raises UsageError."""
-    answer = _set_contract(remote, name, changes) if changes else None
-    if adaptation:
-        found = set_adaptation(remote, name, adaptation)
-        if as_json:
-            print_json({**(answer or {"topic": name}), "adaptation": found})
-            return
-    elif as_json:
-        print_json(answer)
-        return
-    if answer:
-        figures = f"r = {number(answer['rate'])}, b = {number(answer['burst'])}"
-        click.echo(f"topic {name}: {figures}, split by the distributor")
-    if adaptation:
-        click.echo(settings_line(found))
-
-
-def _set_contract(remote: Remote, name: str, changes: Mapping[str, object]) -> Any:
-    known = remote.find("topics", name)
-    values: dict[str, object] = {}
-    if known is not None:
-        values = {key: known[its] for key, its in _KEYS.items() if known[its] is not None}
-    elif None in (changes.get("rate"), changes.get("burst")):
-        raise UsageError(f"topic {name} is not registered: give both --rate and --burst")
-    values.update(changes)
-    given = {key: value for key, value in values.items() if value is not None}
-    contract = Contract.read({"topic": name, **given}, f"topic {name}")
-    body = TopicFile(contract, known and known["keys"], []).topic_document()
-    answer = remote.call("PUT", "topics", name, body=body)
-    warn_of_rates(name, contract.rate, answer["offered"])
-    return answer
 
 
 def set_migration(remote: Remote, name: str, mode: str) -> dict[str, Any]:

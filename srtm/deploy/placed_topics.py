@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from distributor.cli.adaptation import set_adaptation
 from distributor.cli.topic_file import TopicFile, read_publishers
-from distributor.cli.topics import set_migration
+from distributor.cli.topics import set_migration, warn_of_rates
 from distributor.cli.upload import upload
 from distributor.remote import Remote
+from srtm.deploy.split import contract_with
 from srtm.deployment.document import Deployment
 from srtm.http.bearer import read_token
 from srtm.limits.contract import Contract
@@ -20,19 +21,18 @@ if TYPE_CHECKING:
     from srtm.deploy.tables import TopicTable
 
 _TIMEOUT_SECONDS = 3.0
+SPLIT = "split by the distributor"
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedTopic:
-    """contract: over all brokers; publishers: all, and those who have a broker; declared: their
-    messages/s; epoch: of the placement in force, None before the first; largest_batch: messages of
-    the largest batch that was over a broker's b; 1: none."""
+    """contract: over all brokers; publishers: all; placed: those who have a broker; epoch: of the
+    placement in force, None before the first; largest_batch: messages of the largest batch that was
+    over a broker's b; 1: none."""
 
     contract: Contract
-    keys: list[str] | None
     publishers: int
     placed: int
-    declared: float
     epoch: int | None
     largest_batch: int = 1
 
@@ -86,10 +86,20 @@ class PlacedTopics:
         row = self._remote.find("topics", topic, timeout_seconds=_TIMEOUT_SECONDS)
         return None if row is None else _placed_topic(row)
 
-    def change(self, contract: Contract, keys: list[str] | None) -> None:
-        """Another contract for a topic that it has; shares shrink before others grow."""
-        body = TopicFile(contract, keys, []).topic_document()
-        self._remote.call("PUT", "topics", contract.topic, body=body)
+    def change(self, topic: str, changes: Mapping[str, object]) -> Contract:
+        """Change keys of its contract (None takes one away), or register it with one; shares shrink
+        before others grow."""
+        row = self._remote.find("topics", topic)
+        shares = [] if row is None else [_placed_topic(row).contract.limit()]
+        contract = contract_with(changes, topic, shares, "is not registered")
+        body = TopicFile(contract, row and row["keys"], []).topic_document()
+        answer = self._remote.call("PUT", "topics", topic, body=body)
+        warn_of_rates(topic, contract.rate, answer["offered"])
+        return contract
+
+    def split(self, topic: str) -> str:
+        """How its contract is split, in words."""
+        return SPLIT
 
     def adapt(self, topic: str, changes: Mapping[str, str]) -> dict[str, Any]:
         """Another way in which its shares follow the traffic."""
@@ -155,10 +165,8 @@ def _placed_topic(row: dict[str, Any]) -> PlacedTopic:
     values = {key: row[key] for key in keys if row[key] is not None}
     return PlacedTopic(
         contract=Contract.read(values, f"topic {row['topic']}"),
-        keys=row["keys"],
         publishers=row["publishers"],
         placed=row["placed"],
-        declared=row["offered"],
         epoch=row["epoch"],
         largest_batch=row["largest_batch"],
     )

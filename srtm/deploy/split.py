@@ -1,9 +1,10 @@
 """How the shares of a topic change so that their sum stays within the contract at every instant."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from srtm.limits.contract import Limit
+from srtm.limits.contract import Contract, Limit
+from srtm.text.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +45,22 @@ def change(current: Mapping[str, Limit | None], share: Limit) -> Change:
         if reached != share:
             grows.append(Step(broker, share))
     return Change(tuple(shrinks), tuple(grows))
+
+
+def contract_with(
+    changes: Mapping[str, object], topic: str, shares: Iterable[Limit | None], none: str
+) -> Contract:
+    """The contract that the shares make up, with `changes` (None takes a key away). none: said of a
+    topic without any share. Raises UsageError."""
+    held = [share for share in shares if share]
+    values: dict[str, object] = {}
+    if held:
+        values = held[0].document()
+        values.pop("contract-burst", None)
+        for key in ("rate", "burst"):
+            values[key] = float(f"{sum(getattr(each, key) for each in held):.12g}")
+    elif None in (changes.get("rate"), changes.get("burst")):
+        raise UsageError(f"topic {topic} {none}: give both --rate and --burst")
+    values.update(changes)
+    given = {key: value for key, value in values.items() if value is not None}
+    return Contract.read({"topic": topic, **given}, f"topic {topic}")

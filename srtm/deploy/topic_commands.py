@@ -1,32 +1,30 @@
 """`srtm topic`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import click
 
 from distributor.api_fields import MigrationMode
-from distributor.cli.adaptation import adaptation_options, settings_line, since_line
-from distributor.cli.topics import (
-    batch_lines,
-    delete_topic,
-    describe_topic,
-    list_topics,
-    set_migration,
-    set_topic,
-    warn_of_rates,
+from distributor.cli.adaptation import (
+    ADAPTATION_KEYS,
+    adaptation_options,
+    settings_line,
+    since_line,
 )
+from distributor.cli.topics import batch_lines, delete_topic, describe_topic, list_topics
 from distributor.remote import Remote, print_json, remote_or_none
 from srtm.cli.group import LazyGroup
 from srtm.deploy.kept_topics import describe as describe_limit
+from srtm.deploy.placed_topics import PlacedTopics
 from srtm.deploy.shown import broker_table, topics_table
 from srtm.deploy.topics import Topics
 from srtm.deployment.document import find
 from srtm.deployment.layout import DATA_PATH
 from srtm.text.errors import UnavailableError, UsageError
 from srtm.text.terminal import show
-from srtm.text.words import counted
 
 
 @click.group(
@@ -81,86 +79,58 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
 )
 @_options
 def set_(
-    name: str,
-    rate: str | None,
-    burst: str | None,
-    mode: str | None,
-    max_wait: str | None,
-    slo: str | None,
-    batch: str | None,
-    batches: str | None,
-    policy: str | None,
-    window: str | None,
-    every: str | None,
-    migrate: str | None,
-    deployment: Path,
-    remote: Remote | None,
-    as_json: bool,
+    name: str, deployment: Path, remote: Remote | None, as_json: bool, **given: str | None
 ) -> None:
     """Give topic NAME a limit, or change what is given of the one it has.
 
     It is kept over a restart, and split evenly over the brokers; of a topic that the distributor
     holds, the contract is changed there, and split as the topic is placed.
     """
-    given = {"rate": rate, "burst": burst, "mode": mode, "max-wait": max_wait, "slo": slo,
-             "batch": batch, "batches": batches}  # fmt: skip
-    changes: dict[str, str | None] = {
-        key: value for key, value in given.items() if value is not None
-    }
-    asked = {"policy": policy, "window": window, "every": every}
-    adaptation = {key: value for key, value in asked.items() if value is not None}
-    if not changes and not adaptation and migrate is None:
-        raise UsageError(
-            "srtm topic set: give --rate, --burst, --mode, --max-wait, --slo, --batch, --batches, "
-            "--adapt or --migrate"
-        )
-    for key in ("max-wait", "slo"):
-        if changes.get(key) == "none":
-            changes[key] = None
-    if remote is not None:
-        _set_remote(remote, name, changes, adaptation, migrate, as_json)
-        return
-    found = find(deployment)
-    topics = Topics(found)
-    document: dict[str, object] = {}
+    asked = _asked(given)
+    owner = PlacedTopics(remote) if remote is not None else Topics(find(deployment))
+    document: dict[str, Any] = {"topic": name}
     lines = []
-    if changes:
-        contract = topics.set(name, changes)
-        placed = topics.placed(name)
-        where = f"over {counted(len(found.brokers), 'broker')}"
-        if placed:
-            where = "split by the distributor"
-            warn_of_rates(name, contract.rate, placed.declared)
+    if asked.contract:
+        contract = owner.change(name, asked.contract)
         document |= contract.document()
-        lines.append(f"topic {name}: {describe_limit(contract)}, {where}")
-    if adaptation:
-        document["adaptation"] = now = topics.adapt(name, adaptation)
-        lines.append(settings_line(now))
-    if migrate is not None:
-        document |= topics.migrate(name, migrate)
-        lines.append(f"topic {name}: migrate {migrate}")
+        lines.append(f"topic {name}: {describe_limit(contract)}, {owner.split(name)}")
+    if asked.adaptation:
+        document["adaptation"] = owner.adapt(name, asked.adaptation)
+        lines.append(settings_line(document["adaptation"]))
+    if asked.migrate is not None:
+        document["migration"] = owner.migrate(name, asked.migrate)
+        lines.append(f"topic {name}: migrate {asked.migrate}")
     if as_json:
         print_json(document)
     else:
         click.echo("\n".join(lines))
 
 
-def _set_remote(
-    remote: Remote,
-    name: str,
-    changes: dict[str, str | None],
-    adaptation: dict[str, str],
-    migrate: str | None,
-    as_json: bool,
-) -> None:
-    if changes or adaptation:
-        set_topic(remote, name, changes, adaptation, as_json)
-    if migrate is not None:
-        answer = set_migration(remote, name, migrate)
-        if not as_json:
-            click.echo(f"topic {name}: migrate {migrate}")
-        elif not (changes or adaptation):
-            print_json(answer)
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What `srtm topic set` is to change. contract: keys as files name them; None takes one
+    away."""
+
+    contract: dict[str, str | None]
+    adaptation: dict[str, str]
+    migrate: str | None
+
+
+def _asked(given: Mapping[str, str | None]) -> _Asked:
+    """Raises UsageError where nothing is given."""
+    values = {name.replace("_", "-"): value for name, value in given.items() if value is not None}
+    migrate = values.pop("migrate", None)
+    adaptation = {key: values.pop(key) for key in ADAPTATION_KEYS if key in values}
+    if not values and not adaptation and migrate is None:
+        raise UsageError(
+            "srtm topic set: give --rate, --burst, --mode, --max-wait, --slo, --batch, --batches, "
+            "--adapt or --migrate"
+        )
+    contract = {
+        key: None if value == "none" and key in ("max-wait", "slo") else value
+        for key, value in values.items()
+    }
+    return _Asked(contract, adaptation, migrate)
 
 
 @topic.command()

@@ -1,16 +1,17 @@
 """The topics of a running deployment: set, deleted and shown over all of its brokers."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from srtm.deploy.kept_topics import KeptTopics, describe
-from srtm.deploy.placed_topics import PlacedTopic, placed_topics
-from srtm.deploy.split import Step, change
+from srtm.deploy.placed_topics import SPLIT, PlacedTopic, placed_topics
+from srtm.deploy.split import Step, change, contract_with
 from srtm.deployment.admin import Row, delete_topic, limit_of, put_topic, topics_of
 from srtm.deployment.document import DeployedBroker, Deployment
 from srtm.limits.contract import Contract, Limit
 from srtm.text.errors import SrtmError, UnavailableError, UsageError
+from srtm.text.words import counted
 
 DISTRIBUTOR = "distributor"
 """its name among those that do not answer"""
@@ -176,7 +177,7 @@ class Topics:
                 f"topic {topic} was not changed: whose it is, only the distributor knows ({error})"
             ) from None
 
-    def set(self, topic: str, changes: Mapping[str, object]) -> Contract:
+    def change(self, topic: str, changes: Mapping[str, object]) -> Contract:
         """Change keys of its contract (None takes one away), and keep it. The distributor splits
         its own topics as they are placed; all others are split evenly.
 
@@ -186,15 +187,14 @@ class Topics:
         says which broker failed and what is left.
         """
         with self._kept.changing():
-            if self._distributor and (placed := self.placed(topic)):
-                contract = _changed(topic, [placed.contract.limit()], changes)
-                self._distributor.change(contract, placed.keys)
+            if self._distributor and self.placed(topic):
+                contract = self._distributor.change(topic, changes)
                 if not self._has_other_hosts:  # there the file says it at the next start
                     self._kept.keep(topic, contract.limit())
                 return contract
             self._refuse_other_hosts(topic)
             current = self._current(topic)
-            contract = _changed(topic, current.values(), changes)
+            contract = contract_with(changes, topic, current.values(), "has no limit yet")
             limit = contract.limit()
             plan = change(current, limit.share(len(self._brokers)))
             if plan.shrinks:
@@ -204,9 +204,15 @@ class Topics:
             self._apply(topic, plan.grows, "some shares are still lower than asked for")
         return contract
 
+    def split(self, topic: str) -> str:
+        """How its contract is split, in words."""
+        if self.placed(topic):
+            return SPLIT
+        return f"over {counted(len(self._brokers), 'broker')}"
+
     def adapt(self, topic: str, changes: Mapping[str, str]) -> dict[str, Any]:
-        """How the shares of a topic that the distributor holds follow its traffic. Raises as `set`
-        does."""
+        """How the shares of a topic that the distributor holds follow its traffic. Raises as
+        `change` does."""
         if self._distributor is None or not self.placed(topic):
             raise UsageError(
                 f"topic {topic} is split evenly, and stays so: shares follow the traffic of topics "
@@ -215,7 +221,7 @@ class Topics:
         return self._distributor.adapt(topic, changes)
 
     def migrate(self, topic: str, mode: str) -> dict[str, Any]:
-        """Whether its publishers leave a broker in trouble. Raises as `set` does."""
+        """Whether its publishers leave a broker in trouble. Raises as `change` does."""
         if self._distributor is None or not self.placed(topic):
             raise UsageError(
                 f"topic {topic} is split evenly: only publishers of topics that the distributor "
@@ -232,7 +238,7 @@ class Topics:
 
     def delete(self, topic: str) -> None:
         """Take the limit away on every broker, and keep it away; the distributor forgets a topic of
-        its own, with publishers and placement. Raises as `set` does."""
+        its own, with publishers and placement. Raises as `change` does."""
         with self._kept.changing():
             if self._distributor and self.placed(topic):
                 self._distributor.delete(topic)
@@ -301,22 +307,6 @@ class Topics:
             f"topic {topic}: {progress} {failed.name} failed ({error}); "
             f"{left}now {', '.join(state)}; run the command again"
         )
-
-
-def _changed(topic: str, shares: Iterable[Limit | None], changes: Mapping[str, object]) -> Contract:
-    """The contract that the shares make up, with `changes`. Raises UsageError."""
-    held = [share for share in shares if share]
-    values: dict[str, object] = {}
-    if held:
-        values = held[0].document()
-        values.pop("contract-burst", None)
-        for key in ("rate", "burst"):
-            values[key] = float(f"{sum(getattr(each, key) for each in held):.12g}")
-    elif None in (changes.get("rate"), changes.get("burst")):
-        raise UsageError(f"topic {topic} has no limit yet: give both --rate and --burst")
-    values.update(changes)
-    given = {key: value for key, value in values.items() if value is not None}
-    return Contract.read({"topic": topic, **given}, f"topic {topic}")
 
 
 def _least(shares: Collection[Limit | None], limit: Limit) -> Limit:

@@ -185,14 +185,14 @@ def test_what_is_right_already_is_left_alone() -> None:
 
 
 def test_a_new_topic_is_split_evenly_and_kept(far: Far) -> None:
-    contract = far.topics.set("t", {"rate": 30, "burst": 12, "slo": "0.99@5ms"})
+    contract = far.topics.change("t", {"rate": 30, "burst": 12, "slo": "0.99@5ms"})
     assert far.shares() == [(10, 4)] * 3
     assert far.kept.read() == {"t": contract.limit()}
 
 
 def test_shrinks_come_first_and_a_restart_never_hands_out_more(far: Far) -> None:
     far.give(limit(10, 40), limit(10, 40), limit(40, 4))
-    far.topics.set("t", {"rate": 90, "burst": 30})
+    far.topics.change("t", {"rate": 90, "burst": 30})
     assert far.shares() == [(30, 10)] * 3
     assert [burst for _, burst in far.sums] == [54, 24, 24, 24, 24, 30]
     assert all(rate <= 90 for rate, _ in far.sums)
@@ -203,8 +203,8 @@ def test_shrinks_come_first_and_a_restart_never_hands_out_more(far: Far) -> None
 
 
 def test_what_is_not_given_stays_and_none_takes_away(far: Far) -> None:
-    far.topics.set("t", {"rate": 30, "burst": 12, "slo": "0.99@5ms", "max-wait": "2s"})
-    contract = far.topics.set("t", {"rate": 60, "max-wait": None, "mode": "reject"})
+    far.topics.change("t", {"rate": 30, "burst": 12, "slo": "0.99@5ms", "max-wait": "2s"})
+    contract = far.topics.change("t", {"rate": 60, "max-wait": None, "mode": "reject"})
     assert contract.document() == {
         "topic": "t",
         "rate": 60,
@@ -224,7 +224,7 @@ def test_what_is_not_given_stays_and_none_takes_away(far: Far) -> None:
 )
 def test_a_bad_change_changes_nothing(far: Far, changes: dict[str, object], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        far.topics.set("t", changes)
+        far.topics.change("t", changes)
     assert far.shares() == [None] * 3
     assert far.kept.read() == {}
 
@@ -233,7 +233,7 @@ def test_a_broker_that_is_silent_beforehand_stops_the_change(far: Far) -> None:
     far.give(limit(10, 4), limit(10, 4), limit(10, 4))
     far.gateways["broker-3"].stop()
     with pytest.raises(UnavailableError, match="not changed on any broker: broker-3 does not"):
-        far.topics.set("t", {"rate": 3})
+        far.topics.change("t", {"rate": 3})
     assert far.sums == []
 
 
@@ -241,7 +241,7 @@ def test_a_broker_that_fails_in_the_shrinks_keeps_the_others_from_growing(far: F
     far.give(limit(10, 10), limit(10, 10), limit(10, 10))
     far.gateways["broker-2"].refusal = 409, "10000 topics are in use"
     with pytest.raises(SrtmError) as caught:
-        far.topics.set("t", {"rate": 60, "burst": 6})
+        far.topics.change("t", {"rate": 60, "burst": 6})
     assert str(caught.value) == (
         "topic t: after 1 of 3 changes broker-2 failed (broker-2: 10000 topics are in use "
         "(HTTP 409)); no share was raised; now broker-1: rate=10 burst=2 mode=delay, "
@@ -250,16 +250,16 @@ def test_a_broker_that_fails_in_the_shrinks_keeps_the_others_from_growing(far: F
     )
     assert far.kept.read() == {"t": limit(30, 6)}
     far.gateways["broker-2"].refusal = None
-    far.topics.set("t", {"rate": 60, "burst": 6})
+    far.topics.change("t", {"rate": 60, "burst": 6})
     assert far.shares() == [(20, 2)] * 3
 
 
 def test_nothing_is_changed_while_nobody_knows_whose_a_topic_is(far: Far) -> None:
-    far.topics.set("t", {"rate": 30, "burst": 12})
+    far.topics.change("t", {"rate": 30, "burst": 12})
     address = free_addresses(1)[0]
     away = far.deployment.model_copy(update={"distributor": Distributor(http_address=address)})
     topics = Topics(away)
-    for change_it in (lambda: topics.set("t", {"rate": 3}), lambda: topics.delete("t")):
+    for change_it in (lambda: topics.change("t", {"rate": 3}), lambda: topics.delete("t")):
         with pytest.raises(UnavailableError, match="topic t was not changed: whose it is") as error:
             change_it()
         assert str(address) in str(error.value)
@@ -270,7 +270,7 @@ def test_nothing_is_changed_while_nobody_knows_whose_a_topic_is(far: Far) -> Non
 
 
 def test_a_topic_is_deleted_everywhere_and_stays_so(far: Far) -> None:
-    far.topics.set("t#ephemeral", {"rate": 30, "burst": 12})
+    far.topics.change("t#ephemeral", {"rate": 30, "burst": 12})
     far.topics.delete("t#ephemeral")
     assert not any(gateway.limits for gateway in far.gateways.values())
     assert far.kept.read() == {"t#ephemeral": None}
@@ -380,7 +380,7 @@ def test_json(far: Far) -> None:
 
 
 def test_a_silent_broker_is_told_beside_what_the_others_say(far: Far) -> None:
-    far.topics.set("t", {"rate": 9, "burst": 3})
+    far.topics.change("t", {"rate": 9, "burst": 3})
     far.gateways["broker-1"].stop()
     done = run(far, "list")
     row = done.output.splitlines()[2].split()

@@ -29,7 +29,8 @@ def test_a_topic_is_set_listed_described_and_deleted(distributor: DistributorPro
     assert new.returncode == 2
     assert "topic t is not registered: give both --rate and --burst" in new.stderr
     made = distributor.srtm("topic", "set", "t", "--rate=150", "--burst=20", "--slo=0.99@5ms")
-    assert made.stdout == "topic t: r = 150, b = 20, split by the distributor\n"
+    said = "topic t: rate=150 burst=20 mode=delay slo=0.99@5ms, split by the distributor\n"
+    assert made.stdout == said
     assert distributor.srtm("topic", "set", "t", "--max-wait=2s").returncode == 0
     topic = distributor.ok("GET", "/topics/t")
     assert [topic[key] for key in ("rate", "burst", "slo", "max_wait")] == [
