@@ -11,8 +11,9 @@ from benchmarks.harness.session import Session
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`module` of this package has `run(session) -> Report`. models: --full runs more of it;
-    lasts: for as many minutes as one likes; spans: over the hosts of an inventory."""
+    """`module` of this package, or MODULE:FUNCTION of it, has `run(session) -> Report`. models:
+    --full runs more of it; lasts: for as many minutes as one likes; spans: over the hosts of an
+    inventory."""
 
     module: str
     shows: str
@@ -22,11 +23,14 @@ class Entry:
 
     @property
     def method(self) -> str:
-        """How it measures: what its module says of itself."""
-        return inspect.getdoc(importlib.import_module(f"benchmarks.{self.module}")) or ""
+        """How it measures: what its function or its module says of itself."""
+        found = self.load()
+        return inspect.getdoc(found) or inspect.getdoc(inspect.getmodule(found)) or ""
 
     def load(self) -> Callable[[Session], Report]:
-        run: Callable[[Session], Report] = importlib.import_module(f"benchmarks.{self.module}").run
+        module, _, function = self.module.partition(":")
+        found = importlib.import_module(f"benchmarks.{module}")
+        run: Callable[[Session], Report] = getattr(found, function or "run")
         return run
 
 
@@ -42,25 +46,26 @@ BENCHMARKS = {
     "trace": Entry("gateway.trace", "what tracing arrivals costs in CPU"),
     "placement": Entry("placement.speed", "how fast and how near the best publishers are placed"),
     "concentration": Entry(
-        "experiments.concentration",
+        "experiments.paper:concentration",
         "a topic on the fewest brokers, or on all (SRTM Fig. 7)",
         models=True,
         spans=True,
     ),
     "max-min": Entry(
-        "experiments.max_min",
+        "experiments.paper:max_min",
         "its smallest share as large as can be, or not (SRTM Fig. 8)",
         models=True,
         spans=True,
     ),
     "correlation": Entry(
-        "experiments.correlation",
+        "experiments.paper:correlation",
         "keeping those apart who send together (SRTM Fig. 9, 10)",
         models=True,
         spans=True,
     ),
     "noisy-correlation": Entry(
-        "experiments.noisy_correlation", "the same where they send about together (SRTM Fig. 11)"
+        "experiments.paper:noisy_correlation",
+        "the same where they send about together (SRTM Fig. 11)",
     ),
     "simulator": Entry(
         "experiments.growth", "what simulating a placement costs, up to 1,000 brokers"

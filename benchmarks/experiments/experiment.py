@@ -1,15 +1,14 @@
 """One of SRTM's figures: its panels simulated at SRTM's scale, some of it measured at ours."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from rich.table import Table
 
 from benchmarks.experiments import live
-from benchmarks.experiments.figures import beside, draw, panel_table
-from benchmarks.experiments.point import Point
+from benchmarks.experiments.panel import Bursts, Panel, Points, beside, draw
 from benchmarks.experiments.scale import PAPER_CAPACITIES, Scale, paper_scale
-from benchmarks.experiments.scenario import BROKERS, SPARES, Scenario
+from benchmarks.experiments.scenario import BROKERS, SPARES
 from benchmarks.experiments.simulated import Simulated, effort_for
 from benchmarks.harness.bars import Bar
 from benchmarks.harness.report import Report, number, table
@@ -22,24 +21,6 @@ _LIVE_SECONDS = 32.0
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
-    """label: of the paper's figure; says: what the paper states of it in words; x: what varies."""
-
-    label: str
-    title: str
-    x: str
-    scenarios: Mapping[float, Scenario]
-    designs: Sequence[str]
-    says: str
-
-
-Points = dict[tuple[str, float, str], Point]
-"""(panel, x, design) -> what it showed"""
-Bursts = dict[str, Points]
-"""by name of SPARES"""
-
-
-@dataclass(frozen=True, slots=True)
 class Experiment:
     """quick_x: of each panel, what a short run keeps. measured: scenarios for real brokers, their
     designs and, where concentration does not say it, on how many brokers."""
@@ -47,9 +28,12 @@ class Experiment:
     name: str
     panels: Sequence[Panel]
     quick_x: Sequence[float]
-    bars: Callable[[Points, bool], list[Bar]]
     measured: Sequence[live.Case]
-    notes: Sequence[str] = field(default=())
+    notes: Sequence[str] = ()
+
+    def bars(self, points: Points, of: str, quick: bool) -> list[Bar]:
+        """What SRTM states, with one of SPARES."""
+        return [bar for panel in self.panels for bar in panel.bars(points, of, quick)]
 
 
 def run(session: Session, what: Experiment) -> Report:
@@ -57,7 +41,7 @@ def run(session: Session, what: Experiment) -> Report:
     cases = _everything(what) if session.live else what.measured
     live.check_hosts(session, cases)
     bursts = _simulated(session, what, scale)
-    judged = {of: judged_at(of, what, points, session.quick) for of, points in bursts.items()}
+    judged = {of: what.bars(points, of, session.quick) for of, points in bursts.items()}
     pairs = live.measured(session, cases)
     return Report(
         settings={
@@ -84,10 +68,7 @@ def run(session: Session, what: Experiment) -> Report:
         },
         bars=[bar for bars in judged.values() for bar in bars] + pairs.bars,
         tables=[
-            *(
-                panel_table(panel.label, panel.title, panel.x, panel.designs, bursts, panel.says)
-                for panel in what.panels
-            ),
+            *(panel.tabled(bursts) for panel in what.panels),
             claims_table(judged),
             *([beside(pairs.points, pairs.scale)] if pairs.points else []),
         ],
@@ -104,9 +85,7 @@ def run(session: Session, what: Experiment) -> Report:
             *what.notes,
             *pairs.notes,
         ],
-        draw=lambda figure: draw(
-            figure, [(p.label, p.title, p.x, p.designs) for p in what.panels], bursts["b"]
-        ),
+        draw=lambda figure: draw(figure, what.panels, bursts["b"]),
     )
 
 
@@ -121,12 +100,6 @@ def _everything(what: Experiment) -> list[live.Case]:
         for panel in what.panels
         for scenario in panel.scenarios.values()
     ]
-
-
-def judged_at(of: str, what: Experiment, points: Points, quick: bool) -> list[Bar]:
-    """What SRTM states, with one of SPARES."""
-    found = what.bars(points, quick)
-    return [replace(bar, name=bar.name.replace("simulated:", f"simulated, {of}:")) for bar in found]
 
 
 def claims_table(judged: Mapping[str, list[Bar]]) -> Table:

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 from typing import Any
 
-import numpy as np
-
 from benchmarks.experiments.calibration import Calibration, calibrated
-from benchmarks.experiments.point import CURVE, Point
+from benchmarks.experiments.point import Point, simulated_point
 from benchmarks.experiments.scale import HEADROOM, Scale
 from benchmarks.experiments.scenario import BROKERS, Scenario
 from benchmarks.experiments.simulated import estimate
@@ -73,17 +72,14 @@ def measured(session: Session, cases: Sequence[Case]) -> Pairs:
     if not cases:
         return Pairs()
     if session.seconds_left < _LEAST_SECONDS:
-        why = "the simulation took all of the time"
-        return Pairs(notes=[f"nothing was measured: {why}"], bars=_undecided(cases, why))
+        return _nothing(cases, session.quick, "the simulation took all of the time")
     session.step("real brokers start")
     with _world(session) as world:
         try:
             offered = max(each.offered for each in cases)
             found = calibrated(session, world.doors[0], offered)
         except SrtmError as error:
-            return Pairs(
-                notes=[f"nothing was measured: {error}"], bars=_undecided(cases, str(error))
-            )
+            return _nothing(cases, session.quick, str(error))
         points = [pair for case in cases for pair in measure(session, world, case, found.scale)]
     return Pairs(
         found.document(),
@@ -92,6 +88,10 @@ def measured(session: Session, cases: Sequence[Case]) -> Pairs:
         _notes(found, points),
         f"rates x {found.scale.rate:g}",
     )
+
+
+def _nothing(cases: Sequence[Case], quick: bool, why: str) -> Pairs:
+    return Pairs(notes=[f"nothing was measured: {why}"], bars=_bars(cases, (), quick, why))
 
 
 def measure(session: Session, world: World, case: Case, scale: Scale) -> list[tuple[Point, Point]]:
@@ -111,11 +111,7 @@ def measure(session: Session, world: World, case: Case, scale: Scale) -> list[tu
             session.step(f"measured: {scenario.name}, {design} ({number + 1})")
             one = world.measure(scenario, scale, design, capacity, seconds, number)
             seen[design].append(one)
-    return [
-        (_point(scenario, design, scale, each), _twin(scenario, design, scale, each))
-        for design, each in seen.items()
-        if each
-    ]
+    return [_points(scenario, design, scale, each) for design, each in seen.items() if each]
 
 
 def _world(session: Session) -> AbstractContextManager[World]:
@@ -134,34 +130,23 @@ def few(scenario: Scenario) -> Scenario:
     return replace(scenario, publishers=_MOST_PUBLISHERS, rate=scenario.rate / part)
 
 
-def _point(scenario: Scenario, design: str, scale: Scale, runs: Sequence[Measured]) -> Point:
-    return Point(
-        scenario,
-        design,
-        scale.slo.target_seconds,
-        len(runs[-1].placement.brokers),
-        runs[-1].contract.burst,
-        tuple(each.worst for each in runs),
-        tuple(each.overall for each in runs),
-        float(np.mean([each.late_share for each in runs])),
-        runs[-1].curve,
-        max(each.lag for each in runs),
+def _points(
+    scenario: Scenario, design: str, scale: Scale, runs: Sequence[Measured]
+) -> tuple[Point, Point]:
+    """What was measured, and what the simulator makes of it."""
+    last = runs[-1]
+    twin = simulated_point(
+        scenario, design, scale, last.placement, last.contract, [each.seen for each in runs]
     )
-
-
-def _twin(scenario: Scenario, design: str, scale: Scale, runs: Sequence[Measured]) -> Point:
-    percentile = scale.slo.percentile
-    return Point(
-        scenario,
-        design,
-        scale.slo.target_seconds,
-        len(runs[-1].placement.brokers),
-        runs[-1].contract.burst,
-        tuple(each.seen.worst(percentile) for each in runs),
-        tuple(each.seen.latency(percentile) for each in runs),
-        float(np.mean([each.seen.late_share(scale.slo) for each in runs])),
-        tuple(np.quantile(runs[-1].seen.latencies, CURVE).tolist()),
+    measured = replace(
+        twin,
+        p99=tuple(each.worst for each in runs),
+        overall=tuple(each.overall for each in runs),
+        late_share=fmean(each.late_share for each in runs),
+        curve=last.curve,
+        lag=max(each.lag for each in runs),
     )
+    return measured, twin
 
 
 def _bars(
@@ -184,19 +169,6 @@ def _bars(
             how: dict[str, float] = {"at_most" if design in case.must_meet else "at_least": 1.0}
             found.append(judge(name, ratios, **how, quick=quick, doubt=doubt, repeats=2))
     return found
-
-
-def _undecided(cases: Sequence[Case], why: str) -> list[Bar]:
-    return [
-        judge(
-            f"measured: {case.scenario.name}, {design}: p99 over the target",
-            [],
-            at_most=1.0,
-            doubt=why,
-        )
-        for case in cases
-        for design in case.must_meet
-    ]
 
 
 def _notes(found: Calibration, points: Sequence[tuple[Point, Point]]) -> list[str]:

@@ -1,10 +1,17 @@
 """What one design showed on one scenario, simulated or measured: mean and deviation."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
 from typing import Any
 
+import numpy as np
+
+from benchmarks.experiments.scale import Scale
 from benchmarks.experiments.scenario import Scenario
+from distributor.model import Placement
+from distributor.simulator.run import Seen
+from srtm.limits.contract import Contract
 
 CURVE = (0.01, 0.05, *(n / 20 for n in range(2, 19)), 0.95, 0.975, 0.99, 0.995, 0.999)
 """Shares at which a point's distribution is kept."""
@@ -64,3 +71,26 @@ class Point:
             },
             "send_lag_p99_ms": self.lag * 1e3,
         }
+
+
+def simulated_point(
+    scenario: Scenario,
+    design: str,
+    scale: Scale,
+    placement: Placement,
+    contract: Contract,
+    repetitions: Sequence[Seen],
+) -> Point:
+    """The point of what the simulator saw in each repetition."""
+    percentile = scale.slo.percentile
+    return Point(
+        scenario,
+        design,
+        scale.slo.target_seconds,
+        len(placement.brokers),
+        contract.burst,
+        tuple(each.worst(percentile) for each in repetitions),
+        tuple(each.latency(percentile) for each in repetitions),
+        fmean(each.late_share(scale.slo) for each in repetitions),
+        tuple(np.quantile(repetitions[-1].latencies, CURVE).tolist()),
+    )

@@ -1,12 +1,11 @@
 """A scenario in virtual time, at any scale; each design on the fewest brokers that it holds on."""
 
 from dataclasses import dataclass, replace
-from statistics import fmean
 
 import numpy as np
 
 from benchmarks.experiments.designs import place
-from benchmarks.experiments.point import CURVE, Point
+from benchmarks.experiments.point import Point, simulated_point
 from benchmarks.experiments.scale import PAPER_ESTIMATES, Scale
 from benchmarks.experiments.scenario import BROKERS, INITIAL_BATCH, SPARE, Scenario, initial_traffic
 from distributor.model import Placement
@@ -79,27 +78,14 @@ class Simulated:
         first of them."""
         placement = place(design, self.contract, self._brokers, self._publishers, count)
         repetitions, slo = self._effort.repetitions, self._scale.slo
-        worst: list[float] = []
-        overall: list[float] = []
-        late: list[float] = []
+        seen: list[Seen] = []
+        worst = 0.0
         for number in range(seed, seed + repetitions):
-            seen = self._seen(placement, number)
-            worst.append(seen.worst(slo.percentile))
-            overall.append(seen.latency(slo.percentile))
-            late.append(seen.late_share(slo))
-            if sum(worst) > give_up * repetitions:
+            seen.append(self._seen(placement, number))
+            worst += seen[-1].worst(slo.percentile)
+            if worst > give_up * repetitions:
                 break
-        return Point(
-            self._scenario,
-            design,
-            slo.target_seconds,
-            len(placement.brokers),
-            self.contract.burst,
-            tuple(worst),
-            tuple(overall),
-            fmean(late),
-            tuple(float(each) for each in np.quantile(seen.latencies, CURVE)),
-        )
+        return simulated_point(self._scenario, design, self._scale, placement, self.contract, seen)
 
     def _send(self, seed: int) -> Traffic:
         if seed not in self._sent:

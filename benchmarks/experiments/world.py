@@ -1,6 +1,5 @@
 """Real brokers behind a Load Distributor: a topic is registered, placed, loaded and forgotten."""
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,12 +13,12 @@ from benchmarks.experiments.scale import Scale
 from benchmarks.experiments.scenario import INITIAL_BATCH, SPARE, Scenario
 from benchmarks.experiments.simulated import PROFILE
 from benchmarks.harness.generator import Generator
+from benchmarks.harness.world import brokers_up, until
 from distributor.api_fields import MAX_PUBLISHERS
 from distributor.model import BrokerShare, Placement, Publisher
 from distributor.remote import Remote
 from distributor.simulator.run import Seen, placed, simulate
 from distributor.simulator.traffic import Traffic
-from srtm.deploy.up import running
 from srtm.http.bearer import read_token
 from srtm.http.client import Endpoint
 from srtm.http.nsqd import stats
@@ -28,10 +27,10 @@ from srtm.load import LoadResult, LoadSettings, run_load
 from srtm.load.placement import read_placement, settings_of
 from srtm.load.schedule import build_schedule
 from srtm.testbed import open_testbed
-from srtm.text.address import Address, free_addresses
+from srtm.text.address import Address
 from srtm.text.errors import UnavailableError, UsageError
 
-_FULL, _FULL_SECONDS, _POLL_SECONDS = 0.999, 60.0, 0.2
+_FULL, _FULL_SECONDS = 0.999, 60.0
 _START_SECONDS = 1.0
 """Seconds that the generator of initial loads runs longer: it starts before the topic's own."""
 
@@ -74,13 +73,8 @@ class World:
     def holds(self, capacities: Sequence[float]) -> None:
         """What each broker is taken to hold, messages/s."""
         for door, capacity in zip(self.doors, capacities, strict=True):
-            body = {
-                "name": door.name,
-                "tcp_address": door.tcp,
-                "http_address": door.http,
-                "capacity": capacity,
-            }
-            self._remote.call("POST", "brokers", body=body)
+            reached = {"name": door.name, "tcp_address": door.tcp, "http_address": door.http}
+            self._remote.call("POST", "brokers", body=reached | {"capacity": capacity})
 
     def register(
         self, contract: Contract, publishers: Sequence[Publisher], policy: str
@@ -117,11 +111,11 @@ class World:
         share begins with no tokens, and under load a big bucket would not fill within a run."""
         found = read_placement(self._endpoint, topic)
         assigned = settings_of(found)
-        deadline = time.monotonic() + _FULL_SECONDS
-        while not all(_is_full(door, topic) for door in self.doors):
-            if time.monotonic() > deadline:
-                raise UnavailableError(f"{topic}: a bucket is not full after {_FULL_SECONDS:g} s")
-            time.sleep(_POLL_SECONDS)
+        until(
+            lambda: all(_is_full(door, topic) for door in self.doors),
+            f"the buckets of {topic} are full",
+            _FULL_SECONDS,
+        )
         return LoadSettings(
             topic=topic, consume_addresses=assigned["publish_addresses"], **assigned, **how
         )
@@ -249,20 +243,9 @@ def world_of(inventory: Path) -> World:
 @contextmanager
 def local_world(folder: Path, brokers: int) -> Iterator[World]:
     """Brokers on this host, for the time of a `with` block."""
-    addresses = iter(map(str, free_addresses(2 * brokers + 1)))
-    spec = {
-        "deployment": {"name": "experiment", "data-path": str(folder)},
-        "lookupd": False,
-        "distributor": {"http-address": next(addresses)},
-        "broker": [
-            {"name": f"b{n + 1}", "tcp-address": next(addresses), "http-address": next(addresses)}
-            for n in range(brokers)
-        ],
-    }
-    with running(spec) as deployment:
-        found = deployment.deployment.distributor
-        assert found is not None
-        yield World(found.http_address)
+    with brokers_up(folder, [f"b{n + 1}" for n in range(brokers)]) as up:
+        assert up.deployment.distributor is not None
+        yield World(up.deployment.distributor.http_address)
 
 
 def _measured(
@@ -288,14 +271,7 @@ def _placement(found: dict[str, Any]) -> Placement:
         policy=found["policy"],
         assignment={each["publisher"]: each["broker"] for each in found["assignments"]},
         brokers=tuple(
-            BrokerShare(
-                each["name"],
-                each["rate"],
-                each["quota"],
-                each["publishers"],
-                each["r"],
-                each["b"],
-            )
+            BrokerShare(*(each[key] for key in ("name", "rate", "quota", "publishers", "r", "b")))
             for each in found["brokers"]
         ),
         unplaced=tuple(found["unplaced"]),

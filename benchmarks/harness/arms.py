@@ -11,26 +11,17 @@ from urllib.parse import quote
 import psutil
 
 from benchmarks.harness.machine import cpu_seconds
+from benchmarks.harness.nsqd import Depth, ask, depth
 from srtm.deploy.process import ChildSpec, Stage
 from srtm.deploy.programs import find_program
 from srtm.deploy.supervisor import Supervisor
 from srtm.http.client import request
-from srtm.http.nsqd import stats
 from srtm.limits.contract import Contract
 from srtm.text.address import free_addresses
 from srtm.text.errors import UnavailableError
 
 NSQD_FLAGS = ("--mem-queue-size=1000000",)
 """nsqd's flags in every arm: what waits does so in memory, or the disk would be measured."""
-
-
-@dataclass(frozen=True, slots=True)
-class Depth:
-    """The messages of one topic in nsqd: how many it ever got, and how many wait in the topic or
-    its channels."""
-
-    received: int
-    waiting: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,27 +47,15 @@ class Node:
         return {name: cpu_seconds(psutil.Process(pid)) for name, pid in self.pids.items()}
 
     def depth(self, topic: str) -> Depth:
-        """The depth of a topic, asked without nsqd's list of clients and without its memory
-        figures: those stop its world."""
-        received = waiting = 0
-        for found in stats(self.nsqd_http, topic)["topics"]:
-            received += found["message_count"]
-            waiting += found["depth"]
-            for channel in found["channels"]:
-                waiting += channel["depth"] + channel["in_flight_count"]
-        return Depth(received, waiting)
+        return depth(self.nsqd_http, topic)
 
     def create(self, topic: str, channel: str = "") -> None:
         """Create the topic in nsqd, so that nothing is published before somebody can receive it."""
-        self._post(f"/topic/create?topic={quote(topic)}")
-        if channel:
-            self._post(f"/channel/create?topic={quote(topic)}&channel={quote(channel)}")
+        ask(self.nsqd_http, "create", topic, channel)
 
     def empty(self, topic: str, channel: str = "") -> None:
         """Drop what an earlier trial left."""
-        self._post(f"/topic/empty?topic={quote(topic)}")
-        if channel:
-            self._post(f"/channel/empty?topic={quote(topic)}&channel={quote(channel)}")
+        ask(self.nsqd_http, "empty", topic, channel)
 
     def limit(self, contract: Contract) -> None:
         """Through the gateway's admin socket; a new topic's bucket starts full."""
@@ -84,11 +63,6 @@ class Node:
         answer = request(self.admin, "PUT", path, document=contract.limit().document())
         if answer.status != 200:
             raise UnavailableError(f"{self.admin}: {path}: {answer.error}")
-
-    def _post(self, path: str) -> None:
-        answer = request(self.nsqd_http, "POST", path)
-        if answer.status != 200:
-            raise UnavailableError(f"{self.nsqd_http}: {path}: {answer.error}")
 
 
 @contextmanager

@@ -83,3 +83,16 @@ def judge(
     if doubt:
         met = None
     return Bar(name, value, low, high, at_least, at_most, met, doubt)
+
+
+def judge_worst(
+    name: str,
+    values: Sequence[float],
+    *,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    doubt: str = "",
+) -> Bar:
+    """Judge the worst of `values`, where they are different things and no repetitions of one."""
+    worst = [min(values) if at_most is None else max(values)] if values else []
+    return judge(name, worst, at_least=at_least, at_most=at_most, doubt=doubt)

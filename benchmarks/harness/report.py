@@ -1,10 +1,10 @@
 """What a benchmark hands back, and how people and programs get to see it."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.box import SIMPLE
 from rich.console import Group, RenderableType
@@ -14,7 +14,9 @@ from rich.text import Text
 from benchmarks.harness.bars import Bar
 from srtm.report.result import number
 
-__all__ = ["Report", "number", "plain", "render", "table", "write"]
+__all__ = ["Report", "number", "plain", "render", "span", "table", "tabulate", "write"]
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,6 +45,23 @@ def table(title: str, *columns: str) -> Table:
     return made
 
 
+def tabulate(
+    title: str, rows: Iterable[T], *columns: tuple[str, Callable[[T], str | float | None]]
+) -> Table:
+    """A table with a row for each of `rows`. Of each column: its name, and what it shows of a row:
+    text as it is, a figure as `number` writes it."""
+    made = table(title, *(name for name, _ in columns))
+    for row in rows:
+        cells = (shown(row) for _, shown in columns)
+        made.add_row(*(each if isinstance(each, str) else number(each) for each in cells))
+    return made
+
+
+def span(values: Collection[float]) -> str:
+    """The least and the most, as a cell."""
+    return f"{number(min(values))} .. {number(max(values))}"
+
+
 def plain(made: Table) -> dict[str, Any]:
     """A table as text: {"title", "columns", "rows"}, for programs and for pages."""
     return {
@@ -66,14 +85,9 @@ def render(report: Report) -> RenderableType:
 def _bars(bars: list[Bar]) -> Table:
     made = table("bars", "figure", "value", "range", "bar", "verdict", "why")
     for bar in bars:
-        made.add_row(
-            bar.name,
-            number(bar.value),
-            f"{number(bar.low)} .. {number(bar.high)}",
-            bar.limit,
-            Text(bar.verdict, style=_COLOURS[bar.met]),
-            bar.why,
-        )
+        verdict = Text(bar.verdict, style=_COLOURS[bar.met])
+        low_high = f"{number(bar.low)} .. {number(bar.high)}"
+        made.add_row(bar.name, number(bar.value), low_high, bar.limit, verdict, bar.why)
     return made
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from benchmarks.experiments import concentration, correlation, live, max_min, noisy_correlation
+from benchmarks.experiments import live, paper
 from benchmarks.experiments.designs import DESIGNS, place
 from benchmarks.experiments.drl import fig_6_bars, fig_6_table
-from benchmarks.experiments.experiment import AT_SAME, Experiment, Points, claims_table, judged_at
-from benchmarks.experiments.figures import draw, panel_table, shown
+from benchmarks.experiments.experiment import AT_SAME, Experiment, claims_table
 from benchmarks.experiments.growth import world
+from benchmarks.experiments.panel import Points, draw, shown
 from benchmarks.experiments.point import CURVE, Point
 from benchmarks.experiments.scale import PAPER_CAPACITIES, paper_scale, scale_of
 from benchmarks.experiments.scenario import SPARES, Scenario
@@ -40,12 +40,7 @@ tcp-address = "127.0.0.1:4250"
 http-address = "127.0.0.1:4251"
 """
 SMALL = Effort(2, 3_000)
-EXPERIMENTS = [
-    concentration.EXPERIMENT,
-    max_min.EXPERIMENT,
-    correlation.EXPERIMENT,
-    noisy_correlation.EXPERIMENT,
-]
+EXPERIMENTS = [paper.CONCENTRATION, paper.MAX_MIN, paper.CORRELATION, paper.NOISY_CORRELATION]
 
 
 def point(design: str, ratio: float, brokers: int = 1, lag: float = 0.0) -> Point:
@@ -180,14 +175,14 @@ def as_the_paper(what: Experiment, x: float, design: str) -> Point:
     ratios = {"lb": 3.0, "conc": 0.9, "max-min": 0.8, "srtm": 0.5, AT_SAME: 2.0}
     if x == 16:  # ms of noise: nothing to gain
         return point(design, 0.5, 1)
-    if what is correlation.EXPERIMENT and design == "max-min":
+    if what is paper.CORRELATION and design == "max-min":
         return point(design, 1.5, 2)
     return point(design, ratios[design], 6 if design == "max-min" else 4)
 
 
 @pytest.mark.parametrize("what", EXPERIMENTS, ids=lambda each: each.name)
 def test_what_the_paper_shows_meets_every_bar(what: Experiment) -> None:
-    assert verdicts(what.bars(points(what, partial(as_the_paper, what)), False)) == {True}
+    assert verdicts(what.bars(points(what, partial(as_the_paper, what)), "b", False)) == {True}
 
 
 @pytest.mark.parametrize("what", EXPERIMENTS, ids=lambda each: each.name)
@@ -197,15 +192,15 @@ def test_the_opposite_misses(what: Experiment) -> None:
         if x == 16:
             return point(design, 9.0 if design == AT_SAME else 1.3, 6)
         if what.name == "correlation" and design == "max-min":
-            return point(design, 0.9, 2 if x == correlation.SIZES[1] else 6)
+            return point(design, 0.9, 2 if x == paper.SIZES[1] else 6)
         return point(design, ratios[design], 3)
 
-    assert verdicts(what.bars(points(what, opposite), False)) == {False}
+    assert verdicts(what.bars(points(what, opposite), "b", False)) == {False}
 
 
 @pytest.mark.parametrize("what", EXPERIMENTS, ids=lambda each: each.name)
 def test_what_was_not_simulated_is_undecided(what: Experiment) -> None:
-    assert verdicts(what.bars({}, True)) == {None}
+    assert verdicts(what.bars({}, "b", True)) == {None}
 
 
 def test_a_late_generator_decides_nothing() -> None:
@@ -229,21 +224,18 @@ def test_fig_6_asks_for_its_shape() -> None:
 
 
 def test_figures_are_drawn_and_tabled() -> None:
-    panel = correlation.EXPERIMENT.panels[0]
-    found = points(correlation.EXPERIMENT, partial(as_the_paper, correlation.EXPERIMENT))
-    both = dict.fromkeys(SPARES, found)
-    made = panel_table(panel.label, panel.title, panel.x, panel.designs, both, panel.says)
-    assert made.row_count == len(correlation.SIZES)
+    what = paper.CORRELATION
+    panel = what.panels[0]
+    found = points(what, partial(as_the_paper, what))
+    made = panel.tabled(dict.fromkeys(SPARES, found))
+    assert made.row_count == len(paper.SIZES)
     assert len(made.columns) == 1 + 2 * len(panel.designs) + 1 + 2
-    judged = {of: judged_at(of, correlation.EXPERIMENT, found, False) for of in SPARES}
-    assert {bar.name.partition(":")[0] for bars in judged.values() for bar in bars} == {
-        "simulated, b",
-        "simulated, 2 b",
-    }
+    judged = {of: what.bars(found, of, False) for of in SPARES}
+    assert judged["2 b"][0].name.startswith("simulated, 2 b: 9a (poisson): SRTM's p99 over")
     assert claims_table(judged).row_count == len(judged["b"])
     assert shown(point("lb", 3.0, 6)) == "3 +- 0 (6) late"
     figure = Figure()
-    draw(figure, [(panel.label, panel.title, panel.x, panel.designs)], found)
+    draw(figure, [panel], found)
     assert len(figure.axes) == 2
     assert point("lb", 3.0).document()["p99_mean_ms"] == pytest.approx(3.0)
 
@@ -277,7 +269,7 @@ def test_a_testbed_that_will_not_do_is_told_before_the_simulation(tmp_path: Path
     file.write_text(LAB.replace("[[broker]]", '[[broker]]\nhost = "h1"'))
     session = Session(True, tmp_path, hosts=file)
     with pytest.raises(UnavailableError, match=r"it is not up: srtm testbed up .*lab\.toml"):
-        max_min.run(session)
+        paper.max_min(session)
     inventory = read_inventory(file)
     save(
         inventory.folder,
@@ -290,4 +282,4 @@ def test_a_testbed_that_will_not_do_is_told_before_the_simulation(tmp_path: Path
         ),
     )
     with pytest.raises(UsageError, match=r"lab\.toml has 2 brokers, and \d are needed"):
-        max_min.run(session)
+        paper.max_min(session)

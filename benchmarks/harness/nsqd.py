@@ -1,0 +1,75 @@
+"""nsqd asked directly: its topics, how many messages it has, and the messages themselves."""
+
+import time
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from srtm.http.client import request
+from srtm.http.nsqd import stats
+from srtm.nsq.blocking import Blocking
+from srtm.nsq.commands import CLS, rdy, sub
+from srtm.text.errors import UnavailableError
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """The messages of one topic in nsqd: how many it ever got, and how many wait in the topic or
+    its channels."""
+
+    received: int
+    waiting: int
+
+
+def depth(nsqd_http: str, topic: str) -> Depth:
+    """The depth of a topic, asked without nsqd's list of clients and without its memory figures:
+    those stop its world."""
+    received = waiting = 0
+    for found in stats(nsqd_http, topic)["topics"]:
+        received += found["message_count"]
+        waiting += found["depth"]
+        for channel in found["channels"]:
+            waiting += channel["depth"] + channel["in_flight_count"] + channel["deferred_count"]
+    return Depth(received, waiting)
+
+
+def ask(nsqd_http: str, what: str, topic: str, channel: str = "") -> None:
+    """what: create, empty, pause or unpause; of the channel too, where one is named. Raises
+    UnavailableError."""
+    paths = [f"/topic/{what}?topic={quote(topic)}"]
+    if channel:
+        paths.append(f"/channel/{what}?topic={quote(topic)}&channel={quote(channel)}")
+    for path in paths:
+        answer = request(nsqd_http, "POST", path)
+        if answer.status != 200:
+            raise UnavailableError(f"{nsqd_http}: {path}: {answer.error}")
+
+
+def create_paused(nsqd_http: str, topic: str, channel: str) -> None:
+    """A paused topic keeps its messages: nsqd reads one from the topic's file before it writes it
+    into the channel's, and an nsqd that is killed in between loses it."""
+    ask(nsqd_http, "create", topic)
+    ask(nsqd_http, "pause", topic)
+    ask(nsqd_http, "create", topic, channel)
+
+
+def drain(nsqd_tcp: str, topic: str, channel: str, quiet_seconds: float) -> list[tuple[bytes, int]]:
+    """Take what a channel has by now, or until nothing comes for so long: bodies, with nsqd's own
+    time of receipt in ns since 1970. All that was sent here is finished: what is in flight dies
+    with nsqd. Raises OSError, UnavailableError."""
+    found: list[tuple[bytes, int]] = []
+    began_at = time.time_ns()
+    identity = {"client_id": "drain", "heartbeat_interval": 60000}
+    with Blocking(nsqd_tcp, identity, quiet_seconds) as link:
+        link.identify().ask(sub(topic.encode(), channel.encode()))
+        link.write(rdy(2000))
+        ends = False
+        while True:
+            try:
+                messages = link.messages()
+            except TimeoutError:
+                return found
+            found += [(bytes(each.body), each.timestamp_ns) for each in messages]
+            newest = max((each.timestamp_ns for each in messages), default=0)
+            if newest > began_at and not ends:
+                ends = True  # publishers go on, and it would never be quiet
+                link.write(CLS)
