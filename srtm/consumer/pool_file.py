@@ -26,7 +26,11 @@ from srtm.text.fields import Duration
 def _addresses(value: object) -> object:
     if not isinstance(value, list | tuple):
         return value
-    return tuple(str(Address.parse(each)) for each in value)
+    found = tuple(Address.parse(each) for each in value)
+    for given, address in zip(value, found, strict=True):
+        if not address.host:
+            raise ValueError(f"{given!r} names no host; write HOST:PORT, such as 127.0.0.1:4150")
+    return tuple(map(str, found))
 
 
 Addresses = Annotated[tuple[str, ...], BeforeValidator(_addresses), Field(max_length=1000)]

@@ -49,9 +49,10 @@ def here() -> Process:
 
 
 def of_pid(pid: int) -> Process | None:
-    """The process of this machine with that pid; None where all its threads have ended."""
+    """The process of this machine with that pid; None where there is none, or where all its threads
+    have ended."""
     begun = _begun(pid)
-    return Process(_place(), pid, begun) if begun else None
+    return Process(_place(), pid, begun) if begun > 0 else None
 
 
 def _place() -> str:

@@ -84,7 +84,8 @@ slo = "0.99@500ms"
     ("old", "new", "says"),
     [
         pytest.param("lookupd = [", "#", "give lookupd", id="no-address"),
-        pytest.param("127.0.0.1:4161", "http://x:1", "is a URL", id="url"),
+        pytest.param("127.0.0.1:4161", "http://x:1", r"nsq\.lookupd: .* is a URL", id="url"),
+        pytest.param("127.0.0.1:", ":", r"nsq\.lookupd: ':4161' names no host", id="no-host"),
         pytest.param('"workers"', '"w#ephemeral"', "goes with its last consumer", id="ephemeral"),
         pytest.param('"events"', '"a b"', "no name of NSQ's", id="name"),
         pytest.param("[group]", 'nsqd = ["h:1"]\n[group]', "give lookupd", id="both"),

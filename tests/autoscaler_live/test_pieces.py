@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from srtm.autoscaler.decision import Action, Decision, Handover, Member
 from srtm.autoscaler.executors.local import Local
-from srtm.autoscaler.live.bounds import Unsound, adopted, bounded
+from srtm.autoscaler.live.bounds import Unsound, adopted, bounded, possible
 from srtm.autoscaler.live.roster import Roster
 from srtm.autoscaler.live.states import STEPS, Event, State, step
 from srtm.autoscaler.live.warned import Warned
@@ -28,7 +28,7 @@ from srtm.consumer.door import open_door
 from srtm.consumer.file import ExecutorTable
 from srtm.consumer.function import Caller
 from srtm.consumer.ledger import Ledger
-from srtm.consumer.process import Process, here
+from srtm.consumer.process import Process, here, of_pid
 from srtm.consumer.sinks import Parquet, file_name, rows_of
 from srtm.consumer.wire import Command, Ended, Leader, Note, Report, Word, decode, encode
 from srtm.http.metrics import Text
@@ -243,6 +243,12 @@ def test_bounds(
 def test_an_unsound_decision_is_refused(decision: Decision) -> None:
     with pytest.raises(Unsound):
         bounded(seen((0, 1, 2, 3)), decision, 1, 4)
+    assert possible(seen((0, 1, 2, 3)), decision, 1, 4).action is Action.NONE
+
+
+def test_watch_shows_what_is_possible() -> None:
+    wanted = up(("c0", (0, 1)), (None, (2,)), (None, (3,)))
+    assert len(possible(seen((0, 1, 2, 3)), wanted, 1, 2).members) == 2
 
 
 def test_what_nobody_has_goes_to_who_has_least() -> None:
@@ -376,6 +382,8 @@ def test_a_process_is_known_by_its_place_pid_and_beginning() -> None:
     assert Process(me.place, me.pid, me.begun - 1).is_dead
     assert not Process("elsewhere", 2**22 + 1, 5).is_dead
     assert Process(me.place, 2**22 + 1, 5).is_dead
+    assert of_pid(me.pid) == me
+    assert of_pid(2**22 + 1) is None
 
 
 def test_the_executor_backs_off_once_for_an_attempt_and_longer_each_time(tmp_path: Path) -> None:

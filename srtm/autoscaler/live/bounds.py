@@ -43,6 +43,14 @@ def bounded(seen: Observation, decision: Decision, least: int, most: int) -> Dec
     return replace(decision, action=action, members=tuple(members), notes=tuple(notes))
 
 
+def possible(seen: Observation, decision: Decision, least: int, most: int) -> Decision:
+    """`decision` as a controller with these bounds would take it; one that is unsound is none."""
+    try:
+        return bounded(seen, decision, *limits(seen, least, most, can_launch=True))
+    except Unsound as error:
+        return Decision(Action.NONE, reason=str(error), notes=decision.notes)
+
+
 def adopted(seen: Observation, reason: str) -> Decision:
     """Partitions that nobody has, each to the consumer with the least rate."""
     members = [Member(each.id, each.partitions) for each in seen.consumers]

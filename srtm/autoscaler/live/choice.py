@@ -22,6 +22,20 @@ _HANDOVERS: Final = {
 
 LIVE = tuple(name for name in POLICIES if name not in _KNOWING)
 
+_LANDAU = "landau-mbfp"
+"""the packing of Landau's own that `watch` shows; the others are shown where they are asked for"""
+
+
+def watched(names: tuple[str, ...], of_file: str, where: str) -> tuple[str, ...]:
+    """The policies that `watch` shows: `names`, or that of the file and one of each kind. Raises
+    UsageError."""
+    check_policy(of_file, where)
+    for name in names:
+        check_policy(name, "--policy")
+    return names or tuple(
+        name for name in LIVE if name in (of_file, _LANDAU) or not name.startswith("landau-")
+    )
+
 
 def check_policy(name: str, where: str) -> None:
     """Raises UsageError that names the one that looks like it."""

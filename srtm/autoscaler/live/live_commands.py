@@ -17,7 +17,13 @@ _file = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 
 @click.command()
 @_file
-@click.option("--policy", "names", multiple=True, metavar="NAME", help="Only these; all otherwise.")
+@click.option(
+    "--policy",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Only these. The default is every policy, of landau-* that of the file and landau-mbfp.",
+)
 @click.option(
     "--count",
     type=click.IntRange(min=0),

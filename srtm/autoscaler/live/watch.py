@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from srtm.autoscaler.decision import Decision, Policy
-from srtm.autoscaler.live.choice import LIVE, check_policy, make_policy
+from srtm.autoscaler.live.bounds import possible
+from srtm.autoscaler.live.choice import make_policy, watched
 from srtm.autoscaler.live.observe import LiveConsumer, Phases, new_mu, observation
 from srtm.autoscaler.live.probe import Probe
 from srtm.autoscaler.live.roster import identified
@@ -100,15 +101,17 @@ class Watch:
         if not self._policies:
             mu = new_mu(consumers, self._file.group.mu) or seen.new_mu
             self._policies = {name: make_policy(name, self._file.group, mu) for name in self._names}
-        return {name: policy.decide(seen) for name, policy in self._policies.items()}
+        least, most = self._file.group.min, self._file.group.max
+        return {
+            name: possible(seen, policy.decide(seen), least, most)
+            for name, policy in self._policies.items()
+        }
 
 
 def watch_group(
     file: GroupFile, names: tuple[str, ...], where: Path, count: int, as_json: bool
 ) -> None:
     """Print one look an interval; count 0: until it is stopped."""
-    for name in (file.group.policy, *names):
-        check_policy(name, str(where) if name == file.group.policy else "--policy")
-    watch = Watch(file, names or LIVE)
+    watch = Watch(file, watched(names, file.group.policy, str(where)))
     watch.begin()
     show_looks(watch, file.group.interval, count, as_json)

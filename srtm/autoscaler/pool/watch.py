@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from srtm.autoscaler.decision import Policy
-from srtm.autoscaler.live.choice import LIVE, check_policy, make_pool_policy
+from srtm.autoscaler.live.bounds import possible
+from srtm.autoscaler.live.choice import make_pool_policy, watched
 from srtm.autoscaler.live.shown import show_decisions, show_looks
 from srtm.autoscaler.pool.sampler import PoolReading, PoolSampler
 from srtm.autoscaler.pool.shares import PoolConsumer, pool_observation, share_count
@@ -98,7 +99,7 @@ class PoolWatch:
         observed = pool_observation(seen.reading, consumers, new_mu, shares, 0.0)
         found = {}
         for name, policy in self._policies.items():
-            decision = policy.decide(observed)
+            decision = possible(observed, policy.decide(observed), group.min, group.max)
             count = len(decision.members) or len(consumers)
             found[name] = {
                 "action": "none" if count == len(consumers) else str(decision.action),
@@ -113,10 +114,7 @@ def watch_pool(
     file: PoolFile, names: tuple[str, ...], where: Path, count: int, as_json: bool
 ) -> None:
     """Print one look an interval; count 0: until it is stopped."""
-    check_policy(file.group.policy, str(where))
-    for name in names:
-        check_policy(name, "--policy")
-    watch = PoolWatch(file, names or LIVE)
+    watch = PoolWatch(file, watched(names, file.group.policy, str(where)))
     watch.begin()
     show_looks(watch, file.group.interval, count, as_json)
 
