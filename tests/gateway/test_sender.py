@@ -31,7 +31,7 @@ def send_all(request: pytest.FixtureRequest) -> Iterator[SendAll]:
         pytest.skip("_sender.c is not compiled here")
     ring = request.param == "io_uring"
     if _sender.use_ring(ring) != ring:
-        pytest.skip("the kernel gives no io_uring")
+        pytest.skip("this kernel gives no io_uring")
     yield _sender.send_all
     _sender.use_ring(True)
 
