@@ -28,6 +28,7 @@ test: setup lint
 # What the pages say of the code's tables.
 docs: setup
 	@$(BIN)/python -m tests.docs.generated
+	@$(BIN)/python -m tests.docs.interface
 	@$(BIN)/python -m benchmarks keep
 
 lint: setup
