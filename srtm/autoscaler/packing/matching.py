@@ -8,9 +8,6 @@ from collections.abc import Mapping, Sequence
 from math import inf
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
 from srtm.autoscaler.packing.model import Bin, Bins, Filled, Item
 from srtm.autoscaler.packing.problem import SLACK, fits
@@ -93,6 +90,11 @@ def _match(edges: _Edges, free: Sequence[bool], consumers: int) -> dict[int, int
     rows = sorted({row for row, _ in edges})
     if not rows:
         return {}
+    # scipy takes 0.7 s of CPU to import: most commands that know the packings never get here.
+    from scipy.optimize import linear_sum_assignment
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import min_weight_full_bipartite_matching
+
     at = {row: number for number, row in enumerate(rows)}
     without = [(at[row], consumers + at[row], 0.0) for row in rows if free[row]]
     ends = [(at[row], column, -rate) for (row, column), rate in edges.items()] + without

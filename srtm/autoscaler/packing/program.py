@@ -8,13 +8,15 @@ largest share of a bin's rate that is used. A partition that exceeds every bin f
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import csr_array
 
 from srtm.autoscaler.packing.model import Bin, Item
 from srtm.autoscaler.packing.problem import fits
+
+if TYPE_CHECKING:
+    from scipy.optimize import LinearConstraint
 
 _SCALE = 1000.0
 """Rooms are 1,000 in the program: HiGHS lets a row be exceeded by 1e-6."""
@@ -107,6 +109,8 @@ class Program:
 
     def solve(self, cost: Cost, seconds: float) -> Solution:
         """The least `cost`, as far as it is found in that time."""
+        from scipy.optimize import Bounds, milp  # late, as in matching.py
+
         objective = np.zeros(self._t + 1)
         scale = max(cost.values(), default=1.0) or 1.0
         for column, value in cost.items():
@@ -157,7 +161,10 @@ class Program:
         self._values.append(list(coefficients.values()))
         self._limits.append((low, high))
 
-    def _constraints(self) -> LinearConstraint:
+    def _constraints(self) -> "LinearConstraint":
+        from scipy.optimize import LinearConstraint
+        from scipy.sparse import csr_array
+
         starts = np.cumsum([0, *map(len, self._columns)])
         columns = np.concatenate([np.array(each, dtype=np.int64) for each in self._columns])
         values = np.concatenate([np.array(each, dtype=np.float64) for each in self._values])
