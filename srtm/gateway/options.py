@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from srtm.limits.contract import Contract, Limit
+from srtm.limits.contract import Contract, Limit, Mode
 from srtm.text.address import Address
 from srtm.text.errors import UsageError
 from srtm.text.fields import Duration
@@ -58,7 +58,7 @@ class GatewayOptions(BaseModel):
     )
     topic: tuple[Contract, ...] = Field(
         (),
-        description="contract: NAME,rate=R,burst=B[,mode=delay|reject][,max-wait=D]"
+        description=f"contract: NAME,rate=R,burst=B[,mode={'|'.join(Mode)}][,max-wait=D]"
         "[,slo=0.99@1ms][,batch=N][,batches=whole|each]; a topic without one passes unlimited",
     )
     default_limit: Limit | None = Field(
