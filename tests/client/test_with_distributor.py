@@ -2,69 +2,48 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 
 from srtm.client import NotSent, OutcomeUnknown, Publisher
-from tests.support.distributors import srtm
-from tests.support.programs import SRTM
-from tests.support.servers import GatewayProcess, Process, Servers, free_port, http, wait_for
+from tests.support.distributors import DistributorProcess, Starter, distributors_in, srtm
+from tests.support.servers import GatewayProcess, Servers, wait_for
 from tests.support.v2 import V2
 
 PUBLISHERS = 6
 
 
-class Distributor:
-    """`srtm distributor`, and what an operator asks of it."""
-
-    def __init__(self, servers: Servers, *flags: str) -> None:
-        self.address = f"127.0.0.1:{free_port()}"
-        self.process: Process = servers.process(
-            "distributor",
-            [
-                *SRTM,
-                "distributor",
-                f"--http-address={self.address}",
-                f"--store={servers.folder / 'distributor.db'}",
-                *flags,
-            ],
-        )
-        self.wait_ready()
-
-    def wait_ready(self) -> None:
-        def ready() -> bool:
-            assert self.process.alive, self.process.text()
-            try:
-                return bool(self.ask("GET", "/health")["leading"])
-            except OSError:
-                return False
-
-        wait_for(ready, "the distributor leads")
-
-    def ask(self, method: str, path: str, **body: Any) -> Any:
-        data = json.dumps(body).encode() if body else None
-        status, document, _ = http(self.address, f"/v1{path}", data, method)
-        assert status == 200, document
-        return document
-
-    def apply(self) -> list[str]:
-        """Place topic t anew; the brokers that it is on."""
-        plan = self.ask("POST", "/topics/t/placements", policy="srtm")
-        assert not plan["unplaced"], plan["reasons"]
-        return [broker["name"] for broker in plan["brokers"] if broker["publishers"]]
-
-    def drain(self, broker: str, drain: bool) -> None:
-        self.ask("POST", f"/brokers/{broker}/drain", drain=drain)
-
-    def restart(self) -> None:
-        self.process.kill()
-        self.process.start()
-        self.wait_ready()
+@pytest.fixture
+def start(servers: Servers) -> Iterator[Starter]:
+    with distributors_in(servers.folder) as starter:
+        yield starter
 
 
-def brokers(servers: Servers, distributor: Distributor, count: int) -> list[GatewayProcess]:
+def led(start: Starter, servers: Servers, *flags: str) -> DistributorProcess:
+    running = start(servers.folder / "distributor.db", *flags)
+    running.wait_leading()
+    return running
+
+
+def apply(distributor: DistributorProcess) -> list[str]:
+    """Place topic t anew; the brokers that it is on."""
+    plan = distributor.place(policy="srtm")
+    assert not plan["unplaced"], plan["reasons"]
+    return [broker["name"] for broker in plan["brokers"] if broker["publishers"]]
+
+
+def drain(distributor: DistributorProcess, broker: str, drains: bool) -> None:
+    distributor.ok("POST", f"/brokers/{broker}/drain", {"drain": drains})
+
+
+def register(distributor: DistributorProcess) -> None:
+    rows = [{"id": "p", "rate": 100}]
+    distributor.ok("POST", "/topics/t/publishers", {"publishers": rows})
+
+
+def brokers(servers: Servers, distributor: DistributorProcess, count: int) -> list[GatewayProcess]:
     gateways = [
         servers.gateway(
             f"--distributor-address={distributor.address}",
@@ -128,23 +107,23 @@ class Load:
 
 
 async def under_load(
-    distributor: Distributor,
+    distributor: DistributorProcess,
     disturb: Callable[[Load], Awaitable[None]],
     seconds: float = 60,
     slo: str = "0.99@5ms",
 ) -> Load:
     """Topic, publishers and their placement; `disturb` while they send."""
     load = Load(distributor.address)
-    await asyncio.to_thread(distributor.ask, "PUT", "/topics/t", rate=20_000, burst=2000, slo=slo)
+    await asyncio.to_thread(distributor.topic, rate=20_000, burst=2000, slo=slo)
     async with asyncio.timeout(seconds):
         sending = [asyncio.create_task(load.send(publisher)) for publisher in load.publishers]
 
         def registered() -> bool:
-            return bool(distributor.ask("GET", "/topics/t")["publishers"] == PUBLISHERS)
+            return bool(distributor.ok("GET", "/topics/t")["publishers"] == PUBLISHERS)
 
         while not await asyncio.to_thread(registered):
             await asyncio.sleep(0.02)
-        await asyncio.to_thread(distributor.apply)
+        await asyncio.to_thread(apply, distributor)
         await each_has(load, 20)
         await disturb(load)
         load.stop.set()
@@ -160,8 +139,9 @@ async def each_has(load: Load, more: int) -> None:
             await asyncio.sleep(0.005)
 
 
-def test_moves_under_load_lose_nothing_and_keep_each_publishers_order(servers: Servers) -> None:
-    distributor = Distributor(servers)
+def test_moves_under_load_lose_nothing_and_keep_each_publishers_order(
+    servers: Servers, distributor: DistributorProcess
+) -> None:
     gateways = brokers(servers, distributor, 2)
     where = {gateway.tcp: f"b{number}" for number, gateway in enumerate(gateways)}
 
@@ -169,9 +149,9 @@ def test_moves_under_load_lose_nothing_and_keep_each_publishers_order(servers: S
         for _ in range(4):
             [here] = {where[publisher.address] for publisher in load.publishers}
             there = "b1" if here == "b0" else "b0"
-            await asyncio.to_thread(distributor.drain, there, False)
-            await asyncio.to_thread(distributor.drain, here, True)
-            assert await asyncio.to_thread(distributor.apply) == [there]
+            await asyncio.to_thread(drain, distributor, there, False)
+            await asyncio.to_thread(drain, distributor, here, True)
+            assert await asyncio.to_thread(apply, distributor) == [there]
             while {where[publisher.address] for publisher in load.publishers} != {there}:
                 await asyncio.sleep(0.01)
             await each_has(load, 20)
@@ -195,9 +175,8 @@ def test_moves_under_load_lose_nothing_and_keep_each_publishers_order(servers: S
     ],
 )
 def test_a_topic_is_fitted_by_what_its_brokers_measure(
-    servers: Servers, slo: str, state: str, on: int
+    servers: Servers, distributor: DistributorProcess, slo: str, state: str, on: int
 ) -> None:
-    distributor = Distributor(servers)
     brokers(servers, distributor, 2)
     done: dict[str, Any] = {}
 
@@ -210,7 +189,7 @@ def test_a_topic_is_fitted_by_what_its_brokers_measure(
 
     load = asyncio.run(under_load(distributor, disturb, 120, slo))
     assert done["state"] == state, done["reasons"]
-    plans = distributor.ask("GET", "/topics/t/placements")["placements"]
+    plans = distributor.ok("GET", "/topics/t/placements")["placements"]
     assert max(len(each["brokers"]) for each in plans if each["policy"] == "fit") == on
     reasons = " ".join(each for plan in plans for each in plan["reasons"])
     assert "messages late" in reasons, "brokers have measured"
@@ -218,8 +197,9 @@ def test_a_topic_is_fitted_by_what_its_brokers_measure(
         assert list(load.ended(publisher.id)) == ["OK"]
 
 
-def test_when_a_gateway_dies_only_those_in_flight_are_unknown(servers: Servers) -> None:
-    distributor = Distributor(servers)
+def test_when_a_gateway_dies_only_those_in_flight_are_unknown(
+    servers: Servers, distributor: DistributorProcess
+) -> None:
     [gateway] = brokers(servers, distributor, 1)
 
     async def disturb(load: Load) -> None:
@@ -240,8 +220,10 @@ def test_when_a_gateway_dies_only_those_in_flight_are_unknown(servers: Servers) 
         assert set(numbers) <= set(ended["OK"]) | set(unknown)
 
 
-def test_while_the_distributor_is_killed_and_back_publishers_go_on(servers: Servers) -> None:
-    distributor = Distributor(servers, "--lease-duration=60s")
+def test_while_the_distributor_is_killed_and_back_publishers_go_on(
+    servers: Servers, start: Starter
+) -> None:
+    distributor = led(start, servers, "--lease-duration=60s")
     gateways = brokers(servers, distributor, 2)
 
     async def disturb(load: Load) -> None:
@@ -250,7 +232,7 @@ def test_while_the_distributor_is_killed_and_back_publishers_go_on(servers: Serv
         await each_has(load, 50)
         assert {publisher.address for publisher in load.publishers} == before
         await asyncio.to_thread(distributor.process.start)
-        await asyncio.to_thread(distributor.wait_ready)
+        await asyncio.to_thread(distributor.wait_leading)
         await each_has(load, 50)
 
     load = asyncio.run(under_load(distributor, disturb))
@@ -262,26 +244,27 @@ def test_while_the_distributor_is_killed_and_back_publishers_go_on(servers: Serv
 
 def test_shares_reach_the_gateway_and_fall_to_the_safe_share_with_the_lease(
     servers: Servers,
+    start: Starter,
 ) -> None:
-    distributor = Distributor(servers, "--lease-duration=4s")
+    distributor = led(start, servers, "--lease-duration=4s")
     [gateway] = brokers(servers, distributor, 1)
-    distributor.ask("PUT", "/topics/t", rate=1000, burst=50, slo="0.99@5ms")
-    publishers = [{"id": "p", "rate": 100}]
-    distributor.ask("POST", "/topics/t/publishers", publishers=publishers)
-    assert distributor.apply() == ["b0"]
+    distributor.topic(rate=1000, burst=50, slo="0.99@5ms")
+    register(distributor)
+    assert apply(distributor) == ["b0"]
     wait_for(lambda: gateway.inside("t").get("rate") == 1000, "the whole contract is here")
     distributor.process.kill()
     wait_for(lambda: gateway.inside("t")["rate"] == 20, "the safe share: r/b", 20)
     distributor.process.start()
-    distributor.wait_ready()
+    distributor.wait_leading()
     wait_for(lambda: gateway.inside("t")["rate"] == 1000, "its share is back", 20)
 
 
 @pytest.mark.parametrize("key", ["k0", "no such key"], ids=["a-known-key", "an-unknown-key"])
-def test_a_key_outside_the_topics_own_is_told_to_the_publisher(servers: Servers, key: str) -> None:
-    distributor = Distributor(servers)
+def test_a_key_outside_the_topics_own_is_told_to_the_publisher(
+    servers: Servers, distributor: DistributorProcess, key: str
+) -> None:
     [gateway] = brokers(servers, distributor, 1)
-    distributor.ask("PUT", "/topics/t", rate=1000, burst=50, keys=["k0"])
+    distributor.topic(rate=1000, burst=50, slo=None, keys=["k0"])
 
     async def work() -> str:
         publisher = Publisher("t", key=key, id="p", rate=1, distributor=distributor.address)
@@ -290,12 +273,12 @@ def test_a_key_outside_the_topics_own_is_told_to_the_publisher(servers: Servers,
             if key == "k0":
                 while not (await asyncio.to_thread(registered)):
                     await asyncio.sleep(0.02)
-                await asyncio.to_thread(distributor.apply)
+                await asyncio.to_thread(apply, distributor)
             [error] = await asyncio.gather(receipt, return_exceptions=True)
         return str(error or "")
 
     def registered() -> bool:
-        return bool(distributor.ask("GET", "/topics/t")["publishers"])
+        return bool(distributor.ok("GET", "/topics/t")["publishers"])
 
     error = asyncio.run(work())
     if key == "k0":
@@ -305,13 +288,13 @@ def test_a_key_outside_the_topics_own_is_told_to_the_publisher(servers: Servers,
         assert 'key "no such key" is none of the 1' in error
 
 
-def test_who_registers_itself_into_a_placed_topic_publishes_at_once(servers: Servers) -> None:
-    distributor = Distributor(servers)
+def test_who_registers_itself_into_a_placed_topic_publishes_at_once(
+    servers: Servers, distributor: DistributorProcess
+) -> None:
     [gateway] = brokers(servers, distributor, 1)
-    distributor.ask("PUT", "/topics/t", rate=1000, burst=50)
-    first = [{"id": "p", "rate": 100}]
-    distributor.ask("POST", "/topics/t/publishers", publishers=first)
-    distributor.apply()
+    distributor.topic(rate=1000, burst=50, slo=None)
+    register(distributor)
+    apply(distributor)
 
     async def work() -> None:
         publisher = Publisher("t", id="new", rate=1, distributor=distributor.address)
@@ -322,13 +305,13 @@ def test_who_registers_itself_into_a_placed_topic_publishes_at_once(servers: Ser
     assert gateway.nsqd.message_count("t") == 1
 
 
-def test_who_finds_no_room_is_told_what_to_do(servers: Servers) -> None:
-    distributor = Distributor(servers)
+def test_who_finds_no_room_is_told_what_to_do(
+    servers: Servers, distributor: DistributorProcess
+) -> None:
     brokers(servers, distributor, 1)
-    distributor.ask("PUT", "/topics/t", rate=1000, burst=50)
-    first = [{"id": "p", "rate": 100}]
-    distributor.ask("POST", "/topics/t/publishers", publishers=first)
-    distributor.apply()
+    distributor.topic(rate=1000, burst=50, slo=None)
+    register(distributor)
+    apply(distributor)
 
     async def work() -> None:
         publisher = Publisher(

@@ -17,7 +17,7 @@ from srtm.nsq.commands import message, mpub, pub
 from srtm.text.errors import UsageError
 from tests.support.admission_logs import Disk, log_of, never, own
 from tests.support.distributors import srtm
-from tests.support.servers import GatewayProcess, Servers, http, wait_for
+from tests.support.servers import GatewayProcess, Servers, wait_for
 from tests.support.v2 import V2
 
 NS = 1_000_000_000
@@ -150,11 +150,6 @@ def test_a_log_that_cannot_be_is_one_line(servers: Servers, flag: str, words: st
     last = gateway.process.text().strip().splitlines()[-1]
     assert last.startswith("srtm: ")
     assert words in last
-
-
-def test_metrics_have_no_log_where_there_is_none(servers: Servers) -> None:
-    gateway = servers.gateway()
-    assert "srtm_admission_log" not in http(gateway.http, "/metrics")[1]
 
 
 # --- without a gateway ------------------------------------------------------------------------

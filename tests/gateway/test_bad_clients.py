@@ -71,58 +71,6 @@ def test_who_still_writes_reads_why_it_was_refused(gateway: GatewayProcess) -> N
         assert client.reply() is None
 
 
-def test_half_a_command_and_then_silence_is_closed_after_two_heartbeats(
-    gateway: GatewayProcess,
-) -> None:
-    halves = (b"PUB t\n\x00\x00", b"PUB t\n\x00\x00\x00\x10half", b"PUB", b"IDENTIFY\n", b"")
-    with contextlib.ExitStack() as stack:
-        clients = [stack.enter_context(V2(gateway.tcp)) for _ in halves]
-        started = time.monotonic()
-        for client, half in zip(clients, halves, strict=True):
-            client.identify(heartbeat_interval=1000)
-            client.send(half)
-        for client, half in zip(clients, halves, strict=True):
-            assert client.ended(8), half
-            assert 1.5 < time.monotonic() - started < 6, half
-
-
-def test_half_a_command_that_is_finished_later_is_run(gateway: GatewayProcess) -> None:
-    with V2(gateway.tcp) as client:
-        whole = pub(b"halves", b"x" * 1000)
-        client.send(whole[:500])
-        assert client.silent(0.2)
-        client.send(whole[500:])
-        assert client.reply() == b"OK"
-
-
-def test_clients_that_say_nothing_are_taken_and_cost_nothing(gateway: GatewayProcess) -> None:
-    before = connections(gateway)
-    with contextlib.ExitStack() as stack:
-        for magic in (b"", b" ", b"  V2"):
-            stack.enter_context(V2(gateway.tcp, magic=magic))
-        wait_for(lambda: connections(gateway) == before + 3, "three more connections")
-    wait_for(lambda: connections(gateway) == before, "and they go")
-
-
-def test_half_received_messages_of_many_clients_are_bounded_together(
-    gateway: GatewayProcess,
-) -> None:
-    """Ten times half a megabyte against --max-partial-bytes=2000000: the biggest go."""
-    with contextlib.ExitStack() as stack:
-        clients = [stack.enter_context(V2(gateway.tcp)) for _ in range(10)]
-        for client in clients:
-            client.send(pub(b"t", b"x" * 500_000)[:-1])
-        deadline = time.monotonic() + 8
-        closed = 0
-        while closed < 6 and time.monotonic() < deadline:
-            closed = sum(client.ended(0.05) for client in clients)
-        assert 6 <= closed < 10
-        for client in clients:
-            if not client.ended(0.01):
-                client.send(b"x")
-                assert client.reply() == b"OK"
-
-
 def flood(client: V2, topic: bytes, seconds: float) -> bool:
     """Publish without reading for so long; True when the other side closed before."""
     client.socket.setblocking(False)
@@ -180,18 +128,6 @@ def test_topics_over_the_bound_are_refused_and_idle_ones_make_room(servers: Serv
     assert http(limited.http, "/pub?topic=a", b"x")[0] == 200, "those in use are served"
 
 
-def test_a_default_limit_holds_for_topics_that_nsqd_has_already(servers: Servers) -> None:
-    nsqd = servers.nsqd()
-    http(nsqd.http, "/pub?topic=old", b"x")
-    gateway = servers.gateway("--default-limit=rate=5,burst=1", nsqd=nsqd)
-    started = time.monotonic()
-    with V2(gateway.tcp) as client:
-        client.send(pub(b"old", b"x") * 4)
-        assert [client.reply() for _ in range(4)] == [b"OK"] * 4
-    assert time.monotonic() - started > 0.4
-    assert gateway.ours("old")["burst"] == 1
-
-
 def test_connections_over_the_bound_are_closed_and_counted(servers: Servers) -> None:
     gateway = servers.gateway("--max-connections=3")
     with contextlib.ExitStack() as stack:
@@ -244,18 +180,6 @@ def _served(host: str, port: int, gateway: GatewayProcess) -> bool:
             return client.reply() == b"OK" and http(gateway.http, "/ping")[0] == 200
     except (OSError, HTTPException):
         return False
-
-
-def test_an_http_client_that_sends_half_a_request_holds_up_nobody(
-    gateway: GatewayProcess,
-) -> None:
-    halves = [b"", b"POST /pub?topic=t HTTP/1.1\r\nContent-Length: 10\r\n\r\nhalf", b"GET /pi"]
-    with contextlib.ExitStack() as stack:
-        for half in halves:
-            host, port = gateway.http.split(":")
-            connection = stack.enter_context(socket.create_connection((host, int(port)), 5))
-            connection.sendall(half)
-        assert http(gateway.http, "/pub?topic=t", b"x", timeout=2)[0] == 200
 
 
 @pytest.mark.parametrize(

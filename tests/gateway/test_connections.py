@@ -33,7 +33,7 @@ HEAD, BODY, SERVED = "head", "body", ""
     ],
 )  # fmt: skip
 def test_lateness(looks: list[tuple[int, str, int, int, int, int]], late: bool) -> None:
-    stream: Any = SimpleNamespace(writing=lambda: bool(stream._write_buffer))
+    stream: Any = SimpleNamespace(writing=lambda: bool(stream._write_buffer), _read_buffer=b"")
     connection = Connection(stream)
     found = False
     for second, awaits, head, body, unsent, sent in looks:

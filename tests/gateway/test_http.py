@@ -26,7 +26,7 @@ def nsqd(shared: Servers) -> Nsqd:
 
 @pytest.fixture(scope="module")
 def gateway(shared: Servers, nsqd: Nsqd) -> GatewayProcess:
-    return shared.gateway("--topic=limited,rate=0.001,burst=2,mode=reject", nsqd=nsqd)
+    return shared.gateway(nsqd=nsqd)
 
 
 @pytest.fixture(scope="module")
@@ -288,19 +288,6 @@ def test_what_is_published_by_http_arrives_as_it_was_sent(
             return entry is not None and entry["channels"][0]["deferred_count"] == 1
 
         wait_for(deferred, "nsqd keeps the deferred one for later")
-
-
-def test_over_the_limit_of_a_rejecting_topic_http_says_when_to_come_again(
-    gateway: GatewayProcess,
-) -> None:
-    for _ in range(2):
-        http(gateway.http, "/pub?topic=limited", b"x")
-    status, document, headers = http(gateway.http, "/pub?topic=limited", b"x")
-    assert status == 429
-    assert "over the limit of topic limited" in document["message"]
-    assert 1 <= int(headers["Retry-After"]) <= 2000
-    # The other topics of the same door are served.
-    assert http(gateway.http, "/pub?topic=other", b"x")[:2] == (200, "OK")
 
 
 def test_a_body_of_more_messages_than_a_topics_backlog_is_not_refused_for_ever(

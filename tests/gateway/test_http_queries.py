@@ -1,6 +1,5 @@
 """Whatever a query holds, the gateway's HTTP door answers with nsqd's own status."""
 
-from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -26,51 +25,6 @@ def gateway(shared: Servers, nsqd: Nsqd) -> GatewayProcess:
         client.send(pub(b"there", b"x"))
         assert client.message().body == b"x"
     return gateway
-
-
-QUERIES = {
-    "a-topic": "topic=there",
-    "a-topic-that-is-not-there": "topic=nosuch",
-    "a-channel": "topic=there&channel=channel",
-    "a-channel-that-is-not-there": "topic=there&channel=nosuch",
-    "a-channel-of-a-topic-that-is-not-there": "topic=nosuch&channel=nosuch",
-    "a-channel-of-any-topic": "channel=channel",
-    "a-topic-that-is-no-name": "topic=a%20b",
-    "a-topic-that-is-no-unicode": "topic=%ff",
-    "a-topic-that-is-half-a-character": "topic=%ed%a0%80",
-    "a-topic-of-nothing": "topic=",
-    "a-broken-escape": "topic=%zz",
-    "a-semicolon": "topic=there;channel=channel",
-    "flags-that-are-no-flags": "topic=there&include_clients=x&include_mem=",
-    "no-clients": "topic=there&include_clients=false",
-}
-
-
-def kept(document: Any) -> Any:
-    """Topics and channels, with no word of their clients."""
-    if not isinstance(document, dict) or "topics" not in document:
-        return document
-    return [
-        (topic["topic_name"], [channel["channel_name"] for channel in topic["channels"]])
-        for topic in document["topics"] or []
-    ]
-
-
-@pytest.mark.parametrize("form", ["json", "text"])
-@pytest.mark.parametrize("query", [pytest.param(query, id=name) for name, query in QUERIES.items()])
-def test_stats_answers_as_nsqd_does(
-    gateway: GatewayProcess, nsqd: Nsqd, query: str, form: str
-) -> None:
-    own, ours = (
-        http(server.http, f"/stats?format={form}&{query}")[:2] for server in (nsqd, gateway)
-    )
-    assert ours[0] == own[0]
-    if form == "json":
-        assert kept(ours[1]) == kept(own[1])
-        if own[0] == 200:
-            assert (ours[1]["topics"] is None) is (own[1]["topics"] is None)
-    elif own[0] == 200:
-        assert ("Topics: None" in ours[1]) is ("Topics: None" in own[1])
 
 
 def test_stats_show_a_publishers_own_words_as_nsqd_reads_them(

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from srtm.nsq.commands import dpub, message, mpub, pub
+from srtm.nsq.commands import dpub, message, pub
 from srtm.nsq.names import PROBE_TOPIC
 from tests.support.servers import GatewayProcess, Nsqd, Servers, http, wait_for
 from tests.support.v2 import V2
@@ -22,7 +22,6 @@ def gateway(shared: Servers) -> GatewayProcess:
     return shared.gateway(
         *topics,
         "--topic=held,rate=20,burst=1,slo=0.99@10ms",
-        "--topic=refused,rate=0.001,burst=3,mode=reject",
         f"--state-file={shared.folder}/state.json",  # so that a new contract begins full
         "--http-admin",
         unix=True,
@@ -168,24 +167,6 @@ def test_counts_are_exact_and_throttling_shows_while_it_lasts(
     assert ours["token_wait"]["count"] == 31
     assert ours["token_wait"]["p50"] == pytest.approx(0.75, abs=0.1)
     assert ours["token_wait"]["p99"] == pytest.approx(1.5, abs=0.15)
-
-
-def test_every_message_is_in_exactly_one_count(gateway: GatewayProcess, publisher: V2) -> None:
-    publisher.send(
-        pub(b"refused", b"1")
-        + mpub(b"refused", [message(b"2"), message(b"3")], 2)
-        + pub(b"refused", b"4")
-    )
-    replies = [publisher.reply() for _ in range(3)]
-    assert replies[:2] == [b"OK", b"OK"]
-    assert replies[2] is not None
-    assert replies[2].startswith(b"E_PUB_FAILED over the limit")
-    assert http(gateway.http, "/mpub?topic=refused", b"5\n6")[0] == 429
-    ours = gateway.ours("refused")
-    parts = ("admitted", "rejected", "failed", "unknown", "waiting")
-    assert [ours[name] for name in parts] == [3, 3, 0, 0, 0]
-    assert ours["offered"] == sum(ours[name] for name in parts)
-    assert gateway.nsqd.message_count("refused") == 3
 
 
 def _if(document: dict[str, Any], key: str) -> Any:

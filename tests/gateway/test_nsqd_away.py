@@ -2,7 +2,6 @@
 
 import socket
 import time
-from typing import Any
 
 import pytest
 
@@ -102,21 +101,6 @@ def test_after_the_away_timeout_what_waits_is_refused_and_not_stored(servers: Se
     assert (ours["offered"], ours["rejected"], ours["admitted"]) == (3, 3, 0)
     assert gateway.ours("t")["offered"] == 5
     assert gateway.ours("t")["rejected"] == 1
-
-
-def test_a_max_wait_shorter_than_the_away_timeout_holds_while_nsqd_is_away(
-    servers: Servers,
-) -> None:
-    gateway = servers.gateway("--topic=t,rate=1000,burst=10,max-wait=400ms")
-    with V2(gateway.tcp) as client:
-        client.send(pub(b"t", b"first"))
-        assert client.reply() == b"OK"
-        gateway.nsqd.process.kill()
-        wait_away(gateway)
-        client.send(pub(b"t", b"a"))
-        assert client.reply(timeout=5) == b"E_PUB_FAILED nsqd is away for max-wait (0.4s)"
-        assert client.ended()
-    assert http(gateway.http, "/ping")[0] == 500, "the gateway lives"
 
 
 def test_a_batch_that_was_on_its_way_when_nsqd_died_has_no_answer(servers: Servers) -> None:
@@ -257,22 +241,3 @@ def test_a_gateway_whose_port_was_taken_meanwhile_listens_once_it_is_free(
     with V2(wait_for(lambda: not refuses_connections(gateway) and gateway.tcp, "free")) as client:
         client.send(pub(b"t", b"x"))
         assert client.reply() == b"OK"
-
-
-def test_nsqd_restarted_at_once_costs_only_what_was_on_its_way(servers: Servers) -> None:
-    gateway = servers.gateway(unix=True)
-    answers: dict[str, Any] = {"OK": 0, "closed": 0}
-    for round_ in range(2):
-        with V2(gateway.tcp) as client:
-            client.send(pub(b"t", b"x"))
-            reply = client.reply()
-            answers["OK" if reply == b"OK" else "closed"] += 1
-        gateway.nsqd.process.stop()
-        gateway.nsqd.process.start()
-        gateway.nsqd.wait_ready()
-        wait_for(lambda: http(gateway.http, "/ping")[0] == 200, f"round {round_}: nsqd is back")
-        wait_back(gateway)
-    assert answers == {"OK": 2, "closed": 0}
-    entry = gateway.nsqd.topic("t")
-    assert entry is not None
-    assert entry["depth"] == 2, "SIGTERM made nsqd keep them"

@@ -8,14 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from srtm.gateway.backlog import Bounds
-from srtm.gateway.backlogs import Backlogs
-from srtm.gateway.measure.meter import Meter
 from srtm.gateway.run import Run
-from srtm.gateway.topic import Topic
-from srtm.limits.bucket import TokenBucket
-from srtm.limits.contract import Limit
 from srtm.nsq.commands import dpub, identify, message, mpub, pub
+from tests.gateway.test_topic_bucket_time import World
 from tests.support.servers import GatewayProcess, Servers, http, wait_for
 from tests.support.v2 import V2
 
@@ -291,42 +286,18 @@ def test_a_failed_sub_is_answered_before_what_was_published_behind_it(servers: S
         assert second.ended()
 
 
-class Gate:
-    """What a topic asks for, with nsqd never there: what is ready stays to be looked at."""
-
-    def __init__(self) -> None:
-        self.dirty: list[Topic] = []
-        self.backlogs = Backlogs(1 << 30, 100)
-        self.is_open = True
-
-    def carrier(self, topic: Topic) -> None:
-        return None
-
-    def write_debts(self) -> None: ...
-
-    def call_at(self, when: int, alarm: object) -> None:
-        pass
-
-
 def test_a_late_read_never_overtakes_its_own_publisher() -> None:
     """One connection's MPUB and PUB, read after a later stamp of another was admitted: the PUB
     could have a token that was left over, the MPUB could not."""
-    topic = Topic(b"t", Gate(), Bounds(1000, 1 << 20, 1 << 20), Meter())  # type: ignore[arg-type]
-    topic.set_limit(Limit(rate=1.0, burst=10.0), 0)
-    assert isinstance(topic.bucket, TokenBucket)
+    world = World(1.0, 10.0)
 
-    def arrives(name: bytes, count: int, stamp: int) -> Run:
-        run = Run(b"t", [message(name)] * count, count, count > 1, None)
-        run.owner, run.stamp = object(), stamp  # type: ignore[assignment]
-        topic.offer(run)
-        return run
+    def arrives(count: int, stamp: int) -> Run:
+        world.offer(stamp, count, count > 1)
+        return world.topic.arrivals[-1]
 
-    arrives(b"other", 6, 1000)
-    topic.decide(1000, 1000)
-    big = arrives(b"big", 6, 500)
-    small = arrives(b"small", 1, 500)
-    early = arrives(b"early", 1, 400)
-    topic.decide(1100, 1100)
-    order = [piece.run for piece in topic.ready]
-    assert order[1:] == [early]
-    assert list(topic.held) == [big, small]
+    arrives(6, 1000)
+    world.topic.decide(1000, 1000)
+    big, small, early = arrives(6, 500), arrives(1, 500), arrives(1, 400)
+    world.topic.decide(1100, 1100)
+    assert [piece.run for piece in world.topic.ready][1:] == [early]
+    assert list(world.topic.held) == [big, small]

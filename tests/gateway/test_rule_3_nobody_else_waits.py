@@ -16,7 +16,7 @@ OPEN = {"rate": 1e6, "burst": 1e6}
 @pytest.fixture(scope="module")
 def gateway(shared: Servers) -> GatewayProcess:
     """Contracts of the start begin empty: what comes is held until a test opens them."""
-    topics = ["beats", "blocked", "own", "order"]
+    topics = ["own", "order"]
     return shared.gateway(*(f"--topic={name},rate=0.001,burst=1" for name in topics))
 
 
@@ -30,15 +30,6 @@ def beats(client: V2, count: int, seconds: float) -> None:
         client.send(NOP)
 
 
-def test_heartbeats_come_while_a_message_is_held(gateway: GatewayProcess) -> None:
-    with V2(gateway.tcp) as client:
-        client.identify(heartbeat_interval=1000)
-        client.send(pub(b"beats", b"x"))
-        beats(client, 3, seconds=20)
-        gateway.set_limit("beats", **OPEN)
-        client.oks(1)
-
-
 def test_heartbeats_come_while_nsqd_hangs(servers: Servers) -> None:
     gateway = servers.gateway()
     with V2(gateway.tcp) as client:
@@ -49,20 +40,6 @@ def test_heartbeats_come_while_nsqd_hangs(servers: Servers) -> None:
         beats(client, 3, seconds=9)
         gateway.nsqd.process.thaw()
         client.oks(1)
-
-
-def test_a_publish_behind_a_held_one_is_delivered_while_its_ok_waits(
-    gateway: GatewayProcess,
-) -> None:
-    with V2(gateway.tcp) as client, V2(gateway.tcp) as consumer:
-        consumer.subscribe("free", "c")
-        client.send(pub(b"blocked", b"held") + pub(b"free", b"behind"))
-        client.send(mpub(b"free", [message(b"and"), message(b"these")], 2))
-        bodies = [consumer.message().body for _ in range(3)]
-        assert bodies == [b"behind", b"and", b"these"]
-        assert client.silent(0.2)
-        gateway.set_limit("blocked", **OPEN)
-        client.oks(3)
 
 
 def test_another_publishers_other_topics_are_answered_at_once(gateway: GatewayProcess) -> None:

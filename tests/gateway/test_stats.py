@@ -7,7 +7,7 @@ from http.client import HTTPConnection
 import pytest
 
 from srtm.nsq.commands import pub
-from tests.support.servers import GatewayProcess, Nsqd, Servers, http
+from tests.support.servers import GatewayProcess, Nsqd, Servers
 from tests.support.v2 import V2
 
 DIFFERS = (
@@ -69,6 +69,14 @@ QUERIES = {
     "a-channel": "topic=t&channel=c",
     "a-channel-that-is-not-there": "topic=t&channel=nosuch",
     "any-topics-channel": "channel=c",
+    "a-channel-of-a-topic-that-is-not-there": "topic=nosuch&channel=nosuch",
+    "a-topic-that-is-no-name": "topic=a%20b",
+    "a-topic-that-is-no-unicode": "topic=%ff",
+    "a-topic-that-is-half-a-character": "topic=%ed%a0%80",
+    "a-topic-of-nothing": "topic=",
+    "a-broken-escape": "topic=%zz",
+    "a-semicolon": "topic=t;channel=c",
+    "flags-that-are-no-flags": "topic=t&include_clients=x&include_mem=",
     "no-memory": "include_mem=false",
     "no-clients": "include_clients=0",
 }
@@ -84,14 +92,3 @@ def test_every_byte_is_nsqds(gateway: GatewayProcess, nsqd: Nsqd, query: str, fo
     else:
         own = (*own[:2], re.sub(rb'"percentiles":\[[^]]*\]', b'"percentiles":null', own[2]))
     assert ours == own
-
-
-def test_a_consumer_is_shown_by_its_own_address(gateway: GatewayProcess) -> None:
-    with V2(gateway.tcp) as consumer:
-        consumer.subscribe("own", "c")
-        address = "{}:{}".format(*consumer.socket.getsockname())
-        document = http(gateway.http, "/stats?format=json&topic=own")[1]
-        [client] = document["topics"][0]["channels"][0]["clients"]
-        assert client["remote_address"] == address
-        port = address.rpartition(":")[2]
-        assert f"[V2 127.0.0.1:{port}" in http(gateway.http, "/stats?topic=own")[1]

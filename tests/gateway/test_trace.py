@@ -135,27 +135,6 @@ def test_the_load_generator_is_traced_by_its_registered_ids(
     }  # fmt: skip
 
 
-def test_a_run_that_was_refused_half_way_has_a_row_for_each_outcome(
-    servers: Servers, tmp_path: Path
-) -> None:
-    folder = tmp_path / "trace"
-    gateway = servers.gateway(f"--trace-dir={folder}", SOON)
-    gateway.set_limit("t", rate=0.001, burst=3, **{"max-wait": "50ms"})  # it begins full
-    with V2(gateway.tcp) as client:
-        client.send(pub(b"t", b"12") * 5 + pub(b"behind", b"1") + pub(b"t", b"1"))
-        client.oks(3)
-        assert (client.reply() or b"").startswith(b"E_PUB_FAILED")
-        assert client.ended()
-    wait_for(lambda: sum(messages_by(folder, "topic").values()) == 7, "all seven are in the trace")
-    admitted = [row for row in rows_of(folder) if row["topic"] == "t" and row["wait"] == 0]
-    assert sum(row["messages"] for row in admitted) == 3
-    assert sum(row["bytes"] for row in admitted) == 6
-    refused = [row for row in rows_of(folder) if row["wait"] is None]
-    assert sum(row["messages"] for row in refused) == 3
-    assert {row["topic"] for row in refused} == {"t"}
-    assert sum(row["bytes"] for row in refused) == 5
-
-
 def test_a_gateway_that_is_killed_leaves_whole_files_only(servers: Servers, tmp_path: Path) -> None:
     folder = tmp_path / "trace"
     gateway = servers.gateway(f"--trace-dir={folder}")  # a file is due after a minute
@@ -303,8 +282,10 @@ def test_without_pyarrow_the_remedy_is_told_and_the_rest_works(
     servers.gateway(prefix=prefix)
 
 
-def test_metrics_and_stats_have_no_trace_where_there_is_none(servers: Servers) -> None:
+def test_metrics_and_stats_have_no_trace_and_no_log_where_there_is_none(servers: Servers) -> None:
     gateway = servers.gateway()
-    assert "srtm_trace" not in http(gateway.http, "/metrics")[1]
+    metrics = http(gateway.http, "/metrics")[1]
+    assert "srtm_trace" not in metrics
+    assert "srtm_admission_log" not in metrics
     assert http(gateway.http, "/stats?format=json")[1]["srtm"]["trace"] is None
     assert "Trace:" not in http(gateway.http, "/stats")[1]

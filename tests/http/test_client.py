@@ -165,7 +165,7 @@ def test_an_address_is_read(text: str, pair: tuple[str, int]) -> None:
     assert Address.of(text) == pair
 
 
-@pytest.mark.parametrize("text", ["", "h", ":1", "h:", "h:x", "h:0", "h:65536", "h:-1"])
+@pytest.mark.parametrize("text", ["", "h", ":1", "h:", "h:x", "h:0", "h:65536", "h:-1", "h:²"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"write HOST:PORT|from 1 to 65535"):
         Address.of(text)
