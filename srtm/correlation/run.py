@@ -11,9 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from srtm.correlation.faults import DamagedFile, one_line
-from srtm.correlation.groups.changes import changes
 from srtm.correlation.groups.clocks import corrected
-from srtm.correlation.groups.evidence import GROUPS
+from srtm.correlation.groups.evidence import GROUPS, changes
 from srtm.correlation.groups.find import TOPICS, find_groups
 from srtm.correlation.groups.publishers import arrivals
 from srtm.correlation.groups.settings import Settings

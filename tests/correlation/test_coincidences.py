@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from srtm.correlation.groups.chance_sizes import least_size
 from srtm.correlation.groups.clocks import FARTHEST_US, offset_us, total_of_slab
 from srtm.correlation.groups.clusters import Edges, clusters
 from srtm.correlation.groups.coincidences import Pairs, compare
 from srtm.correlation.groups.hashing import LARGEST, bands, bins, bucket_pairs, signatures
 from srtm.correlation.groups.instants import Floats, instants
+from srtm.correlation.groups.members import least_size
 from srtm.correlation.groups.settings import Settings
 from tests.support.planted import Planted, planted
 

@@ -1,7 +1,9 @@
 """From a trace to its groups by Spark, and steps on frames of a few rows."""
 
 import json
+import logging
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,20 +18,17 @@ from pyspark.sql import DataFrame, SparkSession
 from srtm.correlation.arrow import pack
 from srtm.correlation.correlate_command import correlate
 from srtm.correlation.faults import one_line
-from srtm.correlation.groups.candidates import CANDIDATES, candidates
-from srtm.correlation.groups.changes import changes
+from srtm.correlation.groups.candidates import CANDIDATES, PLAN, candidates, plan
 from srtm.correlation.groups.components import COMPONENTS, components
 from srtm.correlation.groups.edges import discoveries
-from srtm.correlation.groups.evidence import GROUPS
+from srtm.correlation.groups.evidence import GROUPS, changes
 from srtm.correlation.groups.pairs import LARGEST, PAIRS, judged_pairs
-from srtm.correlation.groups.plan import PLAN, plan
 from srtm.correlation.groups.publishers import SERIES, UNITS
 from srtm.correlation.groups.settings import Settings
 from srtm.correlation.result import Result, read_result
 from srtm.correlation.run import Request, run
 from srtm.text.errors import SrtmError, UnavailableError, UsageError
-from srtm.traces.version import VERSION_KEY
-from tests.support.planted import Planted, planted, recovered
+from tests.support.planted import Planted, planted, recovered, write_table
 
 # --- a whole run: each topic is a case --------------------------------------------------------
 
@@ -64,10 +63,16 @@ CASES: Mapping[str, pa.Table] = {
 @pytest.fixture(scope="module")
 def out(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trace")
-    table = pa.concat_tables(CASES.values()).replace_schema_metadata({VERSION_KEY: "1"})
-    pq.write_table(table, folder / "1.parquet")
+    write_table(pa.concat_tables(CASES.values()), folder)
     place = tmp_path_factory.mktemp("out") / "result"
-    run(spark, Request(folder, place))
+    handler, log = logging.FileHandler(place.parent / "log"), logging.getLogger("srtm.correlation")
+    log.addHandler(handler)
+    log.setLevel("INFO")
+    try:
+        run(spark, Request(folder, place))
+    finally:
+        log.removeHandler(handler)
+        log.setLevel("NOTSET")
     return place
 
 
@@ -99,17 +104,16 @@ def test_who_is_alone_is_in_no_group(result: Result) -> None:
 
 
 def test_a_million_publishers_with_one_message_each(spark: SparkSession, tmp_path: Path) -> None:
-    count, folder = 1_000_000, tmp_path / "trace"
-    folder.mkdir()
+    count = 1_000_000
     few = Planted([np.array([0])], np.array([0])).table()
-    table = few.take(np.zeros(count, int)).replace_schema_metadata({VERSION_KEY: "1"})
+    table = few.take(np.zeros(count, int))
     for column, values in {
         "time": np.arange(count) * 1_000_000 + table["time"][0].as_py(),
         "publisher": pa.array(map("p{}".format, range(count))),
     }.items():
         table = table.set_column(table.schema.get_field_index(column), column, pa.array(values))
-    pq.write_table(table, folder / "1.parquet")
-    result, _ = run(spark, Request(folder, tmp_path / "out"))
+    write_table(table, tmp_path / "trace")
+    result, _ = run(spark, Request(tmp_path / "trace", tmp_path / "out"))
     (found,) = result.topics
     assert (found.publishers, found.groups, found.ungrouped) == (count, (), count)
 
@@ -139,6 +143,11 @@ def test_a_result_says_what_was_run(out: Path) -> None:
     searched = ("together", "two-hosts", "clocks", "loud")
     methods = {each["topic"]: each["method"] for each in document["plan"]}
     assert methods == dict.fromkeys(searched, "index")
+    log = (out.parent / "log").read_text()
+    for topic in searched:
+        assert re.search(
+            rf"topic {topic}, window 0: \d+ publishers, candidates by index \(bin", log
+        )
 
 
 def test_show_needs_no_spark(out: Path) -> None:
@@ -155,11 +164,7 @@ def test_groups_of_each_window(spark: SparkSession, tmp_path: Path) -> None:
     ends = planted(14, sizes=(5,), alone=0, bursts=30, seconds=100.0)
     begin = -1_700_000_000_000_000 % 100_000_000  # windows are counted from 1970
     times = [each + begin for each in [*goes_on.times, *ends.times]]
-    table = Planted(times, np.zeros(len(times))).table("t")
-    (tmp_path / "trace").mkdir()
-    pq.write_table(
-        table.replace_schema_metadata({VERSION_KEY: "1"}), tmp_path / "trace" / "1.parquet"
-    )
+    Planted(times, np.zeros(len(times))).write(tmp_path / "trace")
     run(spark, Request(tmp_path / "trace", tmp_path / "out", window_seconds=100.0))
     rows = pq.read_table(tmp_path / "out" / "windows.parquet").to_pylist()
     first = min(row["window"] for row in rows)
@@ -302,19 +307,6 @@ def test_each_unit_is_searched_as_is_cheapest(spark: SparkSession) -> None:
     assert found["dense"].bin_us == 64_000
     assert found["busy"].bin_us < 64_000  # chance would fill wider ones
     assert all(math.isfinite(row.estimated) for row in found.values())
-
-
-def test_how_candidates_are_found_is_logged(
-    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "trace").mkdir()
-    table = TOGETHER.table("t").replace_schema_metadata({VERSION_KEY: "1"})
-    pq.write_table(table, tmp_path / "trace" / "1.parquet")
-    with caplog.at_level("INFO", "srtm.correlation"):
-        run(spark, Request(tmp_path / "trace", tmp_path / "out"))
-    (line,) = [each.getMessage() for each in caplog.records if "candidates by" in each.getMessage()]
-    assert line.startswith(f"topic t, window 0: {len(TOGETHER.times)} publishers")
-    assert "candidates by index (bins of " in line
 
 
 def test_what_appeared_and_what_ended(spark: SparkSession) -> None:

@@ -16,7 +16,6 @@ from srtm.correlation.propose import proposal_of
 from srtm.correlation.result import Group, GroupedTopic
 from srtm.correlation.run import Request, run
 from srtm.text.errors import UsageError
-from srtm.traces.version import VERSION_KEY
 from tests.support.distributors import DistributorProcess
 from tests.support.planted import Planted, planted
 
@@ -31,10 +30,8 @@ MIXED = Planted(
 @pytest.fixture(scope="module")
 def out(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("proposed")
-    (folder / "trace").mkdir()
     for number, topic in enumerate(("t", "unknown"), 1):
-        table = MIXED.table(topic).replace_schema_metadata({VERSION_KEY: "1"})
-        pq.write_table(table, folder / "trace" / f"b0-{number:010d}.parquet")
+        MIXED.write(folder / "trace", topic, number)
     run(spark, Request(folder / "trace", folder / "out"))
     return folder / "out"
 

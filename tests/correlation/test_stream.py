@@ -15,9 +15,8 @@ from srtm.correlation.stream import batches as module
 from srtm.correlation.stream.batches import Batches
 from srtm.correlation.stream.current import Current
 from srtm.correlation.stream.kafka import Intake, Source, words_of
-from srtm.correlation.stream.ledger import Ledger, lines, read_ledger, write_ledger
-from srtm.correlation.stream.lock import STATE, only_one
 from srtm.correlation.stream.records import FAULT, arrivals
+from srtm.correlation.stream.state import STATE, Ledger, lines, only_one, read_ledger, write_ledger
 from srtm.correlation.stream.stream_command import read_properties, stream
 from srtm.correlation.trace import open_trace
 from srtm.text.errors import SrtmError, UnavailableError, UsageError
@@ -304,9 +303,7 @@ def test_groups_follow_the_trace(spark: SparkSession, tmp_path: Path) -> None:
     assert not current.look(0)
     assert said == [f"waiting for arrivals in {folder}"]
     (folder / "bad-0000000001.parquet").write_bytes(b"PAR1")
-    trace = planted(1, sizes=(5,), alone=3)
-    table = trace.table().replace_schema_metadata({"srtm_trace_version": "1"})
-    pq.write_table(table, folder / "b0-0000000001.parquet")
+    table = planted(1, sizes=(5,), alone=3).write(folder)
     assert not current.look(5), "too early"
     assert current.look(10, ("3 records left out",))
     assert not current.look(20, ("3 records left out",)), "nothing has changed"

@@ -8,8 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from srtm.correlation.result import read_result
-from srtm.correlation.stream.ledger import read_ledger
-from srtm.correlation.stream.lock import STATE
+from srtm.correlation.stream.state import STATE, read_ledger
 from tests.support.kafka import Kafka, kafka_in
 from tests.support.planted import planted
 from tests.support.programs import SRTM

@@ -73,10 +73,12 @@ def test_a_folder_is_read_as_it_is_written(
     assert open_trace(tmp_path / folder).frame(spark).count() == 3
 
 
-@pytest.mark.parametrize("codec", ["snappy", "zstd", "gzip", "lz4", "none"])
-def test_a_compression_that_spark_knows(spark: SparkSession, tmp_path: Path, codec: str) -> None:
-    write(tmp_path / "1.parquet", compression=codec)
-    assert open_trace(tmp_path).frame(spark).count() == 3
+def test_compressions_that_spark_knows(spark: SparkSession, tmp_path: Path) -> None:
+    codecs = ("snappy", "zstd", "gzip", "lz4", "none")
+    for codec in codecs:
+        write(tmp_path / f"{codec}.parquet", publisher=pa.array([codec] * 3), compression=codec)
+    counts = open_trace(tmp_path).frame(spark).groupBy("publisher").count().collect()
+    assert {row.publisher: row["count"] for row in counts} == dict.fromkeys(codecs, 3)
 
 
 def test_an_empty_trace_has_no_rows_and_all_columns(spark: SparkSession, tmp_path: Path) -> None:
@@ -96,68 +98,59 @@ def test_what_a_writer_has_under_way_is_left_out(tmp_path: Path, name: str) -> N
     assert (found.rows, found.unfinished, found.faults) == (3, 1, ())
 
 
-def truncated(folder: Path) -> None:
-    path = write(folder / "bad.parquet", 100)
-    path.write_bytes(path.read_bytes()[:-20])
+def truncated(path: Path) -> None:
+    path.write_bytes(write(path, 100).read_bytes()[:-20])
+
+
+def spoilt(**columns: Any) -> Any:
+    return lambda path: write(path, **columns)
 
 
 FAULTS = [
     pytest.param(truncated, "truncated, or not Parquet", id="truncated"),
+    pytest.param(lambda path: path.write_bytes(b""), "truncated", id="of-no-bytes"),
+    pytest.param(lambda path: path.write_text("time,topic\n"), "not Parquet", id="csv"),
+    pytest.param(spoilt(version=None), "no trace of srtm", id="foreign"),
+    pytest.param(spoilt(version="0"), "older", id="an-older-version"),
     pytest.param(
-        lambda folder: (folder / "bad.parquet").write_bytes(b""), "truncated", id="of-no-bytes"
-    ),
-    pytest.param(
-        lambda folder: (folder / "bad.parquet").write_text("time,topic\n"), "not Parquet", id="csv"
-    ),
-    pytest.param(
-        lambda folder: write(folder / "bad.parquet", version=None), "no trace of srtm", id="foreign"
-    ),
-    pytest.param(
-        lambda folder: write(folder / "bad.parquet", version="0"), "older", id="an-older-version"
-    ),
-    pytest.param(
-        lambda folder: write(folder / "bad.parquet", version="2"),
+        spoilt(version="2"),
         "a trace of version 2; this srtm reads 1: it is newer: update srtm",
         id="a-newer-version",
     ),
+    pytest.param(spoilt(version="1; DROP"), "no trace", id="no-number"),
+    pytest.param(spoilt(broker=None), "no column 'broker'", id="column"),
     pytest.param(
-        lambda folder: write(folder / "bad.parquet", version="1; DROP"), "no trace", id="no-number"
-    ),
-    pytest.param(
-        lambda folder: write(folder / "bad.parquet", broker=None), "no column 'broker'", id="column"
-    ),
-    pytest.param(
-        lambda folder: write(folder / "bad.parquet", time=pa.array([0.5, 1.5, 2.5])),
+        spoilt(time=pa.array([0.5, 1.5, 2.5])),
         "column 'time' is double, not bigint",
         id="a-column-of-another-type",
     ),
     pytest.param(
-        lambda folder: write(folder / "bad.parquet", publisher=pa.array(["a", None, "b"])),
+        spoilt(publisher=pa.array(["a", None, "b"])),
         "column 'publisher' has rows without a value",
         id="nobody",
     ),
     pytest.param(
-        lambda folder: write(folder / "bad.parquet", compression="brotli"),
+        spoilt(compression="brotli"),
         "column 'time' is compressed by BROTLI, which Spark cannot read; write it with one of",
         id="a-compression-that-spark-does-not-know",
     ),
     pytest.param(
-        lambda folder: write(folder / "bad.parquet", time=pa.array([-1, 5, 6])),
+        spoilt(time=pa.array([-1, 5, 6])),
         "column 'time' has -1, which cannot be",
         id="before-1970",
     ),
     pytest.param(
-        lambda folder: write(folder / "bad.parquet", time=pa.array([1, 5, 2**63 - 1])),
+        spoilt(time=pa.array([1, 5, 2**63 - 1])),
         "column 'time' has 9,223,372,036,854,775,807, which cannot be",
         id="after-2100",
     ),
     pytest.param(
-        lambda folder: write(folder / "bad.parquet", messages=pa.array([1, 0, 2], pa.int32())),
+        spoilt(messages=pa.array([1, 0, 2], pa.int32())),
         "column 'messages' has 0",
         id="no-messages",
     ),
     pytest.param(
-        lambda folder: write(folder / "bad.parquet", bytes=pa.array([2**62] * 3)),
+        spoilt(bytes=pa.array([2**62] * 3)),
         "column 'bytes' has",
         id="bytes-that-overflow",
     ),
@@ -165,20 +158,16 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("damage", "said"), FAULTS)
-def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, damage: Any, said: str) -> None:
+def test_a_file_that_cannot_be_read_is_refused_or_left_out_and_named(
+    tmp_path: Path, damage: Any, said: str
+) -> None:
     write(tmp_path / "good.parquet")
-    damage(tmp_path)
+    damage(tmp_path / "bad.parquet")
     with pytest.raises(UsageError, match=said) as refused:
         open_trace(tmp_path)
     assert "bad.parquet" in str(refused.value)
     assert "\n" not in str(refused.value)
     assert "--skip-damaged" in str(refused.value)
-
-
-@pytest.mark.parametrize(("damage", "said"), FAULTS)
-def test_or_left_out_and_named(tmp_path: Path, damage: Any, said: str) -> None:
-    write(tmp_path / "good.parquet")
-    damage(tmp_path)
     found = open_trace(tmp_path, skip=True)
     assert [path.name for path in found.files] == ["good.parquet"]
     assert len(found.faults) == 1

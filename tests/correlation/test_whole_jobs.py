@@ -5,15 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from srtm.correlation.result import NAMES, GroupedTopic, read_result, write_json
 from srtm.correlation.run import Request, run
 from srtm.text.errors import SrtmError
-from srtm.traces.version import VERSION_KEY
 from tests.support.planted import planted, recovered
 from tests.support.programs import SRTM
 from tests.support.servers import Process, wait_for
@@ -26,11 +23,8 @@ QUICK = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
-    folder = tmp_path / "trace"
-    folder.mkdir()
-    table: pa.Table = TRACE.table().replace_schema_metadata({VERSION_KEY: "1"})
-    pq.write_table(table, folder / "b0-0000000001.parquet")
-    return folder
+    TRACE.write(tmp_path / "trace")
+    return tmp_path / "trace"
 
 
 def is_whole(out: Path) -> bool:

@@ -2,10 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
+
+from srtm.traces.names import file_name
+from srtm.traces.version import VERSION, VERSION_KEY
 
 Times = NDArray[np.int64]
 
@@ -42,6 +47,19 @@ class Planted:
                 "outcome": pa.array(["admitted"] * who.size, pa.string()),
             }
         )
+
+    def write(self, folder: Path, topic: str = "t", number: int = 1) -> pa.Table:
+        """Its table, as a file of the trace in `folder`."""
+        table = self.table(topic)
+        write_table(table, folder, number)
+        return table
+
+
+def write_table(table: pa.Table, folder: Path, number: int = 1) -> None:
+    """A file of a trace."""
+    folder.mkdir(exist_ok=True)
+    versioned = table.replace_schema_metadata({VERSION_KEY: str(VERSION)})
+    pq.write_table(versioned, folder / file_name("b0", number, number))
 
 
 def planted(

@@ -4,7 +4,7 @@ Two unrelated publishers with equal periods coincide for ever or never, and no c
 tells them from members of one group. Three things do. Their clocks differ, so that their lag
 travels (by 3 ms a second at a relative difference of 3e-3). Their phases differ: the lag is not 0.
 And they pass each other: some quarter of the time has too few coincidences. What is left is two
-clocks that agree in phase and rate within their jitter; chance_sizes.py says how many there are.
+clocks that agree in phase and rate within their jitter; members.py says how many there are.
 """
 
 from pyspark.sql import Column, DataFrame, Window

@@ -7,14 +7,12 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from srtm.correlation.groups.candidates import candidates
-from srtm.correlation.groups.chance_sizes import not_by_chance
+from srtm.correlation.groups.candidates import candidates, plan
 from srtm.correlation.groups.components import components
 from srtm.correlation.groups.edges import discoveries, edges
 from srtm.correlation.groups.evidence import groups
-from srtm.correlation.groups.members import members
+from srtm.correlation.groups.members import members, not_by_chance
 from srtm.correlation.groups.pairs import judged_pairs
-from srtm.correlation.groups.plan import plan
 from srtm.correlation.groups.publishers import publishers, series, units
 from srtm.correlation.groups.settings import Settings
 from srtm.correlation.schema import columns

@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from srtm.correlation.schema import TRACE
-from srtm.correlation.stream.ledger import BadRecords, Ledger, lines, write_ledger
 from srtm.correlation.stream.records import FAULT, arrivals
+from srtm.correlation.stream.state import BadRecords, Ledger, lines, write_ledger
 from srtm.traces.compaction import Damaged, compact
 from srtm.traces.files import parquet_into, publish, remove_old, remove_unfinished
 from srtm.traces.schema import SCHEMA

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from srtm.correlation.faults import SPARK_ENDED
 from srtm.correlation.run import NoArrivals, Request, run
 from srtm.correlation.stream.kafka import Intake
-from srtm.correlation.stream.ledger import lines
+from srtm.correlation.stream.state import lines
 from srtm.correlation.trace import open_trace
 from srtm.text.errors import SrtmError, UnavailableError, UsageError
 

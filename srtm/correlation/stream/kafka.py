@@ -14,8 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from srtm.correlation.stream.batches import Batches
-from srtm.correlation.stream.ledger import Ledger, read_ledger
-from srtm.correlation.stream.lock import STATE
+from srtm.correlation.stream.state import STATE, Ledger, read_ledger
 from srtm.host.files import json_in
 from srtm.text.errors import SrtmError, UsageError
 

@@ -9,7 +9,7 @@ import click
 
 from srtm.correlation.options import GroupOptions, group_options
 from srtm.correlation.session import spark_session
-from srtm.correlation.stream.lock import STATE, only_one
+from srtm.correlation.stream.state import STATE, only_one
 from srtm.host.files import MOST_SETTINGS_BYTES, read_file
 from srtm.options.model import duration_option
 from srtm.text.errors import UsageError

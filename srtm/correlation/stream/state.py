@@ -1,14 +1,38 @@
-"""What became of a stream's records, on disk beside its checkpoint: up to which batch, how many are
-arrivals, and why the others are none."""
+"""What a stream has on disk. The lock says whose a result, or a trace, is; the ledger, what became
+of records: up to which batch, how many are arrivals, and why the others are none."""
 
-from collections.abc import Mapping
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from srtm.host.atomic import write_json
 from srtm.host.files import MOST_ROWS_BYTES, read_file
-from srtm.text.errors import UsageError, one_line
+from srtm.text.errors import UnavailableError, UsageError, one_line
+
+STATE = "_stream"
+"""in the folder of a trace that a stream makes: what it has to know"""
+
+
+@contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Raises UnavailableError where another stream has `folder`, UsageError where nothing can be
+    written beside it."""
+    path = folder.parent / f".{folder.name}.stream"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as error:
+        raise UsageError(f"{folder}: {error.strerror}") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UnavailableError(f"{folder}: another srtm correlate stream has it") from None
+        yield
 
 
 class BadRecords(BaseModel):
