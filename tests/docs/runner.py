@@ -1,7 +1,8 @@
 """Runs the code blocks of a page as a person would paste them: one shell, one folder, in order.
 
-The page has a network of its own (a namespace), so its blocks may use the default ports. A fence
-says what a block is:
+The page has a network of its own (a namespace), so its blocks may use the default ports. Pages that
+take a Kafka for granted share one, and its network, one after the other: each has its processes and
+its folder. A fence says what a block is:
 
     sh      pasted into bash; a block whose last line ends with & starts a server, and the next
             block waits until it listens on the ports that the block, or its file, names
@@ -12,7 +13,6 @@ says what a block is:
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -34,6 +34,7 @@ ready() {  # waits until something listens on each port that is named
   done
 }
 """
+_PROCESSES = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
 LANGUAGES = {"sh", "toml", "python", "text"}
 
 
@@ -66,14 +67,26 @@ def _without_comment(text: str) -> str:
     return re.sub(r"\s+#.*$", "", text.strip().splitlines()[-1]) if text.strip() else ""
 
 
-def script(page: list[Block]) -> str:
-    """One bash script for all blocks."""
-    parts = ["set -euo pipefail", _READY, "ip link set lo up"]
-    if needs_kafka(page):
+def script(pages: list[list[Block]]) -> str:
+    """One bash script for all of them."""
+    parts = ["set -euo pipefail", "ip link set lo up"]
+    if any(map(needs_kafka, pages)):
         named = r'kafka:([\w.]+)|^topic = "([\w.]+)"'
-        topics = {a or b for block in page for a, b in re.findall(named, block.text, re.M)}
+        every = [block.text for page in pages for block in page]
+        topics = {a or b for text in every for a, b in re.findall(named, text, re.M)}
         parts.append(f"python -m tests.support.kafka_given {' '.join(sorted(topics))} &")
         parts.append("until [ -e kafka.ready ]; do sleep 0.1; done")
+    for number, page in enumerate(pages):
+        folder = f"page{number}"
+        parts.append(f"mkdir -p {folder}/.venv/bin && touch {folder}/.venv/bin/activate")
+        parts.append(f"cat > {folder}/page.sh <<'SRTM_SCRIPT'\n{page_script(page)}\nSRTM_SCRIPT")
+        parts.append(f"(cd {folder} && {' '.join(_PROCESSES)} bash page.sh)")
+    return "\n".join(parts)
+
+
+def page_script(page: list[Block]) -> str:
+    """One bash script for all blocks."""
+    parts = ["set -euo pipefail", _READY]
     files: dict[str, str] = {}
     for number, block in enumerate(page):
         if block.language == "toml":
@@ -111,14 +124,11 @@ def _written(name: str, text: str) -> str:
     return f"cat > {name} <<'SRTM_PAGE'\n{text}SRTM_PAGE"
 
 
-def run(page: list[Block], folder: Path, seconds: float) -> subprocess.CompletedProcess[str]:
-    """In `folder`. Everything that it started ends with it: it is a process namespace too."""
+def run(pages: list[list[Block]], folder: Path, seconds: float) -> subprocess.CompletedProcess[str]:
+    """In `folder`. All that a page started ends with it: it is a process namespace too."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    command = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    if os.geteuid():
-        command += ["--map-root-user"]
     return subprocess.run(
-        [*command, "bash", "-c", script(page)],
+        [*_namespace(), "bash", "-c", script(pages)],
         cwd=folder,
         env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "120"},
         capture_output=True,
@@ -127,16 +137,14 @@ def run(page: list[Block], folder: Path, seconds: float) -> subprocess.Completed
     )
 
 
+def _namespace() -> list[str]:
+    return [*_PROCESSES, "--net", *(["--map-root-user"] if os.geteuid() else [])]
+
+
 def cannot_run(page: list[Block]) -> str:
     """Why a page cannot be run here; empty where it can."""
     if needs_kafka(page) and missing():
         return missing()
-    tried = subprocess.run(
-        shlex.split("unshare --net --pid --fork --kill-child --mount-proc")
-        + (["--map-root-user"] if os.geteuid() else [])
-        + ["ip", "link", "set", "lo", "up"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [*_namespace(), "ip", "link", "set", "lo", "up"]
+    tried = subprocess.run(command, capture_output=True, text=True, check=False)
     return "" if tried.returncode == 0 else f"no network namespace: {tried.stderr.strip()}"

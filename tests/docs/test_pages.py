@@ -1,12 +1,14 @@
 """What the pages say: blocks can be pasted, links lead somewhere, tables are the code's."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.docs.generated import ROOT, pages, renewed
-from tests.docs.runner import LANGUAGES, Block, blocks, cannot_run, run, script
+from tests.docs.runner import LANGUAGES, Block, blocks, cannot_run, needs_kafka, page_script, run
 
 PAGES = [pytest.param(page, id=str(page.relative_to(ROOT))) for page in pages()]
 _SETS_UP = "make "
@@ -44,16 +46,21 @@ def test_no_figure_is_typed_beside_the_results_that_it_comes_from() -> None:
     )
 
 
-@pytest.mark.timeout(180)
-@pytest.mark.parametrize(
-    "page", [case for case in PAGES if any(each.runs for each in runnable(case.values[0]))]
-)
-def test_every_block_works_when_it_is_pasted(page: Path, tmp_path: Path) -> None:
-    if why := cannot_run(runnable(page)):
+def together() -> Iterator[Any]:
+    """Pages with blocks that run; those that need a Kafka share one."""
+    running = [page for page in pages() if any(each.runs for each in runnable(page))]
+    with_kafka = [page for page in running if needs_kafka(runnable(page))]
+    for some in [with_kafka, *([page] for page in running if page not in with_kafka)]:
+        yield pytest.param(some, id="+".join(str(page.relative_to(ROOT)) for page in some))
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("some", together())
+def test_every_block_works_when_it_is_pasted(some: list[Path], tmp_path: Path) -> None:
+    found = [runnable(page) for page in some]
+    if why := next(filter(None, map(cannot_run, found)), ""):
         pytest.skip(why)
-    (tmp_path / ".venv/bin").mkdir(parents=True)
-    (tmp_path / ".venv/bin/activate").touch()
-    done = run(runnable(page), tmp_path, 170)
+    done = run(found, tmp_path, 230)
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
 
 
@@ -76,4 +83,4 @@ def test_the_changelog_is_in_sections() -> None:
 def test_a_server_is_waited_for() -> None:
     file = Block("toml", '# a.toml\nhttp-address = "127.0.0.1:9"\n')
     page = [file, Block("sh", "srtm up a.toml &   # until Ctrl-C\n")]
-    assert script(page).splitlines()[-1] == "ready 9 4180"
+    assert page_script(page).splitlines()[-1] == "ready 9 4180"
