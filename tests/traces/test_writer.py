@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -44,6 +43,13 @@ def settle(writer: Writer, now: float) -> None:
     """Until there is nothing to do but wait."""
     while writer.seconds_left(now) == 0.0:
         writer.work(now)
+
+
+def write_files(writer: Writer, count: int) -> None:
+    """One after the other, each with one row."""
+    for number in range(count):
+        add(writer, 100.0 * number)
+        settle(writer, 100.0 * number + 60)
 
 
 def test_a_file_appears_when_it_is_due_and_says_its_version(tmp_path: Path) -> None:
@@ -85,15 +91,16 @@ def test_many_small_files_become_few_and_no_row_is_twice(tmp_path: Path) -> None
     assert writer.status.untidy == ""
     assert len(whole_trace(tmp_path)) <= 2 * NEIGHBOURS
     merged = next(file for file in list_files(tmp_path, "b1") if file.last - file.first > 10)
+    schema = pq.read_schema(merged.path)
+    assert schema.equals(SCHEMA, check_metadata=False)
+    assert schema.metadata[VERSION_KEY.encode()] == b"1"
     topics = pq.read_table(merged.path)["topic"].to_pylist()
     assert topics == sorted(topics)
 
 
 def test_what_became_one_goes_after_a_while(tmp_path: Path, monkeypatch: Any) -> None:
     writer = writer_in(tmp_path)
-    for number in range(NEIGHBOURS):
-        add(writer, 100.0 * number)
-        settle(writer, 100.0 * number + 60)
+    write_files(writer, NEIGHBOURS)
     assert len(list(tmp_path.iterdir())) == NEIGHBOURS + 1, "jobs that listed them go on"
     later = time.time() + files.GRACE_SECONDS + 1
     files.remove_old(tmp_path, "b1", later, 1e6, 1 << 40)
@@ -104,10 +111,8 @@ def test_what_became_one_goes_after_a_while(tmp_path: Path, monkeypatch: Any) ->
 
 def test_old_files_go_by_age_and_the_oldest_by_bytes(tmp_path: Path) -> None:
     writer, other = writer_in(tmp_path), writer_in(tmp_path, "b2")
-    for number in range(4):
-        for each in (writer, other):
-            add(each, 100.0 * number)
-            settle(each, 100.0 * number + 60)
+    for each in (writer, other):
+        write_files(each, 4)
     paths = [each.path for each in list_files(tmp_path, "b1")]
     now = time.time()
     os.utime(paths[0], (now - 50, now - 50))
@@ -136,9 +141,7 @@ def test_compaction_keeps_the_age_of_the_rows(tmp_path: Path) -> None:
 def test_a_file_that_is_no_parquet_is_not_compacted_nor_touched(tmp_path: Path) -> None:
     writer = writer_in(tmp_path)
     (tmp_path / "b1-0000000001.parquet").write_bytes(b"PAR1 cut short")
-    for number in range(NEIGHBOURS):
-        add(writer, 100.0 * number)
-        settle(writer, 100.0 * number + 60)
+    write_files(writer, NEIGHBOURS)
     assert "b1-0000000001" in writer.status.untidy
     assert writer.status.failing == ""
     assert writer.status.messages == 2 * NEIGHBOURS
@@ -219,14 +222,3 @@ def test_which_files_become_one(sizes: list[int], chosen: list[int]) -> None:
         [(TraceFile(Path("x"), "b", place, place), size) for place, size in enumerate(sizes)], 64
     )
     assert [each.first for each in found] == chosen
-
-
-def test_what_compaction_writes_has_the_schema(tmp_path: Path) -> None:
-    writer = writer_in(tmp_path)
-    for number in range(NEIGHBOURS):
-        add(writer, 100.0 * number)
-        settle(writer, 100.0 * number + 60)
-    merged = next(each for each in list_files(tmp_path) if each.last > each.first)
-    assert pq.read_schema(merged.path).equals(SCHEMA, check_metadata=False)
-    assert pq.read_schema(merged.path).metadata[VERSION_KEY.encode()] == b"1"
-    assert pa.types.is_string(pq.read_schema(merged.path).field("topic").type)
