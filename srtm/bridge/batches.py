@@ -73,13 +73,10 @@ class Batches:
     def publish(self, records: list[Message]) -> None:
         """A batch for each publisher and topic; what cannot be published goes elsewhere."""
         self._open.clear()
-        if self._one_topic:
-            for partition, run in _runs(records, Message.partition):
-                self._take(self._one_topic, partition, run)
-        else:
-            for topic, of_topic in _runs(records, Message.topic):
-                for partition, run in _runs(of_topic, Message.partition):
-                    self._take(topic, partition, run)
+        one = [(self._one_topic, records)]
+        for topic, of_topic in one if self._one_topic else _runs(records, Message.topic):
+            for partition, run in _runs(of_topic, Message.partition):
+                self._take(topic, partition, run)
         for (number, _), batch in self._open.items():
             self._publishers[number].put(batch)
         self._figures.counts["message_count"] += len(records)

@@ -33,7 +33,7 @@ def run(file: Path, log_level: str) -> None:
     """
     logging.basicConfig(
         stream=sys.stderr,
-        level={"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}[log_level],
+        level=log_level.upper(),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     for name in ("asyncio", "tornado"):

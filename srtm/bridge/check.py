@@ -3,6 +3,7 @@
 import os
 import socket
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -76,26 +77,24 @@ def check(file: BridgeFile) -> list[Finding]:
 
 
 def _kafka_side(route: Route, topics: dict[str, int]) -> list[Finding]:
-    ends = [end for end in (route.source, route.target, route.dead_letter) if end]
-    return [
-        finding
-        for end in ends
-        if end.system == "kafka"
-        for finding in _kafka_topic(route, end, topics)
-    ]
+    found = []
+    for end in (route.source, route.target, route.dead_letter):
+        if end is None or end.system != "kafka" or (end.is_template and route.source.is_pattern):
+            continue
+        name = end.of(route.source.topic)
+        if end.is_pattern:
+            found.append(Finding(route.name, f"Kafka {_matching(end, topics)}"))
+        elif name in topics:
+            found.append(Finding(route.name, f"kafka:{name} has {topics[name]} partitions"))
+        else:
+            found.append(Finding(route.name, _no_topic(name), True))
+    return found
 
 
-def _kafka_topic(route: Route, end: End, topics: dict[str, int]) -> list[Finding]:
-    if end.is_pattern:
-        names = sorted(name for name in topics if end.matches(name))
-        found = f"now has {', '.join(names[:20])}" if names else "has none yet"
-        return [Finding(route.name, f"Kafka {found} that match {end.topic}")]
-    if end.is_template and route.source.is_pattern:
-        return []
-    name = end.of(route.source.topic)
-    if name not in topics:
-        return [Finding(route.name, _no_topic(name), True)]
-    return [Finding(route.name, f"kafka:{name} has {topics[name]} partitions")]
+def _matching(end: End, topics: Iterable[str]) -> str:
+    names = sorted(name for name in topics if end.matches(name))
+    found = f"now has {', '.join(names[:20])}" if names else "has none yet"
+    return f"{found} that match {end.topic}"
 
 
 def _without_keys(route: Route, topics: dict[str, int], admin: AdminClient) -> list[Finding]:
@@ -151,9 +150,8 @@ def _nsq_side(route: Route, topics: dict[str, int] | None) -> list[Finding]:
     for lookupd in route.lookupd:
         try:
             if route.source.is_pattern:
-                names = sorted(each for each in topics_of(lookupd) if route.source.matches(each))
-                found_now = f"now has {', '.join(names[:20])}" if names else "has none yet"
-                text = f"nsqlookupd {lookupd} {found_now} that match {route.source.topic}"
+                names = sorted(filter(route.source.matches, topics_of(lookupd)))
+                text = f"nsqlookupd {lookupd} {_matching(route.source, names)}"
                 found += targets_missing(route, names, topics)
             else:
                 nsqds = sorted(nsqds_of(lookupd, route.source.topic))

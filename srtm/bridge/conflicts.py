@@ -1,6 +1,7 @@
 """What no set of routes may do: go in a circle, or take each other's messages. Pure."""
 
 from collections.abc import Sequence
+from graphlib import CycleError, TopologicalSorter
 from itertools import combinations
 from typing import Protocol
 
@@ -45,21 +46,17 @@ def refuse_conflicts(routes: Sequence[Way]) -> None:
 
 
 def _refuse_fight(one: Way, other: Way) -> None:
-    if one.source.system != other.source.system or not overlap(
-        one.source.topic, other.source.topic
-    ):
+    system = one.source.system
+    if system != other.source.system or not overlap(one.source.topic, other.source.topic):
         return
-    if one.source.system == "nsq" and one.source.channel == other.source.channel:
+    if system == "nsq":
+        kind, mine, theirs, parts = "channel", one.source.channel, other.source.channel, "messages"
+    else:
+        kind, mine, theirs, parts = "group", one.group, other.group, "partitions"
+    if mine == theirs:
         raise ValueError(
-            f"routes {one.name} and {other.name} fight over channel {one.source.channel} of "
-            f"{_topics(one, other)}: each would get a part of the messages; give each its own "
-            "channel"
-        )
-    if one.source.system == "kafka" and one.group == other.group:
-        raise ValueError(
-            f"routes {one.name} and {other.name} fight over group {one.group} of "
-            f"{_topics(one, other)}: each would get a part of the partitions; give each its own "
-            "group"
+            f"routes {one.name} and {other.name} fight over {kind} {mine} of "
+            f"{_topics(one, other)}: each would get a part of the {parts}; give each its own {kind}"
         )
 
 
@@ -89,30 +86,23 @@ def _reach(route: Way, end: End) -> str:
 
 def _circle(routes: Sequence[Way]) -> list[str]:
     """The names of routes that lead back to the first of them; [] where there are none."""
-
-    def feeds(one: Way, other: Way) -> bool:
-        ends = [one.target, *([one.dead_letter] if one.dead_letter else [])]
-        return any(
-            end.system == other.source.system and overlap(_reach(one, end), other.source.topic)
-            for end in ends
-        )
-
-    following = {
-        number: [n for n, other in enumerate(routes) if feeds(route, other)]
+    feeders = {
+        number: [n for n, other in enumerate(routes) if _feeds(other, route)]
         for number, route in enumerate(routes)
     }
-    done: set[int] = set()
-    for start in following:
-        path = [start]
-        todo = [iter(following[start])]
-        while todo:
-            after = next(todo[-1], None)
-            if after is None:
-                done.add(path.pop())
-                todo.pop()
-            elif after in path:
-                return [routes[n].name for n in path[path.index(after) :]]
-            elif after not in done:
-                path.append(after)
-                todo.append(iter(following[after]))
+    try:
+        TopologicalSorter(feeders).prepare()
+    except CycleError as error:
+        circle = error.args[1][1:]
+        first = circle.index(min(circle))
+        return [routes[n].name for n in circle[first:] + circle[:first]]
     return []
+
+
+def _feeds(one: Way, other: Way) -> bool:
+    """Does what leaves `one` come to `other`?"""
+    return any(
+        end.system == other.source.system and overlap(_reach(one, end), other.source.topic)
+        for end in (one.target, one.dead_letter)
+        if end
+    )

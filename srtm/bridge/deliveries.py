@@ -33,8 +33,8 @@ class Deliveries:
     """The messages of one runner on their way to Kafka. The runner calls `poll` often, `tick` once
     in a while.
 
-    now: monotonic seconds of this turn; bytes: of the bodies that wait; largest: of the messages
-    since the last `shrink`; failures: in a row; stop: why the route cannot go on
+    now: monotonic seconds of this turn; bytes: of the bodies that wait; failures: in a row;
+    letters: the dead ones; stop: why the route cannot go on
     """
 
     def __init__(self, runner: Runner, topic: str, target: str, sink: KafkaSink) -> None:
@@ -56,7 +56,7 @@ class Deliveries:
         self._sink = sink
         self._key_of = pointer(self._route.key) if self._route.key else None
         self._dead = self._route.dead_letter.of(topic) if self._route.dead_letter else ""
-        self._letters = DeadLetters(runner, "-dead", 0.0, self._route.max_in_flight)
+        self.letters = DeadLetters(runner, "-dead", 0.0, self._route.max_in_flight)
         self._reports: list[tuple[Waiting, Any, Any]] = []
         self._heard = 0.0  # the last report, or the first message after all had one
         self._refit = False
@@ -113,27 +113,24 @@ class Deliveries:
     def poll(self, seconds: float) -> bool:
         """Take Kafka's reports; wait so long for the first. True where there were any."""
         self._sink.poll(seconds)
-        self._letters.poll(self.now)
+        self.letters.poll(self.now)
         if not self._reports:
             return False
         self._take_reports()
         return True
 
     @property
-    def dead_letters_wait(self) -> bool:
-        """Do dead letters wait for their file to take them?"""
-        return self._letters.refused
-
-    @property
-    def unanswered(self) -> bool:
-        """Kafka reports nothing for too long: its producer waits for it without a word."""
-        return self._figures.in_flight > 0 and self.now - self._heard > _SILENT_SECONDS
+    def unanswered(self) -> str:
+        """What to tell people when Kafka reports nothing for too long: its producer waits for it
+        without a word. "" when it does."""
+        silent = self._figures.in_flight > 0 and self.now - self._heard > _SILENT_SECONDS
+        return self._sink.away() if silent else ""
 
     def tick(self) -> None:
         """Another producer or other batches, where that is needed."""
         if self._sink.fatal:
             self._sink.renew(self._sink.fatal)
-        self._letters.renew()
+        self.letters.renew()
         if self._refit:
             self._refit = False
             self._sink.fit_batches(self._target)
@@ -216,7 +213,7 @@ class Deliveries:
             return
         waiting.dead = True
         try:
-            waiting.cut = self._letters.put(
+            waiting.cut = self.letters.put(
                 self._dead,
                 self._origin(waiting),
                 reason,

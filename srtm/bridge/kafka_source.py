@@ -198,28 +198,19 @@ class KafkaSource:
         try:
             low, high = self._consumer.get_watermark_offsets(where, _ASK_SECONDS)
         except KafkaException:
-            log.warning("%s[%d]: offset %d is not there", topic, partition, expected)
-            return
-        if expected < low:
-            self._figures.counts["gone_count"] += low - expected
-            log.warning(
-                "%s[%d]: Kafka has deleted offsets %d to %d before they were read (retention); it "
-                "goes on at %d",
-                topic,
-                partition,
-                expected,
-                low - 1,
-                low,
-            )
+            said = f"offset {expected} is not there"
         else:
-            log.warning(
-                "%s[%d]: offset %d was committed, and the topic ends at %d: it was made anew, and "
-                "is read from its beginning",
-                topic,
-                partition,
-                expected,
-                high,
+            said = (
+                f"offset {expected} was committed, and the topic ends at {high}: it was made anew, "
+                "and is read from its beginning"
             )
+            if expected < low:
+                self._figures.counts["gone_count"] += low - expected
+                said = (
+                    f"Kafka has deleted offsets {expected} to {low - 1} before they were read "
+                    f"(retention); it goes on at {low}"
+                )
+        log.warning("%s[%d]: %s", topic, partition, said)
 
     def _restart(self, begins: Mapping[Partition, int]) -> None:
         """Read on from elsewhere. Not by a seek: a partition that stands, as its offset is not

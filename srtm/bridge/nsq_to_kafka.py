@@ -7,6 +7,7 @@ Kafka's report, so what this process holds when it dies is still nsqd's.
 import selectors
 import socket
 import time
+from functools import partial
 from typing import Any
 
 from srtm.bridge.deliveries import Deliveries
@@ -74,7 +75,7 @@ class NsqToKafka(Runner):
             lookup = Lookup(route.lookupd, self.topic) if route.lookupd else None
             try:
                 if self._reach_kafka(sink):
-                    self._turns(selector, hosts, deliveries, lookup, sink)
+                    self._turns(selector, hosts, deliveries, lookup)
             finally:
                 if lookup:
                     lookup.close()
@@ -111,7 +112,6 @@ class NsqToKafka(Runner):
         hosts: Hosts,
         deliveries: Deliveries,
         lookup: Lookup | None,
-        sink: KafkaSink,
     ) -> None:
         idle_turns = 0
         tick_at = drain_until = 0.0
@@ -124,7 +124,7 @@ class NsqToKafka(Runner):
                     if events & selectors.EVENT_WRITE:
                         link.flush()
                     if events & selectors.EVENT_READ:
-                        link.read(_frames_of(link, deliveries))
+                        link.read(partial(link.host.frames, take=deliveries.take, now=now))
                 except Broken as error:
                     link.host.broken(str(error), now)
                 idle_turns = 0
@@ -135,7 +135,7 @@ class NsqToKafka(Runner):
             hosts.finish(now)
             if now >= tick_at:
                 tick_at = now + _TICK_SECONDS
-                self._tick(now, hosts, deliveries, lookup, sink)
+                self._tick(now, hosts, deliveries, lookup)
                 if self.figures.in_flight == 0:
                     deliveries.poll(0)
             if self.stopping.is_set() or deliveries.stop:
@@ -150,12 +150,7 @@ class NsqToKafka(Runner):
     # --- time -----------------------------------------------------------------------------------
 
     def _tick(
-        self,
-        now: float,
-        hosts: Hosts,
-        deliveries: Deliveries,
-        lookup: Lookup | None,
-        sink: KafkaSink,
+        self, now: float, hosts: Hosts, deliveries: Deliveries, lookup: Lookup | None
     ) -> None:
         deliveries.tick()
         if lookup:
@@ -163,10 +158,10 @@ class NsqToKafka(Runner):
         hosts.tick(now)
         self._share_ready(now, hosts, deliveries)
         self.figures.in_flight_bytes = deliveries.bytes
-        if deliveries.failures or deliveries.dead_letters_wait:
+        if deliveries.failures or deliveries.letters.refused:
             return  # they have told
         if deliveries.unanswered:
-            self.said(sink.away())
+            self.said(deliveries.unanswered)
         else:
             self._tell(hosts, lookup)
 
@@ -194,8 +189,3 @@ class NsqToKafka(Runner):
                 self.said(hosts.reason or "connecting to nsqd")
         elif lookup:
             self.said(lookup.reason or f"no nsqd has topic {self.topic} yet")
-
-
-def _frames_of(link: Link, deliveries: Deliveries) -> Any:
-    host, now, take = link.host, deliveries.now, deliveries.take
-    return lambda raw, ends: host.frames(raw, ends, take, now)

@@ -9,6 +9,8 @@ from tests.support.admission_logs import floor, own, share
 OLD, NEW = (100.0, 10.0), (50.0, 5.0)
 SAFE = floor(10.0, 1.0, OLD)  # what a broker has of OLD once its lease has ended
 SAFE_BATCH = floor(40.0, 4.0, OLD)  # of a topic whose largest batch is 4
+BOTH = [(1, "a", share(60.0, 6.0, OLD)), (1, "b", share(40.0, 4.0, OLD))]
+"""all of OLD"""
 NONE, SHUT = Word(Rule.NONE), Word(Rule.SHUT, epoch=1)
 
 
@@ -46,12 +48,7 @@ def changes(*rows: tuple[int, str, Word | None]) -> list[Change]:
             id="a-share-that-changes-is-no-contract-that-does",
         ),
         pytest.param(
-            [
-                (1, "a", share(60, 6, OLD)),
-                (1, "b", share(40, 4, OLD)),
-                (5, "a", share(30, 3, NEW, 2)),
-                (9, "b", share(20, 2, NEW, 2)),
-            ],
+            [*BOTH, (5, "a", share(30, 3, NEW, 2)), (9, "b", share(20, 2, NEW, 2))],
             [told(1, OLD), told(9, NEW)],
             id="less-holds-once-all-brokers-know",
         ),
@@ -76,12 +73,7 @@ def changes(*rows: tuple[int, str, Word | None]) -> list[Change]:
             id="r-and-b-each-by-itself",
         ),
         pytest.param(
-            [
-                (1, "a", share(60, 6, OLD)),
-                (1, "b", share(40, 4, OLD)),
-                (5, "a", share(30, 3, NEW, 2)),
-                (8, "b", SAFE),
-            ],
+            [*BOTH, (5, "a", share(30, 3, NEW, 2)), (8, "b", SAFE)],
             [told(1, OLD), told(8, NEW)],
             id="one-whose-lease-ended-has-no-say",
         ),
@@ -105,12 +97,7 @@ def changes(*rows: tuple[int, str, Word | None]) -> list[Change]:
             id="a-share-with-its-part-of-the-rate-is-no-floor",
         ),
         pytest.param(
-            [
-                (1, "a", share(60, 6, OLD)),
-                (1, "b", share(40, 4, OLD)),
-                (5, "a", share(30, 3, NEW, 2)),
-                (8, "b", None),
-            ],
+            [*BOTH, (5, "a", share(30, 3, NEW, 2)), (8, "b", None)],
             [told(1, OLD), told(8, NEW)],
             id="nor-has-one-that-was-killed",
         ),

@@ -3,7 +3,7 @@
 from tests.support.bridges import IN_MEMORY, bridge, open_channel, write
 from tests.support.distributors import DistributorProcess, distributors_in, srtm
 from tests.support.kafka import Kafka
-from tests.support.servers import Servers, wait_for
+from tests.support.servers import GatewayProcess, Servers, wait_for
 
 
 def test_check_asks_the_distributor_for_the_topic(
@@ -32,6 +32,17 @@ def test_check_asks_the_distributor_for_the_topic(
     assert "does not know topic" not in said
 
 
+def gateways_of(servers: Servers, address: str) -> list[GatewayProcess]:
+    """Two brokers of the distributor there, each with a channel for the topic `alone`."""
+    found = []
+    for number in range(2):
+        nsqd = servers.nsqd(IN_MEMORY)
+        open_channel(nsqd, "alone", "reader")
+        flags = (f"--distributor-address={address}", f"--broker-name=b{number}")
+        found.append(servers.gateway(*flags, "--broker-capacity=200000", nsqd=nsqd))
+    return found
+
+
 def test_it_publishes_where_the_distributor_says_and_waits_for_one_that_is_away(
     servers: Servers, kafka: Kafka
 ) -> None:
@@ -40,31 +51,11 @@ def test_it_publishes_where_the_distributor_says_and_waits_for_one_that_is_away(
     with distributors_in(servers.folder) as start:
         distributor = start()
         distributor.wait_leading()
-        gateways = [
-            servers.gateway(
-                f"--distributor-address={distributor.address}",
-                f"--broker-name=b{number}",
-                "--broker-capacity=200000",
-                nsqd=servers.nsqd(IN_MEMORY),
-            )
-            for number in range(2)
-        ]
-        for gateway in gateways:
-            open_channel(gateway.nsqd, "alone", "reader")
+        gateways = gateways_of(servers, distributor.address)
         distributor.process.kill()
-        made = bridge(
-            servers,
-            kafka,
-            {
-                "from": "kafka:alone",
-                "group": "alone",
-                "to": "nsq:{topic}",
-                "distributor": distributor.address,
-                "publishers": 2,
-                "rate": 20_000,
-            },
-            wait=False,
-        )
+        route = {"from": "kafka:alone", "group": "alone", "to": "nsq:{topic}"}
+        route |= {"distributor": distributor.address, "publishers": 2, "rate": 20_000}
+        made = bridge(servers, kafka, route, wait=False)
 
         def total() -> int:
             return sum(gateway.nsqd.message_count("alone") for gateway in gateways)
@@ -78,10 +69,10 @@ def test_it_publishes_where_the_distributor_says_and_waits_for_one_that_is_away(
             lambda: "alone" in made.reason() and "publisher" in made.reason(), "it is refused", 20
         )
         distributor.topic("alone", rate=100_000.0, burst=2000.0)
-        route = "test.kafka:alone"
 
         def registered() -> bool:
-            return bool(distributor.call("GET", f"/topics/alone/publishers/{route}-0")[0] == 200)
+            path = "/topics/alone/publishers/test.kafka:alone-0"
+            return bool(distributor.call("GET", path)[0] == 200)
 
         def placed() -> bool:
             body = {"policy": "srtm"}

@@ -18,37 +18,35 @@ from srtm.nsq.frames import RESPONSE
 from srtm.text.errors import UnavailableError
 
 
-class Lookupd:
+class Lookupd(ThreadingHTTPServer):
     """answer: the body of every answer."""
 
-    def __init__(self) -> None:
-        self.answer = b""
-        ours = self
+    answer = b""
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(ours.answer)))
-                self.end_headers()
-                self.wfile.write(ours.answer)
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server_address[1]}"
 
-            def log_message(self, *_: Any) -> None:
-                return
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"127.0.0.1:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+class Handler(BaseHTTPRequestHandler):
+    server: Lookupd
 
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.server.answer)))
+        self.end_headers()
+        self.wfile.write(self.server.answer)
+
+    def log_message(self, *_: Any) -> None:
+        return
 
 
 @pytest.fixture
 def lookupd() -> Iterator[Lookupd]:
-    found = Lookupd()
-    yield found
-    found.close()
+    with Lookupd(("127.0.0.1", 0), Handler) as found:
+        threading.Thread(target=found.serve_forever, daemon=True).start()
+        yield found
+        found.shutdown()
 
 
 def producer(host: object, port: object) -> dict[str, object]:
