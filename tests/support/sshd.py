@@ -67,6 +67,8 @@ def sshd_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sshd]:
         f"HostKey {folder}/host\nAuthorizedKeysFile {folder}/authorized_keys\n"
         f"PidFile {folder}/sshd.pid\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n"
         "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPort 22\n"
+        # bash reads ~/.bashrc for each command: that of whoever runs the tests may take long.
+        f"SetEnv HOME={folder}\n"
     )
     (folder / "ssh_config").write_text(
         f"Host {ALIAS} {address}\n  HostName {address}\n  User root\n  IdentityFile {folder}/user\n"

@@ -73,7 +73,7 @@ def test_up_is_one_deployment_over_all_hosts(tmp_path: Path, kind: str) -> None:
         assert topics["placed"].placed
         assert topics["placed"].placed.placed == 2
         with pytest.raises(UsageError, match="several hosts"):
-            Topics(find(tmp_path / "d" / "h1")).set("even", {"rate": 50.0})
+            Topics(find(tmp_path / "d" / "h1")).change("even", {"rate": 50.0})
 
         # Again: nothing happens.
         before = {name: host.status(UP) for name, host in found.hosts.items()}
