@@ -91,10 +91,10 @@ BENCHMARKS = {
         "autoscaler.clairvoyant", "ours against a schedule that knows every arrival"
     ),
     "hand-over": Entry(
-        "autoscaler.hand_over.run", "how long a partition stands still as it changes consumers"
+        "autoscaler.live.hand_over", "how long a partition stands still as it changes consumers"
     ),
     "autoscale-live": Entry(
-        "autoscaler.autoscale_live.run", "real groups on Kafka, beside what the simulator says"
+        "autoscaler.live.autoscale", "real groups on Kafka, beside what the simulator says"
     ),
     "unseen": Entry(
         "autoscaler.unseen.run", "ours on generated workloads that it was not tuned on"

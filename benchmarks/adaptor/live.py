@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -22,17 +22,16 @@ from benchmarks.gateway.record import Recorder, record_of
 from benchmarks.harness.bars import Bar, judge
 from benchmarks.harness.report import number, table
 from benchmarks.harness.session import Session
+from benchmarks.harness.world import brokers_up, distributor_of, until
 from distributor.remote import Remote
 from srtm.audit.folder import read_sessions
 from srtm.audit.judge import judge as audited
-from srtm.deploy.up import Running, running
+from srtm.deploy.up import Running
 from srtm.deployment.admin import topics_of
 from srtm.deployment.document import DeployedBroker
 from srtm.limits.queueing import Floats
 from srtm.nsq.commands import pub
 from srtm.nsq.connection import Connection
-from srtm.text.address import free_addresses
-from srtm.text.errors import SrtmError
 from tb_adaptor.share import Part
 from tb_adaptor.simulator.judge import nearest_rank
 from tb_adaptor.simulator.run import Arrivals, simulate
@@ -78,28 +77,10 @@ class Live:
 def live(session: Session, seed: int = 0) -> list[Live]:
     """What each policy did on the real brokers; all of them ran side by side."""
     logs = session.folder / "admissions"
-    with running(_spec(session, str(logs))) as deployment:
+    folder, names = session.folder / "swap", list(SWAP.brokers)
+    with brokers_up(folder, names, capacity=100_000, admission_log=str(logs)) as deployment:
         came, rescales = asyncio.run(_run(deployment, seed))
     return [_judged(name, came[name], rescales[name], logs) for name in POLICIES]
-
-
-def _spec(session: Session, logs: str) -> dict[str, Any]:
-    addresses = iter(map(str, free_addresses(5)))
-    return {
-        "deployment": {"name": "adaptor", "data-path": str(session.folder / "swap")},
-        "lookupd": False,
-        "distributor": {"http-address": next(addresses)},
-        "broker": [
-            {
-                "name": name,
-                "tcp-address": next(addresses),
-                "http-address": next(addresses),
-                "capacity": 100_000,
-                "admission-log": logs,
-            }
-            for name in SWAP.brokers
-        ],
-    }
 
 
 Recorded = dict[str, tuple[Floats, Floats]]
@@ -107,9 +88,7 @@ Recorded = dict[str, tuple[Floats, Floats]]
 
 
 async def _run(deployment: Running, seed: int) -> tuple[dict[str, Recorded], dict[str, int]]:
-    found = deployment.deployment.distributor
-    assert found is not None
-    remote = Remote(found.http_address, "")
+    remote = distributor_of(deployment)
     await asyncio.to_thread(_place, remote)
     brokers = deployment.brokers
     await asyncio.to_thread(_wait_for_shares, brokers)
@@ -148,14 +127,12 @@ def _place(remote: Remote) -> None:
 def _wait_for_shares(brokers: Sequence[DeployedBroker]) -> None:
     """Wait until each bucket is full with half of the contract. Raises SrtmError."""
     half = CONTRACT.rate / len(brokers), CONTRACT.burst / len(brokers)
-    until = time.monotonic() + _READY_SECONDS
-    while True:
+
+    def are_full() -> bool:
         rows = [topics_of(broker).get(topic, {}) for broker in brokers for topic in POLICIES]
-        if all((row.get("rate"), row.get("tokens")) == half for row in rows):
-            return
-        if time.monotonic() > until:
-            raise SrtmError("live: brokers have no share of the topics")
-        time.sleep(0.1)
+        return all((row.get("rate"), row.get("tokens")) == half for row in rows)
+
+    until(are_full, "live: brokers have their shares of the topics", _READY_SECONDS)
 
 
 async def _send(brokers: Sequence[DeployedBroker], recorders: Sequence[Recorder], seed: int) -> int:
@@ -227,9 +204,9 @@ def _judged(policy: str, came: Recorded, rescales: int, logs: Any) -> Live:
     return Live(
         policy,
         nearest_rank(waits, 0.99) * 1e3,
-        _by_second(times, waits),
+        by_second(times, waits, SECONDS).tolist(),
         nearest_rank(predicted, 0.99) * 1e3,
-        _by_second(times, predicted),
+        by_second(times, predicted, SECONDS).tolist(),
         audit.messages,
         audit.excess,
         audit.is_exceeded,
@@ -237,11 +214,12 @@ def _judged(policy: str, came: Recorded, rescales: int, logs: Any) -> Live:
     )
 
 
-def _by_second(times: Floats, waits: Floats) -> list[float]:
-    found = []
-    for second in range(int(SECONDS)):
+def by_second(times: Floats, waits: Floats, seconds: float) -> Floats:
+    """p99 in ms of what came in each second."""
+    found = np.zeros(int(seconds))
+    for second in range(found.size):
         there = waits[(times >= second) & (times < second + 1)]
-        found.append(nearest_rank(there, 0.99) * 1e3 if there.size else 0.0)
+        found[second] = nearest_rank(there, 0.99) * 1e3 if there.size else 0.0
     return found
 
 
@@ -271,7 +249,3 @@ def live_bars(runs: Sequence[Live]) -> list[Bar]:
         judge("live: messages over the contract, any policy", [max(over)], at_most=0),
         judge("live: p99 of srtm over the better of paper and static, ms", [late], at_most=0),
     ]
-
-
-def live_figures(runs: Sequence[Live]) -> list[dict[str, Any]]:
-    return [asdict(run) for run in runs]

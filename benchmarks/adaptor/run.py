@@ -11,14 +11,15 @@ for that stretch, or 1 ms. --full adds a swap on real brokers (`live`).
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.adaptor.live import live, live_bars, live_figures, live_table
+from benchmarks.adaptor.live import by_second as by_second_of
+from benchmarks.adaptor.live import live, live_bars, live_table
 from benchmarks.adaptor.paper_rule import PERIODS, chosen
 from benchmarks.adaptor.scenarios import LOAD, SCENARIOS, SECONDS, Scenario
 from benchmarks.harness.bars import Bar, judge
@@ -107,7 +108,7 @@ def run(session: Session) -> Report:
             "paper_window_seconds": best.settings.window,
             "paper_every_seconds": best.settings.every,
         },
-        figures=_figures(outcomes, back) | ({"live": live_figures(lived)} if lived else {}),
+        figures=_figures(outcomes, back) | ({"live": list(map(asdict, lived))} if lived else {}),
         bars=_bars(outcomes, back, session.quick) + (live_bars(lived) if lived else []),
         tables=[
             _waits_table(outcomes),
@@ -176,31 +177,34 @@ def _bars(
 ) -> list[Bar]:
     doubt = f"{QUICK_SEEDS} seeds" if quick else ""
     worst = max(each.excess for pooled in outcomes.values() for each in pooled.values())
-    bars = [judge("messages over the contract, any policy", [worst], at_most=0)]
-    bars.append(
-        judge("step: srtm is back, s (median)", [median(back["step"]["srtm"])],
-              at_most=_WINDOWS_SECONDS, doubt=doubt),
-    )  # fmt: skip
-    lead = median(back["step"]["srtm"]) - median(back["step"]["paper"])
-    bars.append(
-        judge("step: srtm is back after paper, s", [max(lead, -SECONDS)], at_most=0, doubt=doubt)
-    )
-    moves = outcomes["burstiness moves"]
-    ratio = moves["srtm"].p99_ms / moves["rate-only"].p99_ms
-    bars.append(judge("burstiness moves: p99, srtm / rate-only", [ratio], at_most=0.8, doubt=doubt))
-    ramp = outcomes["ramp"]["srtm"].p99_ms / outcomes["ramp"]["paper"].p99_ms
-    bars.append(
-        judge("ramp: p99, srtm / paper at its best period and window", [ramp], at_most=1.0,
-              doubt=doubt),
-    )  # fmt: skip
+    back_after = median(back["step"]["srtm"])
+    moves, ramp = outcomes["burstiness moves"], outcomes["ramp"]
+    found = [
+        ("step: srtm is back, s (median)", back_after, _WINDOWS_SECONDS),
+        (
+            "step: srtm is back after paper, s",
+            max(back_after - median(back["step"]["paper"]), -SECONDS),
+            0.0,
+        ),
+        (
+            "burstiness moves: p99, srtm / rate-only",
+            moves["srtm"].p99_ms / moves["rate-only"].p99_ms,
+            0.8,
+        ),
+        (
+            "ramp: p99, srtm / paper at its best period and window",
+            ramp["srtm"].p99_ms / ramp["paper"].p99_ms,
+            1.0,
+        ),
+    ]
     for name, pooled in outcomes.items():
         better = min(pooled["paper"].p99_ms, pooled["even"].p99_ms)
-        over = pooled["srtm"].p99_ms - max(1.1 * better, better + 1)
-        bars.append(
-            judge(f"{name}: p99 of srtm over the better of paper and even, ms", [max(0.0, over)],
-                  at_most=0, doubt=doubt),
-        )  # fmt: skip
-    return bars
+        over = max(0.0, pooled["srtm"].p99_ms - max(1.1 * better, better + 1))
+        found.append((f"{name}: p99 of srtm over the better of paper and even, ms", over, 0.0))
+    return [
+        judge("messages over the contract, any policy", [worst], at_most=0),
+        *(judge(name, [value], at_most=most, doubt=doubt) for name, value, most in found),
+    ]
 
 
 def _figures(outcomes: Outcomes, back: Mapping[str, Mapping[str, list[float]]]) -> dict[str, Any]:
@@ -225,12 +229,7 @@ def _figures(outcomes: Outcomes, back: Mapping[str, Mapping[str, list[float]]]) 
 
 def by_second(pooled: Pooled) -> Floats:
     """p99 in ms of what came in each second, over all seeds."""
-    waits, times = np.concatenate(pooled.waits), np.concatenate(pooled.times)
-    found = np.zeros(int(SECONDS))
-    for at in range(found.size):
-        there = waits[(times >= at) & (times < at + 1)]
-        found[at] = nearest_rank(there, 0.99) * 1e3 if there.size else 0.0
-    return found
+    return by_second_of(np.concatenate(pooled.times), np.concatenate(pooled.waits), SECONDS)
 
 
 def _waits_table(outcomes: Outcomes) -> Any:

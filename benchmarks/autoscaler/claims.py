@@ -5,14 +5,14 @@ more and who has less. Each ordering is a row, also where ours comes out the oth
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from rich.table import Table
 
 from benchmarks.autoscaler.scaling import Outcome
-from benchmarks.harness.bars import Bar
-from benchmarks.harness.report import number, table
+from benchmarks.harness.bars import Bar, judge
+from benchmarks.harness.report import number, tabulate
 
 TITLES = {
     "sla": "in time, %",
@@ -71,12 +71,10 @@ class Judged:
         return f"reversed: {', '.join(self.reversed)}" if self.reversed else "reproduced"
 
     def bar(self, doubt: str) -> Bar:
-        if not self.ours:
-            return Bar(self.claim.name, None, None, None, None, 0.0, None, doubt or "not run")
-        count = float(len(self.reversed))
-        met = None if doubt else not count
-        why = doubt or (self.claim.why if count else "")
-        return Bar(self.claim.name, count, count, count, None, 0.0, met, why)
+        count = [float(len(self.reversed))] if self.ours else []
+        unsure = doubt or ("" if count else "not run")
+        bar = judge(self.claim.name, count, at_most=0.0, doubt=unsure)
+        return replace(bar, why=self.claim.why) if bar.met is False else bar
 
 
 def judge_claims(
@@ -91,19 +89,15 @@ def judge_claims(
     """
     named = {outcome.case.name: outcome for outcome in outcomes}
     found = [claim.judged(named, by_mean) for claim in claims]
-    made = table(
+    made = tabulate(
         "the papers' orderings, each from the most to the least",
-        *("where", "figure", "order", "paper", "ours", "verdict", "why"),
+        found,
+        ("where", lambda each: each.claim.where),
+        ("figure", lambda each: TITLES[each.claim.figure]),
+        ("order", lambda each: " > ".join(each.claim.order)),
+        ("paper", lambda each: " > ".join(number(v, 4) for v in each.claim.printed) or "-"),
+        ("ours", lambda each: ", ".join(number(v, 4) for v in each.ours) or "-"),
+        ("verdict", lambda each: each.verdict),
+        ("why", lambda each: each.claim.why),
     )
-    for each in found:
-        claim = each.claim
-        made.add_row(
-            claim.where,
-            TITLES[claim.figure],
-            " > ".join(claim.order),
-            " > ".join(number(value, 4) for value in claim.printed) or "-",
-            ", ".join(number(value, 4) for value in each.ours) or "-",
-            each.verdict,
-            claim.why,
-        )
     return made, [each.bar(doubt) for each in found]

@@ -7,10 +7,10 @@ end that ours has; what becomes of both under Kafka's eager protocol is shown wi
 The search is a heuristic, so its lower bound stands beside it: no schedule takes less.
 """
 
-import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -18,7 +18,7 @@ from rich.table import Table
 from benchmarks.autoscaler.rivals import OURS
 from benchmarks.autoscaler.scaling import workload
 from benchmarks.harness.bars import Bar, judge
-from benchmarks.harness.report import Report, number, table
+from benchmarks.harness.report import Report, tabulate
 from benchmarks.harness.session import Session
 from benchmarks.harness.side_by_side import side_by_side
 from srtm.autoscaler.decision import Handover
@@ -203,32 +203,26 @@ def bars(result: Result, quick: bool) -> list[Bar]:
 
 def table_of(results: Sequence[Result]) -> Table:
     """Medians over the seeds."""
-    made = table(
+
+    def theirs(figure: Callable[[ReplicaPlan], float]) -> Callable[[Result], str]:
+        return lambda each: f"{median(figure(found) for _, found in each.pairs):.2f}"
+
+    return tabulate(
         "ours against the clairvoyant; medians over seeds",
-        *("run", "seeds", "SLO %", f"{OURS} SLA %", f"{OURS} min", "clairvoyant SLA %"),
-        *("clairvoyant min", "bound min", "ratio", "range", "bar", "changes"),
+        [each for each in results if each.pairs],
+        ("run", lambda each: each.match.name),
+        ("seeds", lambda each: len(each.pairs)),
+        ("SLO %", lambda each: f"{100 * each.match.setting.slo.percentile:g}"),
+        (f"{OURS} SLA %", lambda each: f"{median(each.sla_percents()):.2f}"),
+        (f"{OURS} min", lambda each: f"{median(r.replica_minutes for r, _ in each.pairs):.2f}"),
+        ("clairvoyant SLA %", theirs(lambda found: 100 * found.share)),
+        ("clairvoyant min", theirs(lambda found: found.replica_minutes)),
+        ("bound min", theirs(lambda found: found.lower_bound)),
+        ("ratio", lambda each: f"{median(each.ratios()):.3f}"),
+        ("range", lambda each: f"{min(each.ratios()):.3f} .. {max(each.ratios()):.3f}"),
+        ("bar", lambda each: each.match.at_most),
+        ("changes", lambda each: f"{median(run.rebalances for run, _ in each.pairs):g}"),
     )
-    for result in results:
-        if not result.pairs:
-            continue
-        ours = [run for run, _ in result.pairs]
-        theirs = [found for _, found in result.pairs]
-        ratios = result.ratios()
-        made.add_row(
-            result.match.name,
-            str(len(ours)),
-            f"{100 * result.match.setting.slo.percentile:g}",
-            f"{statistics.median(result.sla_percents()):.2f}",
-            f"{statistics.median(each.replica_minutes for each in ours):.2f}",
-            f"{statistics.median(100 * each.share for each in theirs):.2f}",
-            f"{statistics.median(each.replica_minutes for each in theirs):.2f}",
-            f"{statistics.median(each.lower_bound for each in theirs):.2f}",
-            f"{statistics.median(ratios):.3f}",
-            f"{min(ratios):.3f} .. {max(ratios):.3f}",
-            number(result.match.at_most),
-            f"{statistics.median(each.rebalances for each in ours):g}",
-        )
-    return made
 
 
 def draw(figure: "Figure", results: Sequence[Result]) -> None:

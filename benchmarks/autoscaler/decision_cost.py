@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.harness.bars import judge
-from benchmarks.harness.report import Report, number, table
+from benchmarks.harness.report import Report, tabulate
 from benchmarks.harness.session import Session
 from srtm.autoscaler.decision import Decision, Handover
 from srtm.autoscaler.observation import Observation
@@ -63,7 +63,7 @@ class Cost:
 
     @property
     def decisions(self) -> list[float]:
-        return sorted(seconds for each in self.rounds for seconds in each)
+        return [seconds for each in self.rounds for seconds in each]
 
 
 def decisions(partitions: int, seconds: int, seed: int) -> tuple[float, ...]:
@@ -96,15 +96,15 @@ def run(session: Session) -> Report:
             made.append(decisions(partitions, seconds, seed))
         costs.append(Cost(partitions, tuple(made)))
     judged = next(cost for cost in costs if cost.partitions == JUDGED)
-    shown = table("CPU of a decision, ms", "partitions", "mean", "p50", "p95", "longest")
-    for cost in costs:
-        each = cost.decisions
-        figures = (
-            median(cost.means),
-            *(float(np.quantile(each, q)) for q in (0.5, 0.95)),
-            each[-1],
-        )
-        shown.add_row(str(cost.partitions), *(number(1e3 * figure) for figure in figures))
+    shown = tabulate(
+        "CPU of a decision, ms",
+        costs,
+        ("partitions", lambda cost: cost.partitions),
+        ("mean", lambda cost: 1e3 * median(cost.means)),
+        ("p50", lambda cost: 1e3 * float(np.quantile(cost.decisions, 0.5))),
+        ("p95", lambda cost: 1e3 * float(np.quantile(cost.decisions, 0.95))),
+        ("longest", lambda cost: 1e3 * max(cost.decisions)),
+    )
     return Report(
         settings={"seconds": seconds, "rounds": len(rounds), "mu": MU},
         figures={str(cost.partitions): cost.means for cost in costs},

@@ -8,7 +8,7 @@ Ours is run once for each rival, its SLO's percentile set to what the rival atta
 replica-minutes, in the median over the seeds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from rich.table import Table
 from benchmarks.autoscaler.claims import Claim, judge_claims
 from benchmarks.autoscaler.rivals import OURS, contest, rivalries_table
 from benchmarks.autoscaler.scaling import Case, Outcome
-from benchmarks.harness.report import Report, number, table
+from benchmarks.harness.report import Report, number, tabulate
 from benchmarks.harness.session import Session
 from srtm.autoscaler.decision import Handover, Policy
 from srtm.autoscaler.policies import Settings, Trace
@@ -186,40 +186,40 @@ def _keda(settings: Settings, trace: Trace | None) -> Policy:
 
 
 def table_of(outcomes: Sequence[Outcome]) -> Table:
-    made = table(
+    def both(place: int, ours: Callable[[Outcome], float]) -> Callable[[Outcome], str]:
+        """Ours, and the paper's figure where it has one."""
+
+        def cell(outcome: Outcome) -> str:
+            printed = PAPER.get(outcome.case.name)
+            paper = f" ({number(printed[place], 4)})" if printed else ""
+            return number(ours(outcome), 4) + paper
+
+        return cell
+
+    def late_range(outcome: Outcome) -> str:
+        late = outcome.values("late")
+        return f"{min(late):.1f} .. {max(late):.1f}"
+
+    return tabulate(
         "Li-Ku Tables 2 and 3, means; the paper's in brackets",
-        *("autoscaler", "ups", "downs", "late %", "time ms", "consumer time s", "range of late %"),
+        outcomes,
+        ("autoscaler", lambda outcome: outcome.case.name),
+        ("ups", both(0, lambda outcome: outcome.mean("ups"))),
+        ("downs", both(1, lambda outcome: outcome.mean("downs"))),
+        ("late %", both(2, lambda outcome: outcome.mean("late"))),
+        ("time ms", both(3, lambda outcome: outcome.mean("mean_ms"))),
+        ("consumer time s", both(4, lambda outcome: 60 * outcome.mean("minutes"))),
+        ("range of late %", late_range),
     )
-    for outcome in outcomes:
-        late = [100 - value for value in outcome.values("sla")]
-        ours = (
-            outcome.mean("ups"),
-            outcome.mean("downs"),
-            100 - outcome.mean("sla"),
-            outcome.mean("mean_ms"),
-            60 * outcome.mean("minutes"),
-        )
-        printed = PAPER.get(outcome.case.name, (None,) * 5)
-        cells = [
-            number(a, 4) + ("" if b is None else f" ({number(b, 4)})")
-            for a, b in zip(ours, printed, strict=True)
-        ]
-        made.add_row(outcome.case.name, *cells, f"{min(late):.1f} .. {max(late):.1f}")
-    return made
 
 
 def draw(figure: "Figure", outcomes: Sequence[Outcome]) -> None:
     """Consumers over time of the first seed, and cost against late events for all seeds."""
     left, right = figure.subplots(1, 2)
     for outcome in outcomes:
-        steps = outcome.runs[0].replicas
-        left.step(
-            [at for at, _ in steps], [n for _, n in steps], where="post", label=outcome.case.name
-        )
-        late = [100 - value for value in outcome.values("sla")]
-        right.scatter(
-            [60 * m for m in outcome.values("minutes")], late, s=12, label=outcome.case.name
-        )
+        name, seconds = outcome.case.name, [60 * m for m in outcome.values("minutes")]
+        left.step(*zip(*outcome.runs[0].replicas, strict=True), where="post", label=name)
+        right.scatter(seconds, outcome.values("late"), s=12, label=name)
     left.set(xlabel="s", ylabel="consumers", title="first seed")
     right.set(xlabel="consumer time, s", ylabel="late, %", title="each seed")
     right.legend()

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from benchmarks.autoscaler.scaling import Case, Outcome, play, simulated
 from benchmarks.harness.bars import Bar, judge
-from benchmarks.harness.report import table
+from benchmarks.harness.report import tabulate
 from benchmarks.harness.session import Session
 from benchmarks.harness.side_by_side import side_by_side
 from srtm.autoscaler.simulator.run import Run
@@ -78,6 +78,11 @@ class Rivalry:
     ours: Outcome
 
     @property
+    def asked(self) -> list[float]:
+        """What ours was asked for, by seed."""
+        return [run.setting.slo.percentile for run in self.ours.runs]
+
+    @property
     def points(self) -> list[float]:
         """SLA, ours less the rival's, by seed."""
         pairs = zip(self.ours.values("sla"), self.rival.values("sla"), strict=True)
@@ -101,7 +106,7 @@ class Rivalry:
     def document(self) -> dict[str, Any]:
         return {
             "rival": self.rival.case.name,
-            "asked": [run.setting.slo.percentile for run in self.ours.runs],
+            "asked": self.asked,
             "points": self.points,
             "ratios": self.ratios,
             "ours": self.ours.document(),
@@ -110,21 +115,15 @@ class Rivalry:
 
 def rivalries_table(title: str, rivalries: Sequence[Rivalry]) -> Table:
     """Medians over the seeds."""
-    made = table(
+    return tabulate(
         f"{title}: {OURS} asked for the SLA that each rival attained",
-        *("rival", "SLA %", "replica-min", "asked %", f"{OURS} SLA %", f"{OURS} replica-min"),
-        *("SLA points", "replica-min ratio"),
+        rivalries,
+        ("rival", lambda each: each.rival.case.name),
+        ("SLA %", lambda each: f"{each.rival.median('sla'):.2f}"),
+        ("replica-min", lambda each: f"{each.rival.median('minutes'):.2f}"),
+        ("asked %", lambda each: f"{median(100 * share for share in each.asked):.2f}"),
+        (f"{OURS} SLA %", lambda each: f"{each.ours.median('sla'):.2f}"),
+        (f"{OURS} replica-min", lambda each: f"{each.ours.median('minutes'):.2f}"),
+        ("SLA points", lambda each: f"{median(each.points):+.2f}"),
+        ("replica-min ratio", lambda each: f"{median(each.ratios):.3f}"),
     )
-    for each in rivalries:
-        asked = [100 * run.setting.slo.percentile for run in each.ours.runs]
-        made.add_row(
-            each.rival.case.name,
-            f"{each.rival.median('sla'):.2f}",
-            f"{each.rival.median('minutes'):.2f}",
-            f"{median(asked):.2f}",
-            f"{each.ours.median('sla'):.2f}",
-            f"{each.ours.median('minutes'):.2f}",
-            f"{median(each.points):+.2f}",
-            f"{median(each.ratios):.3f}",
-        )
-    return made

@@ -11,7 +11,7 @@ from typing import Any
 from rich.table import Table
 
 from benchmarks.harness.bars import Bar, judge
-from benchmarks.harness.report import number, table
+from benchmarks.harness.report import number, tabulate
 from srtm.autoscaler.decision import Action, Policy
 from srtm.autoscaler.policies import POLICIES, Settings, Trace
 from srtm.autoscaler.simulator.arrivals import Arrivals
@@ -60,6 +60,10 @@ class Printed:
     ups: float | None = None
     downs: float | None = None
     why: str = ""
+
+    @property
+    def ups_downs(self) -> str:
+        return "-" if self.ups is None else f"{self.ups:g}/{self.downs:g}"
 
 
 @dataclass(frozen=True)
@@ -188,28 +192,23 @@ def times(one: float, other: float) -> float:
 
 def table_of(title: str, outcomes: Sequence[Outcome]) -> Table:
     """Ours (median and range over the seeds) beside the paper's."""
-    made = table(
+    return tabulate(
         title,
-        *("run", "SLA %", "range", "paper", "replica-min", "range", "paper", "ups/downs", "paper"),
-        *("rebalances", "mean ms", "max s"),
+        outcomes,
+        ("run", lambda each: each.case.name),
+        ("SLA %", lambda each: f"{each.median('sla'):.2f}"),
+        ("range", lambda each: _span(each.values("sla"))),
+        ("paper", lambda each: " or ".join(f"{p:g}" for p in each.case.printed.sla) or "-"),
+        ("replica-min", lambda each: f"{each.median('minutes'):.2f}"),
+        ("range", lambda each: _span(each.values("minutes"))),
+        ("paper", lambda each: number(each.case.printed.minutes, 4)),
+        ("ups/downs", lambda each: f"{each.median('ups'):g}/{each.median('downs'):g}"),
+        ("paper", lambda each: each.case.printed.ups_downs),
+        ("rebalances", lambda each: f"{each.median('rebalances'):g}"),
+        ("mean ms", lambda each: each.median("mean_ms")),
+        ("max s", lambda each: each.median("max_s")),
     )
-    for outcome in outcomes:
-        printed = outcome.case.printed
-        sla, minutes = outcome.values("sla"), outcome.values("minutes")
-        ups = f"{outcome.median('ups'):g}/{outcome.median('downs'):g}"
-        paper_ups = "-" if printed.ups is None else f"{printed.ups:g}/{printed.downs:g}"
-        made.add_row(
-            outcome.case.name,
-            f"{median(sla):.2f}",
-            f"{min(sla):.1f} .. {max(sla):.1f}",
-            " or ".join(f"{each:g}" for each in printed.sla) or "-",
-            f"{median(minutes):.2f}",
-            f"{min(minutes):.1f} .. {max(minutes):.1f}",
-            number(printed.minutes, 4),
-            ups,
-            paper_ups,
-            f"{outcome.median('rebalances'):g}",
-            number(outcome.median("mean_ms")),
-            number(outcome.median("max_s")),
-        )
-    return made
+
+
+def _span(values: Sequence[float]) -> str:
+    return f"{min(values):.1f} .. {max(values):.1f}"

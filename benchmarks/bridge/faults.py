@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from benchmarks.bridge.kept import numbers_in_kafka, numbers_in_nsq, uncommitted
+from benchmarks.harness.kafka import create_topic
+from benchmarks.harness.nsqd import ask, depth, drain
+from benchmarks.harness.world import start, until, write_toml
 from srtm.deploy.programs import find_program
 from srtm.http.client import request
 from srtm.http.nsqd import stats
@@ -40,6 +40,7 @@ _PARTITIONS = 3
 _SETTLE_SECONDS = 90.0
 _MSG_TIMEOUT_SECONDS = 3  # what a killed bridge held comes again
 _EMPTY_SECONDS = 8.0
+_QUIET_SECONDS = 5.0
 _FIRST = "first nsqd"
 
 
@@ -65,14 +66,20 @@ class Faults:
         addresses = [str(each) for each in free_addresses(7)]
         self._nsqd, self._nsqd_http, self._gateway, gateway_http, door = addresses[:5]
         self._gateway_http, self._first, self._first_http = gateway_http, *addresses[5:]
-        (folder / "bridge.toml").write_text(
-            f'[bridge]\nhttp-address = "{door}"\nname = "faults"\n'
-            f'[kafka]\nbootstrap-servers = "{self._kafka.address}"\n'
-            f'[[route]]\nfrom = "nsq:first/bridge"\nto = "kafka:middle"\nkey = "/key"\n'
-            f'nsqd = ["{self._first}"]\nmsg-timeout = "{_MSG_TIMEOUT_SECONDS}s"\n'
-            f'[[route]]\nfrom = "kafka:middle"\nto = "nsq:last"\ngroup = "faults"\n'
-            f'nsqd = ["{self._gateway}"]\n'
-        )
+        out = {
+            "from": "nsq:first/bridge",
+            "to": "kafka:middle",
+            "key": "/key",
+            "nsqd": [self._first],
+            "msg-timeout": f"{_MSG_TIMEOUT_SECONDS}s",
+        }
+        back = {"from": "kafka:middle", "to": "nsq:last", "group": "faults"}
+        tables = {
+            "bridge": {"http-address": door, "name": "faults"},
+            "kafka": {"bootstrap-servers": self._kafka.address},
+            "route": [out, back | {"nsqd": [self._gateway]}],
+        }
+        bridge_file = write_toml(folder / "bridge.toml", tables)
         self._commands = {
             _FIRST: _nsqd(self._first, self._first_http, folder / "first"),
             "nsqd": _nsqd(self._nsqd, self._nsqd_http, folder / "last"),
@@ -85,10 +92,7 @@ class Faults:
                 f"--admin-socket={folder / 'admin.sock'}",
                 "--broadcast-address=127.0.0.1",
             ],
-            "bridge": [
-                *(sys.executable, "-m", "srtm", "bridge", "run"),
-                str(folder / "bridge.toml"),
-            ],
+            "bridge": [sys.executable, "-m", "srtm", "bridge", "run", str(bridge_file)],
         }
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._acknowledged: list[int] = []
@@ -133,26 +137,21 @@ class Faults:
 
     def _begin(self) -> None:
         self._kafka.start()
-        admin = AdminClient({"bootstrap.servers": self._kafka.address, "log_level": 0})
-        admin.create_topics([NewTopic("middle", _PARTITIONS, 1)])["middle"].result(10)
+        create_topic(self._kafka.address, "middle", _PARTITIONS)
         for name, address, topic, channel in (
             (_FIRST, self._first_http, "first", "bridge"),
             ("nsqd", self._nsqd_http, "last", "reader"),
         ):
             self._start(name)
             _wait(address)
-            request(address, "POST", f"/topic/create?topic={topic}")
-            request(address, "POST", f"/channel/create?topic={topic}&channel={channel}")
-        request(self._nsqd_http, "POST", "/topic/pause?topic=last")
+            ask(address, "create", topic, channel)
+        ask(self._nsqd_http, "pause", "last")
         self._start("gateway")
         _wait(self._gateway_http)
         self._start("bridge")
 
     def _start(self, name: str) -> None:
-        with (self._folder / f"{name}.log").open("ab") as log:
-            self._running[name] = subprocess.Popen(
-                self._commands[name], stdout=log, stderr=log, stdin=subprocess.DEVNULL
-            )
+        self._running[name] = start(self._commands[name], self._folder / f"{name}.log")
 
     def _kill(self, name: str) -> None:
         self._running[name].kill()
@@ -163,25 +162,21 @@ class Faults:
     def _empty_first(self) -> bool:
         """Pause its topic, and wait until its channel has nothing; False when that takes long, as
         Kafka or the bridge are away."""
-        request(self._first_http, "POST", "/topic/pause?topic=first")
-        until = time.monotonic() + _EMPTY_SECONDS
-        while self._in_channel():
-            if time.monotonic() > until:
-                return False
-            time.sleep(0.05)
+        ask(self._first_http, "pause", "first")
+        try:
+            until(lambda: not self._in_channel(), "it is empty", _EMPTY_SECONDS, poll=0.05)
+        except UnavailableError:
+            return False
         return True
 
     def _wake_first(self) -> None:
         _wait(self._first_http)
-        request(self._first_http, "POST", "/topic/unpause?topic=first")
+        ask(self._first_http, "unpause", "first")
 
     def _in_channel(self) -> int:
         """Messages in the first channel."""
-        first = stats(self._first_http)["topics"][0]
-        return sum(
-            each["depth"] + each["in_flight_count"] + each["deferred_count"]
-            for each in first["channels"]
-        )
+        (first,) = stats(self._first_http)["topics"]
+        return depth(self._first_http, "first").waiting - int(first["depth"])
 
     def _publish(self) -> None:
         """Numbers, in order; one that was not acknowledged may be there all the same."""
@@ -214,16 +209,18 @@ class Faults:
 
     def _left(self) -> tuple[int, int]:
         """Messages that the bridge has not finished; messages that the last nsqd ever got."""
-        left = stats(self._first_http)["topics"][0]["depth"] + self._in_channel()
-        left += uncommitted(self._kafka.address, "middle", _PARTITIONS, "faults")
-        return left, stats(self._nsqd_http)["topics"][0]["message_count"]
+        left = depth(self._first_http, "first").waiting
+        left += _uncommitted(self._kafka.address, "middle", _PARTITIONS, "faults")
+        return left, depth(self._nsqd_http, "last").received
 
     # --- the judgement --------------------------------------------------------------------------
 
     def _judge(self) -> Outcome:
-        middle = numbers_in_kafka(self._kafka.address, "middle", _PARTITIONS)
-        request(self._nsqd_http, "POST", "/topic/unpause?topic=last")
-        last = numbers_in_nsq(self._nsqd, b"last", b"reader")
+        middle = _numbers_in_kafka(self._kafka.address, "middle", _PARTITIONS)
+        ask(self._nsqd_http, "unpause", "last")
+        # Read until nothing more comes: after kill -9 nsqd knows no right depth.
+        drained = drain(self._nsqd, "last", "reader", _QUIET_SECONDS)
+        last = [int(json.loads(body)["n"]) for body, _ in drained]
         sent = set(self._acknowledged)
         in_kafka, in_nsq = list(dict.fromkeys(middle)), list(dict.fromkeys(last))
         place = {n: at for at, n in enumerate(in_nsq)}
@@ -266,11 +263,43 @@ def _post(address: str, path: str, body: bytes) -> bool:
 
 
 def _wait(address: str) -> None:
-    until = time.monotonic() + 20
-    while time.monotonic() < until:
+    def answers() -> bool:
         try:
-            if request(address, "GET", "/ping").status == 200:
-                return
+            return request(address, "GET", "/ping").status == 200
         except UnavailableError:
-            time.sleep(0.05)
-    raise UnavailableError(f"{address} does not answer")
+            return False
+
+    until(answers, f"{address} answers", 20, poll=0.05)
+
+
+def _numbers_in_kafka(address: str, topic: str, partitions: int) -> list[int]:
+    """Partition by partition; a key is in one partition only."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "judge", "log_level": 0})
+    found = []
+    for partition in range(partitions):
+        where = TopicPartition(topic, partition, 0)
+        _, high = consumer.get_watermark_offsets(where, 10)
+        consumer.assign([where])
+        at = 0
+        while at < high:
+            for record in consumer.consume(1000, 0.2):
+                if record.error() is None:
+                    found.append(int(json.loads(record.value() or b"")["n"]))
+                    at = (record.offset() or 0) + 1
+    consumer.close()
+    return found
+
+
+def _uncommitted(address: str, topic: str, partitions: int, group: str) -> int:
+    """How many offsets of the topic the group has not committed yet. Raises KafkaException where
+    Kafka does not answer."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": group, "log_level": 0})
+    try:
+        places = [TopicPartition(topic, each) for each in range(partitions)]
+        left = 0
+        for place in consumer.committed(places, timeout=10):
+            _, high = consumer.get_watermark_offsets(place, 10)
+            left += high - max(place.offset, 0)
+        return left
+    finally:
+        consumer.close()

@@ -2,7 +2,6 @@
 read on the other. Open loop: what is late is sent all the same, and counts from when it was due."""
 
 import select
-import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -12,9 +11,9 @@ import numpy as np
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from benchmarks.bridge.world import PARTITIONS, World
+from benchmarks.harness.world import child, until
 from srtm.nsq.blocking import Blocking
 from srtm.nsq.commands import pub, rdy, sub
-from srtm.text.errors import UnavailableError
 
 RATE = 1000  # messages/s
 _WARM_SECONDS = 2.0  # not counted: joining a group, the first connections
@@ -94,25 +93,20 @@ def _measure(
     made: World, command: list[str], send: Send, receive: Receive, size: int, seconds: float
 ) -> Latency:
     """Raises UnavailableError where nothing comes over at all."""
-    with (made.folder / "latency.log").open("ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-    try:
+    with child(command, made.folder / "latency.log"):
         _begin(send, receive, size)
         over = threading.Event()
         sent: list[int] = []
         sender = threading.Thread(target=_send_all, args=(send, size, seconds, sent, over))
         sender.start()
         came: dict[int, int] = {}
-        until = float("inf")
-        while time.monotonic() < until and not (over.is_set() and len(came) >= len(sent)):
+        last = float("inf")
+        while time.monotonic() < last and not (over.is_set() and len(came) >= len(sent)):
             for body in receive(0.05):
                 came.setdefault(int(body[:_STAMP_DIGITS]), time.time_ns())
-            if over.is_set() and until == float("inf"):
-                until = time.monotonic() + _REST_SECONDS
+            if over.is_set() and last == float("inf"):
+                last = time.monotonic() + _REST_SECONDS
         sender.join()
-    finally:
-        process.kill()
-        process.wait()
     counted = sent[int(_WARM_SECONDS * RATE) :]
     late = np.array([came[due] - due for due in counted if due in came], dtype=float) / 1e6
     p50, p99 = np.percentile(late, [50, 99]) if len(late) else (float("nan"), float("nan"))
@@ -122,10 +116,7 @@ def _measure(
 def _begin(send: Send, receive: Receive, size: int) -> None:
     """Send the first message, and wait until it has come over."""
     send([_body(time.time_ns(), size)])
-    until = time.monotonic() + _BEGIN_SECONDS
-    while not receive(0.1):
-        if time.monotonic() > until:
-            raise UnavailableError(f"nothing is over after {_BEGIN_SECONDS:g} s")
+    until(lambda: receive(0.1), "a first message is over", _BEGIN_SECONDS, poll=0)
 
 
 def _send_all(

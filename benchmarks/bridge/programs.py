@@ -1,18 +1,17 @@
 """What the bridge is compared with: `python -m benchmarks.bridge.programs NAME ...`.
 
 out, in: the plainest loop that a user would write with pynsq and confluent-kafka, as durable as the
-bridge. produce, drain, mpub: one side alone, as fast as it goes.
+bridge. drain, and `produce` and `publish` here: one side alone, as fast as it goes.
 """
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from srtm.nsq.blocking import Blocking
 from srtm.nsq.commands import message, mpub, rdy, sub
 from srtm.nsq.frames import ERROR, MESSAGE
-
-_HEADERS = 5
 
 
 def plain_out(nsqd: str, topic: str, channel: str, kafka: str, target: str) -> None:
@@ -49,13 +48,7 @@ def plain_out(nsqd: str, topic: str, channel: str, kafka: str, target: str) -> N
     def report() -> None:
         producer.poll(0)
 
-    nsq.Reader(
-        topic=topic,
-        channel=channel,
-        message_handler=handler,
-        nsqd_tcp_addresses=[nsqd],
-        max_in_flight=2500,
-    )
+    nsq.Reader(topic, channel, handler, nsqd_tcp_addresses=[nsqd], max_in_flight=2500)
     tornado.ioloop.PeriodicCallback(report, 1).start()
     nsq.run()
 
@@ -177,20 +170,7 @@ def publish(nsqd: str, topic: str, count: int, size: int, batch: int = 1000) -> 
         return time.monotonic() - began
 
 
-def main(name: str, *arguments: str) -> None:
-    if name == "out":
-        plain_out(*arguments)
-    elif name == "in":
-        plain_in(*arguments)
-    elif name == "drain":
-        drain(*arguments)
-    elif name == "produce":
-        print(produce(arguments[0], arguments[1], int(arguments[2]), int(arguments[3])))
-    elif name == "publish":
-        print(publish(arguments[0], arguments[1], int(arguments[2]), int(arguments[3])))
-    else:
-        sys.exit(f"no program {name}")
-
+PROGRAMS: dict[str, Callable[..., None]] = {"out": plain_out, "in": plain_in, "drain": drain}
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    PROGRAMS[sys.argv[1]](*sys.argv[2:])

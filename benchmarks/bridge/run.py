@@ -1,6 +1,7 @@
 """Both ways of the bridge: messages/s and CPU, beside a plain loop and the limits of both sides."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from statistics import median
@@ -13,7 +14,7 @@ from benchmarks.bridge.latency import RATE, Latency, kafka_to_nsq, nsq_to_kafka
 from benchmarks.bridge.programs import produce, publish
 from benchmarks.bridge.world import Rate, World, world
 from benchmarks.harness.bars import Bar, judge
-from benchmarks.harness.report import Report, number, table
+from benchmarks.harness.report import Report, tabulate
 from benchmarks.harness.session import Session
 
 _PROGRAM = [sys.executable, "-m", "benchmarks.bridge.programs"]
@@ -87,7 +88,7 @@ def _out(made: World, topic: str, count: int, size: int) -> dict[str, Rate]:
         command = [*_PROGRAM, "drain", nsqd, topic, "drain"]
         if arm != "drain":
             command = _out_commands(made, topic, f"{topic}-{arm}", arm)[arm]
-        progress = partial(_finished, made, topic, arm, count)
+        progress = partial(made.finished, topic, arm, count)
         wanted = count // _PLAIN_PART if arm == "plain" else count
         found[f"out {arm}"] = made.trial(command, progress, wanted)
         if arm != "drain":
@@ -114,10 +115,6 @@ def _in_commands(made: World, topic: str, target: str) -> dict[str, list[str]]:
         "bridge": made.bridge_file(target, route | {"slo": _SLO}),
         "plain": [*_PROGRAM, "in", kafka, topic, gateway, target],
     }
-
-
-def _finished(made: World, topic: str, channel: str, count: int) -> int:
-    return count - made.left(topic, channel)
 
 
 def _in(made: World, topic: str, count: int, size: int) -> dict[str, Rate]:
@@ -157,26 +154,22 @@ def _report(
     rounds: int,
     quick: bool,
 ) -> Report:
-    shown = table(
-        f"{count:,} messages, medians of {rounds}", "", "body", "messages/s", "program us", "all us"
+    def spent(rates: list[Rate], of: Callable[[dict[str, float]], float]) -> float | None:
+        known = [of(rate.cpu_us) for rate in rates if rate.cpu_us]
+        return median(known) if known else None
+
+    shown = tabulate(
+        f"{count:,} messages, medians of {rounds}",
+        [(text, size, arms[name]) for size, arms in found.items() for name, text in _SHOWN.items()],
+        ("", lambda row: row[0]),
+        ("body", lambda row: f"{row[1]} B"),
+        ("messages/s", lambda row: median(rate.per_second for rate in row[2])),
+        ("program us", lambda row: spent(row[2], lambda us: us["program"])),
+        ("all us", lambda row: spent(row[2], lambda us: sum(us.values()))),
     )
-    for size, arms in found.items():
-        for name, text in _SHOWN.items():
-            rates = arms[name]
-            spent = [rate.cpu_us for rate in rates if rate.cpu_us]
-            shown.add_row(
-                text,
-                f"{size} B",
-                number(median(rate.per_second for rate in rates)),
-                number(median(each["program"] for each in spent) if spent else None),
-                number(median(sum(each.values()) for each in spent) if spent else None),
-            )
     bars = _bars(found[100], quick) + _fault_bars(outcome)
     figures: dict[str, Any] = {
-        str(size): {
-            name: [{"per_second": rate.per_second, "cpu_us": rate.cpu_us} for rate in rates]
-            for name, rates in arms.items()
-        }
+        str(size): {name: [asdict(rate) for rate in rates] for name, rates in arms.items()}
         for size, arms in found.items()
     }
     figures["latency"] = {
@@ -194,45 +187,30 @@ def _report(
 
 
 def _late(latencies: dict[int, dict[str, Latency]]) -> Table:
-    shown = table(
+    return tabulate(
         f"end to end at {RATE:,} messages/s, from the intended send time to the reader",
-        "",
-        "body",
-        "messages",
-        "p50 ms",
-        "p99 ms",
-        "missing",
+        [(size, *each) for size, arms in latencies.items() for each in arms.items()],
+        ("", lambda row: _SHOWN[row[1]]),
+        ("body", lambda row: f"{row[0]} B"),
+        ("messages", lambda row: row[2].count),
+        ("p50 ms", lambda row: f"{row[2].p50_ms:.2f}"),
+        ("p99 ms", lambda row: f"{row[2].p99_ms:.2f}"),
+        ("missing", lambda row: row[2].missing),
     )
-    for size, arms in latencies.items():
-        for name, each in arms.items():
-            p50, p99 = f"{each.p50_ms:.2f}", f"{each.p99_ms:.2f}"
-            shown.add_row(
-                _SHOWN[name], f"{size} B", f"{each.count:,}", p50, p99, f"{each.missing:,}"
-            )
-    return shown
 
 
 def _killed(outcome: Outcome) -> Table:
-    shown = table(
+    return tabulate(
         "a minute of kill -9 at 2,000 messages/s",
-        "kills",
-        "acknowledged",
-        "lost in Kafka",
-        "lost in NSQ",
-        "twice in Kafka",
-        "twice in NSQ",
-        "out of order",
+        [outcome],
+        ("kills", lambda it: ", ".join(f"{name} {count}" for name, count in it.kills.items())),
+        ("acknowledged", lambda it: it.acknowledged),
+        ("lost in Kafka", lambda it: it.lost_in_kafka),
+        ("lost in NSQ", lambda it: it.lost_in_nsq),
+        ("twice in Kafka", lambda it: it.twice_in_kafka),
+        ("twice in NSQ", lambda it: it.twice_in_nsq),
+        ("out of order", lambda it: it.out_of_order),
     )
-    shown.add_row(
-        ", ".join(f"{name} {kills}" for name, kills in outcome.kills.items()),
-        f"{outcome.acknowledged:,}",
-        str(outcome.lost_in_kafka),
-        str(outcome.lost_in_nsq),
-        str(outcome.twice_in_kafka),
-        str(outcome.twice_in_nsq),
-        str(outcome.out_of_order),
-    )
-    return shown
 
 
 def _fault_bars(outcome: Outcome | None) -> list[Bar]:

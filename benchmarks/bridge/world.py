@@ -1,6 +1,5 @@
 """The servers of the benchmark, and one trial of each program."""
 
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -10,13 +9,13 @@ from pathlib import Path
 
 import psutil
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.bridge.programs import publish
 from benchmarks.harness.arms import Node, nodes
+from benchmarks.harness.kafka import create_topic
+from benchmarks.harness.nsqd import depth
 from benchmarks.harness.session import Session
-from srtm.http.nsqd import stats
+from benchmarks.harness.world import child, until, write_toml
 from srtm.kafka.server import KafkaServer
 from srtm.text.address import free_addresses
 from srtm.text.errors import UnavailableError
@@ -41,19 +40,18 @@ class World:
         self.kafka = kafka
         self.plain = plain
         self.gateway = gateway
-        self._admin = AdminClient({"bootstrap.servers": kafka.address, "log_level": 0})
         self._consumer = Consumer(
             {"bootstrap.servers": kafka.address, "group.id": "count", "log_level": 0}
         )
 
     def topic(self, name: str) -> None:
-        self._admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(10)
-        until = time.monotonic() + 10
-        while time.monotonic() < until:
+        create_topic(self.kafka.address, name, PARTITIONS)
+
+        def is_known() -> bool:
             found = self._consumer.list_topics(timeout=5).topics.get(name)
-            if found is not None and len(found.partitions) == PARTITIONS:
-                return
-            time.sleep(0.02)
+            return found is not None and len(found.partitions) == PARTITIONS
+
+        until(is_known, f"Kafka has topic {name}", 10, poll=0.02)
 
     def records(self, topic: str) -> int:
         marks: list[tuple[int, int]] = [
@@ -68,11 +66,9 @@ class World:
             self.plain.create(topic, channel)
         publish(self.plain.nsqd_tcp, topic, count, size)
 
-    def left(self, topic: str, channel: str) -> int:
-        """Messages of a channel that are not finished."""
-        (found,) = stats(self.plain.nsqd_http, topic, channel)["topics"]
-        (kept,) = found["channels"]
-        return int(kept["depth"] + kept["in_flight_count"] + found["depth"])
+    def finished(self, topic: str, channel: str, count: int) -> int:
+        """Of so many messages of a channel."""
+        return count - depth(self.plain.nsqd_http, topic, channel).waiting
 
     def published(self, topic: str) -> int:
         return self.gateway.depth(topic).received
@@ -81,57 +77,38 @@ class World:
         """The rate of one trial, from its first progress to the end. Raises UnavailableError."""
         watched = {"nsqd": self.plain.pids["nsqd"], "kafka": self.kafka.pid}
         watched |= {f"gateway's {name}": pid for name, pid in self.gateway.pids.items()}
-        log = (self.folder / "trial.log").open("ab")
-        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        watched["program"] = process.pid
-        try:
-            until = time.monotonic() + _TRIAL_SECONDS
+        log = self.folder / "trial.log"
+        with child(command, log) as process:
+            watched["program"] = process.pid
+            last = time.monotonic() + _TRIAL_SECONDS
             while not (first := progress()):
-                if time.monotonic() > until or process.poll() is not None:
-                    raise UnavailableError(f"{command} does not begin; see {log.name}")
+                if time.monotonic() > last or process.poll() is not None:
+                    raise UnavailableError(f"{command} does not begin; see {log}")
                 time.sleep(0.002)
             began, before = time.monotonic(), _cpu(watched)
             while (now := progress()) < count:
-                if time.monotonic() > until:
+                if time.monotonic() > last:
                     raise UnavailableError(f"{command} stands at {now} of {count}")
                 time.sleep(0.02)
             seconds, after = time.monotonic() - began, _cpu(watched)
-            done = max(count - first, 1)
-            spent = {name: (after[name] - before[name]) / done * 1e6 for name in watched}
-            return Rate(done / seconds, spent)
-        finally:
-            process.kill()
-            process.wait()
-            log.close()
+        done = max(count - first, 1)
+        spent = {name: (after[name] - before[name]) / done * 1e6 for name in watched}
+        return Rate(done / seconds, spent)
 
     def bridge_file(self, name: str, route: Mapping[str, object]) -> list[str]:
         """The command of a bridge with one route."""
-        file = self.folder / f"{name}.toml"
-        lines = [
-            "[bridge]",
-            f'http-address = "{free_addresses(1)[0]}"',
-            f'name = "{name}"',
-            "[kafka]",
-            f'bootstrap-servers = "{self.kafka.address}"',
-            "[[route]]",
-            *(f"{key} = {_toml(value)}" for key, value in route.items()),
-        ]
-        file.write_text("\n".join(lines))
+        tables = {
+            "bridge": {"http-address": str(free_addresses(1)[0]), "name": name},
+            "kafka": {"bootstrap-servers": self.kafka.address},
+            "route": [route],
+        }
+        file = write_toml(self.folder / f"{name}.toml", tables)
         return [sys.executable, "-m", "srtm", "bridge", "run", str(file)]
 
 
-def _toml(value: object) -> str:
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return f'"{value}"' if isinstance(value, str) else str(value)
-
-
-def _cpu(watched: dict[str, int]) -> dict[str, float]:
-    found = {}
-    for name, pid in watched.items():
-        times = psutil.Process(pid).cpu_times()
-        found[name] = times.user + times.system
-    return found
+def _cpu(watched: Mapping[str, int]) -> dict[str, float]:
+    times = {name: psutil.Process(pid).cpu_times() for name, pid in watched.items()}
+    return {name: each.user + each.system for name, each in times.items()}
 
 
 @contextmanager

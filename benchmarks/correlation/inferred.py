@@ -14,7 +14,7 @@ from benchmarks.harness.bars import Bar, judge
 from benchmarks.harness.machine import load_average
 from benchmarks.harness.report import Report, number, table
 from benchmarks.harness.session import Session
-from distributor.remote import Remote
+from benchmarks.harness.world import distributor_of
 from srtm.correlation.session import require_spark, spark_session
 from srtm.demo.demo_command import TRACE, spec
 from srtm.demo.infer import kept_share, p99_wait, three_ways
@@ -77,10 +77,9 @@ def _trial(folder: Path, seed: int) -> Trial:
     fit = fit_contract(_SECONDS, seed)
     contract = Contract(topic=f"{TOPIC}-{seed}", rate=fit.rate, burst=float(fit.burst), slo=_SLO)
     with running(spec(str(folder), traced=True), say=_quiet) as up:
-        assert up.deployment.distributor is not None
-        remote = Remote(up.deployment.distributor.http_address, "")
+        remote, trace = distributor_of(up), folder / TRACE
         blind, found, named = three_ways(
-            up.deployment, remote, contract, _SECONDS, folder / TRACE, _quiet, seed
+            up.deployment, remote, contract, _SECONDS, trace, _quiet, seed
         )
     return Trial(seed, (blind, found, named), load)
 

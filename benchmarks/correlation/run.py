@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import psutil
+from rich.table import Table
 
 from benchmarks.correlation.plain import plain
 from benchmarks.correlation.planted import (
@@ -27,9 +28,9 @@ from benchmarks.correlation.planted import (
     quality_cases,
 )
 from benchmarks.correlation.scores import Score, pooled, score
-from benchmarks.harness.bars import Bar, judge
+from benchmarks.harness.bars import Bar, judge, judge_worst
 from benchmarks.harness.machine import cpu_seconds, load_average
-from benchmarks.harness.report import Report, number, table
+from benchmarks.harness.report import Report, number, tabulate
 from benchmarks.harness.session import Session
 from srtm.correlation.session import spark_session
 
@@ -73,6 +74,10 @@ class Large:
     score: Score
     plain_score: Score | None
     load: list[float]
+
+    @property
+    def name(self) -> str:
+        return f"{self.arrivals:,} arrivals over {self.span_seconds:,.0f} s"
 
 
 def run(session: Session) -> Report:
@@ -199,17 +204,16 @@ def bars(scores: dict[Case, list[Score]], grown: list[Large], quick: bool) -> li
         values = [max(seed.grouped_alone for seed in each) for each in zip(*lone, strict=True)]
         found.append(judge(f"independent {kind}: share in a group", values, at_most=0.01))
     for seconds, span in ((_TEN_MINUTES, "10 minutes"), (_DAY, "a day")):
-        big = [each for each in grown if _is(each, 10**7, seconds)]
-        slow = [each for each in big if each.seconds > _MOST_SECONDS]
-        crowded = [each.load[0] for each in slow if each.load[0] > _CROWDED * _CORES]
+        big = [e for e in grown if (e.arrivals, e.span_seconds) == (10**7, seconds)]
+        loads = [each.load[0] for each in big if each.seconds > _MOST_SECONDS]
+        crowded = [load for load in loads if load > _CROWDED * _CORES]
         doubt = f"load average {crowded[0]:g} on {_CORES} cores before" if crowded else ""
         took = [each.seconds for each in big]
-        found.append(
-            judge(f"10^7 arrivals over {span}, s", took, at_most=_MOST_SECONDS, doubt=doubt)
-        )
+        name = f"10^7 arrivals over {span}, s"
+        found.append(judge(name, took, at_most=_MOST_SECONDS, doubt=doubt))
     found += [_growth(grown, *each) for each in _GROWTH]
-    peak = [max(each.jvm_bytes for each in grown) / 2**30] if grown else []
-    found.append(judge("peak of the JVM, GiB", peak, at_most=6))
+    peaks = [each.jvm_bytes / 2**30 for each in grown]
+    found.append(judge_worst("peak of the JVM, GiB", peaks, at_most=6))
     return found
 
 
@@ -235,32 +239,18 @@ def _growth(grown: list[Large], name: str, few: Size, many: Size) -> Bar:
     return judge(f"growth of CPU seconds, {name}", ratio, at_most=round(allowed, 2), doubt=doubt)
 
 
-def _is(large: Large, count: int, seconds: float) -> bool:
-    return large.arrivals == count and large.span_seconds == seconds
-
-
 def _figures(scores: dict[Case, list[Score]], grown: list[Large]) -> dict[str, Any]:
+    shares = ("precision", "recall", "adjusted_rand", "grouped_alone")
+    sizes = ("arrivals", "span_seconds", "seconds", "cpu_seconds", "jvm_bytes")
     return {
         "planted": {
-            case.name: [
-                {
-                    "precision": each.precision,
-                    "recall": each.recall,
-                    "adjusted_rand": each.adjusted_rand,
-                    "grouped_alone": each.grouped_alone,
-                }
-                for each in found
-            ]
+            case.name: [{name: getattr(each, name) for name in shares} for each in found]
             for case, found in scores.items()
         },
         "large": [
             {
-                "arrivals": each.arrivals,
-                "span_seconds": each.span_seconds,
-                "seconds": each.seconds,
-                "cpu_seconds": each.cpu_seconds,
+                **{name: getattr(each, name) for name in sizes},
                 "plain_seconds": each.plain_seconds if each.plain_score else None,
-                "jvm_bytes": each.jvm_bytes,
                 "precision": each.score.precision,
                 "recall": each.score.recall,
                 "plain_precision": each.plain_score.precision if each.plain_score else None,
@@ -272,70 +262,44 @@ def _figures(scores: dict[Case, list[Score]], grown: list[Large]) -> dict[str, A
     }
 
 
-def _quality_table(scores: dict[Case, list[Score]]) -> Any:
-    made = table(
+def _quality_table(scores: dict[Case, list[Score]]) -> Table:
+    return tabulate(
         "planted groups",
-        *("case", "precision", "recall", "adjusted Rand", "of no group, in one"),
+        [(case, pooled(found)) for case, found in scores.items()],
+        ("case", lambda row: row[0].name),
+        ("precision", lambda row: number(row[1].precision, 4)),
+        ("recall", lambda row: number(row[1].recall, 4)),
+        ("adjusted Rand", lambda row: number(row[1].adjusted_rand, 4)),
+        ("of no group, in one", lambda row: f"{row[1].grouped_alone:.2%}"),
     )
-    for case, found in scores.items():
-        all_seeds = pooled(found)
-        made.add_row(
-            case.name,
-            number(all_seeds.precision, 4),
-            number(all_seeds.recall, 4),
-            number(all_seeds.adjusted_rand, 4),
-            f"{all_seeds.grouped_alone:.2%}",
-        )
-    return made
 
 
-def _large_table(grown: list[Large]) -> Any:
-    made = table(
-        "large traces, one publisher for each 100 arrivals",
-        *(
-            "arrivals",
-            "span, s",
-            "s",
-            "CPU s",
-            "plain, s",
-            "JVM, GiB",
-            "precision",
-            "recall",
-            "plain's",
-        ),
-    )
-    for each in grown:
+def _large_table(grown: list[Large]) -> Table:
+    def plains(each: Large) -> str:
         theirs = each.plain_score
-        made.add_row(
-            f"{each.arrivals:,}",
-            f"{each.span_seconds:,.0f}",
-            number(each.seconds),
-            number(each.cpu_seconds),
-            number(each.plain_seconds) if theirs else "-",
-            number(each.jvm_bytes / 2**30),
-            number(each.score.precision, 4),
-            number(each.score.recall, 4),
-            f"{theirs.precision:.3f}, {theirs.recall:.3f}" if theirs else "-",
-        )
-    return made
+        return f"{theirs.precision:.3f}, {theirs.recall:.3f}" if theirs else "-"
+
+    return tabulate(
+        "large traces, one publisher for each 100 arrivals",
+        grown,
+        ("arrivals", lambda each: each.arrivals),
+        ("span, s", lambda each: f"{each.span_seconds:,.0f}"),
+        ("s", lambda each: each.seconds),
+        ("CPU s", lambda each: each.cpu_seconds),
+        ("plain, s", lambda each: each.plain_seconds if each.plain_score else None),
+        ("JVM, GiB", lambda each: each.jvm_bytes / 2**30),
+        ("precision", lambda each: number(each.score.precision, 4)),
+        ("recall", lambda each: number(each.score.recall, 4)),
+        ("plain's", plains),
+    )
 
 
 def _notes(grown: list[Large]) -> list[str]:
     slower = [each for each in grown if each.plain_score and each.plain_seconds < each.seconds]
-    said = [
-        f"load average before {each.arrivals:,} arrivals over {each.span_seconds:,.0f} s: "
-        f"{each.load[0]:g}"
-        for each in grown
-    ]
+    said = [f"load average before {each.name}: {each.load[0]:g}" for each in grown]
     if slower:
-        said.append(
-            "the plain answer was faster at "
-            + ", ".join(
-                f"{each.arrivals:,} arrivals over {each.span_seconds:,.0f} s "
-                f"({each.seconds / each.plain_seconds:.1f} x)"
-                for each in slower
-            )
-        )
+        times = (f"{each.name} ({each.seconds / each.plain_seconds:.1f} x)" for each in slower)
+        said.append(f"the plain answer was faster at {', '.join(times)}")
     return said
 
 

@@ -81,14 +81,12 @@ def calibrated(session: Session, door: Door, offered: float) -> Calibration:
         found, base = _searched(door, half, seconds, 1, asked, asked)
         if not found[0] and rate != ladder[-1]:
             continue
-        doubt = (
-            ""
-            if found[0]
-            else (
+        doubt = ""
+        if not found[0]:
+            doubt = (
                 f"one broker did not carry {asked:,}/s within {half} when nothing else came: "
                 "the machine is too busy"
             )
-        )
         held, open_ended = {1: float(asked)}, [1]
         if not session.quick and not doubt:
             open_ended = []
@@ -103,7 +101,7 @@ def calibrated(session: Session, door: Door, offered: float) -> Calibration:
         service = (
             Service(min(base, slo.target_seconds), 0.0, 1e-6)
             if session.quick or doubt
-            else fit(held, slo, min(base, _PART * base))
+            else fit(held, slo, min(base, _PART * slo.target_seconds))
         )
         return Calibration(scale_of(rate, service), held, base, tuple(open_ended), doubt)
     raise AssertionError("the last of the ladder is always taken")

@@ -7,13 +7,16 @@ looked for at nsqd itself, and the admission logs are audited.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+from rich.table import Table
 
 from benchmarks.faults.judged import LATE_SECONDS, SHARE, Around, around
 from benchmarks.faults.world import PRESSED, STEADY, TOPICS, World, rows_of
 from benchmarks.harness.bars import Bar, judge
-from benchmarks.harness.report import Report, table
+from benchmarks.harness.report import Report, tabulate
 from benchmarks.harness.session import Session
 from srtm.testbed.faults import Asked, begin
 from srtm.text.errors import SrtmError
@@ -174,26 +177,25 @@ def _bars(
         judge(f"{topic}: messages over the contract", [excess], at_most=0)
         for topic, excess in over.items()
     ]
-    for each in runs:
-        name = f"{each.case.name}: SLO holds again after, s"
-        after = seen.get(each.case.name)
-        if after is None:
-            found.append(judge(name, [], at_most=BACK_SECONDS, doubt=each.why))
-        elif not after.before:
-            doubt = "the SLO did not hold before it began"
-            found.append(judge(name, [], at_most=BACK_SECONDS, doubt=doubt))
-        elif after.back_after is None:
-            doubt = "not seen for long enough" if quick else ""
-            found.append(judge(name, [float("inf")], at_most=BACK_SECONDS, doubt=doubt))
-        else:
-            found.append(judge(name, [after.back_after], at_most=BACK_SECONDS))
-    if quick:
-        found += [
-            judge(f"{each.name}: SLO holds again after, s", [], at_most=BACK_SECONDS,
-                  doubt="not in --quick")
-            for each in CASES if not each.quick
-        ]  # fmt: skip
+    named = {each.case.name: each for each in runs}
+    for case in CASES:
+        values, doubt = _back(named.get(case.name), seen.get(case.name), quick)
+        name = f"{case.name}: SLO holds again after, s"
+        found.append(judge(name, values, at_most=BACK_SECONDS, doubt=doubt))
     return found
+
+
+def _back(run: Run | None, after: Around | None, quick: bool) -> tuple[list[float], str]:
+    """Seconds until the SLO held again, and why they tell nothing."""
+    if run is None:
+        return [], "not in --quick"
+    if after is None:
+        return [], run.why
+    if not after.before:
+        return [], "the SLO did not hold before it began"
+    if after.back_after is None:
+        return [float("inf")], "not seen for long enough" if quick else ""
+    return [after.back_after], ""
 
 
 def _document(each: Run, after: Around | None) -> dict[str, Any]:
@@ -207,16 +209,20 @@ def _document(each: Run, after: Around | None) -> dict[str, Any]:
     }
 
 
-def _table(runs: list[Run], seen: dict[str, Around], lost: dict[str, int]) -> Any:
-    made = table("faults, each by itself", "fault", "lasts, s", "late meanwhile, %",
-                 "SLO holds again after, s", "acknowledged and lost")  # fmt: skip
-    for each in runs:
-        after = seen.get(each.case.name)
-        if after is None:
-            made.add_row(each.case.name, "-", "-", "undecided", "-")
-            continue
-        back = "not seen" if after.back_after is None else f"{after.back_after:.1f}"
-        lasts = each.ended - each.began
-        late = f"{100 * after.late:.1f}" if after.messages else "-"
-        made.add_row(each.case.name, f"{lasts:.1f}", late, back, str(lost[each.case.name]))
-    return made
+def _table(runs: list[Run], seen: dict[str, Around], lost: dict[str, int]) -> Table:
+    def known(show: Callable[[Around], str], without: str = "-") -> Callable[[Run], str]:
+        """Of a fault that was carried out."""
+        return lambda run: show(seen[run.case.name]) if run.case.name in seen else without
+
+    def back(after: Around) -> str:
+        return "not seen" if after.back_after is None else f"{after.back_after:.1f}"
+
+    return tabulate(
+        "faults, each by itself",
+        runs,
+        ("fault", lambda run: run.case.name),
+        ("lasts, s", lambda run: "-" if run.why else f"{run.ended - run.began:.1f}"),
+        ("late meanwhile, %", known(lambda it: f"{100 * it.late:.1f}" if it.messages else "-")),
+        ("SLO holds again after, s", known(back, "undecided")),
+        ("acknowledged and lost", lambda run: "-" if run.why else lost[run.case.name]),
+    )

@@ -8,14 +8,14 @@ from nsqd itself, `tunnel` is consumed through the gateway too.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from benchmarks.gateway.cost_report import Trials, bars, draw, tables
 from benchmarks.harness.arms import NSQD_FLAGS, Node, nodes
-from benchmarks.harness.generator import Trial, trial
 from benchmarks.harness.report import Report
 from benchmarks.harness.session import Session
+from benchmarks.harness.trial import OVERHEAD_SECONDS, Trial, as_json, trial
 from srtm.limits.contract import Contract
 from srtm.limits.slo import SLO
 
@@ -44,14 +44,17 @@ class Timing:
 
     closed_seconds: float
     open_seconds: float
-    warmup: float
+    warmup_seconds: float
     rounds: int
-    steps: int
+    bisection_steps: int
 
 
-FULL = Timing(closed_seconds=4.0, open_seconds=11.0, warmup=1.0, rounds=3, steps=6)
-QUICK = Timing(closed_seconds=0.8, open_seconds=1.4, warmup=0.4, rounds=2, steps=3)
-_OVERHEAD_SECONDS = 1.0  # of a trial beside its sending: starting Python, connecting, draining
+FULL = Timing(
+    closed_seconds=4.0, open_seconds=11.0, warmup_seconds=1.0, rounds=3, bisection_steps=6
+)
+QUICK = Timing(
+    closed_seconds=0.8, open_seconds=1.4, warmup_seconds=0.4, rounds=2, bisection_steps=3
+)
 
 _1000_BY_1 = ("--publishers=1000", "--max-speed", "--outstanding=1")
 _50_BY_20 = ("--publishers=50", "--max-speed", "--outstanding=20")
@@ -76,7 +79,7 @@ def run(session: Session) -> Report:
     timing = QUICK if session.quick else FULL
     closed = CLOSED[:2] if session.quick else CLOSED
     workloads = [*closed, open_loop("10,000 msg/s", 10_000)]
-    session.plan(timing.steps + timing.rounds * (len(workloads) + 1) * len(ARMS))
+    session.plan(timing.bisection_steps + timing.rounds * (len(workloads) + 1) * len(ARMS))
     with nodes(session.folder, {"alone": None, "behind": [CONTRACT]}) as started:
         for node in started.values():
             node.create(TOPIC, CHANNEL)
@@ -86,10 +89,10 @@ def run(session: Session) -> Report:
             session.step(f"nsqd alone at {rate:,.0f} msg/s")
             found = _trial(started["alone"], open_loop("search", rate), timing, False)
             carried = is_carried(found)
-            probes.append({"rate": rate, "carried": carried, **found.as_json()})
+            probes.append({"rate": rate, "carried": carried, **asdict(found)})
             return carried
 
-        rate = bisect(LOWEST, HIGHEST, timing.steps, carries)
+        rate = bisect(LOWEST, HIGHEST, timing.bisection_steps, carries)
         workloads.append(open_loop("highest rate of nsqd alone", rate))
         trials: Trials = {workload.name: [] for workload in workloads}
         for number in range(timing.rounds):
@@ -102,13 +105,15 @@ def run(session: Session) -> Report:
                 trials[workload.name].append(found)
     notes = _notes(session.quick, timing, probes, rate, trials)
     return Report(
-        settings=_settings(timing, workloads),
+        settings={
+            "nsqd_flags": NSQD_FLAGS,
+            "contract": CONTRACT.document(),
+            **asdict(timing),
+            "load_flags": {workload.name: workload.flags for workload in workloads},
+        },
         figures={
             "highest_rate": {"rate": rate, "probes": probes},
-            "trials": {
-                name: [{arm: each.as_json() for arm, each in found.items()} for found in rounds]
-                for name, rounds in trials.items()
-            },
+            "trials": {name: as_json(rounds) for name, rounds in trials.items()},
         },
         bars=bars(trials, session.quick),
         tables=tables(trials),
@@ -118,14 +123,14 @@ def run(session: Session) -> Report:
 
 
 def _trial(node: Node, workload: Workload, timing: Timing, tunnel: bool) -> Trial:
-    node.empty(TOPIC, CHANNEL)
     return trial(
         node,
         TOPIC,
-        [*workload.flags, f"--channel={CHANNEL}"],
-        consume_from=node.gateway_tcp if tunnel else node.nsqd_tcp,
+        workload.flags,
         seconds=timing.closed_seconds if workload.closed else timing.open_seconds,
-        warmup=timing.warmup,
+        warmup=timing.warmup_seconds,
+        channel=CHANNEL,
+        consume_from=node.gateway_tcp if tunnel else node.nsqd_tcp,
     )
 
 
@@ -136,7 +141,7 @@ def _arms(session: Session, number: int, workload: Workload, timing: Timing) -> 
         return ARMS
     seconds = timing.closed_seconds if workload.closed else timing.open_seconds
     arms = ARMS if number == timing.rounds - 1 else ARMS[:2]
-    affordable = int(session.seconds_left / (seconds + _OVERHEAD_SECONDS))
+    affordable = int(session.seconds_left / (seconds + OVERHEAD_SECONDS))
     return arms[:affordable] if affordable > 1 else ()
 
 
@@ -165,19 +170,6 @@ def bisect(low: float, high: float, steps: int, carries: Callable[[float], bool]
     return low
 
 
-def _settings(timing: Timing, workloads: list[Workload]) -> dict[str, Any]:
-    return {
-        "nsqd_flags": NSQD_FLAGS,
-        "contract": CONTRACT.document(),
-        "closed_seconds": timing.closed_seconds,
-        "open_seconds": timing.open_seconds,
-        "warmup_seconds": timing.warmup,
-        "rounds": timing.rounds,
-        "bisection_steps": timing.steps,
-        "load_flags": {workload.name: workload.flags for workload in workloads},
-    }
-
-
 def _notes(
     quick: bool,
     timing: Timing,
@@ -185,10 +177,10 @@ def _notes(
     rate: float,
     trials: Trials,
 ) -> list[str]:
-    step = (HIGHEST - LOWEST) / 2**timing.steps
+    step = (HIGHEST - LOWEST) / 2**timing.bisection_steps
     notes = [
         f"highest rate of nsqd alone: {rate:,.0f} msg/s, to {step:,.0f}; {CARRIED:.0%} of the load "
-        f"arrived for {timing.open_seconds - timing.warmup:g} s without a growing backlog"
+        f"arrived for {timing.open_seconds - timing.warmup_seconds:g} s without a growing backlog"
     ]
     if not any(probe["carried"] for probe in probes):
         notes.append(f"no rate that was tried is carried, and {LOWEST:,} was not tried")
@@ -196,8 +188,8 @@ def _notes(
         notes.append("every rate that was tried is carried: nsqd alone may carry more")
     if quick:
         notes.append(
-            f"--quick: {timing.steps} steps of bisection and {timing.rounds} rounds of trials of "
-            f"{timing.closed_seconds:g} and {timing.open_seconds:g} s"
+            f"--quick: {timing.bisection_steps} steps of bisection and {timing.rounds} rounds of "
+            f"trials of {timing.closed_seconds:g} and {timing.open_seconds:g} s"
         )
     problems = {
         f"{name}, {arm}: {problem}"

@@ -1,25 +1,23 @@
 """The gateway benchmark's bars, tables and picture."""
 
-from collections.abc import Callable, Mapping, Sequence
-from math import inf
+from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
 from benchmarks.harness.bars import Bar, judge
-from benchmarks.harness.generator import Trial
-from benchmarks.harness.report import number, table
+from benchmarks.harness.report import number, span, table
+from benchmarks.harness.trial import Figure, Round, Trial, of_arm, ratios
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Picture
 
-Round = Mapping[str, Trial]
-"""by arm; one that there was no time for is missing"""
 Trials = dict[str, list[Round]]
 """rounds by workload: closed loops (the first two are judged), a fixed rate, the highest rate"""
 
 _REPEATS = 2
+_OURS = "behind", "alone"
 _BUSY = 0.95
 """The part of a core that a generator may take: with more it was itself the limit of a closed
 loop."""
@@ -31,7 +29,7 @@ def bars(trials: Trials, quick: bool) -> list[Bar]:
     *_, fixed, highest = trials
 
     def throughput(workload: str, at_least: float) -> Bar:
-        values = ratios(trials[workload], lambda found: found.acknowledged)
+        values = ratios(trials[workload], lambda found: found.acknowledged, *_OURS)
         return judge(
             f"throughput, {workload}",
             values,
@@ -44,7 +42,7 @@ def bars(trials: Trials, quick: bool) -> list[Bar]:
     def tail(workload: str, at_most: float) -> Bar:
         return judge(
             f"p99 end to end, {workload}",
-            ratios(trials[workload], lambda found: found.p99_ms),
+            ratios(trials[workload], lambda found: found.p99_ms, *_OURS),
             at_most=at_most,
             quick=quick,
             doubt=generator_was_late(trials[workload], at_most),
@@ -56,7 +54,7 @@ def bars(trials: Trials, quick: bool) -> list[Bar]:
         throughput(many, 2.2),
         judge(
             f"CPU of a message, {fixed}",
-            ratios(trials[fixed], lambda found: found.cpu_us_per_message),
+            ratios(trials[fixed], lambda found: found.cpu_us_per_message, *_OURS),
             at_most=1.2,
             quick=quick,
             repeats=_REPEATS,
@@ -64,21 +62,6 @@ def bars(trials: Trials, quick: bool) -> list[Bar]:
         tail(fixed, 1.3),
         tail(highest, 0.7),
     ]
-
-
-def ratios(
-    rounds: Sequence[Round], figure: Callable[[Trial], float], arm: str = "behind"
-) -> list[float]:
-    """Round by round: the arm's figure over that of nsqd alone."""
-    return [
-        figure(found[arm]) / figure(found["alone"])
-        for found in rounds
-        if arm in found and 0 < figure(found["alone"]) < inf
-    ]
-
-
-def of_arm(rounds: Sequence[Round], figure: Callable[[Trial], float], arm: str) -> list[float]:
-    return [figure(found[arm]) for found in rounds if arm in found]
 
 
 def generator_was_late(rounds: Sequence[Round], at_most: float) -> str:
@@ -126,7 +109,7 @@ def _is_closed(found: Trial) -> bool:
     return found.document["settings"]["outstanding"] is not None
 
 
-_ROWS: tuple[tuple[str, Callable[[Trial], float]], ...] = (
+_ROWS: tuple[tuple[str, Figure], ...] = (
     ("acknowledged/s", lambda found: found.acknowledged),
     ("p99, ms", lambda found: found.p99_ms),
     ("CPU, us/msg", lambda found: found.cpu_us_per_message),
@@ -149,7 +132,7 @@ def _table(trials: Trials, arm: str, title: str) -> Table:
     for workload, rounds in trials.items():
         both = [found for found in rounds if arm in found]
         for name, figure in _ROWS if both else ():
-            values = ratios(both, figure, arm)
+            values = ratios(both, figure, arm, "alone")
             if not values or (figure is _lag and _is_closed(both[0][arm])):
                 continue
             made.add_row(
@@ -158,17 +141,17 @@ def _table(trials: Trials, arm: str, title: str) -> Table:
                 number(median(of_arm(both, figure, "alone"))),
                 number(median(of_arm(both, figure, arm))),
                 number(median(values)),
-                f"{number(min(values))} .. {number(max(values))}",
+                span(values),
             )
         made.add_section()
     return made
 
 
-def draw(figure: "Figure", trials: Trials) -> None:
+def draw(figure: "Picture", trials: Trials) -> None:
     """Throughput of the closed loops, p99 of the open ones."""
     left, right = figure.subplots(1, 2)
     names = list(trials)
-    shown: tuple[tuple[Any, list[str], Callable[[Trial], float], str], ...] = (
+    shown: tuple[tuple[Any, list[str], Figure, str], ...] = (
         (left, names[:-2], lambda found: found.acknowledged, "acknowledged messages/s"),
         (right, names[-2:], lambda found: found.p99_ms, "p99 end to end, ms"),
     )

@@ -10,7 +10,6 @@ over the same arrival stamps, SRTM's Eq. (1) and the exact mean of Poisson arriv
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -21,14 +20,13 @@ from benchmarks.gateway.record import MAX_SECONDS, Recorder, record_of, topic_fi
 from benchmarks.harness.generator import Generator, percentile_ms
 from benchmarks.harness.report import Report
 from benchmarks.harness.session import Session
-from srtm.deploy.up import running
+from benchmarks.harness.world import brokers_up
 from srtm.deployment.admin import put_topic
 from srtm.deployment.document import DeployedBroker
 from srtm.limits.contract import Limit
 from srtm.limits.queueing import split_token_waits, token_waits, unfinished_work_exceeds
 from srtm.load import LoadSettings
 from srtm.load.schedule import build_schedule
-from srtm.text.address import free_addresses
 from srtm.text.errors import SrtmError
 
 BROKERS = 6
@@ -57,7 +55,9 @@ def run(session: Session) -> Report:
     fig_6 = simulated(LIGHT, quick), simulated(HEAVY, quick)
     notes: list[str] = []
     splits: list[Split] = []
-    with running(_spec(session), say=notes.append) as deployment:
+    names = [f"b{k + 1}" for k in range(BROKERS)]
+    # No distributor: contracts are split by hand here.
+    with brokers_up(session.folder, names, notes.append, distributor=False) as deployment:
         brokers = deployment.brokers
         publishers = _QUICK_PUBLISHERS if quick else _held(session, brokers, notes)
         burst = fitted_burst(HEADROOM, PASS_AT_ONCE)
@@ -111,18 +111,6 @@ def fitted_burst(headroom: float, pass_at_once: float) -> int:
     while unfinished_work_exceeds(1 / headroom, burst - 1) > 1 - pass_at_once:
         burst += 1
     return burst
-
-
-def _spec(session: Session) -> dict[str, Any]:
-    ports = free_addresses(2 * BROKERS)
-    return {
-        "deployment": {"name": "drl", "data-path": str(session.folder)},
-        "distributor": False,  # contracts are split by hand here
-        "broker": [
-            {"tcp-address": str(ports[2 * k]), "http-address": str(ports[2 * k + 1])}
-            for k in range(BROKERS)
-        ],
-    }
 
 
 def _flags(brokers: Sequence[DeployedBroker], topic: str, publishers: int) -> list[str]:

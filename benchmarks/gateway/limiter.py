@@ -14,9 +14,10 @@ from benchmarks.gateway.limiter_report import Conformance, bars, draw, tables
 from benchmarks.gateway.record import Recorder, record_of, topic_figures
 from benchmarks.gateway.wire import WireClock
 from benchmarks.harness.arms import Node, nodes
-from benchmarks.harness.generator import Generator, Trial, trial
+from benchmarks.harness.generator import Generator
 from benchmarks.harness.report import Report
 from benchmarks.harness.session import Session
+from benchmarks.harness.trial import Round, Trial, as_json, take_turns, trial
 from srtm.limits.contract import Contract
 from srtm.limits.excess import worst_excess
 from srtm.text.errors import SrtmError
@@ -28,7 +29,7 @@ _PUBLISHERS = 10  # of bursts, and as many of MPUBs
 _BURST_OF_PUBS = 20
 
 COST_LOAD = 5_000.0  # messages/s from 50 connections, Poisson
-_COST_CONNECTIONS = 50
+_COST_FLAGS = ("--publishers=50", f"--rate={COST_LOAD / 50:g}")
 COSTS = {
     "no contract": None,
     "never reached": (1e6, 1e6),
@@ -60,7 +61,6 @@ def run(session: Session) -> Report:
     timing = QUICK if session.quick else FULL
     session.plan(len(CASES) * timing.conformance_rounds + len(COSTS) * timing.cost_rounds)
     conformances: dict[str, list[Conformance]] = {name: [] for name in CASES}
-    costs: dict[str, list[Trial]] = {name: [] for name in COSTS}
     with nodes(session.folder, {"limiter": []}) as started:
         node = started["limiter"]
         for number in range(timing.conformance_rounds):
@@ -76,11 +76,15 @@ def run(session: Session) -> Report:
             if contract is not None:
                 rate, burst = contract
                 node.limit(Contract(topic=topics[name], rate=rate, burst=burst))
-        for number in range(timing.cost_rounds):
-            for name, topic in topics.items():
-                session.step(f"cost: {name} ({number + 1}/{timing.cost_rounds})")
-                if session.seconds_left > timing.cost_seconds + 1:
-                    costs[name].append(_cost(node, topic, timing))
+
+        def cost(name: str) -> Trial:
+            seconds, warmup = timing.cost_seconds, timing.cost_warmup
+            return trial(node, topics[name], _COST_FLAGS, seconds=seconds, warmup=warmup)
+
+        costs = [
+            take_turns(session, "cost", number, list(COSTS), timing.cost_seconds, cost)
+            for number in range(timing.cost_rounds)
+        ]
         waited = {
             name: topic_figures(node.admin, topic)["token_wait"] for name, topic in topics.items()
         }
@@ -90,7 +94,7 @@ def run(session: Session) -> Report:
             "conformance": {
                 name: [each.document() for each in found] for name, found in conformances.items()
             },
-            "cost": {name: [each.as_json() for each in found] for name, found in costs.items()},
+            "cost": as_json(costs),
             "cost_token_wait": waited,
         },
         bars=bars(conformances),
@@ -146,19 +150,6 @@ def _conformance(node: Node, topic: str, batch: int, seconds: float) -> Conforma
     )
 
 
-def _cost(node: Node, topic: str, timing: Timing) -> Trial:
-    node.empty(topic)
-    flags = [f"--publishers={_COST_CONNECTIONS}", f"--rate={COST_LOAD / _COST_CONNECTIONS:g}"]
-    return trial(
-        node,
-        topic,
-        flags,
-        consume_from=None,
-        seconds=timing.cost_seconds,
-        warmup=timing.cost_warmup,
-    )
-
-
 def _settings(timing: Timing) -> dict[str, Any]:
     return {
         "rate_per_second": RATE,
@@ -176,7 +167,7 @@ def _settings(timing: Timing) -> dict[str, Any]:
     }
 
 
-def _notes(conformances: dict[str, list[Conformance]], costs: dict[str, list[Trial]]) -> list[str]:
+def _notes(conformances: dict[str, list[Conformance]], costs: list[Round]) -> list[str]:
     notes = [
         "on the wire a late release is followed by a shorter interval: at most r times the spread "
         "of the lateness is over the contract there"
@@ -186,7 +177,7 @@ def _notes(conformances: dict[str, list[Conformance]], costs: dict[str, list[Tri
         if missing:
             notes.append(f"{name}: {missing} messages were not seen on the wire")
         notes += [f"{name}: {problem}" for each in found for problem in each.problems]
-    lags = [each.lag_p99_ms for found in costs.values() for each in found]
+    lags = [each.lag_p99_ms for found in costs for each in found.values()]
     if lags:
         notes.append(f"cost: send lag p99 of the generator {median(lags):.2f} ms in the middle")
     return notes

@@ -1,6 +1,6 @@
 """The limiter's conformance and cost: figures, bars, tables and a picture."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -10,12 +10,12 @@ from rich.table import Table
 
 from benchmarks.gateway.record import Record
 from benchmarks.harness.bars import Bar, judge
-from benchmarks.harness.generator import Trial
-from benchmarks.harness.report import number, table
+from benchmarks.harness.report import span, tabulate
+from benchmarks.harness.trial import Figure, Round, gateway_cpu, of_arm, ratios
 from srtm.limits.queueing import Floats
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Picture
 
 _TOLERANCE = 1e-6
 """messages; and what a nanosecond brings, since bucket times are whole nanoseconds"""
@@ -53,6 +53,11 @@ class Conformance:
             return np.zeros(0)
         return self.on_wire - self.record.admissions
 
+    def late_ms(self, share: float) -> float | None:
+        """A quantile of the lateness."""
+        late = self.lateness
+        return float(np.quantile(late, share)) * 1e3 if late.size else None
+
     @property
     def explained(self) -> float | None:
         """Messages by which the spread of the lateness can exceed the contract on the wire."""
@@ -87,7 +92,6 @@ class Conformance:
 
 
 Conformances = Mapping[str, Sequence[Conformance]]
-Costs = Mapping[str, Sequence[Trial]]
 
 
 def bars(conformances: Conformances) -> list[Bar]:
@@ -101,53 +105,43 @@ def bars(conformances: Conformances) -> list[Bar]:
     ]
 
 
-def cost_ratios(costs: Costs, name: str) -> list[float]:
-    """Round by round: the gateway's CPU of a message over that without contract."""
-    plain = [each.cpu_us["gateway"] for each in costs["no contract"]]
-    limited = [each.cpu_us["gateway"] for each in costs[name]]
-    return [ours / theirs for theirs, ours in zip(plain, limited, strict=False) if theirs]
-
-
-def tables(conformances: Conformances, costs: Costs) -> list[Table]:
-    kept = table(
+def tables(conformances: Conformances, costs: Sequence[Round]) -> list[Table]:
+    runs = [(name, each) for name, found in conformances.items() for each in found]
+    kept = tabulate(
         "over the contract, worst interval of all, messages",
-        *("load", "messages", "waited", "bucket time", "on the wire", "explained by lateness"),
-        *("late p99, ms", "max, ms"),
+        runs,
+        ("load", lambda run: run[0]),
+        ("messages", lambda run: run[1].record.admissions.size),
+        ("waited", lambda run: f"{np.mean(run[1].record.waits() > 0):.0%}"),
+        ("bucket time", lambda run: run[1].excess),
+        ("on the wire", lambda run: run[1].wire_excess),
+        ("explained by lateness", lambda run: run[1].explained),
+        ("late p99, ms", lambda run: run[1].late_ms(0.99)),
+        ("max, ms", lambda run: run[1].late_ms(1.0)),
     )
-    for name, found in conformances.items():
-        for each in found:
-            late = each.lateness * 1e3
-            kept.add_row(
-                name,
-                f"{each.record.admissions.size:,}",
-                f"{np.mean(each.record.waits() > 0):.0%}",
-                number(each.excess),
-                number(each.wire_excess),
-                number(each.explained),
-                number(float(np.quantile(late, 0.99)) if late.size else None),
-                number(float(late.max()) if late.size else None),
-            )
-    spent = table(
+
+    def middle(figure: Figure) -> Callable[[str], float]:
+        return lambda name: median(of_arm(costs, figure, name))
+
+    def over_none(name: str) -> list[float]:
+        return ratios(costs, gateway_cpu, name, "no contract")
+
+    names = dict.fromkeys(name for found in costs for name in found)
+    spent = tabulate(
         "CPU of the gateway",
-        *("topic", "us/msg", "ratio", "range", "nsqd, us/msg", "generator, us/msg", "lag p99, ms"),
+        [name for name in names if over_none(name)],
+        ("topic", lambda name: name),
+        ("us/msg", middle(gateway_cpu)),
+        ("ratio", lambda name: median(over_none(name))),
+        ("range", lambda name: span(over_none(name))),
+        ("nsqd, us/msg", middle(lambda found: found.cpu_us["nsqd"])),
+        ("generator, us/msg", middle(lambda found: found.generator_cpu_us)),
+        ("lag p99, ms", middle(lambda found: found.lag_p99_ms)),
     )
-    for name, trials in costs.items():
-        values = cost_ratios(costs, name)
-        if not values:
-            continue
-        spent.add_row(
-            name,
-            number(median(each.cpu_us["gateway"] for each in trials)),
-            number(median(values)),
-            f"{number(min(values))} .. {number(max(values))}",
-            number(median(each.cpu_us["nsqd"] for each in trials)),
-            number(median(each.generator_cpu_us for each in trials)),
-            number(median(each.lag_p99_ms for each in trials)),
-        )
     return [kept, spent]
 
 
-def draw(figure: "Figure", conformances: Conformances) -> None:
+def draw(figure: "Picture", conformances: Conformances) -> None:
     """How near the contract each message came, in two clocks."""
     axes = figure.subplots(1, len(conformances), sharey=False, squeeze=False)[0]
     for each_axes, (name, found) in zip(axes, conformances.items(), strict=True):

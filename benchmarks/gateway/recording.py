@@ -5,29 +5,36 @@ changes from round to round.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from benchmarks.harness.arms import Node, nodes
-from benchmarks.harness.bars import Bar, judge
-from benchmarks.harness.generator import Trial, trial
+from benchmarks.harness.arms import nodes
+from benchmarks.harness.bars import judge
 from benchmarks.harness.report import Report, number, table
 from benchmarks.harness.session import Session
+from benchmarks.harness.trial import (
+    Figure,
+    Round,
+    Trial,
+    as_json,
+    gateway_cpu,
+    of_arm,
+    ratios,
+    take_turns,
+    trial,
+)
 from srtm.limits.contract import Contract
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Picture
 
 ARMS = ("plain", "recorded")
 AT_MOST = 1.05
-_OVERHEAD_SECONDS = 1.0  # of a trial beside its sending
 _REPEATS = 2
-
-Rounds = Sequence[Mapping[str, Trial]]
-"""by arm"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +66,7 @@ class Timing:
     """Seconds of a trial's sending and of its warm-up; rounds."""
 
     seconds: float
-    warmup: float
+    warmup_seconds: float
     rounds: int
 
 
@@ -73,7 +80,6 @@ def measure(
     """flags: of the gateway that records; recorded: what it did, by topics, for the report."""
     timing = QUICK if session.quick else FULL
     session.plan(timing.rounds * len(LOADS) * len(ARMS))
-    trials: dict[str, list[Mapping[str, Trial]]] = {name: [] for name in LOADS}
     contracts = [
         Contract(topic=load.topic, rate=load.contract[0], burst=load.contract[1])
         for load in LOADS.values()
@@ -82,93 +88,73 @@ def measure(
         for node in started.values():
             for load in LOADS.values():
                 node.create(load.topic, "c")
+
+        def run(load: Load, arm: str) -> Trial:
+            return trial(
+                started[arm],
+                load.topic,
+                load.flags,
+                seconds=timing.seconds,
+                warmup=timing.warmup_seconds,
+                channel="c",
+            )
+
+        rounds: dict[str, list[Round]] = {name: [] for name in LOADS}
         for turn in range(timing.rounds):
             for name, load in LOADS.items():
-                found: dict[str, Trial] = {}
-                for arm in ARMS if turn % 2 == 0 else ARMS[::-1]:
-                    session.step(f"{name}: {arm} ({turn + 1}/{timing.rounds})")
-                    if session.seconds_left > timing.seconds + _OVERHEAD_SECONDS:
-                        found[arm] = _trial(started[arm], load, timing)
-                if len(found) == len(ARMS):
-                    trials[name].append(found)
+                play = partial(run, load)
+                found = take_turns(session, name, turn, ARMS, timing.seconds, play)
+                rounds[name].append(found)
     return Report(
         settings={
-            "seconds": timing.seconds,
-            "warmup_seconds": timing.warmup,
-            "rounds": timing.rounds,
+            **asdict(timing),
             "flags": [each.replace(str(session.folder), "FOLDER") for each in flags],
             "loads": {name: [*load.flags, load.contract] for name, load in LOADS.items()},
         },
         figures={
-            "trials": {
-                name: [{arm: each.as_json() for arm, each in found.items()} for found in rounds]
-                for name, rounds in trials.items()
-            },
+            "trials": {name: as_json(found) for name, found in rounds.items()},
             **recorded([load.topic for load in LOADS.values()]),
         },
-        bars=bars(trials, session.quick),
-        tables=[shown(trials)],
-        draw=lambda figure: draw(figure, trials),
-    )
-
-
-def _trial(node: Node, load: Load, timing: Timing) -> Trial:
-    node.empty(load.topic, "c")
-    return trial(
-        node,
-        load.topic,
-        load.flags,
-        consume_from=None,
-        seconds=timing.seconds,
-        warmup=timing.warmup,
-    )
-
-
-def ratios(rounds: Rounds) -> list[float]:
-    """Round by round: CPU of the gateway for a message, recorded over plain."""
-    return [
-        found["recorded"].cpu_us["gateway"] / found["plain"].cpu_us["gateway"] for found in rounds
-    ]
-
-
-def bars(trials: Mapping[str, Rounds], quick: bool) -> list[Bar]:
-    return [
-        judge(
-            f"gateway's CPU of a message, {name}",
-            ratios(rounds),
-            at_most=AT_MOST,
-            quick=quick,
-            repeats=_REPEATS,
-        )
-        for name, rounds in trials.items()
-    ]
-
-
-def shown(trials: Mapping[str, Rounds]) -> Table:
-    made = table("medians", "load", "figure", *ARMS)
-    for name, rounds in trials.items():
-        for figure, value in _FIGURES.items() if rounds else ():
-            made.add_row(
-                name if figure == next(iter(_FIGURES)) else "",
-                figure,
-                *(number(median(value(found[arm]) for found in rounds)) for arm in ARMS),
+        bars=[
+            judge(
+                f"gateway's CPU of a message, {name}",
+                _ratios(found),
+                at_most=AT_MOST,
+                quick=session.quick,
+                repeats=_REPEATS,
             )
+            for name, found in rounds.items()
+        ],
+        tables=[_shown(rounds)],
+        draw=lambda figure: _draw(figure, rounds),
+    )
+
+
+def _ratios(rounds: Sequence[Round]) -> list[float]:
+    return ratios(rounds, gateway_cpu, "recorded", "plain")
+
+
+def _shown(rounds: Mapping[str, Sequence[Round]]) -> Table:
+    made = table("medians", "load", "figure", *ARMS)
+    figures: dict[str, Figure] = {
+        "gateway's CPU, us/msg": gateway_cpu,
+        "gateway and nsqd, us/msg": lambda found: found.cpu_us_per_message,
+        "acknowledged/s": lambda found: found.acknowledged,
+    }
+    for name, found in rounds.items():
+        for number_, (title, figure) in enumerate(figures.items()):
+            if _ratios(found):
+                medians = (number(median(of_arm(found, figure, arm))) for arm in ARMS)
+                made.add_row("" if number_ else name, title, *medians)
     return made
 
 
-_FIGURES: dict[str, Any] = {
-    "gateway's CPU, us/msg": lambda found: found.cpu_us["gateway"],
-    "gateway and nsqd, us/msg": lambda found: found.cpu_us_per_message,
-    "acknowledged/s": lambda found: found.acknowledged,
-}
-
-
-def draw(figure: "Figure", trials: Mapping[str, Rounds]) -> None:
+def _draw(figure: "Picture", rounds: Mapping[str, Sequence[Round]]) -> None:
     """The ratios, a dot for each round."""
     axes = figure.subplots()
-    for place, rounds in enumerate(trials.values()):
-        values = ratios(rounds)
+    for place, found in enumerate(rounds.values()):
+        values = _ratios(found)
         axes.plot([place] * len(values), values, "o", alpha=0.7)
     axes.axhline(AT_MOST, linestyle="--", color="grey")
-    axes.set_xticks(range(len(trials)), list(trials))
+    axes.set_xticks(range(len(rounds)), list(rounds))
     axes.set(ylabel="gateway's CPU of a message, recorded over plain", ylim=(0.8, None))

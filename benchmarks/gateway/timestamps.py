@@ -12,7 +12,7 @@ of each source: CPU of the gateway process for the same load, in turns.
 import os
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import median
 
 import numpy as np
@@ -39,9 +39,9 @@ from benchmarks.gateway.timestamps_report import (
 )
 from benchmarks.harness.arms import Node, nodes
 from benchmarks.harness.capture import Capture, message_times
-from benchmarks.harness.generator import Trial, trial
 from benchmarks.harness.report import Report
 from benchmarks.harness.session import Session
+from benchmarks.harness.trial import Trial, as_json, take_turns, trial
 from kernel import SourceUnavailable, choose_source
 from srtm.host.clock import WallClock
 from srtm.limits.contract import Contract
@@ -54,8 +54,11 @@ _ROUNDING_SECONDS = 1e-6  # of float times; a token takes 900 us
 
 COST_LOAD = 10_000.0  # messages/s from 100 connections, Poisson
 _COST_CONNECTIONS = 100
+_COST_FLAGS = (
+    f"--publishers={_COST_CONNECTIONS}",
+    f"--rate={COST_LOAD / _COST_CONNECTIONS:g}",
+)
 _COST = Contract(topic="cost", rate=1e6, burst=1e6)
-_TRIAL_OVERHEAD_SECONDS = 1.2  # starting Python, connecting, draining
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,6 @@ def run(session: Session) -> Report:
     timing = QUICK if session.quick else FULL
     sources, notes, doubt = _sources()
     held: list[Held] = []
-    costs: dict[str, list[Trial]] = {name: [] for name in sources}
     stalled = timing.stalled_rounds * 2 * len(PATTERNS) * len(STALLS_MS)
     session.plan(stalled + timing.cost_rounds * len(sources))
     flags = {name: [f"--timestamps={name}"] for name in sources}
@@ -98,20 +100,23 @@ def run(session: Session) -> Report:
         for node in every:
             node.create(_COST.topic)
             node.limit(_COST)
-        for number in range(timing.cost_rounds):
-            turn = number % len(sources)
-            for name in (*sources[turn:], *sources[:turn]):
-                if session.seconds_left > timing.cost_seconds + _TRIAL_OVERHEAD_SECONDS:
-                    session.step(f"cost: {name} ({number + 1}/{timing.cost_rounds})")
-                    costs[name].append(_cost(started[name], timing))
-    lags = [each.lag_p99_ms for found in costs.values() for each in found]
+
+        def cost(name: str) -> Trial:
+            seconds, warmup = timing.cost_seconds, timing.cost_warmup
+            return trial(started[name], _COST.topic, _COST_FLAGS, seconds=seconds, warmup=warmup)
+
+        costs = [
+            take_turns(session, "cost", number, sources, timing.cost_seconds, cost)
+            for number in range(timing.cost_rounds)
+        ]
+    lags = [each.lag_p99_ms for found in costs for each in found.values()]
     if lags:
         notes.append(f"cost: send lag p99 of the generator {median(lags):.2f} ms in the middle")
     return Report(
         settings=_settings(timing),
         figures={
-            "held": [each.document() for each in held],
-            "cost": {name: [each.as_json() for each in found] for name, found in costs.items()},
+            "held": [asdict(each) for each in held],
+            "cost": as_json(costs),
         },
         bars=bars(held, costs, session.quick, doubt),
         tables=tables(held, costs),
@@ -223,19 +228,6 @@ def _held(
 def _spread(errors: Floats) -> tuple[float, float]:
     """(median, p99 of the distance), microseconds."""
     return float(np.median(errors)) * 1e6, float(np.quantile(np.abs(errors), 0.99)) * 1e6
-
-
-def _cost(node: Node, timing: Timing) -> Trial:
-    node.empty(_COST.topic)
-    flags = [f"--publishers={_COST_CONNECTIONS}", f"--rate={COST_LOAD / _COST_CONNECTIONS:g}"]
-    return trial(
-        node,
-        _COST.topic,
-        flags,
-        consume_from=None,
-        seconds=timing.cost_seconds,
-        warmup=timing.cost_warmup,
-    )
 
 
 def _settings(timing: Timing) -> dict[str, object]:

@@ -1,17 +1,17 @@
 """Stalled gateways by source of arrival times: figures, bars, tables and a picture."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
 from benchmarks.harness.bars import Bar, judge
-from benchmarks.harness.generator import Trial
-from benchmarks.harness.report import number, table
+from benchmarks.harness.report import number, table, tabulate
+from benchmarks.harness.trial import Figure, Round, gateway_cpu, of_arm, ratios
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Picture
 
 STOPPED, NEIGHBOUR = "stopped", "busy neighbour"
 MAX_STAMP_ERROR_US = 100.0
@@ -40,13 +40,8 @@ class Held:
     sender_us: tuple[float, float]
     capture_us: tuple[float, float] | None
 
-    def document(self) -> dict[str, Any]:
-        return asdict(self)
 
-
-def bars(
-    held: Sequence[Held], costs: Mapping[str, Sequence[Trial]], quick: bool, doubt: str
-) -> list[Bar]:
+def bars(held: Sequence[Held], costs: Sequence[Round], quick: bool, doubt: str) -> list[Bar]:
     """doubt: why ebpf could not be measured at all"""
     exact = [each for each in held if each.source == "ebpf"]
     captured = [each for each in exact if each.capture_us is not None]
@@ -71,7 +66,7 @@ def bars(
     made.append(
         judge(
             "CPU per message, ebpf / clock",
-            ratios(costs, "ebpf"),
+            ratios(costs, gateway_cpu, "ebpf", "clock"),
             at_most=MAX_COST_RATIO,
             quick=quick,
             doubt=doubt,
@@ -81,13 +76,7 @@ def bars(
     return made
 
 
-def ratios(costs: Mapping[str, Sequence[Trial]], source: str) -> list[float]:
-    """CPU of the gateway for each message, over that with `clock`, round by round."""
-    pairs = zip(costs.get(source, ()), costs.get("clock", ()), strict=False)
-    return [ours.cpu_us["gateway"] / theirs.cpu_us["gateway"] for ours, theirs in pairs]
-
-
-def tables(held: Sequence[Held], costs: Mapping[str, Sequence[Trial]]) -> list[Table]:
+def tables(held: Sequence[Held], costs: Sequence[Round]) -> list[Table]:
     sources = list(dict.fromkeys(each.source for each in held))
     shares = table(
         "conformant messages delayed", "held up", "stall, ms", "publishers", "conformant", *sources
@@ -116,15 +105,19 @@ def tables(held: Sequence[Held], costs: Mapping[str, Sequence[Trial]]) -> list[T
         known = [each.capture_us for each in ours if each.capture_us is not None]
         capture = [max(each[at] for each in known) if known else None for at in (0, 1)]
         errors.add_row(name, *map(number, (*sender, *capture)))
-    spent = table("CPU per message, us", "source", "gateway", "nsqd", "generator", "over clock")
-    for name, trials in costs.items():
-        spent.add_row(
-            name,
-            number(_middle([each.cpu_us["gateway"] for each in trials])),
-            number(_middle([each.cpu_us["nsqd"] for each in trials])),
-            number(_middle([each.generator_cpu_us for each in trials])),
-            number(_middle(ratios(costs, name))),
-        )
+
+    def middle(figure: Figure) -> Callable[[str], float | None]:
+        return lambda name: _middle(of_arm(costs, figure, name))
+
+    spent = tabulate(
+        "CPU per message, us",
+        sources,
+        ("source", lambda name: name),
+        ("gateway", middle(gateway_cpu)),
+        ("nsqd", middle(lambda found: found.cpu_us["nsqd"])),
+        ("generator", middle(lambda found: found.generator_cpu_us)),
+        ("over clock", lambda name: _middle(ratios(costs, gateway_cpu, name, "clock"))),
+    )
     return [shares, errors, spent]
 
 
@@ -137,7 +130,7 @@ def _middle(values: Sequence[float]) -> float | None:
     return sorted(values)[len(values) // 2] if values else None
 
 
-def draw(figure: "Figure", held: Sequence[Held]) -> None:
+def draw(figure: "Picture", held: Sequence[Held]) -> None:
     """Share of conformant messages delayed against the length of the stall, by source."""
     kinds = list(dict.fromkeys((each.kind, each.pattern) for each in held))
     axes = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]

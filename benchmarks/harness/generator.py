@@ -1,21 +1,14 @@
-"""The load generator as a process of its own, the same for every arm, and what a trial shows."""
+"""The load generator as a process of its own, the same for every arm."""
 
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
-from benchmarks.harness.arms import Node
 from srtm.text.errors import SrtmError
 
-_POLL_SECONDS = 0.05
-_START_SECONDS = 20.0
 _END_SECONDS = 60.0
-_MARGIN_SECONDS = 0.2
-"""Left out at both ends of a trial's window: when sending begins is seen by polling."""
 
 
 class Generator:
@@ -56,99 +49,6 @@ class Generator:
         self._process.communicate()
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """One load on one arm.
-
-    document:      the generator's own (`srtm load --json`)
-    cpu_us:        CPU of the arm's programs for each message, microseconds, in `window_seconds`
-    waiting_grew:  backlog in nsqd at the end of that window minus at its beginning, messages
-    """
-
-    document: dict[str, Any]
-    cpu_us: dict[str, float]
-    window_seconds: float
-    window_messages: int
-    waiting_grew: int
-
-    @property
-    def acknowledged(self) -> float:
-        """messages/s"""
-        return float(self.document["rates_per_second"]["acknowledged"])
-
-    @property
-    def carried(self) -> float:
-        """Received over offered in the generator's window; backlog that grew is missing in it."""
-        rates = self.document["rates_per_second"]
-        return float(rates["received"] / max(rates["offered"], 1.0))
-
-    @property
-    def p99_ms(self) -> float:
-        return percentile_ms(self.document["end_to_end_latency"], "p99")
-
-    @property
-    def lag_p99_ms(self) -> float:
-        """How late the generator itself wrote: a part of every latency it shows."""
-        return percentile_ms(self.document["send_lag"], "p99")
-
-    @property
-    def cpu_us_per_message(self) -> float:
-        return sum(self.cpu_us.values())
-
-    @property
-    def generator_cpu_us(self) -> float:
-        return float(self.document["generator"]["cpu_us_per_message"])
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-
 def percentile_ms(latencies: dict[str, Any] | None, name: str) -> float:
     """A percentile of the generator's document; infinite where nothing came."""
     return float("inf") if latencies is None else float(latencies[f"{name}_ms"])
-
-
-def trial(
-    node: Node,
-    topic: str,
-    flags: Sequence[str],
-    *,
-    consume_from: str | None,
-    seconds: float,
-    warmup: float,
-) -> Trial:
-    """Load one arm. Its CPU is read over the middle of the sending: connections and draining
-    are left out. Raises SrtmError when the generator cannot run."""
-    consumer = ["--no-consumer"]
-    if consume_from is not None:
-        consumer = [f"--consumer-nsqd-tcp-address={consume_from}"]
-    before = node.depth(topic)
-    generator = Generator(
-        [
-            f"--topic={topic}",
-            f"--nsqd-tcp-address={node.publish_to}",
-            *consumer,
-            f"--warmup={warmup}s",
-            *flags,
-        ],
-        seconds,
-    )
-    try:
-        deadline = time.monotonic() + _START_SECONDS
-        while generator.alive and node.depth(topic).received == before.received:
-            if time.monotonic() > deadline:
-                raise SrtmError(f"{node.name}: no message arrived within {_START_SECONDS:g} s")
-            time.sleep(_POLL_SECONDS)
-        began = time.monotonic()
-        time.sleep(max(warmup, _MARGIN_SECONDS))
-        cpu, first, at = node.cpu_seconds(), node.depth(topic), time.monotonic()
-        time.sleep(max(began + seconds - _MARGIN_SECONDS - time.monotonic(), 0.0))
-        window = time.monotonic() - at
-        later_cpu, last = node.cpu_seconds(), node.depth(topic)
-        document = generator.result()
-    except BaseException:
-        generator.stop()
-        raise
-    messages = last.received - first.received
-    spent = {name: (later_cpu[name] - cpu[name]) * 1e6 / max(messages, 1) for name in cpu}
-    return Trial(document, spent, window, messages, last.waiting - first.waiting)

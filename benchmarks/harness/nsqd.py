@@ -10,6 +10,10 @@ from srtm.nsq.blocking import Blocking
 from srtm.nsq.commands import CLS, rdy, sub
 from srtm.text.errors import UnavailableError
 
+DURABLE = ["--mem-queue-size=0", "--sync-every=1"]
+"""Flags with which what nsqd has acknowledged survives its death: else a lost message says
+nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Depth:
@@ -20,15 +24,15 @@ class Depth:
     waiting: int
 
 
-def depth(nsqd_http: str, topic: str) -> Depth:
-    """The depth of a topic, asked without nsqd's list of clients and without its memory figures:
-    those stop its world."""
+def depth(nsqd_http: str, topic: str, channel: str = "") -> Depth:
+    """The depth of a topic with all of its channels or the one that is named, asked without nsqd's
+    list of clients and without its memory figures: those stop its world."""
     received = waiting = 0
-    for found in stats(nsqd_http, topic)["topics"]:
+    for found in stats(nsqd_http, topic, channel)["topics"]:
         received += found["message_count"]
         waiting += found["depth"]
-        for channel in found["channels"]:
-            waiting += channel["depth"] + channel["in_flight_count"] + channel["deferred_count"]
+        for each in found["channels"]:
+            waiting += each["depth"] + each["in_flight_count"] + each["deferred_count"]
     return Depth(received, waiting)
 
 

@@ -8,8 +8,6 @@ code, round by round. Beside it: how often the sequential test errs on late mess
 from dataclasses import asdict
 from functools import partial
 
-import numpy as np
-
 from benchmarks.harness.report import Report
 from benchmarks.harness.session import Session
 from benchmarks.harness.side_by_side import side_by_side
@@ -26,23 +24,12 @@ from benchmarks.placement.convergence_report import (
     error_table,
     seconds_table,
 )
-from benchmarks.placement.fitting_errors import (
-    DISPERSIONS,
-    RATES,
-    SHARES,
-    Errors,
-    errors,
-    made,
-    modelled,
-)
+from benchmarks.placement.fitting_errors import every_error
 from distributor.fitting import CapacityModel, Done, Fitting, Mode, Result, Settings
 
 _LESSONS, _QUICK_LESSONS = 3, 1  # of each size and kind of arrivals
-_ERROR_RUNS, _QUICK_ERROR_RUNS = 400, 50
-_TRACES, _QUICK_TRACES = 8, 1  # of 3,000 s, for errors on modelled arrivals
-_SPLITS = ((5, 1), (10, 2), (20, 4), (30, 6))  # (group size, brokers) whose errors are modelled
 _CLEAR = (0.005, 0.015)  # late share: below at k_ref, above at one broker less
-_LESSON_SEED, _ERROR_SEED = 1_000, 2_000
+_LESSON_SEED = 1_000
 _SECONDS_KEPT = 4.0  # of a quick run, for the report
 
 
@@ -50,7 +37,7 @@ def run(session: Session) -> Report:
     quick = session.quick
     session.plan(2 + len(ARRIVALS) + (0 if quick else RUNS))
     session.step("errors of the sequential test")
-    judged, harsher = _errors(quick)
+    judged, harsher = every_error(quick)
     lessons: dict[str, CapacityModel] = {}
     for arrivals in ARRIVALS:
         session.step(f"lessons for the learnt starts, {arrivals}")
@@ -164,35 +151,3 @@ def _taught(arrivals: str, lessons: int) -> CapacityModel:
             load = model.workload(size, arrivals, _LESSON_SEED + lesson)
             learnt = _fitted(load, Mode.SEQUENTIAL, learnt).model
     return learnt
-
-
-def _errors(quick: bool) -> tuple[list[Errors], list[Errors]]:
-    """The errors of the sequential test: of what is claimed, and of late messages in stretches."""
-    count = _QUICK_ERROR_RUNS if quick else _ERROR_RUNS
-    judged, harsher = [], []
-    for share in SHARES:
-        for rate in RATES:
-            for dispersion in DISPERSIONS:
-                for stretches in (False, True):
-                    if quick and stretches:
-                        continue
-                    random = np.random.default_rng(_ERROR_SEED)
-                    found = [made(random, rate, share, dispersion, stretches) for _ in range(count)]
-                    kind = f"clusters, {rate:,.0f}/s, {dispersion:g}"
-                    if stretches:
-                        harsher.append(errors(f"{kind}, in stretches", share, found))
-                    else:
-                        judged.append(errors(kind, share, found))
-        for size, brokers in _SPLITS:
-            found = [
-                each
-                for trace in range(_QUICK_TRACES if quick else _TRACES)
-                for each in modelled(
-                    model.workload(size, "poisson", _ERROR_SEED + trace), brokers, share
-                )
-            ]
-            together = model.BATCH * size / brokers
-            judged.append(
-                errors(f"groups of {size} on 1 of {brokers} brokers", share, found, together)
-            )
-    return judged, harsher

@@ -9,27 +9,26 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
 
 from rich.table import Table
 
-from benchmarks.harness.report import number, table
+from benchmarks.harness.report import tabulate
 from benchmarks.harness.session import Session
+from benchmarks.harness.world import brokers_up, distributor_of
 from benchmarks.placement import fitting_model as model
 from distributor.fitting import Mode
-from distributor.remote import Remote
 from srtm.client import Publisher
-from srtm.deploy.up import Running, running
+from srtm.deploy.up import Running
 from srtm.deployment.admin import topics_of
 from srtm.limits.slo import SLO
 from srtm.nsq.commands import sub
 from srtm.nsq.connection import Connection
-from srtm.text.address import free_addresses
+from srtm.text.address import Address
 from srtm.text.errors import SrtmError
 
 PUBLISHERS = 300
 SIZES = (5, 15, 30)
-BROKERS = 4
+BROKERS = ("b0", "b1", "b2", "b3")
 NOISE_FACTOR = 3.0
 """The target over the p99 of one broker without a contract that matters, measured just before"""
 _NOISE_SECONDS = 10.0
@@ -66,73 +65,49 @@ def live(session: Session, arrivals: tuple[str, ...]) -> Iterator[Live]:
             for mode in Mode:
                 session.step(f"live: {kind}, groups of {size}, {mode}")
                 load = model.workload(size, kind, 0, PUBLISHERS)
-                with running(_deployment(session, f"{kind}-{size}-{mode}")) as deployment:
+                folder = session.folder / f"{kind}-{size}-{mode}"
+                with brokers_up(folder, BROKERS, capacity=_CAPACITY) as deployment:
                     found = asyncio.run(_fitted(deployment, load, mode, target))
                 target = found.target_seconds
                 yield found
 
 
 def live_table(runs: list[Live]) -> Table:
-    made = table(
-        f"live: {PUBLISHERS} publishers, {BROKERS} brokers on this host",
-        *("arrivals", "group size", "p99 target, ms", "mode", "ended", "k", "rounds", "seconds"),
-        "dropped",
+    return tabulate(
+        f"live: {PUBLISHERS} publishers, {len(BROKERS)} brokers on this host",
+        runs,
+        ("arrivals", lambda run: run.arrivals),
+        ("group size", lambda run: run.group_size),
+        ("p99 target, ms", lambda run: run.target_seconds * 1e3),
+        ("mode", lambda run: run.mode),
+        ("ended", lambda run: run.state),
+        ("k", lambda run: run.brokers),
+        ("rounds", lambda run: run.rounds),
+        ("seconds", lambda run: run.seconds),
+        ("dropped", lambda run: f"{run.dropped / (run.sent + run.dropped):.1%}"),
     )
-    for run in runs:
-        made.add_row(
-            run.arrivals,
-            str(run.group_size),
-            number(run.target_seconds * 1e3),
-            run.mode,
-            run.state,
-            str(run.brokers),
-            str(run.rounds),
-            number(run.seconds),
-            f"{run.dropped / (run.sent + run.dropped):.1%}",
-        )
-    return made
-
-
-def _deployment(session: Session, name: str) -> dict[str, Any]:
-    addresses = iter(map(str, free_addresses(2 * BROKERS + 1)))
-    return {
-        "deployment": {"name": "live", "data-path": str(session.folder / name)},
-        "lookupd": False,
-        "distributor": {"http-address": next(addresses)},
-        "broker": [
-            {
-                "name": f"b{each}",
-                "tcp-address": next(addresses),
-                "http-address": next(addresses),
-                "capacity": _CAPACITY,
-            }
-            for each in range(BROKERS)
-        ],
-    }
 
 
 async def _fitted(
     deployment: Running, load: model.Workload, mode: Mode, target: float | None
 ) -> Live:
     """target: seconds; None: from what one broker does."""
-    found = deployment.deployment.distributor
-    assert found is not None
-    remote = Remote(found.http_address, "")
+    assert deployment.deployment.distributor is not None
+    address = str(deployment.deployment.distributor.http_address)
+    remote = distributor_of(deployment)
     remote.call("PUT", "topics", model.TOPIC, body=_NO_CONTRACT)
     rows = [{"id": each.id, "key": each.key, "rate": each.rate} for each in load.publishers]
     remote.call("POST", "topics", model.TOPIC, "publishers", body={"publishers": rows})
     async with AsyncExitStack() as stack:
         for broker in deployment.brokers:
-            task = asyncio.create_task(
-                _keep_a_channel(broker.tcp_address.host, broker.tcp_address.port)
-            )
+            task = asyncio.create_task(_keep_a_channel(broker.tcp_address))
             stack.callback(task.cancel)
         publishers = [
             await stack.enter_async_context(
                 Publisher(
                     model.TOPIC,
                     id=each.id,
-                    distributor=str(found.http_address),
+                    distributor=address,
                     max_in_flight=_UNANSWERED,
                     close_seconds=0.1,
                 )
@@ -219,10 +194,10 @@ class _Sender:
             done.exception()  # its outcome is not asked for
 
 
-async def _keep_a_channel(host: str, port: int) -> None:
+async def _keep_a_channel(address: Address) -> None:
     """A topic without a channel keeps its messages, on disk from 10,000 on. This one takes nothing:
     what finds its memory queue full is dropped, and costs no CPU."""
-    reader, writer = await asyncio.open_connection(host, port)
+    reader, writer = await asyncio.open_connection(*address)
     v2 = Connection(writer.write, {}, 1 << 20)
     writer.write(sub(model.TOPIC.encode(), b"kept#ephemeral"))
     while data := await reader.read(1 << 16):

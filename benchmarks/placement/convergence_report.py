@@ -12,7 +12,7 @@ from rich.table import Table
 from scipy.stats import beta
 
 from benchmarks.harness.bars import Bar, judge
-from benchmarks.harness.report import number, table
+from benchmarks.harness.report import number, tabulate
 from benchmarks.placement.fitting_errors import SHARES, Errors
 
 if TYPE_CHECKING:
@@ -71,25 +71,19 @@ def bars(runs: Sequence[Run], judged: Sequence[Errors], quick: bool) -> list[Bar
 def _of_brokers(arrivals: str, runs: Sequence[Run], quick: bool) -> list[Bar]:
     clear = [each.brokers["sequential"] - each.k_ref for each in runs if each.clear]
     unclear = [each.brokers["sequential"] - each.k_ref for each in runs if not each.clear]
+    right = [
+        ("k = k_ref where it is clear", clear.count(0), len(clear)),
+        ("k = k_ref or one more elsewhere", sum(each in (0, 1) for each in unclear), len(unclear)),
+        ("ended with the SLO met", sum(each.all_met for each in runs), len(runs)),
+    ]
     return [
         judge(
-            f"{arrivals}: k = k_ref where it is clear, of {len(clear)}",
-            part(clear.count(0), len(clear)),
+            f"{arrivals}: {name}, of {total}",
+            part(count, total),
             at_least=_LEAST_RIGHT,
             quick=quick,
-        ),
-        judge(
-            f"{arrivals}: k = k_ref or one more elsewhere, of {len(unclear)}",
-            part(sum(each in (0, 1) for each in unclear), len(unclear)),
-            at_least=_LEAST_RIGHT,
-            quick=quick,
-        ),
-        judge(
-            f"{arrivals}: ended with the SLO met, of {len(runs)}",
-            part(sum(each.all_met for each in runs), len(runs)),
-            at_least=_LEAST_RIGHT,
-            quick=quick,
-        ),
+        )
+        for name, count, total in right
     ]
 
 
@@ -152,38 +146,38 @@ def part(count: int, total: int) -> list[float]:
 
 
 def seconds_table(runs: Sequence[Run], arrivals: str) -> Table:
-    made_table = table(
+    sizes = {size: _of(runs, arrivals, size) for size in SIZES}
+
+    def right(these: Sequence[Run]) -> str:
+        by_learning = [(e.brokers["learnt"] - e.k_ref, e.clear) for e in these]
+        count = sum(more == 0 or (more == 1 and not clear) for more, clear in by_learning)
+        return f"{count} of {len(these)}"
+
+    return tabulate(
         f"{arrivals} publishers: median seconds until done",
-        *("group size", "topics", "k_ref", "clear", "k", "paper's k", "paper, s", "sequential, s"),
-        *("ratio", "learnt, s", "learnt k right", "SRTM Table 1, s"),
+        [these for these in sizes.values() if these],
+        ("group size", lambda these: these[0].group_size),
+        ("topics", len),
+        ("k_ref", lambda these: _counts(e.k_ref for e in these)),
+        ("clear", lambda these: sum(e.clear for e in these)),
+        ("k", lambda these: _counts(e.brokers["sequential"] for e in these)),
+        ("paper's k", lambda these: _counts(e.brokers["paper"] for e in these)),
+        ("paper, s", lambda these: number(_took(these, "paper"), 4)),
+        ("sequential, s", lambda these: _took(these, "sequential")),
+        ("ratio", lambda these: _took(these, "paper") / _took(these, "sequential")),
+        ("learnt, s", lambda these: _took(these, "learnt")),
+        ("learnt k right", right),
+        ("SRTM Table 1, s", lambda these: PAPER_SECONDS[these[0].group_size]),
     )
-    for size in SIZES:
-        these = [e for e in runs if e.arrivals == arrivals and e.group_size == size]
-        if not these:
-            continue
-        took = {
-            mode: median(e.seconds[mode] for e in these)
-            for mode in ("paper", "sequential", "learnt")
-        }
-        right = sum(
-            e.brokers["learnt"] in ((e.k_ref,) if e.clear else (e.k_ref, e.k_ref + 1))
-            for e in these
-        )
-        made_table.add_row(
-            str(size),
-            str(len(these)),
-            _counts(e.k_ref for e in these),
-            str(sum(e.clear for e in these)),
-            _counts(e.brokers["sequential"] for e in these),
-            _counts(e.brokers["paper"] for e in these),
-            number(took["paper"], 4),
-            number(took["sequential"]),
-            number(took["paper"] / took["sequential"]),
-            number(took["learnt"]),
-            f"{right} of {len(these)}",
-            f"{PAPER_SECONDS[size]:,}",
-        )
-    return made_table
+
+
+def _of(runs: Sequence[Run], arrivals: str, size: int) -> list[Run]:
+    return [each for each in runs if (each.arrivals, each.group_size) == (arrivals, size)]
+
+
+def _took(runs: Sequence[Run], mode: str) -> float:
+    """Median seconds; nan where there is no run."""
+    return median([each.seconds[mode] for each in runs] or [float("nan")])
 
 
 def _counts(values: Iterable[int]) -> str:
@@ -195,44 +189,25 @@ def _counts(values: Iterable[int]) -> str:
 
 
 def error_table(judged: Sequence[Errors], harsher: Sequence[Errors]) -> Table:
-    made_table = table(
+    return tabulate(
         "errors of the sequential test",
-        *("late messages", "late share", "variance / mean of a second", "runs", "wrong"),
-        *("judged by leaning", "median s"),
+        [*judged, *harsher],
+        ("late messages", lambda each: each.kind),
+        ("late share", lambda each: f"{each.late_share:.1%}"),
+        ("variance / mean of a second", lambda each: each.dispersion),
+        ("runs", lambda each: each.runs),
+        ("wrong", lambda each: f"{each.wrong:.1%}"),
+        ("judged by leaning", lambda each: f"{each.undecided:.1%}"),
+        ("median s", lambda each: each.median_seconds),
     )
-    for each in (*judged, *harsher):
-        made_table.add_row(
-            each.kind,
-            f"{each.late_share:.1%}",
-            number(each.dispersion),
-            str(each.runs),
-            f"{each.wrong:.1%}",
-            f"{each.undecided:.1%}",
-            number(each.median_seconds),
-        )
-    return made_table
 
 
 def draw(runs: Sequence[Run], figure: "Figure") -> None:
     for place, arrivals in enumerate(ARRIVALS):
         axes = figure.add_subplot(1, len(ARRIVALS), place + 1)
         for mode in ("paper", "sequential", "learnt"):
-            axes.plot(
-                SIZES,
-                [
-                    median(
-                        [
-                            e.seconds[mode]
-                            for e in runs
-                            if (e.arrivals, e.group_size) == (arrivals, size)
-                        ]
-                        or [float("nan")]
-                    )
-                    for size in SIZES
-                ],
-                marker="o",
-                label=mode,
-            )
+            took = [_took(_of(runs, arrivals, size), mode) for size in SIZES]
+            axes.plot(SIZES, took, marker="o", label=mode)
         axes.plot(SIZES, [PAPER_SECONDS[size] for size in SIZES], "k:", label="SRTM Table 1")
         axes.set(yscale="log", title=arrivals, xlabel="publishers of a group", ylabel="seconds")
         axes.legend()

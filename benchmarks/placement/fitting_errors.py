@@ -2,11 +2,20 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from statistics import median
 
 import numpy as np
 
-from benchmarks.placement.fitting_model import BATCH, SLOT_SECONDS, TARGET, Workload, lates, topic
+from benchmarks.placement.fitting_model import (
+    BATCH,
+    SLOT_SECONDS,
+    TARGET,
+    Workload,
+    lates,
+    topic,
+    workload,
+)
 from distributor.fitting.batches import Floats
 from distributor.fitting.samples import Slots
 from distributor.fitting.settings import LOOK_PART, LOOK_SECONDS
@@ -19,6 +28,10 @@ SHARES = (0.005, 0.015)
 DISPERSIONS = (30.0, 50.0, 70.0)
 """Variance over mean of what `made` draws."""
 RATES = (1_667.0, 10_000.0)  # messages/s of a broker: one of six, and one alone
+_RUNS, _QUICK_RUNS = 400, 50
+_TRACES, _QUICK_TRACES = 8, 1  # of 3,000 s, for errors on modelled arrivals
+_SPLITS = ((5, 1), (10, 2), (20, 4), (30, 6))  # (group size, brokers) whose errors are modelled
+_SEED = 2_000
 _ON, _ON_SECONDS = 0.3, 1.0  # of the harsher kind: clusters come in stretches of this length
 
 
@@ -133,3 +146,26 @@ def modelled(load: Workload, count: int, share: float) -> Iterator[tuple[Floats,
     late = np.bincount(slot, found.late, minlength=len(counts)).astype(np.float64)
     for first in range(0, len(counts) - _SLOTS, _SLOTS):
         yield counts[first : first + _SLOTS], late[first : first + _SLOTS]
+
+
+def every_error(quick: bool) -> tuple[list[Errors], list[Errors]]:
+    """The errors of the sequential test: of what is claimed, and of late messages in stretches."""
+    count, traces = (_QUICK_RUNS, _QUICK_TRACES) if quick else (_RUNS, _TRACES)
+    judged, harsher = [], []
+    for share in SHARES:
+        for rate, dispersion, stretches in product(RATES, DISPERSIONS, (False, True)):
+            if quick and stretches:
+                continue
+            random = np.random.default_rng(_SEED)
+            found = [made(random, rate, share, dispersion, stretches) for _ in range(count)]
+            kind = f"clusters, {rate:,.0f}/s, {dispersion:g}"
+            if stretches:
+                harsher.append(errors(f"{kind}, in stretches", share, found))
+            else:
+                judged.append(errors(kind, share, found))
+        for size, brokers in _SPLITS:
+            loads = (workload(size, "poisson", _SEED + trace) for trace in range(traces))
+            found = [each for load in loads for each in modelled(load, brokers, share)]
+            kind = f"groups of {size} on 1 of {brokers} brokers"
+            judged.append(errors(kind, share, found, BATCH * size / brokers))
+    return judged, harsher

@@ -12,12 +12,11 @@ import time
 from dataclasses import asdict, dataclass
 from random import Random
 from statistics import median
-from typing import Any
 
 from rich.table import Table
 
-from benchmarks.harness.bars import Bar, judge
-from benchmarks.harness.report import Report, number, table
+from benchmarks.harness.bars import Bar, judge, judge_worst
+from benchmarks.harness.report import Report, number, tabulate
 from benchmarks.harness.session import Session
 from distributor.model import Broker, Placement, Publisher
 from distributor.placement.exact import best
@@ -221,8 +220,7 @@ def _bars(timed: list[Timed], compared: list[Compared], repeats: int) -> list[Ba
     ]
     # The worst topic is judged, not the one in the middle.
     return bars + [
-        judge(f"{name}, worst", [max(values)] if values else [], at_most=most)
-        for name, values, most in worst
+        judge_worst(f"{name}, worst", values, at_most=most) for name, values, most in worst
     ]
 
 
@@ -231,46 +229,39 @@ def _of(timed: list[Timed], setting: tuple[int, int, str, float]) -> list[Timed]
 
 
 def _times(timed: list[Timed]) -> Table:
-    made = table(
+    found = [_of(timed, setting) for setting in _SETTINGS]
+    return tabulate(
         "one placement",
-        *("publishers", "brokers", "rates", "% full", "CPU, s", "wall, s", "used", "at least"),
-        *("unplaced", "smallest share", "at most"),
+        found,
+        ("publishers", lambda each: each[0].publishers),
+        ("brokers", lambda each: each[0].brokers),
+        ("rates", lambda each: each[0].rates),
+        ("% full", lambda each: f"{100 * each[0].fill:g}"),
+        ("CPU, s", lambda each: median(call.cpu for call in each)),
+        ("wall, s", lambda each: median(call.wall for call in each)),
+        ("used", lambda each: each[-1].used),
+        ("at least", lambda each: each[-1].at_least),
+        ("unplaced", lambda each: each[-1].unplaced),
+        ("smallest share", lambda each: number(each[-1].minimum, 4)),
+        ("at most", lambda each: number(each[-1].minimum_at_most, 4)),
     )
-    for setting in _SETTINGS:
-        found = _of(timed, setting)
-        publishers, brokers, rates, fill = setting
-        made.add_row(
-            f"{publishers:,}",
-            f"{brokers:,}",
-            rates,
-            f"{100 * fill:g}",
-            number(median(each.cpu for each in found)),
-            number(median(each.wall for each in found)),
-            f"{found[-1].used:,}",
-            f"{found[-1].at_least:,}",
-            f"{found[-1].unplaced:,}",
-            number(found[-1].minimum, 4),
-            number(found[-1].minimum_at_most, 4),
-        )
-    return made
 
 
 def _optima(compared: list[Compared]) -> Table:
-    made = table(
+    found = [[each for each in compared if each.rates == rates] for rates in RATES]
+    return tabulate(
         "against the exact solution",
-        *("rates", "topics", "as few brokers", "one more", "smallest share as large"),
-        "worst behind, largest publishers",
+        [each for each in found if each],
+        ("rates", lambda found: found[0].rates),
+        ("topics", len),
+        ("as few brokers", lambda found: sum(each.more_brokers == 0 for each in found)),
+        ("one more", lambda found: sum(each.more_brokers == 1 for each in found)),
+        (
+            "smallest share as large",
+            lambda found: sum(each.minimum_behind <= _TOLERANCE for each in found),
+        ),
+        (
+            "worst behind, largest publishers",
+            lambda found: max(each.minimum_behind / each.largest for each in found),
+        ),
     )
-    for rates in RATES:
-        found: list[Any] = [each for each in compared if each.rates == rates]
-        if not found:
-            continue
-        made.add_row(
-            rates,
-            f"{len(found):,}",
-            f"{sum(each.more_brokers == 0 for each in found):,}",
-            f"{sum(each.more_brokers == 1 for each in found):,}",
-            f"{sum(each.minimum_behind <= _TOLERANCE for each in found):,}",
-            number(max(each.minimum_behind / each.largest for each in found)),
-        )
-    return made

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -80,12 +79,13 @@ class Faults:
 
     def second_gateway(self) -> str:
         """One more of broker b1's name, before b1's own nsqd."""
-        tcp, http = self._world.second_ports
+        tcp, http = self._world.second_addresses
         command = [
             *(sys.executable, "-m", "srtm", "gateway"),
-            f"--tcp-address=127.0.0.1:{tcp}",
-            f"--http-address=127.0.0.1:{http}",
-            *self._world.nsqd_flags("b1"),
+            f"--tcp-address={tcp}",
+            f"--http-address={http}",
+            f"--nsqd-tcp-address={self._world.nsqd_tcp('b1')}",
+            f"--nsqd-http-address={self._world.nsqd_http('b1')}",
             f"--distributor-address={self._world.distributor}",
             "--broker-name=b1",
         ]
@@ -145,11 +145,12 @@ class Faults:
     def place(self) -> str:
         """Over one broker or both."""
         drained = self._random.choice(["", "", "b1", "b2"])
-        done: Any = "placed"
+        done = "placed"
         try:
             for name in ("b1", "b2"):
-                self._world.ask("POST", f"/brokers/{name}/drain", {"drain": name == drained})
-            self._world.ask("POST", "/topics/t/placements", {"policy": "lb"})
-        except (SrtmError, OSError) as error:
+                body = {"drain": name == drained}
+                self._world.remote.call("POST", "brokers", name, "drain", body=body)
+            self._world.remote.call("POST", "topics", "t", "placements", body={"policy": "lb"})
+        except SrtmError as error:
             done = f"not placed: {error}"
         return f"place without {drained or 'nobody'}: {done}"

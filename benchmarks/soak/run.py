@@ -8,14 +8,17 @@ is looked for at nsqd itself, with the time that nsqd wrote into it.
 
 import random
 import time
+from collections.abc import Callable
 from statistics import median
 from typing import Any
 
+from rich.table import Table
+
 from benchmarks.harness.bars import Bar, judge
-from benchmarks.harness.report import Report, number, table
+from benchmarks.harness.report import Report, tabulate
 from benchmarks.harness.session import Session
 from benchmarks.soak.faults import Faults
-from benchmarks.soak.world import BURST, PUBLISHERS, RATE, Verdict, World
+from benchmarks.soak.world import BURST, PUBLISHERS, RATE, Sample, Verdict, World
 
 _PAUSE_SECONDS = (0.5, 4.0)
 _SAMPLE_SECONDS = 5.0
@@ -54,7 +57,7 @@ def run(session: Session) -> Report:
                   "publishers": 2 * PUBLISHERS},
         figures=_figures(verdict, log),
         bars=_bars(verdict, session.quick),
-        tables=[_messages(verdict, log), _processes(verdict)],
+        tables=[_messages(verdict), _processes(verdict)],
         notes=[f"{len(log)} faults; the same seed draws the same ones, at other instants"],
     )  # fmt: skip
 
@@ -73,7 +76,7 @@ def _figures(verdict: Verdict, log: list[tuple[float, str]]) -> dict[str, Any]:
     }
 
 
-def growth(rows: list[tuple[float, int, int, int]], column: int) -> tuple[float, float]:
+def growth(rows: list[Sample], column: int) -> tuple[float, float]:
     """Medians of the second quarter and of the last: the first is still warming up."""
     quarter = max(1, len(rows) // 4)
     second, last = rows[quarter : 2 * quarter] or rows, rows[-quarter:]
@@ -97,28 +100,28 @@ def _bars(verdict: Verdict, quick: bool) -> list[Bar]:
     return found
 
 
-def _messages(verdict: Verdict, log: list[tuple[float, str]]) -> Any:
-    made = table("messages", "sent", "acknowledged", "stored", "lost", "unexpected", "excess")
-    made.add_row(
-        number(verdict.sent),
-        number(verdict.acknowledged),
-        number(verdict.stored),
-        str(len(verdict.lost)),
-        str(len(verdict.unexpected)),
-        number(verdict.excess),
+def _messages(verdict: Verdict) -> Table:
+    return tabulate(
+        "messages",
+        [verdict],
+        ("sent", lambda it: it.sent),
+        ("acknowledged", lambda it: it.acknowledged),
+        ("stored", lambda it: it.stored),
+        ("lost", lambda it: len(it.lost)),
+        ("unexpected", lambda it: len(it.unexpected)),
+        ("excess", lambda it: it.excess),
     )
-    return made
 
 
-def _processes(verdict: Verdict) -> Any:
-    made = table("processes, second quarter of the run and last", "process", "RSS, MB",
-                 "descriptors", "threads")  # fmt: skip
-    for name, rows in sorted(verdict.samples.items()):
-        rss, files, threads = (growth(rows, column) for column in (1, 2, 3))
-        made.add_row(
-            name,
-            f"{rss[0] / 1e6:.0f}, {rss[1] / 1e6:.0f}",
-            f"{files[0]:.0f}, {files[1]:.0f}",
-            f"{threads[0]:.0f}, {threads[1]:.0f}",
-        )
-    return made
+def _processes(verdict: Verdict) -> Table:
+    def grown(column: int, unit: float = 1.0) -> Callable[[tuple[str, list[Sample]]], str]:
+        return lambda row: ", ".join(f"{each / unit:.0f}" for each in growth(row[1], column))
+
+    return tabulate(
+        "processes, second quarter of the run and last",
+        sorted(verdict.samples.items()),
+        ("process", lambda row: row[0]),
+        ("RSS, MB", grown(1, 1e6)),
+        ("descriptors", grown(2)),
+        ("threads", grown(3)),
+    )

@@ -2,28 +2,27 @@
 messages: every acknowledged one is stored once, and no more are let in than the contract allows."""
 
 import contextlib
-import json
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psutil
 
-from benchmarks.soak.traffic import Publisher, drain
+from benchmarks.harness.nsqd import DURABLE, ask, create_paused, depth, drain
+from benchmarks.harness.world import until, write_toml
+from benchmarks.soak.publisher import Publisher
+from distributor.remote import Remote
 from srtm.deployment.layout import Layout
-from srtm.http.client import request
-from srtm.http.nsqd import stats
 from srtm.limits.excess import worst_excess
 from srtm.limits.queueing import Floats
-from srtm.text.errors import SrtmError
+from srtm.text.address import free_addresses
+from srtm.text.errors import SrtmError, UnavailableError
 
 BROKERS = ("b1", "b2")
 TOPIC, CHANNEL = "t", "all"
@@ -38,6 +37,10 @@ _SETTLE_SECONDS = 15.0
 """after the last fault: a deployment of which all was killed is whole again by then"""
 _QUIET_SECONDS = 3.0
 _KINDS = ("gateway", "distributor")
+
+
+Sample = tuple[float, int, int, int]
+"""of a process: seconds, RSS bytes, descriptors, threads"""
 
 
 @dataclass
@@ -55,8 +58,7 @@ class Verdict:
     """where that interval begins and ends, in seconds since the first message"""
     began_at: float = 0.0
     seconds: float = 0.0
-    samples: dict[str, list[tuple[float, int, int, int]]] = field(default_factory=dict)
-    """kind -> (seconds, RSS bytes, descriptors, threads)"""
+    samples: dict[str, list[Sample]] = field(default_factory=dict)
 
 
 class World:
@@ -66,11 +68,13 @@ class World:
         self.folder = folder
         self.layout = Layout(folder / "data")
         self.store = self.layout.distributor_store
-        ports = _free_ports(7)
-        self._tcp = dict(zip(BROKERS, ports[:2], strict=True))
-        self._http = dict(zip(BROKERS, ports[2:4], strict=True))
-        self.distributor = f"127.0.0.1:{ports[4]}"
-        self.second_ports = ports[5], ports[6]
+        self._log = folder / "up.log"
+        addresses = free_addresses(7)
+        self._tcp = dict(zip(BROKERS, map(str, addresses[:2]), strict=True))
+        self._http = dict(zip(BROKERS, map(str, addresses[2:4]), strict=True))
+        self.distributor = addresses[4]
+        self.remote = Remote(self.distributor, "")
+        self.second_addresses = addresses[5:]
         self._over = threading.Event()
         self._publishers: list[Publisher] = []
         self._stored: dict[bytes, int] = {}
@@ -80,18 +84,13 @@ class World:
     # --- life -----------------------------------------------------------------------------------
 
     def __enter__(self) -> "World":
-        file = self._write_files()
-        self._log = (self.folder / "up.log").open("w")
-        self._up = subprocess.Popen(
-            [sys.executable, "-m", "srtm", "up", str(file)],
-            stdout=self._log,
-            stderr=self._log,
-            start_new_session=True,
-        )
+        command = [sys.executable, "-m", "srtm", "up", str(self._write_files())]
+        with self._log.open("w") as log:
+            self._up = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         try:
             self._until(self._is_placed, "topic t has a share on each broker")
             for name in BROKERS:
-                self._make_channel(name)
+                create_paused(self.nsqd_http(name), TOPIC, CHANNEL)
         except BaseException:
             self.__exit__()
             raise
@@ -106,14 +105,13 @@ class World:
             self._up.wait(60)
         except subprocess.TimeoutExpired:
             self._up.kill()
-        self._log.close()
 
     def publish(self) -> None:
         """Begin to."""
         self._began = time.monotonic()
-        for name, port in self._tcp.items():
+        for name, address in self._tcp.items():
             for number in range(PUBLISHERS):
-                made = Publisher(f"127.0.0.1:{port}", TOPIC, f"{name}-{number}", self._over)
+                made = Publisher(address, TOPIC, f"{name}-{number}", self._over)
                 self._publishers.append(made)
                 made.start()
 
@@ -136,27 +134,11 @@ class World:
             pass  # one has just ended
         return found
 
-    def nsqd_flags(self, broker: str) -> list[str]:
-        layout = self.layout.broker(broker)
-        return [
-            f"--nsqd-tcp-address={layout.nsqd_tcp}",
-            f"--nsqd-http-address={layout.nsqd_http}",
-        ]
+    def nsqd_http(self, broker: str) -> str:
+        return str(self.layout.broker(broker).nsqd_http)
 
-    def ask(self, method: str, path: str, body: object = None) -> Any:
-        """The distributor. Raises OSError, SrtmError."""
-        connection = HTTPConnection(self.distributor, timeout=5)
-        try:
-            connection.request(method, f"/v1{path}", json.dumps(body))
-            answer = connection.getresponse()
-            document = json.loads(answer.read())
-        except (HTTPException, ValueError) as error:
-            raise SrtmError(f"the distributor answers {error!r}") from None
-        finally:
-            connection.close()
-        if answer.status != 200:
-            raise SrtmError(str(document.get("error")))
-        return document
+    def nsqd_tcp(self, broker: str) -> str:
+        return str(self.layout.broker(broker).nsqd_tcp)
 
     # --- what is measured -----------------------------------------------------------------------
 
@@ -172,16 +154,13 @@ class World:
             self.verdict.samples.setdefault(name, []).append(row)
 
     def collect(self) -> None:
-        """Take what has been stored so far. A broker that is away is asked the next time.
-
-        At all other times the topic is paused: nsqd reads a message from the topic's file before
-        it writes it into the channel's, and one that is killed in between loses it."""
+        """Take what has been stored so far. A broker that is away is asked the next time; at all
+        other times the topic is paused (`create_paused` says why)."""
         for name in BROKERS:
-            path = str(self.layout.broker(name).nsqd_tcp)
             for change in ("unpause", "pause"):
                 with contextlib.suppress(OSError, SrtmError):
-                    self._ask_nsqd(name, f"/topic/{change}?topic={TOPIC}")
-                    for body, stamp in drain(path, TOPIC, CHANNEL, _QUIET_SECONDS).items():
+                    ask(self.nsqd_http(name), change, TOPIC)
+                    for body, stamp in drain(self.nsqd_tcp(name), TOPIC, CHANNEL, _QUIET_SECONDS):
                         self._stored.setdefault(body, stamp)
 
     def judge(self) -> Verdict:
@@ -192,8 +171,8 @@ class World:
             each.join(30)
         self._until(self._emptied, "all that was stored is read")
         verdict = self.verdict
-        sent = set().union(*(each.found.sent for each in self._publishers))
-        acknowledged = set().union(*(each.found.acknowledged for each in self._publishers))
+        sent = set().union(*(each.sent for each in self._publishers))
+        acknowledged = set().union(*(each.acknowledged for each in self._publishers))
         verdict.sent, verdict.acknowledged = len(sent), len(acknowledged)
         verdict.stored = len(self._stored)
         verdict.lost = sorted(acknowledged - self._stored.keys())
@@ -210,68 +189,54 @@ class World:
 
     def _emptied(self) -> bool:
         self.collect()
-        depths = []
-        for name in BROKERS:
-            for topic in stats(str(self.layout.broker(name).nsqd_http), TOPIC)["topics"]:
-                depths += [topic["depth"], *(each["depth"] for each in topic["channels"])]
-        return not any(depths)
+        return not any(depth(self.nsqd_http(name), TOPIC).waiting for name in BROKERS)
 
     # --- inside ---------------------------------------------------------------------------------
 
     def _write_files(self) -> Path:
-        (self.folder / "t.csv").write_text(
-            "id,key,rate\n" + "".join(f"p{n},,25\n" for n in range(8))
-        )
-        text = (
-            f'[deployment]\ndata-path = "{self.layout.data_path}"\n'
-            f'[distributor]\nhttp-address = "{self.distributor}"\n'
-            f'lease-duration = "{_LEASE_SECONDS}s"\n'
-        )
-        for name in BROKERS:
-            text += (
-                f'[[broker]]\nname = "{name}"\ncapacity = 120\n'
-                f'tcp-address = "127.0.0.1:{self._tcp[name]}"\n'
-                f'http-address = "127.0.0.1:{self._http[name]}"\n'
-                # What nsqd has acknowledged survives its death: else a lost message says nothing.
-                'nsqd-flags = ["--mem-queue-size=0", "--sync-every=1"]\n'
-            )
-        text += f'[[topic]]\nname = "{TOPIC}"\nrate = {RATE:g}\nburst = {BURST:g}\n'
-        text += 'publishers = "t.csv"\n'
-        file = self.folder / "soak.toml"
-        file.write_text(text)
-        return file
+        rows = "".join(f"p{n},,25\n" for n in range(_REGISTERED))
+        (self.folder / "t.csv").write_text(f"id,key,rate\n{rows}")
+        brokers = [
+            {
+                "name": name,
+                "capacity": 120,
+                "tcp-address": self._tcp[name],
+                "http-address": self._http[name],
+                "nsqd-flags": DURABLE,
+            }
+            for name in BROKERS
+        ]
+        tables = {
+            "deployment": {"data-path": str(self.layout.data_path)},
+            "distributor": {
+                "http-address": str(self.distributor),
+                "lease-duration": f"{_LEASE_SECONDS}s",
+            },
+            "broker": brokers,
+            "topic": [{"name": TOPIC, "rate": RATE, "burst": BURST, "publishers": "t.csv"}],
+        }
+        return write_toml(self.folder / "soak.toml", tables)
 
     def _is_placed(self) -> bool:
         """Publishers are sent to a broker once that has acknowledged its share."""
-        try:
-            places = [
-                self.ask("GET", f"/topics/{TOPIC}/publishers/p{number}")["broker"]
-                for number in range(_REGISTERED)
-            ]
-        except (OSError, SrtmError):
-            return False
+        places = [
+            self.remote.call("GET", "topics", TOPIC, "publishers", f"p{number}")["broker"]
+            for number in range(_REGISTERED)
+        ]
         return set(places) == set(BROKERS)
 
-    def _make_channel(self, broker: str) -> None:
-        self._ask_nsqd(broker, f"/topic/create?topic={TOPIC}")
-        self._ask_nsqd(broker, f"/topic/pause?topic={TOPIC}")
-        self._ask_nsqd(broker, f"/channel/create?topic={TOPIC}&channel={CHANNEL}")
-
-    def _ask_nsqd(self, broker: str, target: str) -> None:
-        request(str(self.layout.broker(broker).nsqd_http), "POST", target)
-
-    def _until(self, condition: Any, what: str) -> None:
-        deadline = time.monotonic() + _READY_SECONDS
-        while True:
+    def _until(self, condition: Callable[[], bool], what: str) -> None:
+        def holds() -> bool:
             try:
-                if condition():
-                    return
+                return condition()
             except SrtmError:
-                pass
-            if time.monotonic() > deadline:
-                log = (self.folder / "up.log").read_text()[-2000:]
-                raise SrtmError(f"not within {_READY_SECONDS:g} s: {what}; srtm up said: {log}")
-            time.sleep(0.2)
+                return False
+
+        try:
+            until(holds, what, _READY_SECONDS, poll=0.2)
+        except UnavailableError as error:
+            said = self._log.read_text()[-2000:]
+            raise SrtmError(f"{error}; srtm up said: {said}") from None
 
 
 def _worst_interval(times: Floats) -> tuple[float, float]:
@@ -280,14 +245,3 @@ def _worst_interval(times: Floats) -> tuple[float, float]:
     least = np.minimum.accumulate(before)
     end = int(np.argmax(before - least))
     return float(times[int(np.argmin(before[: end + 1]))]), float(times[end])
-
-
-def _free_ports(count: int) -> list[int]:
-    opened = [socket.socket() for _ in range(count)]
-    try:
-        for each in opened:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in opened]
-    finally:
-        for each in opened:
-            each.close()

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks.adaptor.live import POLICIES, SECONDS, SWAP, Live, _by_second, live_bars
+from benchmarks.adaptor.live import POLICIES, SECONDS, SWAP, Live, by_second, live_bars
 from benchmarks.adaptor.scenarios import CHOOSING, SCENARIOS
 
 CALM = Live("srtm", 700.0, [], 650.0, [], 18_000, 0.0, False, 9)
@@ -27,8 +27,8 @@ def test_what_is_over_the_contract_or_slower_than_both_rivals_misses_its_bar() -
 
 
 def test_a_second_is_that_of_arrival() -> None:
-    found = _by_second(np.array([0.2, 0.9, 3.5]), np.array([0.001, 0.005, 4.0]))
-    assert found[:5] == [5.0, 0.0, 0.0, 4000.0, 0.0]
+    found = by_second(np.array([0.2, 0.9, 3.5]), np.array([0.001, 0.005, 4.0]), SECONDS)
+    assert found[:5].tolist() == [5.0, 0.0, 0.0, 4000.0, 0.0]
     assert len(found) == SECONDS
 
 

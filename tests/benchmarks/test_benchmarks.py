@@ -25,9 +25,10 @@ from benchmarks.gateway.drl_report import bars, draw, table_of
 from benchmarks.gateway.record import record_of
 from benchmarks.harness.arms import nodes
 from benchmarks.harness.bars import Bar, judge
-from benchmarks.harness.generator import Generator, Trial, trial
+from benchmarks.harness.generator import Generator
 from benchmarks.harness.report import Report, table
 from benchmarks.harness.session import Session
+from benchmarks.harness.trial import Trial, as_json, ratios, trial
 from srtm.limits.bucket import TokenBucket
 from srtm.limits.contract import Limit
 from srtm.limits.excess import worst_excess
@@ -355,7 +356,7 @@ def test_the_gateway_s_bars(ours: dict[str, Any], met: list[bool | None]) -> Non
 def test_a_round_in_which_nothing_arrived() -> None:
     nothing = a_trial(p99_ms=float("inf"))
     p99 = [
-        gateway_report.ratios([{"alone": theirs, "behind": ours}], lambda found: found.p99_ms)
+        ratios([{"alone": theirs, "behind": ours}], lambda found: found.p99_ms, "behind", "alone")
         for theirs, ours in ((nothing, a_trial()), (a_trial(), nothing), (nothing, nothing))
     ]
     assert p99 == [[], [float("inf")], []]
@@ -501,11 +502,11 @@ def test_the_limiter_s_runs_on_real_servers(tmp_path: Path) -> None:
     assert set(spent.cpu_us) == {"nsqd", "gateway"}
     assert spent.document["counts"]["lost"] == 0
     assert spent.window_messages > 0
-    conformances, costs = {"bursts": [found]}, {"no contract": [spent]}
+    conformances, costs = {"bursts": [found]}, [{"no contract": spent}]
     assert verdicts(limiter_report.bars(conformances)) == [True]
     Console(width=200, quiet=True).print(*limiter_report.tables(conformances, costs))
     limiter_report.draw(Figure(), conformances)
-    json.dumps([found.document(), spent.as_json()])
+    json.dumps([found.document(), as_json(costs)])
 
 
 def test_a_generator_that_cannot_start_says_why() -> None:

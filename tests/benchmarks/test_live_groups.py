@@ -2,11 +2,11 @@
 
 import pytest
 
-from benchmarks.autoscaler.autoscale_live.arms import ARMS, WORKLOADS, Fixed
-from benchmarks.autoscaler.autoscale_live.assignments import AsSeen
-from benchmarks.autoscaler.autoscale_live.play import Outcome, predict
-from benchmarks.autoscaler.autoscale_live.run import agrees
-from benchmarks.autoscaler.hand_over.standstill import Batch, moves_of, stays_of
+from benchmarks.autoscaler.live.arms import ARMS, WORKLOADS, Fixed
+from benchmarks.autoscaler.live.assignments import AsSeen
+from benchmarks.autoscaler.live.autoscale import Outcome, agrees, predict
+from benchmarks.autoscaler.live.standstill import moves_of, stays_of
+from benchmarks.autoscaler.live.workers import Batch
 from srtm.autoscaler.decision import Action, Decision, Handover, Member
 from srtm.autoscaler.observation import ConsumerSeen, Observation, PartitionSeen
 from srtm.autoscaler.simulator.run import simulate

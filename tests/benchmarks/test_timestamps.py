@@ -2,7 +2,6 @@
 
 import socket
 from contextlib import closing
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from benchmarks.gateway.stalls import MS, PATTERNS, Pattern, stalls
 from benchmarks.gateway.timestamps_report import Held, bars
 from benchmarks.harness.capture import Capture, Segment, message_times
-from benchmarks.harness.generator import Trial
+from benchmarks.harness.trial import Round, Trial
 from srtm.host.clock import monotonic_ns
 from srtm.limits.queueing import token_waits
 from srtm.text.errors import UnavailableError
@@ -102,12 +101,12 @@ def held(source: str, delayed: int, error_us: float = 10.0, captured: bool = Tru
     return Held(source, "stopped", "periodic", 20, 100, 90, delayed, 0.0, (1.0, 5.0), capture)
 
 
-def trials(*cpu_us: float) -> list[Trial]:
-    document: dict[str, Any] = {}
-    return [Trial(document, {"gateway": each}, 1.0, 100, 0) for each in cpu_us]
+def rounds(**cpu_us: float) -> list[Round]:
+    """Two, both with these figures by source."""
+    return [{name: Trial({}, {"gateway": each}, 1.0, 100, 0) for name, each in cpu_us.items()}] * 2
 
 
-COSTS = {"ebpf": trials(11, 11), "clock": trials(10, 10)}
+COSTS = rounds(ebpf=11, clock=10)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +124,7 @@ COSTS = {"ebpf": trials(11, 11), "clock": trials(10, 10)}
         pytest.param([held("ebpf", 0, 101.0)], COSTS, "", [True, False, True], id="stamps-are-off"),
         pytest.param(
             [held("ebpf", 0)],
-            {"ebpf": trials(12, 12), "clock": trials(10, 10)},
+            rounds(ebpf=12, clock=10),
             "",
             [True, True, False],
             id="too-dear",
@@ -138,11 +137,11 @@ COSTS = {"ebpf": trials(11, 11), "clock": trials(10, 10)}
             id="nobody-else-saw-it",
         ),
         pytest.param(
-            [held("clock", 9)], {"clock": trials(10)}, "no ebpf", [None, None, None], id="no-ebpf"
+            [held("clock", 9)], rounds(clock=10), "no ebpf", [None, None, None], id="no-ebpf"
         ),
     ],
 )
 def test_the_bars_judge_ebpf(
-    runs: list[Held], costs: dict[str, list[Trial]], doubt: str, met: list[bool | None]
+    runs: list[Held], costs: list[Round], doubt: str, met: list[bool | None]
 ) -> None:
     assert [bar.met for bar in bars(runs, costs, quick=False, doubt=doubt)] == met

@@ -23,8 +23,8 @@ from benchmarks.autoscaler.unseen.cases import (
     generated,
     reported,
 )
-from benchmarks.autoscaler.unseen.judged import Judged, bars, geometric_mean
 from benchmarks.autoscaler.unseen.players import CONSTANT, Result, played, rivals_of
+from benchmarks.autoscaler.unseen.run import Judged, bars, geometric_mean
 from benchmarks.autoscaler.unseen.shapes import SHAPES, SHARES
 from srtm.autoscaler.policies.srtm.tuning import TUNING
 from srtm.autoscaler.simulator.arrivals import ArrivalModel

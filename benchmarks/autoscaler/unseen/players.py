@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.autoscaler.closer import POLICIES_COMPARED
+from benchmarks.autoscaler.rivals import OURS
 from benchmarks.autoscaler.unseen.cases import PARTITIONS, Case
 from benchmarks.harness.side_by_side import side_by_side
 from srtm.autoscaler.decision import Action, Decision, Handover, Member, Policy
@@ -15,9 +16,8 @@ from srtm.autoscaler.observation import Observation
 from srtm.autoscaler.policies import POLICIES, Settings
 from srtm.autoscaler.policies.srtm import Srtm
 from srtm.autoscaler.policies.srtm.tuning import TUNING, Tuning
-from srtm.autoscaler.simulator.run import Run, simulate
+from srtm.autoscaler.simulator.run import simulate
 
-OURS = "srtm"
 CONSTANT = "constant "
 
 
@@ -78,10 +78,7 @@ def policy_of(name: str, case: Case, tuning: Tuning = TUNING) -> Policy:
 
 
 def played(case: Case, name: str, tuning: Tuning = TUNING) -> Result:
-    return result_of(simulate(policy_of(name, case, tuning), case.arrivals, case.setting))
-
-
-def result_of(run: Run) -> Result:
+    run = simulate(policy_of(name, case, tuning), case.arrivals, case.setting)
     changes = sum(n for action, n in run.actions.items() if action is not Action.NONE)
     return Result(run.policy, float(run.sla_share), float(run.replica_minutes), changes)
 

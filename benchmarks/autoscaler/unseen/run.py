@@ -11,11 +11,14 @@ a group of nine from the first second on is among them, and knows nothing of a c
 rival that keeps it is chosen afterwards, among twelve policies and up to nine constant groups.
 """
 
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
+from benchmarks.autoscaler.rivals import OURS
 from benchmarks.autoscaler.unseen.cases import (
     MIXED_MUS,
     MIXED_SEEDS,
@@ -24,10 +27,10 @@ from benchmarks.autoscaler.unseen.cases import (
     Case,
     reported,
 )
-from benchmarks.autoscaler.unseen.judged import Judged, bars, geometric_mean
-from benchmarks.autoscaler.unseen.players import OURS, play_all, rivals_of
+from benchmarks.autoscaler.unseen.players import Result, play_all, rivals_of
 from benchmarks.autoscaler.unseen.shapes import SHAPES
-from benchmarks.harness.report import Report, number, table
+from benchmarks.harness.bars import Bar, judge, judge_worst
+from benchmarks.harness.report import Report, tabulate
 from benchmarks.harness.session import Session
 
 if TYPE_CHECKING:
@@ -37,6 +40,74 @@ SECONDS, QUICK_SECONDS = 900, 240
 QUICK_EVERY = 8
 """With --quick, one in this many of the reported cases is played."""
 QUICK_CASE_SECONDS = 8.0
+POINTS = 0.1
+"""Points of SLA within which a level is kept."""
+KEPT_PERCENT, MEAN_RATIO, WORST_RATIO = 90.0, 0.95, 1.15
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One case. level: the share of events in time that was to be kept."""
+
+    case: Case
+    ours: Result
+    rivals: tuple[Result, ...]
+
+    @property
+    def best(self) -> float:
+        return max(rival.share for rival in self.rivals)
+
+    @property
+    def level(self) -> float:
+        return min(self.case.asked, self.best)
+
+    def keeps(self, result: Result) -> bool:
+        return result.share >= self.level - POINTS / 100 - ROUNDING
+
+    @property
+    def kept(self) -> bool:
+        return self.keeps(self.ours)
+
+    @property
+    def cheapest(self) -> Result:
+        """The rival that keeps the level with the fewest replica-minutes: known afterwards only."""
+        keeping = [rival for rival in self.rivals if self.keeps(rival)]
+        return min(keeping, key=lambda rival: rival.minutes)
+
+    @property
+    def ratio(self) -> float:
+        """Replica-minutes, ours to the cheapest rival's."""
+        return self.ours.minutes / self.cheapest.minutes
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "case": self.case.name,
+            "level": round(100 * self.level, 4),
+            "kept": self.kept,
+            "ratio": round(self.ratio, 4),
+            "cheapest": self.cheapest.policy,
+            "ours": self.ours.document(),
+            "rivals": [rival.document() for rival in self.rivals],
+        }
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    return math.exp(math.fsum(map(math.log, values)) / len(values)) if values else math.nan
+
+
+def bars(judged: Sequence[Judged], doubt: str = "") -> list[Bar]:
+    """doubt: why a run cannot tell."""
+    ratios = [each.ratio for each in judged if each.kept]
+    kept = [100 * sum(each.kept for each in judged) / len(judged)] if judged else []
+    mean = [geometric_mean(ratios)] if ratios else []
+    asked = "cases that keep what was asked, or what the best rival attained"
+    minutes = "replica-minutes to the cheapest rival's where both keep it"
+    return [
+        judge(f"{asked}, within {POINTS} points, %", kept, at_least=KEPT_PERCENT, doubt=doubt),
+        judge(f"{minutes}, geometric mean", mean, at_most=MEAN_RATIO, doubt=doubt),
+        judge_worst(f"{minutes}, worst", ratios, at_most=WORST_RATIO, doubt=doubt),
+    ]
 
 
 def run(session: Session) -> Report:
@@ -78,44 +149,41 @@ def _judged(session: Session, cases: list[Case]) -> list[Judged]:
 
 
 def table_of(judged: Sequence[Judged]) -> Table:
-    made = table(
+    return tabulate(
         f"{OURS} on generated workloads",
-        *("case", "level %", f"{OURS} %", "kept", "replica-min", "changes", "cheapest rival", "%"),
-        *("replica-min", "ratio"),
+        judged,
+        ("case", lambda each: each.case.name),
+        ("level %", lambda each: f"{100 * each.level:.2f}"),
+        (f"{OURS} %", lambda each: f"{100 * each.ours.share:.2f}"),
+        ("kept", lambda each: "yes" if each.kept else "NO"),
+        ("replica-min", lambda each: f"{each.ours.minutes:.1f}"),
+        ("changes", lambda each: each.ours.changes),
+        ("cheapest rival", lambda each: each.cheapest.policy),
+        ("%", lambda each: f"{100 * each.cheapest.share:.2f}"),
+        ("replica-min", lambda each: f"{each.cheapest.minutes:.1f}"),
+        ("ratio", lambda each: f"{each.ratio:.2f}"),
     )
-    for each in judged:
-        made.add_row(
-            each.case.name,
-            f"{100 * each.level:.2f}",
-            f"{100 * each.ours.share:.2f}",
-            "yes" if each.kept else "NO",
-            f"{each.ours.minutes:.1f}",
-            f"{each.ours.changes}",
-            each.cheapest.policy,
-            f"{100 * each.cheapest.share:.2f}",
-            f"{each.cheapest.minutes:.1f}",
-            f"{each.ratio:.2f}",
-        )
-    return made
 
 
 def shapes_table(judged: Sequence[Judged]) -> Table:
     """The table of figures by shape and by what was asked."""
-    made = table("by shape and by what was asked", "cases", "number", "kept", "ratio where kept")
     asked = sorted({each.case.asked for each in judged})
     groups = {shape: [j for j in judged if j.case.name.startswith(shape)] for shape in SHAPES}
     groups |= {f"{100 * a:g} %": [j for j in judged if j.case.asked == a] for a in asked}
     groups["consumers that differ"] = [j for j in judged if j.case.setting.mus]
-    for name, group in groups.items():
-        if group:
-            ratios = [each.ratio for each in group if each.kept]
-            made.add_row(
-                name,
-                str(len(group)),
-                str(sum(each.kept for each in group)),
-                number(geometric_mean(ratios)) if ratios else "-",
-            )
-    return made
+
+    def ratio(group: Sequence[Judged]) -> float | None:
+        ratios = [each.ratio for each in group if each.kept]
+        return geometric_mean(ratios) if ratios else None
+
+    return tabulate(
+        "by shape and by what was asked",
+        [(name, group) for name, group in groups.items() if group],
+        ("cases", lambda row: row[0]),
+        ("number", lambda row: len(row[1])),
+        ("kept", lambda row: sum(each.kept for each in row[1])),
+        ("ratio where kept", lambda row: ratio(row[1])),
+    )
 
 
 def draw(figure: "Figure", judged: Sequence[Judged]) -> None:

@@ -1,22 +1,12 @@
 """From batches that consumers wrote down to how long partitions stood still. Pure."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
+
+from benchmarks.autoscaler.live.workers import Batch
 
 _AROUND_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """begun, ended: seconds of the machine's clock"""
-
-    begun: float
-    ended: float
-    consumer: int
-    partitions: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +18,6 @@ class Move:
     begun: float
     ended: float
     stood: float
-
-
-def read_batches(folder: Path) -> list[Batch]:
-    found = []
-    for file in folder.glob("batches-*.jsonl"):
-        for line in file.read_text().splitlines():
-            begun, ended, consumer, partitions = json.loads(line)
-            found.append(Batch(begun, ended, consumer, tuple(partitions)))
-    return sorted(found, key=lambda each: each.begun)
 
 
 def moves_of(batches: Sequence[Batch]) -> list[Move]:

@@ -23,7 +23,7 @@ class Assignments:
     `watching`."""
 
     def __init__(self, address: str, group: str, partitions: int) -> None:
-        self._admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+        self._address = address
         self._group = group
         self._partitions = partitions
         self._over = threading.Event()
@@ -50,14 +50,16 @@ class Assignments:
             thread.join()
 
     def _watch(self) -> None:
+        # The thread's own, so that it has ended before its Kafka does.
+        admin = AdminClient({"bootstrap.servers": self._address, "log_level": 0})
         while not self._over.wait(_EVERY_SECONDS):
-            self._now = self._read()
+            self._now = self._read(admin)
             if self._now and (not self.seen or self.seen[-1] != self._now):
                 self.seen.append(self._now)
 
-    def _read(self) -> Parts:
+    def _read(self, admin: AdminClient) -> Parts:
         """Empty where it is not whole, or Kafka does not say."""
-        asked = self._admin.describe_consumer_groups([self._group], request_timeout=_ASK_SECONDS)
+        asked = admin.describe_consumer_groups([self._group], request_timeout=_ASK_SECONDS)
         try:
             members = asked[self._group].result().members
         except KafkaException:

@@ -8,25 +8,27 @@ hand-over can interrupt a batch. Events come all the time, so a hand-over that t
 show half of their distance.
 """
 
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka import Producer
 
-from benchmarks.autoscaler.hand_over.churn import come_and_go
-from benchmarks.autoscaler.hand_over.load import even_load
-from benchmarks.autoscaler.hand_over.mover import Mover
-from benchmarks.autoscaler.hand_over.standstill import moves_of, read_batches, stays_of
-from benchmarks.autoscaler.hand_over.workers import command
+from benchmarks.autoscaler.live.mover import Mover
+from benchmarks.autoscaler.live.standstill import moves_of, stays_of
+from benchmarks.autoscaler.live.workers import command, read_batches, write_group
 from benchmarks.harness.bars import judge
+from benchmarks.harness.kafka import TOPIC, events_kafka
 from benchmarks.harness.machine import load_average
 from benchmarks.harness.report import Report, number, table
 from benchmarks.harness.session import Session
-from srtm.consumer.file import GroupFile
-from srtm.kafka.server import kafka
+from benchmarks.harness.world import child, until
+from srtm.consumer.file import read_group_file
 
 PARTITIONS = 6
 CONSUMERS = 3
@@ -35,6 +37,9 @@ RATE = 50.0
 _ONE_CHANGE_SECONDS = 2.0
 """Moves that are no further apart than this belong to one change of the group: as a consumer comes
 or goes, its partitions move one soon after the other."""
+_SETTLED_SECONDS = 1.5
+_CHANGE_SECONDS = 30.0
+_BATCHES = "batches-*.jsonl"
 
 Handover = Literal["direct", "assignor", "kip-848", "range", "cooperative-sticky"]
 
@@ -87,26 +92,26 @@ def run(session: Session) -> Report:
 
 def _measure(arm: Arm, folder: Path, moves: int) -> dict[str, Any]:
     folder.mkdir(parents=True)
-    beat = str(arm.heartbeat_ms)
-    settings = {
-        "group.consumer.heartbeat.interval.ms": beat,
-        "group.consumer.min.heartbeat.interval.ms": beat,
-        # Tests want a broker that is missed soon; here it would be put out where cores are short.
-        "broker.session.timeout.ms": "30000",
-        "broker.heartbeat.interval.ms": "2000",
-    }
     load = load_average()
-    with kafka(folder / "kafka", settings) as server:
-        admin = AdminClient({"bootstrap.servers": server.address, "log_level": 0})
-        admin.create_topics([NewTopic("events", PARTITIONS, 1)])["events"].result(20)
-        with even_load(server.address, PARTITIONS, RATE):
-            if arm.client == "ours":
-                group = _group(server.address, folder, arm)
-                Mover(group, folder, PARTITIONS, moves, arm.one_by_one).run()
-            else:
-                rest = (server.address, arm.handover, beat)
-                worker = command(folder, arm.client, arm.batch_seconds, *rest)
-                come_and_go(worker, folder, CONSUMERS - 1, moves)
+    with (
+        events_kafka(folder / "kafka", PARTITIONS, arm.heartbeat_ms) as server,
+        _even_load(server.address),
+    ):
+        if arm.client == "ours":
+            group = {
+                "slo": "0.99@500ms",
+                "mu": 1000.0,
+                "handover": arm.handover,
+                "min": CONSUMERS - 1,
+                "max": CONSUMERS,
+            }
+            seconds = (arm.batch_seconds, 0.0)
+            file = write_group(folder, server.address, group, {"wait": "1ms"}, seconds)
+            Mover(read_group_file(file), folder, PARTITIONS, moves, arm.one_by_one).run()
+        else:
+            how = (server.address, arm.handover, str(arm.heartbeat_ms))
+            worker = command(folder, arm.client, arm.batch_seconds, 0.0, *how)
+            _come_and_go(worker, folder, moves)
     batches = read_batches(folder)
     moved = moves_of(batches)
     apart = 0.0 if arm.one_by_one else _ONE_CHANGE_SECONDS
@@ -118,38 +123,55 @@ def _measure(arm: Arm, folder: Path, moves: int) -> dict[str, Any]:
     }
 
 
-def _group(address: str, folder: Path, arm: Arm) -> GroupFile:
-    group = {
-        "topic": "events",
-        "id": "workers",
-        "slo": "0.99@500ms",
-        "mu": 1000.0,
-        "handover": arm.handover,
-        "min": CONSUMERS - 1,
-        "max": CONSUMERS,
-    }
-    file = folder / "group.toml"
-    lines = [
-        f"{name} = {each!r}".replace("'", '"') if isinstance(each, str) else f"{name} = {each}"
-        for name, each in group.items()
-    ]
-    file.write_text(
-        "\n".join(
-            [
-                f'[kafka]\nbootstrap-servers = "{address}"\n[group]',
-                *lines,
-                '[consumer]\nprocess = "given:here"\nwait = "1ms"\n',
-            ]
+@contextmanager
+def _even_load(address: str) -> Iterator[None]:
+    """Send events at even distances to each partition in turn, for the time of a `with` block."""
+    over = threading.Event()
+
+    def produce() -> None:
+        producer = Producer(
+            {"bootstrap.servers": address, "linger.ms": 0, "log.connection.close": False}
         )
-    )
-    worker = command(folder, "ours", arm.batch_seconds, str(file))
-    return GroupFile.model_validate(
-        {
-            "kafka": {"bootstrap-servers": address},
-            "group": group,
-            "executor": {"command": worker, "log-folder": "logs"},
-        }
-    )
+        begun, sent = time.monotonic(), 0
+        while not over.wait(0.002):
+            while sent < (time.monotonic() - begun) * RATE * PARTITIONS:
+                producer.produce(TOPIC, b"event", partition=sent % PARTITIONS)
+                sent += 1
+            producer.poll(0)
+        producer.flush(5)
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _come_and_go(worker: Sequence[str], folder: Path, moves: int) -> None:
+    """Let a plain consumer come and go until so many partitions have moved. Raises
+    UnavailableError."""
+    log = folder / "workers.log"
+
+    def work(count: int) -> None:
+        """Wait until so many consumers have worked on something."""
+        until(
+            lambda: sum(file.stat().st_size > 0 for file in folder.glob(_BATCHES)) >= count,
+            f"{count} consumers work; see {log}",
+            _CHANGE_SECONDS,
+        )
+
+    with ExitStack() as stack:
+        for _ in range(CONSUMERS - 1):
+            stack.enter_context(child(worker, log))
+        work(CONSUMERS - 1)
+        while len(moves_of(read_batches(folder))) < moves:
+            before = len(list(folder.glob(_BATCHES)))
+            with child(worker, log, _CHANGE_SECONDS):
+                work(before + 1)
+                time.sleep(_SETTLED_SECONDS)
+            time.sleep(_SETTLED_SECONDS)
 
 
 def _quantiles(prefix: str, seconds: list[float]) -> dict[str, float | None]:

@@ -1,1 +1,0 @@
-"""Autoscaled groups on a real Kafka, beside what the simulator says of them."""

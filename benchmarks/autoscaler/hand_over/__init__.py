@@ -1,1 +1,0 @@
-"""How long partitions stand still as they change hands, on a real Kafka."""

@@ -1,0 +1,1 @@
+"""Real groups of consumers on a real Kafka."""

@@ -1,0 +1,272 @@
+"""Real groups under the ramp of ICCBDC section 4.1 and the crowds of Li-Ku, beside the simulator.
+
+Time is compressed to what two cores carry: seconds of the workload are left out, start-up and
+hand-overs take what they take. Each event waits 1/mu in its consumer, so what is measured is the
+group, not the machine. Latency counts from when an event was to be sent. The simulator is given the
+same arrivals, start-up and hand-over times as the live run learnt them, and what Kafka assigned
+where it is Kafka that assigns; whether it then says the same is judged.
+"""
+
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from confluent_kafka import Producer
+
+from benchmarks.autoscaler.live.arms import ARMS, MOST, WORKLOADS, Arm, Fixed, Workload
+from benchmarks.autoscaler.live.assignments import AsSeen, Assignments
+from benchmarks.autoscaler.live.workers import command, read_batches, write_group
+from benchmarks.harness.bars import judge
+from benchmarks.harness.kafka import TOPIC, events_kafka
+from benchmarks.harness.machine import load_average
+from benchmarks.harness.report import Report, number, tabulate
+from benchmarks.harness.session import Session
+from benchmarks.harness.world import child, until
+from srtm.autoscaler.live.choice import make_policy
+from srtm.autoscaler.simulator.arrivals import Arrivals
+from srtm.autoscaler.simulator.grouping import Parts
+from srtm.autoscaler.simulator.run import simulate
+from srtm.autoscaler.simulator.setting import Setting
+from srtm.consumer.file import GroupTable
+from srtm.http.client import get_json
+from srtm.text.address import free_addresses
+from srtm.text.errors import UnavailableError
+
+_COMPRESS, _QUICK_COMPRESS = 5, 40
+_SEEDS = (1, 2, 3)
+_POINTS = 3.0
+_PERCENT = 10.0
+_HEARTBEAT_MS = 500
+_PLAIN_HEARTBEAT_MS = 3000
+_BATCH = 50
+"""events in hand at most"""
+_JOIN_SECONDS = 60.0
+_DRAIN_SECONDS = 60.0
+_END_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """sla: share of events within the target, of all that were sent; lost: never served, within
+    a minute of the last one; startup, rebalance: as learnt live, seconds; parts: as Kafka shared
+    them out, where it did"""
+
+    sla: float
+    replica_minutes: float
+    lost: int
+    startup: float
+    rebalance: float
+    parts: tuple[Parts, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "sla_percent": 100 * self.sla,
+            "replica_minutes": self.replica_minutes,
+            "lost": self.lost,
+            "startup_seconds": self.startup,
+            "rebalance_seconds": self.rebalance,
+            "parts": self.parts,
+        }
+
+
+def run(session: Session) -> Report:
+    quick = session.quick
+    cases = [(w, a, s) for s in _SEEDS for w in WORKLOADS for a in ARMS][: 1 if quick else None]
+    session.plan(len(cases))
+    figures: list[dict[str, Any]] = []
+    for index, (workload, arm, seed) in enumerate(cases):
+        session.step(f"{workload.name}: {arm.name}")
+        arrivals = workload.arrivals(seed, _QUICK_COMPRESS if quick else _COMPRESS)
+        load = load_average()
+        live = play(arm, workload, arrivals, session.folder / f"run-{index}")
+        predicted = predict(arm, workload, arrivals, live)
+        figures.append(
+            {
+                "workload": workload.name,
+                "arm": arm.name,
+                "seed": seed,
+                "events": arrivals.events,
+                "live": live.document(),
+                "simulated": predicted.document(),
+                "agrees": agrees(live, predicted),
+                "load_average": load,
+            }
+        )
+    share = sum(row["agrees"] for row in figures) / len(figures)
+    lost = sum(row["live"]["lost"] for row in figures)
+    doubt = "one short run" if quick else ""
+    return Report(
+        settings={
+            "compress": _QUICK_COMPRESS if quick else _COMPRESS,
+            "most_consumers": MOST,
+            "within": {"sla_points": _POINTS, "replica_minutes_percent": _PERCENT},
+        },
+        figures={"runs": figures},
+        bars=[
+            judge("runs that the simulator foretells", [share], at_least=0.8, doubt=doubt),
+            judge("events lost", [float(lost)], at_most=0.0),
+        ],
+        tables=[
+            tabulate(
+                "live, and as simulated",
+                figures,
+                ("", lambda row: f"{row['workload']}: {row['arm']}"),
+                ("seed", lambda row: row["seed"]),
+                ("SLA %", lambda row: number(row["live"]["sla_percent"], 4)),
+                ("simulated", lambda row: number(row["simulated"]["sla_percent"], 4)),
+                ("replica-minutes", lambda row: row["live"]["replica_minutes"]),
+                ("simulated", lambda row: row["simulated"]["replica_minutes"]),
+                ("start-up s", lambda row: row["live"]["startup_seconds"]),
+                ("t_reb s", lambda row: row["live"]["rebalance_seconds"]),
+            )
+        ],
+        notes=[
+            "a second of the table is a second of the clock; the workload's own ran faster",
+            "replica-minutes are billed from the launch on; a fixed group has them by definition",
+        ],
+    )
+
+
+def agrees(live: Outcome, predicted: Outcome) -> bool:
+    """Within 3 points of SLA and 10 % of replica-minutes?"""
+    points = 100 * abs(live.sla - predicted.sla)
+    percent = 100 * abs(live.replica_minutes / max(predicted.replica_minutes, 1e-9) - 1)
+    return bool(points <= _POINTS and percent <= _PERCENT)
+
+
+def predict(arm: Arm, workload: Workload, arrivals: Arrivals, live: Outcome) -> Outcome:
+    """The simulator's, with the phases that the live run had, and Kafka's own assignments."""
+    setting = Setting(
+        workload.slo,
+        mu=workload.mu,
+        rebalance_seconds=live.rebalance,
+        handover=arm.simulated,
+        startup_seconds=live.startup,
+        heartbeat_seconds=_HEARTBEAT_MS / 1e3,
+        max_poll=_BATCH,
+        initial=1 if arm.policy else workload.fixed(arrivals),
+    )
+    policy: Any = Fixed(workload.fixed(arrivals))
+    if arm.policy:
+        group = GroupTable.model_validate(
+            {"topic": TOPIC, "id": "workers", **_group(arm, workload, 1, MOST)}
+        )
+        policy = make_policy(arm.policy, group, workload.mu)
+    if arm.handover == "kip-848":
+        policy = AsSeen(policy, live.parts)
+    run = simulate(policy, arrivals, setting)
+    return Outcome(run.sla_share, run.replica_minutes, run.unserved, live.startup, live.rebalance)
+
+
+def _group(arm: Arm, workload: Workload, least: int, most: int) -> dict[str, Any]:
+    target = round(1e3 * workload.slo.target_seconds)
+    return {
+        "slo": f"{workload.slo.percentile}@{target}ms",
+        "policy": arm.policy or "linear",
+        "handover": arm.handover,
+        "mu": workload.mu,
+        "min": least,
+        "max": most,
+    }
+
+
+def play(arm: Arm, workload: Workload, arrivals: Arrivals, folder: Path) -> Outcome:
+    """Raises UnavailableError."""
+    folder.mkdir(parents=True)
+    count, partitions = workload.fixed(arrivals), len(arrivals.times)
+    each_event = 1 / workload.mu
+    log = folder / "run.log"
+    with ExitStack() as stack:
+        server = stack.enter_context(events_kafka(folder / "kafka", partitions, _HEARTBEAT_MS))
+        watched = Assignments(server.address, "workers", partitions)
+        kafkas = stack.enter_context(watched.watching())
+        if arm.plain:
+            how = (server.address, "cooperative-sticky", str(_PLAIN_HEARTBEAT_MS))
+            worker = command(folder, "confluent-kafka", 0.0, each_event, *how)
+            for _ in range(count):
+                stack.enter_context(child(worker, log, _END_SECONDS))
+            until(lambda: kafkas.is_whole(count), "all have joined", _JOIN_SECONDS)
+            kafkas.begin()
+            _produce(server.address, arrivals)
+            served = _served(folder, arrivals, workload)
+            minutes = count * arrivals.seconds / 60
+            return Outcome(served[0], minutes, served[1], 0.0, 0.0, tuple(kafkas.seen))
+        least, most = (1, MOST) if arm.policy else (count, count)
+        address = str(free_addresses(1)[0])
+        file = write_group(
+            folder,
+            server.address,
+            _group(arm, workload, least, most),
+            {"batch": _BATCH, "wait": "5ms"},
+            (0.0, each_event),
+            {"http-address": address},
+        )
+        autoscale = (sys.executable, "-m", "srtm", "autoscale")
+        stop = (*autoscale, "stop", str(file))  # once its controller has ended
+        stack.callback(subprocess.run, stop, capture_output=True, timeout=60, check=False)
+        run = (*autoscale, "run", str(file))
+        controller = stack.enter_context(child(run, log, _END_SECONDS))
+
+        def stats() -> dict[str, Any]:
+            if controller.poll() is not None:
+                raise UnavailableError(log.read_text()[-500:])
+            try:
+                found: dict[str, Any] = get_json(address, "/stats")
+            except UnavailableError:
+                return {}
+            return found
+
+        there = f"{least} consumers are there"
+        until(lambda: stats().get("consumers") == least, there, _JOIN_SECONDS)
+        until(lambda: stats().get("state") == "sentinel", "nothing is under way", _JOIN_SECONDS)
+        kafkas.begin()
+        before = float(stats()["replica_seconds"])
+        _produce(server.address, arrivals)
+        after = stats()
+        minutes = (float(after["replica_seconds"]) - before) / 60
+        phases = (float(after["startup_seconds"]), float(after["rebalance_seconds"]))
+        served = _served(folder, arrivals, workload)
+        return Outcome(served[0], minutes, served[1], *phases, tuple(kafkas.seen))
+
+
+def _produce(address: str, arrivals: Arrivals) -> None:
+    """Open loop: each event says when it was to be sent."""
+    partitions = np.concatenate(
+        [np.full(len(times), p) for p, times in enumerate(arrivals.times)]
+    ).astype(int)
+    times = np.concatenate(arrivals.times)
+    order = times.argsort(kind="stable")
+    producer = Producer({"bootstrap.servers": address, "linger.ms": 0})
+    begun = time.clock_gettime(time.CLOCK_BOOTTIME)
+    for event in order:
+        due = begun + float(times[event])
+        wait = due - time.clock_gettime(time.CLOCK_BOOTTIME)
+        if wait > 0:
+            producer.poll(0)
+            time.sleep(wait)
+        producer.produce(TOPIC, f"{event} {due:.6f}".encode(), partition=int(partitions[event]))
+    left_over = producer.flush(_DRAIN_SECONDS)
+    if left_over:
+        raise UnavailableError(f"Kafka did not take {left_over} events in {_DRAIN_SECONDS:g} s")
+    left = begun + arrivals.seconds - time.clock_gettime(time.CLOCK_BOOTTIME)
+    time.sleep(max(left, 0.0))
+
+
+def _served(folder: Path, arrivals: Arrivals, workload: Workload) -> tuple[float, int]:
+    """The share of the events within the target, and how many were never served: within a minute.
+    Of an event that came twice the first time counts."""
+    last = time.monotonic() + _DRAIN_SECONDS
+    while True:
+        stayed: dict[int, float] = {}
+        for body, done in (each for batch in read_batches(folder) for each in batch.events):
+            event, due = body.split()
+            stayed[int(event)] = min(done - float(due), stayed.get(int(event), np.inf))
+        if len(stayed) >= arrivals.events or time.monotonic() > last:
+            in_time = sum(each <= workload.slo.target_seconds for each in stayed.values())
+            return in_time / arrivals.events, arrivals.events - len(stayed)
+        time.sleep(0.5)
