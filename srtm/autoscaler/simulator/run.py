@@ -1,6 +1,7 @@
 """A run: one policy against one set of arrivals, and what came of it."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -130,31 +131,68 @@ def simulate(
     """
     if not arrivals.times:
         raise ValueError("no partitions: a topic has one or more")
-    partitions = tuple(Partition(times) for times in arrivals.times)
-    group = Group(setting, partitions)
+    group = Group(setting, tuple(Partition(times) for times in arrivals.times))
     for at, index in failures:
         group.schedule_failure(at, index)
-    seen_before = [0] * len(partitions)
-    served_before = [0] * len(partitions)
-    actions: dict[Action, int] = {}
-    notes: dict[str, int] = {}
-    target = setting.slo.target_seconds
+    observer = _Observer(group, setting)
+    actions, notes = Counter[Action](), Counter[str]()
     tick = 0
     while (now := tick * setting.decision_seconds + setting.lag_phase) < arrivals.seconds:
         group.advance(now)
-        arrived = [partition.arrived(now) for partition in partitions]
-        interval = setting.decision_seconds if tick else max(now, 1.0)
-        served, late, staying = _latency(partitions, served_before, now, target)
-        observation = Observation(
+        decision = policy.decide(observer.look(now, setting.decision_seconds if tick else 0.0))
+        actions[decision.action] += 1
+        notes.update(decision.notes)
+        if decision.action is not Action.NONE:
+            group.change(now, decision.members, decision.handover)
+        tick += 1
+        if progress is not None:
+            progress(now)
+    group.advance(float(arrivals.seconds))
+    replicas = _steps(group.consumers, float(arrivals.seconds))
+    _drain(group, arrivals.seconds)
+    times = np.concatenate([p.times for p in group.partitions])
+    ends = np.concatenate([p.ends for p in group.partitions])
+    order = times.argsort(kind="stable")
+    return Run(
+        policy=policy.name,
+        setting=setting,
+        seconds=arrivals.seconds,
+        arrived=times[order],
+        latency=(ends - times)[order],
+        replicas=replicas,
+        actions=dict(actions),
+        rebalances=group.rebalances,
+        notes=dict(notes),
+    )
+
+
+class _Observer:
+    """What a live controller would see of the group, from one look to the next."""
+
+    def __init__(self, group: Group, setting: Setting) -> None:
+        self._group = group
+        self._setting = setting
+        self._arrived = [0] * len(group.partitions)
+        self._served = [0] * len(group.partitions)
+
+    def look(self, now: float, interval_seconds: float) -> Observation:
+        """interval_seconds: since the last look; 0 for the first"""
+        group, setting = self._group, self._setting
+        interval = interval_seconds or max(now, 1.0)
+        before = self._arrived
+        self._arrived = [partition.arrived(now) for partition in group.partitions]
+        target = setting.slo.target_seconds
+        served, late, staying = _latency(group.partitions, self._served, now, target)
+        return Observation(
             at=now,
             partitions=tuple(
                 PartitionSeen(
                     p,
-                    (arrived[p] - seen_before[p]) / interval,
+                    (self._arrived[p] - before[p]) / interval,
                     partition.lag(now),
                     _slots(partition, now - interval, now),
                 )
-                for p, partition in enumerate(partitions)
+                for p, partition in enumerate(group.partitions)
             ),
             consumers=tuple(_seen(group, consumer, setting.mu, now) for consumer in group.wanted),
             new_mu=setting.mu,
@@ -166,33 +204,6 @@ def simulate(
             served=served,
             late=late,
         )
-        seen_before = arrived
-        decision = policy.decide(observation)
-        actions[decision.action] = actions.get(decision.action, 0) + 1
-        for note in decision.notes:
-            notes[note] = notes.get(note, 0) + 1
-        if decision.action is not Action.NONE:
-            group.change(now, decision.members, decision.handover)
-        tick += 1
-        if progress is not None:
-            progress(now)
-    group.advance(float(arrivals.seconds))
-    replicas = _steps(group.consumers, float(arrivals.seconds))
-    _drain(group, arrivals.seconds)
-    times = np.concatenate([p.times for p in partitions])
-    ends = np.concatenate([p.ends for p in partitions])
-    order = times.argsort(kind="stable")
-    return Run(
-        policy=policy.name,
-        setting=setting,
-        seconds=arrivals.seconds,
-        arrived=times[order],
-        latency=(ends - times)[order],
-        replicas=replicas,
-        actions=actions,
-        rebalances=group.rebalances,
-        notes=notes,
-    )
 
 
 def _seen(group: Group, consumer: Consumer, usual_mu: float, now: float) -> ConsumerSeen:
