@@ -19,11 +19,11 @@ from srtm.consumer.assignor import Assignor, join, rejoin
 from srtm.consumer.batch import Record
 from srtm.consumer.file import ConsumerTable, GroupFile, KafkaTable
 from srtm.consumer.membership import Membership
-from srtm.consumer.places import Place, Places
+from srtm.consumer.places import Place
+from srtm.consumer.records import Records
 from srtm.host.clock import NS, monotonic_ns
 from srtm.kafka.place import Note
 from srtm.kafka.python_client import admin_settings, python_settings, quiet
-from srtm.kafka.topic_ids import TopicIds
 from srtm.text.errors import UnavailableError
 
 log = logging.getLogger("srtm.consumer")
@@ -39,29 +39,17 @@ _ASK_AGAIN_NS = NS // 10
 _LEAVE_MS = 3_000
 
 
-class Joined:
-    """fault: why nothing comes, or is not committed; "" while all is well"""
-
+class Joined(Records):
     def __init__(self, file: GroupFile, table: ConsumerTable, membership: Membership) -> None:
         """Raises UnavailableError."""
         quiet()
-        self.fault = ""
-        self._places = Places()
+        super().__init__(file, table, f"{membership.name}-records")
         self.generation = 0
-        self._topic = file.group.topic
         self._group = file.group.id
-        self._reset = file.group.reset
-        self._table = table
-        self._membership = membership
         self._kafka = file.kafka
         self._name = membership.name
-        self._gathered: list[Record] = []
-        self._bytes = 0
-        self._due_ns = 0
         self._asked_ns = 0
         self._look_ns = 0
-        self._ids = TopicIds(file.kafka, f"{self._name}-records")
-        self._is_anew = False
         self._fresh: set[int] = set()
         self._assignor = Assignor(self._topic, membership, self._assigned)
         settings = {
@@ -87,10 +75,6 @@ class Joined:
             raise UnavailableError(f"Kafka at {file.kafka.bootstrap_servers}: {error}") from None
         self._consumer.subscribe([self._topic], listener=_Listener(self))
 
-    @property
-    def positions(self) -> Mapping[int, int]:
-        return self._places.offsets
-
     # --- partitions come and go, in the client's own thread or loop -------------------------------
 
     def _assigned(self, generation: int, partitions: Sequence[int]) -> None:
@@ -110,10 +94,8 @@ class Joined:
 
     def lost(self, partitions: Iterable[int]) -> None:
         gone = set(partitions)
-        self._places.drop(gone)
+        self._drop(gone)
         self._fresh -= gone
-        self._gathered = [each for each in self._gathered if each.partition not in gone]
-        self._bytes = sum(map(_size, self._gathered))
 
     def hold(self, partitions: Iterable[TopicPartition]) -> None:
         self._consumer.pause(*partitions)
@@ -127,11 +109,7 @@ class Joined:
             at = TopicPartition(self._topic, partition)
             found[at] = self._consumer.committed(at, metadata=True, timeout_ms=_COMMIT_MS)
         self._ids.learn(ids, _COMMIT_MS / 1e3, self._made_anew)
-        has_none = not self.positions
-        if has_none:
-            self._places.topic_id = self._ids.of(self._topic)
-            if self._is_anew:
-                self._say_anew(self._topic)
+        has_none = self._has_none()
         for at, committed in found.items():
             if committed is None or committed.offset < 0:
                 self._places.begin(at.partition, self._never_committed(at))
@@ -152,21 +130,6 @@ class Joined:
             self._consumer.commit(self._offsets({at.partition: place}), timeout_ms=_COMMIT_MS)
         return begin
 
-    def _made_anew(self, _: str) -> bool:
-        """Note that the topic was made anew; this is seen to when nothing is in hand."""
-        self._is_anew = True
-        return True
-
-    def _say_anew(self, what: str) -> None:
-        log.warning("%s was made anew: it is read from its beginning", what)
-
-    def _begin_anew(self) -> None:
-        self._is_anew = False
-        self._places.begin_anew(self._ids.of(self._topic))
-        if self.positions:
-            self._say_anew(self._topic)
-        self.rewind()
-
     # --- the runner's -----------------------------------------------------------------------------
 
     def tokens(self) -> dict[int, int]:
@@ -174,16 +137,13 @@ class Joined:
         return dict.fromkeys(self.positions, self.generation)
 
     def gather(self, interrupted: Callable[[], bool]) -> list[Record]:
-        """Phase 1, as in `reader`. No more than `batch` records are ever in hand."""
+        """No more than `batch` records are ever in hand."""
         while not interrupted():
             self._ids.tick([self._topic], monotonic_ns() / NS, self._made_anew)
             if self._is_anew and not self._gathered:
                 self._begin_anew()
-            full = len(self._gathered) >= self._table.batch
-            full = full or self._bytes >= self._table.batch_bytes
-            due = self._gathered and (self._is_anew or monotonic_ns() >= self._due_ns)
-            if full or due:
-                found, self._gathered, self._bytes = self._gathered, [], 0
+                self.rewind()
+            if found := self._batch(self._is_anew):
                 return found
             self._poll(self._table.batch - len(self._gathered))
             if not self._gathered and self._has_to_commit():
@@ -231,8 +191,6 @@ class Joined:
     def _take(self, found: Any) -> None:
         if found.partition not in self.positions:
             return
-        if not self._gathered:
-            self._due_ns = monotonic_ns() + round(self._table.wait * NS)
         record = Record(
             topic=found.topic,
             partition=found.partition,
@@ -242,21 +200,15 @@ class Joined:
             headers=tuple(found.headers or ()),
             timestamp=found.timestamp / 1e3 if (found.timestamp or -1) >= 0 else None,
         )
-        self._gathered.append(record)
-        self._bytes += _size(record)
+        self._keep(record)
 
     def rewind(self) -> None:
-        """Read again from where the last commit stands."""
-        self._gathered, self._bytes = [], 0
-        self._places.rewind()
+        self._let_go()
         for partition, at in self.positions.items():
             try:
                 self._consumer.seek(TopicPartition(self._topic, partition), at)
             except AssertionError:  # it is gone, and its listener will say so
                 continue
-
-    def done(self, records: Iterable[Record]) -> None:
-        self._places.done(records)
 
     def _offsets(self, places: Mapping[int, Place]) -> dict[TopicPartition, OffsetAndMetadata]:
         return {
@@ -264,19 +216,12 @@ class Joined:
             for p, at in places.items()
         }
 
-    def commit(self) -> bool:
-        """False: Kafka did not take it; the positions stay, and go with the next commit."""
-        moved = self._places.moved()
+    def _write(self, places: Mapping[int, Place]) -> str:
         try:
-            if moved:
-                self._consumer.commit(self._offsets(moved), timeout_ms=_COMMIT_MS)
+            self._consumer.commit(self._offsets(places), timeout_ms=_COMMIT_MS)
         except KafkaError as error:
-            self.fault = f"offsets are not committed: {error}"
-            log.warning("%s", self.fault)
-            return False
-        self._places.committed(moved)
-        self.fault = "" if moved else self.fault
-        return True
+            return str(error) or type(error).__name__
+        return ""
 
     def pause(self) -> None:
         """Poll while nothing is to be done: a rebalance is joined in all the same, or everybody
@@ -322,7 +267,3 @@ def remove_member(kafka: KafkaTable, group: str, name: str) -> None:
         log.warning("%s stays in group %s for its session timeout: %s", name, group, error)
     finally:
         admin.close()
-
-
-def _size(record: Record) -> int:
-    return len(record.value or b"") + len(record.key or b"")

@@ -4,7 +4,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from confluent_kafka import (
     Consumer,
@@ -16,11 +16,11 @@ from confluent_kafka import (
 
 from srtm.consumer.batch import Record
 from srtm.consumer.file import ConsumerTable, GroupFile
-from srtm.consumer.places import Places
+from srtm.consumer.places import Place
+from srtm.consumer.records import Records
 from srtm.host.clock import NS, monotonic_ns
 from srtm.kafka.client import NOT_THERE, client_settings, told
 from srtm.kafka.place import Note, read_note
-from srtm.kafka.topic_ids import TopicIds
 
 log = logging.getLogger("srtm.consumer")
 
@@ -39,39 +39,7 @@ _FETCH_MS = 20
 fetch under way has ended, so this is in every hand-over to a consumer without work."""
 
 
-class Records(Protocol):
-    """The data side of a consumer, whoever says which partitions it has."""
-
-    fault: str
-
-    @property
-    def positions(self) -> Mapping[int, int]:
-        """partition -> the offset that is processed next"""
-        ...
-
-    def tokens(self) -> dict[int, int]:
-        """partition -> a number that grows with each change of its owner; 0: there is none"""
-        ...
-
-    def gather(self, interrupted: Callable[[], bool]) -> list[Record]:
-        """The next records; none where it is interrupted, or where there is only something to be
-        committed."""
-        ...
-
-    def rewind(self) -> None: ...
-
-    def done(self, records: Iterable[Record]) -> None: ...
-
-    def commit(self) -> bool: ...
-
-    def pause(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class Reader:
-    """fault: why nothing comes, or is not committed; "" while all is well"""
-
+class Reader(Records):
     def __init__(
         self,
         file: GroupFile,
@@ -79,18 +47,9 @@ class Reader:
         client: str,
         protocol: Mapping[str, str] | None = None,
     ) -> None:
-        self.fault = ""
-        self._places = Places()
-        self._topic = file.group.topic
-        self._reset = file.group.reset
-        self._table = table
-        self._gathered: list[Record] = []
-        self._bytes = 0
-        self._due_ns = 0
+        super().__init__(file, table, client)
         self._recommit_ns = monotonic_ns() + _RECOMMIT_NS
         self._idle_ns = 0
-        self._ids = TopicIds(file.kafka, client)
-        self._is_anew = False
         self._not_there: dict[int, int] = {}
         self._consumer = Consumer(
             {
@@ -117,13 +76,6 @@ class Reader:
         with contextlib.suppress(KafkaException):
             self._consumer.list_topics(self._topic, timeout=_ASK_SECONDS)
 
-    @property
-    def positions(self) -> Mapping[int, int]:
-        return self._places.offsets
-
-    def tokens(self) -> dict[int, int]:
-        return dict.fromkeys(self.positions, 0)
-
     def start(self, partitions: Iterable[int]) -> None:
         """Raises KafkaException; nothing is started then."""
         asked = [TopicPartition(self._topic, each) for each in partitions]
@@ -137,11 +89,7 @@ class Reader:
             if each.error is not None:
                 raise KafkaException(each.error)
         self._ids.learn(ids, _ASK_SECONDS, self._made_anew)
-        has_none = not self.positions
-        if has_none:
-            self._places.topic_id = self._ids.of(self._topic)
-            if self._is_anew:
-                self._say_anew(self._topic)
+        has_none = self._has_none()
         begins = [(each, self._begin(each)) for each in found]
         self._consumer.incremental_assign(
             [TopicPartition(self._topic, each.partition, at) for each, at in begins]
@@ -167,39 +115,24 @@ class Reader:
         self._consumer.commit(offsets=[at_end], asynchronous=False)
         return high
 
-    def _made_anew(self, _: str) -> bool:
-        """Note that the topic was made anew; this is seen to when nothing is in hand."""
-        self._is_anew = True
-        return True
-
-    def _say_anew(self, what: str) -> None:
-        log.warning("%s was made anew: it is read from its beginning", what)
-
     def stop(self, partitions: Iterable[int]) -> None:
         """What was gathered of them and is not processed is left to the next owner."""
         gone = set(partitions) & self.positions.keys()
         if not gone:
             return
         self._consumer.incremental_unassign([TopicPartition(self._topic, p) for p in gone])
-        self._places.drop(gone)
+        self._drop(gone)
         for partition in gone:
             self._not_there.pop(partition, None)
-        self._gathered = [each for each in self._gathered if each.partition not in gone]
-        self._bytes = sum(map(_size, self._gathered))
 
     def rewind(self) -> None:
-        """Read again from where the last commit stands: a batch was dropped."""
-        self._gathered, self._bytes = [], 0
-        self._places.rewind()
+        self._let_go()
         again = [TopicPartition(self._topic, p, at) for p, at in self.positions.items()]
         if again:
             self._consumer.incremental_unassign(again)
             self._consumer.incremental_assign(again)
 
     def gather(self, interrupted: Callable[[], bool]) -> list[Record]:
-        """Phase 1: until there are `batch` records or `batch-bytes`, or `wait` after the first one.
-        Nothing where `interrupted`, and what was gathered stays for the next call; nothing also
-        where there is only something to be committed."""
         while not interrupted():
             self._ids.tick([self._topic], monotonic_ns() / NS, self._made_anew)
             elsewhere = self._is_anew or bool(self._not_there)
@@ -208,9 +141,7 @@ class Reader:
             left = self._table.batch - len(self._gathered)
             for message in self._consumer.consume(left, 0) if left and not elsewhere else []:
                 self._take(message)
-            due = self._gathered and (elsewhere or monotonic_ns() >= self._due_ns)
-            if due or self._is_full():
-                found, self._gathered, self._bytes = self._gathered, [], 0
+            if found := self._batch(elsewhere):
                 return found
             first = self._consumer.poll(_SLICE_SECONDS)
             if first is not None:
@@ -235,10 +166,7 @@ class Reader:
         """The topic was made anew, or Kafka does not have what comes next."""
         not_there, self._not_there = self._not_there, {}
         if self._is_anew:
-            self._is_anew = False
-            self._places.begin_anew(self._ids.of(self._topic))
-            if self.positions:
-                self._say_anew(self._topic)
+            self._begin_anew()
         else:
             for partition, at in not_there.items():
                 self._places.begin_at(partition, self._begin_of(partition, at))
@@ -267,10 +195,6 @@ class Reader:
             )
         return low
 
-    def _is_full(self) -> bool:
-        whole = len(self._gathered) >= self._table.batch
-        return whole or self._bytes >= self._table.batch_bytes
-
     def _take(self, message: Message) -> None:
         error = message.error()
         partition, offset = message.partition(), message.offset()
@@ -280,11 +204,7 @@ class Reader:
         self.fault = ""
         if partition is None or offset is None or partition not in self.positions:
             return
-        if not self._gathered:
-            self._due_ns = monotonic_ns() + round(self._table.wait * NS)
-        record = _record(message, partition, offset)
-        self._gathered.append(record)
-        self._bytes += _size(record)
+        self._keep(_record(message, partition, offset))
 
     def _heard(self, error: KafkaError, partition: int | None, offset: int | None) -> None:
         if error.code() != KafkaError._PARTITION_EOF and error.code() not in NOT_THERE:
@@ -295,31 +215,19 @@ class Reader:
             else:
                 self._not_there[partition] = offset
 
-    def done(self, records: Iterable[Record]) -> None:
-        """The sink has them: what is committed next."""
-        self._places.done(records)
-
-    def commit(self) -> bool:
-        """False: Kafka did not take it; the positions stay, and go with the next commit."""
-        moved = self._places.moved()
-        offsets = [TopicPartition(self._topic, p, at.offset, at.note) for p, at in moved.items()]
+    def _write(self, places: Mapping[int, Place]) -> str:
+        offsets = [TopicPartition(self._topic, p, at.offset, at.note) for p, at in places.items()]
         try:
-            for each in self._consumer.commit(offsets=offsets, asynchronous=False) if moved else []:
+            for each in self._consumer.commit(offsets=offsets, asynchronous=False):
                 if each.error is not None:
-                    raise KafkaException(each.error)
+                    return told(each.error)
         except KafkaException as error:
-            self.fault = f"offsets are not committed: {told(error)}"
-            log.warning("%s", self.fault)
-            return False
-        self._places.committed(moved)
-        self.fault = "" if moved else self.fault
-        return True
+            return told(error)
+        return ""
 
     def pause(self) -> None:
-        """Wait a moment while nothing is to be done; the client is kept alive, and joins in
-        rebalances. No more is kept than a batch."""
         self._ids.tick([self._topic], monotonic_ns() / NS, self._made_anew)
-        if self._is_full():
+        if self._is_full:
             self.rewind()
         message = self._consumer.poll(0)
         if message is not None:
@@ -336,10 +244,6 @@ class Reader:
 def _pairs(headers: Any) -> list[tuple[str, str | bytes | None]]:
     """confluent-kafka types them as they may be given to it; they come as a list."""
     return list(headers or [])
-
-
-def _size(record: Record) -> int:
-    return len(record.value or b"") + len(record.key or b"")
 
 
 def _record(message: Message, partition: int, offset: int) -> Record:

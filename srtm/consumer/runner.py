@@ -19,7 +19,8 @@ from srtm.consumer.capacity import SelfMeasure
 from srtm.consumer.figures import Figures, Phase
 from srtm.consumer.file import ConsumerTable, GroupFile
 from srtm.consumer.membership import Membership
-from srtm.consumer.reader import Reader, Records
+from srtm.consumer.reader import Reader
+from srtm.consumer.records import Records
 from srtm.consumer.subscribed import Subscribed
 from srtm.consumer.topic import require_events
 from srtm.consumer.work import Work, end_process
