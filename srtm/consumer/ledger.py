@@ -1,8 +1,19 @@
 """What a reader of the group's partition knows: who leads, who was told what, who may have what.
 
-A fold over its records in order, so every reader comes to the same. Only who has the largest epoch
-leads, and of two who claim the same one the first in the partition; what anybody else commands is
-nothing, for every reader alike, so two controllers never fight. Pure.
+Controllers and consumers of a group speak by records of one compacted partition, and each reads all
+of them. A member reports what it has with every beat; the leader commands what it is to have; who
+is silent for too long is fenced, and is out for good once its end is written:
+
+              command                      report of its version
+    has A ───────────────▶ may have A or B ──────────────────────▶ has B
+      │                          │                                   │
+      └── fenced (a command too): may have all of it until its lease is over ──▶ ended
+
+What a member "may have" is what it reported last, with what it can have read of commands since. The
+leader grants a partition only when nobody else may have it. The ledger is a fold over the records
+in order, so every reader comes to the same. Only who has the largest epoch leads, and of two who
+claim the same one the first in the partition; what anybody else commands is nothing, for every
+reader alike, so two controllers never fight. Pure.
 """
 
 from dataclasses import dataclass, field

@@ -2,14 +2,14 @@
 against a played API server), KEDA (a real gRPC client)."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from srtm.autoscaler.executors.executor import Executor
+from srtm.autoscaler.executors.executor import Executor, Fleet, Wanted, ordinal
 from srtm.autoscaler.executors.keda import Keda
 from srtm.autoscaler.executors.kubernetes import Kubernetes
 from srtm.autoscaler.executors.local import Local
@@ -56,60 +56,78 @@ def stages(tmp_path: Path) -> Iterator[Callable[[str], Stage]]:
         yield lambda kind: Stage(kind, tmp_path, stack)
 
 
-def joined(executor: Executor, ids: list[str], count: int) -> list[str]:
-    """Who runs, once so many do; all have joined."""
+class Driven:
+    """An executor as a controller drives it: all that is wanted is said again each time."""
 
-    def running() -> list[str]:
-        found = executor.running()
-        return ids if found is None else list(found)
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+        self.launches: list[str] = []
+        self.leavers: set[str] = set()
+        self.at = 0.0
 
-    wait_for(lambda: len(running()) == count, f"{count} run", 20)
-    executor.joined(ids)
-    return running()
+    def look(self, at: float | None = None) -> Fleet:
+        self.at = self.at + 0.6 if at is None else at
+        wanted = Wanted(tuple(self.launches), frozenset(self.leavers), 3, 1)
+        self.executor.want(self.at, wanted)
+        return self.executor.seen()
+
+    def launch(self, count: int) -> list[str]:
+        number = self.executor.seen().next_number
+        self.launches = self.executor.abilities.names(count, number)
+        assert len(set(self.launches)) == count
+        self.look()
+        return self.launches
+
+    def wait(self, fulfilled: Callable[[Fleet], object], what: str) -> Fleet:
+        wait_for(lambda: fulfilled(self.look()), what, 20)
+        return self.executor.seen()
+
+    def start(self, count: int) -> list[str]:
+        """Who runs, once so many do; all have joined."""
+        ids = self.launch(count)
+        if not self.executor.abilities.blind:
+            fleet = self.wait(lambda fleet: len(fleet.running) == count, f"{count} run")
+            ids = sorted(fleet.running, key=ordinal)
+        self.launches = []
+        self.look()
+        return ids
+
+    def end(self, ids: Iterable[str]) -> None:
+        self.leavers |= set(ids)
+        self.look()
 
 
 ALL = ["local", "deployments", "statefulsets", "keda"]
 LIVE = ["local", "deployments", "statefulsets"]
 
 
-@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("kind", LIVE)
 def test_consumers_are_launched_and_end(kind: str, stages: Callable[[str], Stage]) -> None:
-    executor = stages(kind).executor()
-    ids = executor.names(3)
-    assert len(set(ids)) == 3
-    assert executor.launch(0.0, ids) == []
-    running = joined(executor, ids, 3)
-    assert list(executor.failed(1.0)) == []
-    assert executor.backing_off(1.0) == ""
-    staying = executor.staying(running, 1)
-    assert len(staying) == 1
-    executor.end(2.0, [each for each in running if each not in staying])
-    if executor.chooses:
-        wait_for(lambda: not list(executor.failed(2.5)) and not executor.leaving(), "gone", 20)
-        wait_for(lambda: executor.running() == tuple(staying), "who stays does", 20)
-    executor.end(3.0, staying)
-    wait_for(lambda: not list(executor.failed(5.0)) and not executor.running(), "all gone", 20)
+    driven = Driven(stages(kind).executor())
+    running = driven.start(3)
+    assert not driven.look().died
+    (stays,) = driven.executor.abilities.staying(running, 1)
+    driven.end(each for each in running if each != stays)
+    driven.wait(lambda fleet: not fleet.leaving and fleet.running == {stays}, "who stays does")
+    driven.end([stays])
+    driven.wait(lambda fleet: not fleet.leaving and not fleet.running, "all are gone")
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_a_launch_that_does_not_come_backs_off_and_is_given_up(
+def test_a_launch_that_does_not_come_is_told_why_and_called_off(
     kind: str, stages: Callable[[str], Stage]
 ) -> None:
     stage = stages(kind)
     if stage.api:
         stage.api.ready = False
-    executor = stage.executor(startup="5s")
-    ids = executor.names(1)
-    executor.launch(0.0, ids)
-    assert list(executor.failed(4.0)) == []
-    assert list(executor.failed(6.0)) == ids
-    assert "within the time that startup gives it" in executor.backing_off(6.1)
-    assert executor.backing_off(8.0) == ""
-    executor.launch(8.0, executor.names(1))
-    assert len(list(executor.failed(14.0))) == 1
-    assert executor.backing_off(14.9)  # longer than before
-    executor.joined(executor.names(1))
-    assert not executor.backing_off(14.9)
+    driven = Driven(stage.executor())
+    ids = driven.launch(2)
+    fleet = driven.look()
+    assert not fleet.died
+    assert set(fleet.starting) == set(ids)
+    assert all("within the time that startup gives it" in why for why in fleet.starting.values())
+    driven.launches, driven.leavers = [], set(ids)
+    driven.wait(lambda fleet: not (fleet.running or fleet.leaving or fleet.starting), "gone")
     if stage.api:
         wait_for(lambda: stage.api.replicas == 0, "no pod is left waiting", 10)  # type: ignore[union-attr]
 
@@ -117,28 +135,28 @@ def test_a_launch_that_does_not_come_backs_off_and_is_given_up(
 @pytest.mark.parametrize("kind", LIVE)
 def test_the_next_controller_finds_who_is_there(kind: str, stages: Callable[[str], Stage]) -> None:
     stage = stages(kind)
-    first = stage.executor()
-    ids = first.names(2)
-    first.launch(0.0, ids)
-    running = joined(first, ids, 2)
-    first.close()
-    second = stage.executor()
-    assert list(second.running() or ()) == running
-    second.end(0.0, running)
-    wait_for(lambda: not list(second.failed(2.0)) and not second.running(), "gone", 20)
+    first = Driven(stage.executor())
+    running = first.start(2)
+    first.executor.close()
+    second = Driven(stage.executor())
+    assert second.executor.seen().running == second.look().running == set(running)
+    second.end(running)
+    second.wait(lambda fleet: not fleet.running and not fleet.leaving, "gone")
 
 
-@pytest.mark.parametrize("kind", ALL)
-def test_a_launch_that_is_called_off(kind: str, stages: Callable[[str], Stage]) -> None:
-    stage = stages(kind)
-    if stage.api:
-        stage.api.ready = False
-    executor = stage.executor(startup="5s")
-    ids = executor.names(2)
-    executor.launch(0.0, ids)
-    executor.called_off(ids)
-    wait_for(lambda: not executor.running(), "gone", 20)
-    assert list(executor.failed(100.0)) == []
+@pytest.mark.parametrize("kind", LIVE)
+def test_what_is_said_again_is_done_once(kind: str, stages: Callable[[str], Stage]) -> None:
+    driven = Driven(stages(kind).executor())
+    running = driven.start(2)
+    driven.end(running[1:])
+    driven.wait(lambda fleet: not fleet.leaving, "one is gone")
+    for _ in range(5):
+        assert driven.look().running == {running[0]}
+    driven.leavers.clear()
+    driven.launch(1)
+    driven.wait(lambda fleet: len(fleet.running) == 2, "the one that stayed, and one more")
+    for _ in range(5):
+        assert len(driven.look().running) == 2
 
 
 # --- this machine -------------------------------------------------------------------------------
@@ -148,44 +166,57 @@ def test_who_does_not_leave_within_the_grace_is_killed(stages: Callable[[str], S
     stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); "
     command = [sys.executable, "-c", f"{stubborn} time.sleep(600)"]
     stage = stages("local")
-    executor = stage.executor(command=command, log_folder="logs")
-    ids = executor.names(1)
-    executor.launch(0.0, ids)
-    wait_for(lambda: (stage.folder / "logs" / f"{ids[0]}.log").read_text(), "it runs")
-    executor.joined(ids)
-    executor.end(0.0, ids)
-    assert list(executor.failed(0.5)) == []
-    assert executor.leaving() == tuple(ids)
-    wait_for(lambda: not list(executor.failed(1.5)) and not executor.leaving(), "killed")
+    driven = Driven(stage.executor(command=command, log_folder="logs"))
+    (id_,) = driven.launch(1)
+    wait_for(lambda: (stage.folder / "logs" / f"{id_}.log").read_text(), "it runs")
+    driven.launches, driven.leavers = [], {id_}
+    driven.look(10.0)
+    assert driven.look(10.5).leaving == {id_}
+    wait_for(lambda: not driven.look(11.5).leaving, "killed")
 
 
 def test_a_wrapper_takes_its_child_along(stages: Callable[[str], Stage]) -> None:
     script = f"{sys.executable} -c 'import time; time.sleep(600)'; true"
-    executor = stages("local").executor(command=["sh", "-c", script])
-    ids = executor.names(1)
-    executor.launch(0.0, ids)
-    wait_for(lambda: executor.running() == tuple(ids), "it runs")
-    executor.end(0.0, ids)
-    wait_for(lambda: not list(executor.failed(0.5)) and not executor.leaving(), "both are gone")
+    driven = Driven(stages("local").executor(command=["sh", "-c", script]))
+    driven.end(driven.start(1))
+    wait_for(lambda: not driven.look(driven.at).leaving, "both are gone")
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        pytest.param(["/nonexistent/consumer"], "No such file", id="no-command"),
+        pytest.param([sys.executable, "-c", "raise SystemExit(7)"], "with code 7", id="it-ends"),
+    ],
+)
+def test_a_launch_that_comes_to_nothing(
+    command: list[str], why: str, stages: Callable[[str], Stage]
+) -> None:
+    driven = Driven(stages("local").executor(command=command))
+    ids = driven.launch(2)
+    driven.wait(lambda fleet: set(fleet.died) == set(ids), "both have died")
+    assert all(why in each for each in driven.look().died.values()), (
+        "for as long as they are wanted"
+    )
+    driven.launches = []
+    assert not driven.look().died
 
 
 # --- Kubernetes -----------------------------------------------------------------------------------
 
 
 def test_a_statefulset_gives_up_its_highest_ordinals(stages: Callable[[str], Stage]) -> None:
-    executor = stages("statefulsets").executor()
-    assert executor.staying(["w-11", "w-2", "w-10"], 2) == ["w-2", "w-10"]
-    assert executor.names(2) == ["workers-0", "workers-1"]
+    driven = Driven(stages("statefulsets").executor())
+    assert driven.executor.abilities.staying(["w-11", "w-2", "w-10"], 2) == ["w-2", "w-10"]
+    assert driven.launch(2) == ["workers-0", "workers-1"]
+    assert driven.executor.seen().next_number == 2
 
 
 def test_a_deployment_ends_the_pod_that_is_marked(stages: Callable[[str], Stage]) -> None:
-    stage = stages("deployments")
-    executor = stage.executor()
-    ids = executor.names(3)
-    executor.launch(0.0, ids)
-    running = joined(executor, ids, 3)
-    executor.end(1.0, [running[0]])
-    wait_for(lambda: executor.running() == tuple(running[1:]), "gone", 20)
+    driven = Driven(stages("deployments").executor())
+    first, *others = driven.start(3)
+    driven.end([first])
+    driven.wait(lambda fleet: fleet.running == set(others), "gone")
 
 
 def test_a_deployment_that_ends_another_pod_gives_the_first_back(
@@ -194,16 +225,15 @@ def test_a_deployment_that_ends_another_pod_gives_the_first_back(
     stage = stages("deployments")
     assert stage.api is not None
     api = stage.api
-    executor = stage.executor()
-    ids = executor.names(3)
-    executor.launch(0.0, ids)
-    running = joined(executor, ids, 3)
+    driven = Driven(stage.executor())
+    running = driven.start(3)
     mark = "/api/v1/namespaces/default/pods/"
     api.fault = lambda method, path: (200, {}) if path.startswith(mark) else None  # not obeyed
-    executor.end(1.0, [running[0]])
+    driven.end([running[0]])
+    driven.leavers.clear()  # a controller sees that it does not leave
     wait_for(lambda: len(api.pods) == 2, "one is gone", 20)
-    wait_for(lambda: sorted(executor.running() or ()) == sorted(api.pods), "the others work", 20)
-    assert running[0] in (executor.running() or ())
+    fleet = driven.wait(lambda fleet: fleet.running == set(api.pods), "the others work")
+    assert running[0] in fleet.running
 
 
 @pytest.mark.parametrize("kind", ["deployments", "statefulsets"])
@@ -211,12 +241,11 @@ def test_a_crash_loop_is_told_at_once(kind: str, stages: Callable[[str], Stage])
     stage = stages(kind)
     assert stage.api is not None
     stage.api.waiting = "CrashLoopBackOff"
-    executor = stage.executor()
-    ids = executor.names(1)
-    executor.launch(0.0, ids)
+    driven = Driven(stage.executor())
+    (id_,) = driven.launch(1)
     wait_for(lambda: stage.api and stage.api.pods, "the pod is there", 10)
-    wait_for(lambda: list(executor.failed(0.1)) == ids, "it is given up", 10)
-    assert "CrashLoopBackOff" in executor.backing_off(0.2)
+    fleet = driven.wait(lambda fleet: fleet.died, "it is given up")
+    assert "CrashLoopBackOff" in fleet.died[id_]
     wait_for(lambda: not stage.api.pods, "and gone", 10)  # type: ignore[union-attr]
 
 
@@ -224,11 +253,10 @@ def test_a_quota_is_told_at_once(stages: Callable[[str], Stage]) -> None:
     stage = stages("deployments")
     assert stage.api is not None
     stage.api.refusal = "pods is forbidden: exceeded quota: compute, requested: pods=1"
-    executor = stage.executor()
-    ids = executor.names(2)
-    executor.launch(0.0, ids)
-    wait_for(lambda: sorted(executor.failed(0.1)) == sorted(ids), "given up", 10)
-    assert "exceeded quota" in executor.backing_off(0.2)
+    driven = Driven(stage.executor())
+    ids = driven.launch(2)
+    fleet = driven.wait(lambda fleet: set(fleet.died) == set(ids), "given up")
+    assert all("exceeded quota" in why for why in fleet.died.values())
 
 
 def test_a_change_by_somebody_else_is_not_undone(stages: Callable[[str], Stage]) -> None:
@@ -244,13 +272,11 @@ def test_a_change_by_somebody_else_is_not_undone(stages: Callable[[str], Stage])
         return None
 
     api.fault = meddle
-    executor = stage.executor()
-    ids = executor.names(1)
-    executor.launch(0.0, ids)
-    joined(executor, ids, 1)
+    driven = Driven(stage.executor())
+    driven.start(1)
     assert meddled
     assert api.writes == [1]
-    assert executor.fault() == ""
+    assert driven.look().fault == ""
 
 
 def test_a_pod_that_is_lost_is_replaced_and_nobody_is_launched(
@@ -258,13 +284,11 @@ def test_a_pod_that_is_lost_is_replaced_and_nobody_is_launched(
 ) -> None:
     stage = stages("deployments")
     assert stage.api is not None
-    executor = stage.executor()
-    ids = executor.names(2)
-    executor.launch(0.0, ids)
-    running = joined(executor, ids, 2)
+    driven = Driven(stage.executor())
+    running = driven.start(2)
     stage.api.remove(running[0])
-    wait_for(lambda: running[0] not in (executor.running() or ()), "it is missed", 10)
-    assert len(executor.running() or ()) == 2
+    fleet = driven.wait(lambda fleet: running[0] not in fleet.running, "it is missed")
+    assert len(fleet.running) == 2
     assert stage.api.writes == [2]
 
 
@@ -289,19 +313,19 @@ def test_an_api_server_that_refuses_or_lies(
     stage = stages("deployments")
     assert stage.api is not None
     stage.api.fault = lambda method, path: answer
-    executor = stage.executor()
-    assert says in executor.fault()
-    assert executor.launch(0.0, ["x"]) == ["x"]
-    assert executor.backing_off(0.1)
+    driven = Driven(stage.executor())
+    assert says in driven.look().fault
+    (id_,) = driven.launch(1)
+    assert says in driven.look().died[id_]
     stage.api.fault = lambda method, path: None
-    wait_for(lambda: executor.fault() == "", "it is well again", 20)
+    driven.wait(lambda fleet: fleet.fault == "", "it is well again")
 
 
 def test_an_api_server_that_is_away(stages: Callable[[str], Stage]) -> None:
     stage = stages("deployments")
     assert stage.api is not None
     stage.api.port = free_port()
-    assert "cannot be reached" in stage.executor().fault()
+    assert "cannot be reached" in stage.executor().seen().fault
 
 
 def test_a_kubeconfig_that_is_none(tmp_path: Path) -> None:
@@ -318,7 +342,7 @@ def test_pods_that_make_no_sense(stages: Callable[[str], Stage]) -> None:
     assert stage.api is not None
     odd: Any = {"items": [{"metadata": {"name": 7}}, None, 3]}
     stage.api.fault = lambda method, path: (200, odd) if path.endswith("/pods") else None
-    assert "a pod has no name" in stage.executor().fault()
+    assert "a pod has no name" in stage.executor().seen().fault
 
 
 # --- KEDA: what it asks is in test_keda.py --------------------------------------------------------
@@ -334,14 +358,13 @@ def test_a_port_that_is_taken(stages: Callable[[str], Stage]) -> None:
 
 
 def test_advice_where_a_step_would_be_swallowed(stages: Callable[[str], Stage]) -> None:
-    executor = stages("keda").executor()
-    executor.want(11, 10)
-    list(executor.failed(0.0))
-    assert "within the HPA's tolerance of 10%" in executor.fault()
-    executor.want(12, 10)
-    list(executor.failed(1.0))
-    assert executor.fault() == ""
-    executor.want(2, 3)
-    list(executor.failed(2.0))
-    list(executor.failed(70.0))
-    assert "stabilizationWindowSeconds" in executor.fault()
+    keda = stages("keda").executor()
+
+    def advice(at: float, count: int, there: int) -> str:
+        keda.want(at, Wanted(count=count, there=there))
+        return keda.seen().fault
+
+    assert "within the HPA's tolerance of 10%" in advice(0.0, 11, 10)
+    assert advice(1.0, 12, 10) == ""
+    advice(2.0, 2, 3)
+    assert "stabilizationWindowSeconds" in advice(70.0, 2, 3)

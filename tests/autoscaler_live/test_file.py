@@ -12,6 +12,7 @@ from srtm.consumer.file import (
     ConsumerTable,
     ExecutorTable,
     GroupTable,
+    KafkaTable,
     read_group_file,
 )
 from srtm.consumer.pool_file import NsqTable, PoolControllerTable, read_scaled_file
@@ -155,12 +156,12 @@ def test_the_readme_has_every_key_and_no_other(tmp_path: Path) -> None:
         read_scaled_file(file)
         block += part
     known = set()
-    tables = (GroupTable, ConsumerTable, ExecutorTable, PoolControllerTable, NsqTable)
+    tables = (KafkaTable, GroupTable, ConsumerTable, ExecutorTable, PoolControllerTable, NsqTable)
     for table in tables:
         known |= {name.replace("_", "-") for name in table.model_fields}
     lines = (line.removeprefix("# ") for line in block.splitlines())
     shown = {line.partition(" =")[0] for line in lines if " = " in line}
-    assert known == shown - {"bootstrap-servers"}
+    assert known == shown | {"settings"}
 
 
 def test_the_readme_has_every_state_and_command() -> None:

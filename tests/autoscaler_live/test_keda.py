@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 import pytest
 
+from srtm.autoscaler.executors.executor import Wanted
 from srtm.autoscaler.executors.keda import Keda
 from srtm.autoscaler.executors.keda.messages import CLASSES, SERVICE
 from srtm.consumer.file import ExecutorTable
@@ -60,7 +61,7 @@ def test_what_keda_asks(make: Make) -> None:
         with pytest.raises(grpc.RpcError) as caught:
             metric(channel)
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-        keda.want(3, 1)
+        keda.want(0.0, Wanted(count=3, there=1))
         assert metric(channel) == 3
         assert ask(channel, "IsActive", "ScaledObjectRef", "IsActiveResponse").result
         with pytest.raises(grpc.RpcError) as caught:
@@ -77,7 +78,7 @@ def test_a_stream_tells_at_once_and_when_it_changes(make: Make) -> None:
             response_deserializer=CLASSES["IsActiveResponse"].FromString,
         )(CLASSES["ScaledObjectRef"](), timeout=20)
         assert not next(stream).result
-        keda.want(2, 0)
+        keda.want(0.0, Wanted(count=2, there=0))
         assert next(stream).result
         stream.cancel()
 
@@ -129,14 +130,14 @@ def credentials(pki: Path, client: str = "") -> grpc.ChannelCredentials:
 def test_tls_and_who_may_ask(make: Make, pki: Path) -> None:
     keys = {"tls_cert": str(pki / "server.pem"), "tls_key": str(pki / "server.key")}
     open_to_all = make(**keys)
-    open_to_all.want(4, 4)
+    open_to_all.want(0.0, Wanted(count=4, there=4))
     target = f"127.0.0.1:{open_to_all.server.port}"
     with grpc.secure_channel(target, credentials(pki)) as channel:
         assert metric(channel) == 4
     with grpc.insecure_channel(target) as channel, pytest.raises(grpc.RpcError):
         metric(channel)
     closed = make(**keys, client_ca=str(pki / "ca.pem"))
-    closed.want(5, 5)
+    closed.want(0.0, Wanted(count=5, there=5))
     target = f"127.0.0.1:{closed.server.port}"
     with grpc.secure_channel(target, credentials(pki, "client")) as channel:
         assert metric(channel) == 5
@@ -157,7 +158,7 @@ def test_files_that_are_none(make: Make, tmp_path: Path) -> None:
 
 def test_hostile_questions_change_nothing(make: Make) -> None:
     keda = make()
-    keda.want(2, 2)
+    keda.want(0.0, Wanted(count=2, there=2))
     port = keda.server.port
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         raw = channel.unary_unary(f"/{SERVICE}/GetMetrics")
@@ -174,7 +175,7 @@ def test_hostile_questions_change_nothing(make: Make) -> None:
 
 def test_streams_and_floods_leave_room_for_questions(make: Make) -> None:
     keda = make()
-    keda.want(2, 2)
+    keda.want(0.0, Wanted(count=2, there=2))
     with grpc.insecure_channel(f"127.0.0.1:{keda.server.port}") as channel:
         open_stream = channel.unary_stream(
             f"/{SERVICE}/StreamIsActive",

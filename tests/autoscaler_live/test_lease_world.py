@@ -4,7 +4,6 @@ used soon after nothing goes wrong any more."""
 import pytest
 
 from srtm.autoscaler.live import direct
-from srtm.autoscaler.live.controller import Controller
 from srtm.autoscaler.live.figures import document
 from srtm.consumer import lease
 from tests.autoscaler_live.world import PARTITIONS, World
@@ -47,10 +46,8 @@ def test_two_controllers_one_of_them_leads() -> None:
     world = World(1, loss=0.0)
     world.calm = True
     world.run(10)
-    leading = [each.controller for each in world.leaders if each.controller.direct is not None]
-    assert len(leading) == 1
-    (other,) = [each.controller for each in world.leaders if each.controller.direct is None]
-    assert isinstance(other, Controller)
+    assert [each.controller.leads for each in world.leaders].count(True) == 1
+    (other,) = [each.controller for each in world.leaders if not each.controller.leads]
     assert "leads; this one stands by" in other.fault
     assert lease.take_over_seconds(1.0) > 1.0
 
@@ -59,6 +56,6 @@ def test_what_a_policy_warns_of_is_told_and_shown(caplog: pytest.LogCaptureFixtu
     world = World(1)
     world.settle()
     world.run(20)
-    (leading,) = (each.controller for each in world.leaders if each.controller.direct is not None)
-    assert document(leading)["notes"] == ["a whim cannot be met"]
+    (leading,) = (each for each in world.leaders if each.controller.leads)
+    assert document(leading.controller, leading.led)["notes"] == ["a whim cannot be met"]
     assert [each.message for each in caplog.records].count("a whim cannot be met") == 1

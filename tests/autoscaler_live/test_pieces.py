@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srtm.autoscaler.decision import Action, Decision, Handover, Member
-from srtm.autoscaler.executors.local import Local
 from srtm.autoscaler.live.bounds import Unsound, adopted, bounded, possible
-from srtm.autoscaler.live.roster import Roster
+from srtm.autoscaler.live.roster import Roster, identified
 from srtm.autoscaler.live.states import STEPS, Event, State, step
 from srtm.autoscaler.live.warned import Warned
 from srtm.autoscaler.observation import ConsumerSeen, Observation, PartitionSeen
@@ -25,7 +23,6 @@ from srtm.autoscaler.simulator.setting import Setting
 from srtm.consumer.batch import Batch, LeaseLost, Record
 from srtm.consumer.capacity import SelfMeasure
 from srtm.consumer.door import open_door
-from srtm.consumer.file import ExecutorTable
 from srtm.consumer.function import Caller
 from srtm.consumer.ledger import Ledger
 from srtm.consumer.process import Process, here, of_pid
@@ -265,26 +262,26 @@ def test_what_nobody_has_goes_to_who_has_least() -> None:
 def test_what_is_meant_for_a_launch_stays_where_it_is_until_it_joins() -> None:
     roster = Roster()
     live = {"m0": Report(name="m0", beat=1, launch="c0")}
-    roster.begin(live, {"m0": (0, 1)})
+    roster.begin(identified(live), {"m0": (0, 1)})
     decision = up(("c0", (0,)), (None, (1,)))
     assert roster.adopt(1.0, decision, iter(["c1"])) == ["c1"]
     assert roster.wanted({"m0": (0, 1)}) == {"m0": {0, 1}}
     live["m1"] = Report(name="m1", beat=1, launch="c1")
-    assert roster.follow(3.0, live) == (["c1"], [])
+    assert roster.follow(3.0, identified(live)) == []
     assert roster.startups == [2.0]
     assert roster.wanted({"m0": (0, 1), "m1": ()}) == {"m0": {0}, "m1": {1}}
 
 
 def test_one_that_comes_back_under_a_new_name_is_the_same_consumer() -> None:
     roster = Roster()
-    roster.begin({"m0": Report(name="m0", beat=1, launch="c0")}, {"m0": (0, 1)})
-    roster.follow(1.0, {"m9": Report(name="m9", beat=1, launch="c0")})
+    roster.begin(identified({"m0": Report(name="m0", beat=1, launch="c0")}), {"m0": (0, 1)})
+    roster.follow(1.0, identified({"m9": Report(name="m9", beat=1, launch="c0")}))
     assert roster.wanted({}) == {"m9": {0, 1}}
 
 
 def test_who_leaves_is_not_seen_by_policies_and_not_taken_for_new() -> None:
     roster = Roster()
-    live = {name: Report(name=name, beat=1) for name in ("a", "b")}
+    live = {name: name for name in ("a", "b")}
     roster.begin(live, {"a": (0,), "b": (1,)})
     roster.adopt(1.0, Decision(Action.DOWN, (Member("a", (0, 1)),)), iter(()))
     roster.follow(2.0, live)
@@ -297,7 +294,7 @@ def test_who_leaves_is_not_seen_by_policies_and_not_taken_for_new() -> None:
 def test_what_the_broker_assigned_comes_before_what_was_meant() -> None:
     """A launch has nothing before it has joined, and of two reports one counts."""
     roster = Roster()
-    live = {name: Report(name=name, beat=1) for name in ("a", "b")}
+    live = {name: name for name in ("a", "b")}
     roster.begin(live, {"a": (0,), "b": (1,)})
     members = (Member("a", (0,)), Member("b", (1,)), Member(None, (2, 3)))
     roster.adopt(1.0, Decision(Action.UP, members), iter(["c"]))
@@ -384,29 +381,6 @@ def test_a_process_is_known_by_its_place_pid_and_beginning() -> None:
     assert Process(me.place, 2**22 + 1, 5).is_dead
     assert of_pid(me.pid) == me
     assert of_pid(2**22 + 1) is None
-
-
-def test_the_executor_backs_off_once_for_an_attempt_and_longer_each_time(tmp_path: Path) -> None:
-    local = Local(ExecutorTable(command=("/nonexistent/consumer",)), tmp_path / "group.toml")
-    assert local.launch(0.0, ["a", "b"]) == ["a", "b"]
-    assert "No such file" in local.backing_off(0.1)
-    ends = next(at / 10 for at in range(1000) if not local.backing_off(at / 10))
-    local.launch(ends, ["a"])
-    later = next(at / 10 for at in range(1000) if not local.backing_off(ends + at / 10))
-    assert later > 1.5 * ends
-    local.joined(["c"])
-    assert not local.backing_off(ends)
-
-
-def test_a_launch_that_never_joins_is_ended(tmp_path: Path) -> None:
-    table = ExecutorTable(
-        command=(sys.executable, "-c", "import time; time.sleep(60)"), startup=5.0
-    )
-    local = Local(table, tmp_path / "group.toml")
-    assert local.launch(0.0, ["a"]) == []
-    assert list(local.failed(4.0)) == []
-    assert list(local.failed(6.0)) == ["a"]
-    assert "did not join" in local.backing_off(6.0)
 
 
 # --- the policy of a group that has a most --------------------------------------------------------

@@ -1,7 +1,7 @@
 """The controller of a pool with a played executor and a played channel; time is passed in."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srtm.autoscaler.decision import Action, Decision, Member
+from srtm.autoscaler.executors.executor import Abilities, Fleet, Wanted
 from srtm.autoscaler.live.choice import LIVE, make_pool_policy
+from srtm.autoscaler.live.controller import Controller
 from srtm.autoscaler.live.monitor import Monitor, Reading, Sample
+from srtm.autoscaler.live.states import State
 from srtm.autoscaler.observation import ConsumerState, Observation
-from srtm.autoscaler.pool.controller import PoolController
 from srtm.autoscaler.pool.sampler import PoolReading
 from srtm.autoscaler.pool.shares import (
     PoolConsumer,
@@ -23,7 +25,9 @@ from srtm.autoscaler.pool.shares import (
     share_count,
 )
 from srtm.autoscaler.pool.state import PoolState
+from srtm.autoscaler.pool.world import PoolWorld
 from srtm.consumer.pool_file import PoolTable
+from srtm.host.clock import NS
 
 SLO = "0.99@500ms"
 MU = 100.0
@@ -31,64 +35,37 @@ MU = 100.0
 
 @dataclass
 class Played:
-    """An executor. stuck: launches come to nothing; knows: can it say who runs?"""
+    """An executor. stuck: launches come to nothing; refused: they cannot even be begun"""
 
-    restarts: bool = False
-    anonymous: bool = False
-    chooses: bool = True
-    knows: bool = True
+    abilities: Abilities = field(default_factory=Abilities)
     stuck: bool = False
+    refused: str = ""
     there: list[str] = field(default_factory=list)
-    begun: list[str] = field(default_factory=list)
+    begun: set[str] = field(default_factory=set)
+    died: dict[str, str] = field(default_factory=dict)
     asked: int | None = None
-    why: str = ""
-    until: float = 0.0
-    made: int = 0
     launches: int = 0
 
-    def names(self, count: int) -> list[str]:
-        self.made += count
-        return [f"c{self.made - n}" for n in range(count)]
+    def want(self, at: float, wanted: Wanted) -> None:
+        self.asked = wanted.count
+        self.there = [each for each in self.there if each not in wanted.leavers]
+        self.died = {id_: why for id_, why in self.died.items() if id_ in wanted.launches}
+        if self.stuck:
+            self.died.update(dict.fromkeys(self.begun, "exceeded quota"))
+            self.begun.clear()
+        for id_ in wanted.launches:
+            if id_ not in self.begun and id_ not in self.died:
+                self.launches += 1
+                if self.refused:
+                    self.died[id_] = self.refused
+                    continue
+                self.begun.add(id_)
+                if not self.stuck and not self.abilities.blind:
+                    self.there.append(id_)
 
-    def launch(self, at: float, ids: Sequence[str]) -> list[str]:
-        self.launches += len(ids)
-        self.begun += ids
-        if not self.stuck and self.chooses:
-            self.there += ids
-        return []
-
-    def joined(self, ids: Sequence[str]) -> None:
-        self.begun = [each for each in self.begun if each not in ids]
-
-    def failed(self, at: float) -> Iterator[str]:
-        if self.stuck and self.begun:
-            self.why, self.until = "exceeded quota", at + 10
-            yield from self.begun
-            self.begun = []
-
-    def called_off(self, ids: Sequence[str]) -> None:
-        self.end(0.0, ids)
-
-    def want(self, wanted: int, there: int) -> None:
-        self.asked = wanted
-
-    def end(self, at: float, ids: Sequence[str]) -> None:
-        self.there = [each for each in self.there if each not in ids]
-
-    def running(self) -> tuple[str, ...] | None:
-        return tuple(self.there) if self.knows else None
-
-    def leaving(self) -> tuple[str, ...]:
-        return ()
-
-    def staying(self, ids: Sequence[str], count: int) -> list[str]:
-        return list(ids[:count])
-
-    def backing_off(self, at: float) -> str:
-        return self.why if at < self.until else ""
-
-    def fault(self) -> str:
-        return ""
+    def seen(self) -> Fleet:
+        running = frozenset() if self.abilities.blind else frozenset(self.there)
+        return Fleet(running=running, died=dict(self.died))
 
     def close(self) -> None:
         return None
@@ -99,7 +76,8 @@ class Channel:
     """One broker's channel, served as fast as those who are there can."""
 
     executor: Played
-    controller: PoolController
+    controller: Controller
+    world: PoolWorld
     arrived: float = 0.0
     served: float = 0.0
     at: float = 0.0
@@ -110,7 +88,7 @@ class Channel:
 
     def run(self, seconds: int, rate: float) -> None:
         for _ in range(seconds):
-            self.controller.tick(self.at)
+            self.controller.tick(round(self.at * NS))
             for _ in range(10):
                 self.at += 0.1
                 self.arrived += rate / 10
@@ -126,8 +104,12 @@ class Channel:
             reading = PoolReading(
                 self.monitor.read(), ("b",), clients, frozenset(ids), 0, 0, self.paused
             )
-            self.controller.decide(reading, self.at)
-            self.counts.append(len(self.controller.consumers))
+            self.show(reading)
+
+    def show(self, reading: PoolReading) -> None:
+        self.world.seen = reading
+        self.controller.decide(reading.reading, round(self.at * NS))
+        self.counts.append(len(self.world.consumers))
 
 
 Make = Callable[..., Channel]
@@ -138,18 +120,24 @@ def make(tmp_path: Path) -> Make:
     def made(executor: Played | None = None, tells: bool = True, **keys: Any) -> Channel:
         group = PoolTable(**{"slo": SLO, "mu": MU, "policy": "linear", "max": 6, **keys})
         executor = executor or Played()
-        controller = PoolController(
+        world = PoolWorld(
             group=group,
-            executor=executor,
+            abilities=executor.abilities,
             state=PoolState(tmp_path / "x.json"),
-            make=lambda mu: make_pool_policy(group.policy, group, mu),
             mu=lambda id_: None,
             mean_mu=lambda count: None,
             least_mu=lambda: None,
-            wall=lambda: "now",
             tells=tells,
         )
-        return Channel(executor, controller)
+        controller = Controller(
+            group=group,
+            world=world,
+            executor=executor,
+            make=lambda mu: make_pool_policy(group.policy, group, mu),
+            startup_seconds=30.0,
+            state=State.SENTINEL,
+        )
+        return Channel(executor, controller, world)
 
     return made
 
@@ -173,10 +161,10 @@ def test_it_follows_up_and_down_and_notes_what_it_did(make: Make) -> None:
     assert channel.counts[5] == 2
     assert channel.counts[15] == 6
     assert channel.counts[-1] == 1
-    decisions = channel.controller.state.decisions.values()
+    decisions = channel.world.state.decisions.values()
     assert [each["action"] for each in decisions] == ["up", "up", "up", "down"]
     assert all("took_seconds" in each for each in list(decisions)[2:])
-    again = PoolState(channel.controller.state.path)
+    again = PoolState(channel.world.state.path)
     assert len(again.decisions) == 4
     assert again.startup is not None
 
@@ -184,11 +172,11 @@ def test_it_follows_up_and_down_and_notes_what_it_did(make: Make) -> None:
 def test_a_quota_makes_no_flapping(make: Make) -> None:
     channel = make(Played(stuck=True))
     channel.run(40, 250.0)
-    assert channel.executor.launches <= 6 * 4
+    assert channel.executor.launches <= 6 * 9  # later each time: 0.4 s and more, then twice that
     assert channel.counts[-1] == 0
     assert channel.controller.fault == "exceeded quota"
     channel.executor.stuck = False
-    channel.run(15, 250.0)
+    channel.run(65, 250.0)
     assert channel.counts[-1] == 6
     assert channel.controller.fault == ""
 
@@ -212,21 +200,16 @@ def test_mu_that_nobody_knows_keeps_the_least(make: Make) -> None:
 def test_an_estimate_that_is_too_low_is_no_trap(make: Make) -> None:
     """It was made while something was wrong; what consumers do in the time with work says more."""
     channel = make()
-    channel.controller.mean_mu = lambda count: 20.0
+    channel.world.mean_mu = lambda count: 20.0
     channel.run(5, 100.0)
     assert channel.counts[-1] == 6
-    channel.controller.least_mu = lambda: MU
+    channel.world.least_mu = lambda: MU
     channel.run(5, 100.0)
     assert channel.counts[-1] == 3
 
 
 def test_what_cannot_be_launched_is_told_at_once(make: Make) -> None:
-    class Refused(Played):
-        def launch(self, at: float, ids: Sequence[str]) -> list[str]:
-            self.why, self.until = "command none: No such file or directory", at + 0.5
-            return list(ids)
-
-    channel = make(Refused())
+    channel = make(Played(refused="command none: No such file or directory"))
     channel.run(1, 0)
     assert channel.controller.fault == "command none: No such file or directory"
 
@@ -240,7 +223,7 @@ def test_a_policy_that_fails_decides_nothing(make: Make) -> None:
         def decide(self, seen: Observation) -> Decision:
             raise RuntimeError("no idea")
 
-    channel.controller.make = lambda mu: Failing()
+    channel.controller._adviser.make = lambda mu: Failing()
     channel.run(5, 500.0)
     assert channel.counts[-1] == 2
     assert channel.controller.fault == "policy linear: no idea"
@@ -261,9 +244,9 @@ def test_consumers_that_nobody_launched_count(make: Make) -> None:
     channel = make(executor)
     clients = {"x@h#0": 0, "y@h#0": 0}
     reading = PoolReading(_quiet(), ("b",), clients, frozenset({"x", "y"}))
-    channel.controller.decide(reading, 1.0)
+    channel.show(reading)
     assert executor.launches == 0
-    assert [each.ours for each in channel.controller.consumers] == [False, False]
+    assert [each.ours for each in channel.world.consumers] == [False, False]
 
 
 def _quiet() -> Reading:
@@ -274,14 +257,14 @@ def _quiet() -> Reading:
 
 def test_keda_is_told_how_many_and_starts_them(make: Make) -> None:
     """Who is there is known by their clients; nobody can be ended by name."""
-    executor = Played(restarts=True, anonymous=True, chooses=False, knows=False)
+    executor = Played(Abilities(restarts=True, anonymous=True, blind=True))
     channel = make(executor)
     channel.run(3, 150.0)
     assert executor.asked == 4
     assert channel.counts[-1] == 4  # all of them still start
     executor.there = ["a", "b", "c", "d"]
     channel.run(3, 150.0)
-    assert not channel.controller.launched
+    assert not channel.controller.roster.launched
     channel.run(5, 20.0)
     assert executor.asked == 1
     assert channel.counts[-1] == 4

@@ -3,14 +3,14 @@ late or lost, clocks run at different speeds, members and leaders freeze and die
 `Member` and `Controller` live in it; Kafka, processes and the policy are played."""
 
 import random
-import uuid
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from srtm.autoscaler.decision import Action, Decision
-from srtm.autoscaler.decision import Member as Wanted
+from srtm.autoscaler.decision import Member as Share
+from srtm.autoscaler.executors.executor import Abilities, Fleet, Wanted
 from srtm.autoscaler.live.controller import Controller
+from srtm.autoscaler.live.kafka_world import KafkaWorld
 from srtm.autoscaler.live.monitor import Reading
 from srtm.autoscaler.observation import Observation, PartitionSeen
 from srtm.consumer.file import GroupTable
@@ -143,88 +143,71 @@ class Whims:
         parts: list[list[int]] = [[] for _ in who]
         for partition in range(PARTITIONS):
             parts[chance.randrange(len(who))].append(partition)
-        members = tuple(Wanted(name, tuple(p)) for name, p in zip(who, parts, strict=True))
+        members = tuple(Share(name, tuple(p)) for name, p in zip(who, parts, strict=True))
         return Decision(Action.UP, members, "a whim")
 
 
 class Launcher:
     """The executor, played: processes begin a little later, or not at all."""
 
-    restarts = anonymous = False
-    chooses = True
+    abilities = Abilities()
 
     def __init__(self, world: "World") -> None:
         self._world = world
-        self._begun: dict[str, int] = {}
+        self._begun: set[str] = set()
 
-    def backing_off(self, at: float) -> str:
-        return ""
-
-    def fault(self) -> str:
-        return ""
-
-    def names(self, count: int) -> list[str]:
-        return [f"c-{uuid.uuid4().hex[:8]}" for _ in range(count)]
-
-    def staying(self, ids: Sequence[str], count: int) -> list[str]:
-        return list(ids[:count])
-
-    def want(self, wanted: int, there: int) -> None:
-        return None
-
-    def launch(self, at: float, ids: Sequence[str]) -> list[str]:
-        for id_ in ids:
-            self._begun[id_] = self._world.now
+    def want(self, at: float, wanted: Wanted) -> None:
+        for id_ in set(wanted.launches) - self._begun:
+            self._begun.add(id_)
+            assert id_ not in self._world.launched, "nothing is launched twice"
+            self._world.launched.add(id_)
             if self._world.calm or self._world.random.random() < 0.9:
                 self._world.births.append((self._world.now + NS // 2, id_))
-        return []
 
-    def joined(self, ids: Sequence[str]) -> None:
-        for id_ in ids:
-            self._begun.pop(id_, None)
+    def seen(self) -> Fleet:
+        return Fleet()
 
-    def failed(self, at: float) -> Iterator[str]:
-        late = [id_ for id_, begun in self._begun.items() if self._world.now - begun > 3 * NS]
-        for id_ in late:
-            del self._begun[id_]
-            yield id_
-
-    def called_off(self, ids: Sequence[str]) -> None:
-        for id_ in ids:
-            self._begun.pop(id_, None)
+    def close(self) -> None:
+        return None
 
 
 @dataclass
 class Leader(Actor):
+    led: KafkaWorld = field(init=False)
     controller: Controller = field(init=False)
     decide_at: int = 0
     pid: int = 0
 
     def __post_init__(self) -> None:
-        launcher: Any = Launcher(self.world)
         effects: Any = self
-        self.controller = Controller(
+        self.led = KafkaWorld(
             group=group(),
             process=Process("here", self.pid, 1),
             name="c",
             effects=effects,
-            executor=launcher,
-            make=lambda mu: Whims(self.world),
             dead=lambda process: process.pid in self.world.deaths,
-            wall=lambda: "",
             seconds=lambda: self.now / NS,
+            mu=lambda id_, said: None,
+        )
+        self.controller = Controller(
+            group=group(),
+            world=self.led,
+            executor=Launcher(self.world),
+            make=lambda mu: Whims(self.world),
+            startup_seconds=3.0,
+            wall=lambda: "",
         )
 
     def step(self) -> None:
-        self.controller.see(self.read(), self.now)
-        if self.offset < len(self.world.log) - 20 and self.controller.direct is None:
+        self.led.see(self.read(), self.now)
+        if self.offset < len(self.world.log) - 20 and self.led.direct is None:
             return
         self.controller.tick(self.now)
         if self.now >= self.decide_at:
             self.decide_at = self.now + NS // 10
             partitions = tuple(PartitionSeen(p, 10.0, 0.0) for p in range(PARTITIONS))
             reading = Reading(self.now / NS, partitions, {}, None, 0, 0)
-            self.controller.decide(reading, {}, self.now)
+            self.controller.decide(reading, self.now)
 
 
 @dataclass
@@ -239,6 +222,7 @@ class World:
     log: list[Word] = field(default_factory=list)
     flying: list[tuple[int, Word]] = field(default_factory=list)
     births: list[tuple[int, str]] = field(default_factory=list)
+    launched: set[str] = field(default_factory=set)
     deaths: set[int] = field(default_factory=set)
     consumers: list[Consumer] = field(default_factory=list)
     leaders: list[Leader] = field(default_factory=list)

@@ -7,6 +7,7 @@ from pathlib import Path
 from srtm.autoscaler.decision import Action, Decision, Member
 from srtm.autoscaler.executors.local import Local
 from srtm.autoscaler.live.controller import Controller
+from srtm.autoscaler.live.kafka_world import KafkaWorld
 from srtm.autoscaler.live.monitor import Reading
 from srtm.autoscaler.live.removal import Removal
 from srtm.autoscaler.live.states import State
@@ -39,20 +40,26 @@ class Mover:
         self._one_by_one = one_by_one
         make_topic(file)
         self._words = GroupLog(file, "mover")
-        self._controller = Controller(
+        self._world = KafkaWorld(
             group=file.group,
             process=here(),
             name="mover",
             effects=self._words,
+            dead=lambda process: process.is_dead,
+            seconds=time.time,
+            mu=lambda id_, said: None,
+        )
+        self._controller = Controller(
+            group=file.group,
+            world=self._world,
             executor=Local(file.executor, folder / "group.toml"),
             make=lambda mu: self,
-            dead=lambda process: process.is_dead,
             wall=lambda: "",
-            seconds=time.time,
+            startup_seconds=file.executor.startup,
         )
         self._removal: Removal | None = None
         if file.group.handover == "assignor":
-            self._removal = Removal(file, lambda: list(self._controller.ledger.ended))
+            self._removal = Removal(file, lambda: list(self._world.ledger.ended))
             self._removal.start()
 
     def decide(self, seen: Observation) -> Decision:
@@ -99,7 +106,7 @@ class Mover:
                     rest_ns = now + (_REST_NS if self._one_by_one else _LONG_REST_NS)
                 elif now > rest_ns:
                     reading = Reading(now / NS, partitions, {}, None, 0, 0)
-                    self._controller.decide(reading, {}, now)
+                    self._controller.decide(reading, now)
             self._settle(lambda: self._controller.state is State.SENTINEL)
             time.sleep(0.5)
         finally:
@@ -110,7 +117,7 @@ class Mover:
 
     def _turn(self) -> None:
         words = self._words.read(0.02)
-        self._controller.see(words, boottime_ns())
+        self._world.see(words, boottime_ns())
         if self._words.caught_up:
             self._controller.tick(boottime_ns())
 

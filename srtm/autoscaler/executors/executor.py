@@ -1,95 +1,99 @@
-"""What a controller asks of who starts consumers, and how long that is left alone after a failure.
+"""What a controller and its executor say to one another: who is wanted, and who is there.
 
-Nothing here waits: an executor that asks another host does it in a thread of its own, or the
-controller's beats would stop.
+The controller says all that it wants each time, and the executor finds out what is new in it. So no
+call has to arrive, and calling again changes nothing. Nothing here waits: an executor that asks
+another host does it in a thread of its own, or the controller's beats would stop.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from srtm.host.backoff import backoff_seconds
 
-_MOST_BACKOFF_SECONDS = 60.0
-_DOUBLINGS_AT_FIRST = 3
-"""The first wait is 0.4 to 0.8 s: a consumer that cannot start rarely can a moment later."""
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What executors differ in.
+
+    restarts:  it starts again what ends by itself, so consumers have to be ended by it
+    anonymous: it cannot say which launch a consumer is: who joins takes the oldest launch
+    blind:     it tells somebody else how many are wanted: it knows nobody, and ends nobody by name
+    numbered:  consumers are `numbered`-0, `numbered`-1, ... and the highest go first; "": they are
+               not numbered
+    """
+
+    restarts: bool = False
+    anonymous: bool = False
+    blind: bool = False
+    numbered: str = ""
+
+    def names(self, count: int, next_number: int) -> list[str]:
+        """Ids of the next launches."""
+        if self.numbered:
+            return [f"{self.numbered}-{next_number + n}" for n in range(count)]
+        stem = "launch" if self.anonymous else "c"
+        return [f"{stem}-{uuid.uuid4().hex[:8]}" for _ in range(count)]
+
+    def staying(self, ids: Sequence[str], count: int) -> list[str]:
+        """The consumers among `ids` that stay when `count` are to, the first ones where there is a
+        choice."""
+        return (sorted(ids, key=ordinal) if self.numbered else list(ids))[:count]
+
+
+def ordinal(name: str) -> int:
+    """The number at the end of a consumer's name; a very large one where there is none."""
+    tail = name.rpartition("-")[2]
+    return int(tail) if tail.isascii() and tail.isdigit() and len(tail) < 9 else 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """All that a controller wants now.
+
+    launches: ids that are to start, oldest first. One that is left out has joined, or is called off
+              where it is among the leavers.
+    leavers:  consumers that are to end: they get SIGTERM, and the time that they are given to leave
+    count:    consumers in all, as decided last (None: nobody has decided); there: who has joined
+    """
+
+    launches: tuple[str, ...] = ()
+    leavers: frozenset[str] = frozenset()
+    count: int | None = None
+    there: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What an executor knows.
+
+    running:     launched by anybody for this group, and not on their way out
+    starting:    launch -> what is wrong should it not have joined within the time of a start-up
+    leaving:     told to end, and still there
+    died:        launch -> why it came to nothing, for as long as it is wanted
+    next_number: of the next launch, where consumers are numbered
+    fault:       what is wrong, or would be; "" while all is well
+    """
+
+    running: frozenset[str] = frozenset()
+    starting: Mapping[str, str] = field(default_factory=dict)
+    leaving: frozenset[str] = frozenset()
+    died: Mapping[str, str] = field(default_factory=dict)
+    next_number: int = 0
+    fault: str = ""
 
 
 class Executor(Protocol):
-    """Consumers go by ids. `at` is in seconds on the caller's clock.
-
-    restarts:  it starts again what ends by itself, so consumers are ended by `end` alone
-    anonymous: it cannot say which launch a consumer is: who joins takes the oldest launch
-    chooses:   can it end a certain consumer?
-    """
+    """Who starts and ends consumers, which go by ids."""
 
     @property
-    def restarts(self) -> bool: ...
-    @property
-    def anonymous(self) -> bool: ...
-    @property
-    def chooses(self) -> bool: ...
+    def abilities(self) -> Abilities: ...
 
-    def names(self, count: int) -> list[str]:
-        """Ids of the next launches."""
+    def want(self, at: float, wanted: Wanted) -> None:
+        """Begin and end what is new in `wanted`, and look after what is under way. Call it often.
+        at: seconds on the caller's clock"""
 
-    def launch(self, at: float, ids: Sequence[str]) -> list[str]:
-        """Begin these launches. Returns those that could not even be begun."""
+    def seen(self) -> Fleet:
+        """What is known since `want` was called last."""
 
-    def joined(self, ids: Sequence[str]) -> None:
-        """These launches came to something."""
-
-    def failed(self, at: float) -> Iterator[str]:
-        """Launches that came to nothing. Call it often: it looks after what is under way."""
-
-    def called_off(self, ids: Sequence[str]) -> None:
-        """Launches that nobody wants any more; who has joined is ended."""
-
-    def want(self, wanted: int, there: int) -> None:
-        """Told after each decision how many consumers are wanted in all, and how many there are
-        now; for an executor that only tells others."""
-
-    def end(self, at: float, ids: Sequence[str]) -> None:
-        """They get SIGTERM, and the time that they are given to leave."""
-
-    def running(self) -> tuple[str, ...] | None:
-        """Launched by anybody for this group, and not on their way out; None: it does not know."""
-
-    def leaving(self) -> tuple[str, ...]:
-        """Told to end, and still there."""
-
-    def staying(self, ids: Sequence[str], count: int) -> list[str]:
-        """The consumers among `ids` that stay when `count` are to; the executor may have no
-        choice."""
-
-    def backing_off(self, at: float) -> str:
-        """Why nobody is launched for now; "" where it is."""
-
-    def fault(self) -> str:
-        """What is wrong, or would be; "" while all is well."""
-
-    def close(self) -> None: ...
-
-
-@dataclass(slots=True)
-class Backoff:
-    """Launches that fail: longer and longer nothing is tried. Pure."""
-
-    why: str = ""
-    _failures: int = 0
-    _again_at: float = 0.0
-
-    def told(self, at: float) -> str:
-        return self.why if at < self._again_at else ""
-
-    def fail(self, at: float, why: str) -> None:
-        self.why = why
-        if at < self._again_at:  # of the same attempt: several were launched at once
-            return
-        attempt = self._failures + _DOUBLINGS_AT_FIRST
-        self._again_at = at + backoff_seconds(attempt, 0.5, _MOST_BACKOFF_SECONDS)
-        self._failures += 1
-
-    def succeed(self) -> None:
-        """A launch has succeeded: the next one is tried at once."""
-        self.why, self._failures, self._again_at = "", 0, 0.0
+    def close(self) -> None:
+        """Let go of threads and ports; consumers work on."""

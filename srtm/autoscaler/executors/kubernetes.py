@@ -1,22 +1,20 @@
 """Consumers as pods of a Deployment or a StatefulSet, by its scale subresource.
 
 A thread asks the API server and writes what is wanted: the controller never waits for it. A
-StatefulSet removes its highest ordinals, so those are the ones that `staying` gives up; of a
-Deployment's pods those go first that are marked (pod-deletion-cost), which Kubernetes promises only
-as a preference.
+StatefulSet removes its highest ordinals, so those are the ones that go; of a Deployment's pods
+those go first that are marked (pod-deletion-cost), which Kubernetes promises only as a preference.
 """
 
 import json
 import logging
 import os
 import threading
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from srtm.autoscaler.executors.executor import Backoff
-from srtm.autoscaler.executors.pods import Pod, Scale, ordinal, pods_of, refusal_of, scale_of
+from srtm.autoscaler.executors.executor import Abilities, Fleet, Wanted
+from srtm.autoscaler.executors.pods import Pod, Scale, pods_of, refusal_of, scale_of
 from srtm.consumer.file import ExecutorTable
 from srtm.consumer.required import require_kubernetes
 from srtm.host.backoff import backoff_seconds
@@ -37,29 +35,29 @@ _FIRST_SECONDS = 5.0
 class Kubernetes:
     """Ids are names of pods; those of a Deployment are known once they are there."""
 
-    restarts = True
-    chooses = True
-
     def __init__(self, table: ExecutorTable, file: Path) -> None:
         """Raises UnavailableError without the client, UsageError for a kubeconfig that is none."""
         require_kubernetes()
         kind, _, self._name = table.target.partition("/")
         self._kind = {"deployment": "deployment", "statefulset": "stateful_set"}[kind]
+        anonymous = kind == "deployment"
+        self.abilities = Abilities(
+            restarts=True, anonymous=anonymous, numbered="" if anonymous else self._name
+        )
         self._target = table.target
         self._namespace = table.namespace
-        self._startup = table.startup
         self._apps, self._core = _apis(table, file)
         self._lock = threading.Lock()
         self._scale: Scale | None = None
         self._pods: tuple[Pod, ...] = ()
         self._refusal = ""
         self._fault = f"{self._target}: not asked yet"
-        self._wanted: int | None = None
-        self._begun: dict[str, float] = {}
-        self._accepted: set[str] = set()
+        self._replicas: int | None = None
+        self._begun: dict[str, None] = {}
+        self._died: dict[str, str] = {}
+        self._accepted: set[str] | None = None
         self._ended: set[str] = set()
         self._marked: set[str] = set()
-        self._backoff = Backoff()
         self._failures = 0
         self._ending = threading.Event()
         self._wake = threading.Event()
@@ -67,10 +65,8 @@ class Kubernetes:
         self._thread = threading.Thread(target=self._run, name="kubernetes", daemon=True)
         self._thread.start()
         self._looked.wait(_FIRST_SECONDS)
-
-    @property
-    def anonymous(self) -> bool:
-        return self._kind == "deployment"
+        with self._lock:
+            self._accept()
 
     def close(self) -> None:
         self._ending.set()
@@ -79,116 +75,105 @@ class Kubernetes:
 
     # --- what is wanted ---------------------------------------------------------------------------
 
-    def names(self, count: int) -> list[str]:
-        if self.anonymous:
-            return [f"launch-{uuid.uuid4().hex[:8]}" for _ in range(count)]
+    def want(self, at: float, wanted: Wanted) -> None:
         with self._lock:
-            first = self._base()
-        return [f"{self._name}-{first + n}" for n in range(count)]
+            left_out = self._begun.keys() - set(wanted.launches)
+            self._begin(wanted.launches)
+            self._change(-len(left_out & wanted.leavers))
+            there = {each.name for each in self._pods}
+            leavers = (wanted.leavers & there) - self._ended - left_out
+            self._ended |= wanted.leavers
+            self._change(-len(leavers))
+            self._accept()
+            self._give_up()
+
+    def _begin(self, launches: Sequence[str]) -> None:
+        self._died = {id_: why for id_, why in self._died.items() if id_ in launches}
+        fresh = [id_ for id_ in launches if id_ not in self._begun and id_ not in self._died]
+        self._begun = {id_: None for id_ in launches if id_ in self._begun}
+        if self._scale is None:
+            self._died.update(dict.fromkeys(fresh, self._fault))
+            return
+        self._begun.update(dict.fromkeys(fresh))
+        self._ended.difference_update(fresh)
+        self._change(len(fresh))
 
     def _base(self) -> int:
-        if self._wanted is not None:
-            return self._wanted
+        if self._replicas is not None:
+            return self._replicas
         return self._scale.replicas if self._scale else 0
 
     def _change(self, by: int) -> None:
-        with self._lock:
-            self._wanted = max(self._base() + by, 0)
-        self._wake.set()
+        if by:
+            self._replicas = max(self._base() + by, 0)
+            self._wake.set()
 
-    def launch(self, at: float, ids: Sequence[str]) -> list[str]:
-        if not ids:
-            return []
+    def _accept(self) -> None:
+        """Take for consumers the pods that are there at the beginning, those that have become
+        ready, and those that were not launched here: Kubernetes replaces what it has lost."""
         if self._scale is None:
-            self._backoff.fail(at, self._fault)
-            return list(ids)
-        with self._lock:
-            self._begun.update(dict.fromkeys(ids, at))
-            self._ended.difference_update(ids)
-        self._change(len(ids))
-        return []
-
-    def joined(self, ids: Sequence[str]) -> None:
-        if not ids:
             return
-        self._backoff.succeed()
-        with self._lock:
-            for id_ in ids:
-                if id_ in self._begun:
-                    del self._begun[id_]
-                elif self.anonymous and self._begun:
-                    del self._begun[next(iter(self._begun))]
+        live = [each for each in self._pods if not each.terminating]
+        names = {each.name for each in self._pods}
+        first = self._accepted is None
+        accepted = (self._accepted or set()) & names
+        accepted |= {each.name for each in live if first or each.ready}
+        self._ended &= names
+        if self._replicas is None and len(live) <= self._scale.replicas:
+            self._ended -= {each.name for each in live}  # another one went instead
+        self._marked &= self._ended
+        new = sorted(
+            (each for each in live if each.name not in accepted | self._begun.keys()),
+            key=lambda each: (each.created, each.name),
+        )
+        surplus = len(new) - (len(self._begun) if self.abilities.anonymous else 0)
+        self._accepted = accepted | {each.name for each in new[: max(surplus, 0)]}
 
-    def called_off(self, ids: Sequence[str]) -> None:
-        self._give_up([id_ for id_ in ids if id_ in self._begun])
-
-    def _give_up(self, ids: Sequence[str]) -> None:
-        if ids:
-            with self._lock:
-                for id_ in ids:
-                    self._begun.pop(id_, None)
-            self._change(-len(ids))
-
-    def end(self, at: float, ids: Sequence[str]) -> None:
-        with self._lock:
-            new = [id_ for id_ in ids if id_ not in self._ended]
-            self._ended.update(new)
-        if new:
-            self._change(-len(new))
-
-    def staying(self, ids: Sequence[str], count: int) -> list[str]:
-        if self.anonymous:
-            return list(ids[:count])
-        return sorted(ids, key=ordinal)[:count]
+    def _give_up(self) -> None:
+        """Give up launches that cannot come to anything."""
+        starting = self._starting()
+        hopeless = [each for each in starting if each.hopeless]
+        begun = len(self._begun)
+        for id_ in list(self._begun):
+            pod = next((each for each in hopeless if self._may_be(each, id_)), None)
+            if pod is not None:
+                hopeless.remove(pod)
+                self._died[id_] = f"pod {pod.name}: {pod.hopeless}"
+            elif self._refusal and len(starting) < begun:
+                self._died[id_] = f"{self._target}: {self._refusal}"
+            else:
+                continue
+            del self._begun[id_]
+            self._change(-1)
 
     # --- what is there ----------------------------------------------------------------------------
 
-    def running(self) -> tuple[str, ...]:
+    def _starting(self) -> list[Pod]:
+        accepted = self._accepted or set()
+        return [each for each in self._pods if not each.terminating and each.name not in accepted]
+
+    def _may_be(self, pod: Pod, id_: str) -> bool:
+        return self.abilities.anonymous or pod.name == id_
+
+    def _late(self, id_: str) -> str:
+        waits = next((p.waits for p in self._starting() if p.waits and self._may_be(p, id_)), "")
+        why = waits or self._fault or "no reason is known"
+        return f"{id_} was not ready within the time that startup gives it ({why})"
+
+    def seen(self) -> Fleet:
         with self._lock:
-            there = {each.name for each in self._pods if not each.terminating}
-            return tuple(sorted((self._accepted & there) - self._ended))
-
-    def leaving(self) -> tuple[str, ...]:
-        with self._lock:
-            return tuple(sorted(self._ended & {each.name for each in self._pods}))
-
-    def failed(self, at: float) -> Iterator[str]:
-        with self._lock:
-            begun, refusal = dict(self._begun), self._refusal
-            starting = [
-                each
-                for each in self._pods
-                if not each.terminating and each.name not in self._accepted
-            ]
-        hopeless = [each for each in starting if each.hopeless]
-        for id_, since in begun.items():
-            why = ""
-            mine = [each for each in starting if self.anonymous or each.name == id_]
-            if any(each in hopeless for each in mine):
-                pod = next(each for each in mine if each in hopeless)
-                hopeless.remove(pod)
-                why = f"pod {pod.name}: {pod.hopeless}"
-            elif refusal and len(starting) < len(begun):
-                why = f"{self._target}: {refusal}"
-            elif at - since > self._startup:
-                waits = next((each.waits for each in mine if each.waits), "")
-                why = f"{id_} was not ready within the time that startup gives it"
-                why += f" ({waits or self._fault or 'no reason is known'})"
-            if why:
-                self._backoff.fail(at, why)
-                self._give_up([id_])
-                yield id_
-
-    def want(self, wanted: int, there: int) -> None:
-        return None
-
-    def backing_off(self, at: float) -> str:
-        return self._backoff.told(at)
-
-    def fault(self) -> str:
-        with self._lock:
-            bad = [each for each in self._pods if each.hopeless and each.name in self._accepted]
-            return self._fault or (f"pod {bad[0].name}: {bad[0].hopeless}" if bad else "")
+            there = {each.name for each in self._pods}
+            live = {each.name for each in self._pods if not each.terminating}
+            accepted = self._accepted or set()
+            bad = [each for each in self._pods if each.hopeless and each.name in accepted]
+            return Fleet(
+                running=frozenset((accepted & live) - self._ended),
+                starting={id_: self._late(id_) for id_ in self._begun},
+                leaving=frozenset(self._ended & there),
+                died=dict(self._died),
+                next_number=self._base(),
+                fault=self._fault or (f"pod {bad[0].name}: {bad[0].hopeless}" if bad else ""),
+            )
 
     # --- its own thread ---------------------------------------------------------------------------
 
@@ -231,39 +216,20 @@ class Kubernetes:
         )
         pods = pods_of(listed)
         refusal = ""
-        if self.anonymous and self._begun:
+        if self.abilities.anonymous and self._begun:
             refusal = refusal_of(self._ask(self._apps, "read_namespaced_deployment_status"))
         with self._lock:
-            first = self._scale is None
             self._scale, self._pods, self._refusal = scale, pods, refusal
-            self._accept(first)
-            wanted = self._wanted
+            wanted = self._replicas
             if wanted == scale.replicas:
-                wanted = self._wanted = None
+                wanted = self._replicas = None
             victims = sorted(self._ended & {each.name for each in pods if not each.terminating})
         if wanted is None:
             return False
-        if self.anonymous and wanted < scale.replicas:
+        if self.abilities.anonymous and wanted < scale.replicas:
             self._mark(victims)
         self._write(scale, wanted)
         return True
-
-    def _accept(self, first: bool) -> None:
-        """Pods that are there at the beginning, those that have become ready, and those that were
-        not launched here: Kubernetes replaces what it has lost."""
-        live = [each for each in self._pods if not each.terminating]
-        self._accepted &= {each.name for each in self._pods}
-        self._accepted |= {each.name for each in live if first or each.ready}
-        self._ended &= {each.name for each in self._pods}
-        if self._wanted is None and self._scale and len(live) <= self._scale.replicas:
-            self._ended -= {each.name for each in live}  # another one went instead
-        self._marked &= self._ended
-        new = sorted(
-            (each for each in live if each.name not in self._accepted | self._begun.keys()),
-            key=lambda each: (each.created, each.name),
-        )
-        surplus = len(new) - (len(self._begun) if self.anonymous else 0)
-        self._accepted |= {each.name for each in new[: max(surplus, 0)]}
 
     def _mark(self, victims: Sequence[str]) -> None:
         body = {"metadata": {"annotations": {_COST: "-1000"}}}

@@ -1,151 +1,110 @@
 """Consumers as processes of this machine. They live on when the controller ends, and the next one
 finds them by their environment: whatever it was that killed the one before, nobody is forgotten."""
 
+import contextlib
 import os
 import signal
 import subprocess
-import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from srtm.autoscaler.executors.executor import Backoff
+from srtm.autoscaler.executors.executor import Abilities, Fleet, Wanted
 from srtm.consumer.file import ExecutorTable
 from srtm.consumer.launch import GROUP, LAUNCH
 from srtm.consumer.process import Process, of_pid
 from srtm.host.python import module
 
+_LOOK_SECONDS = 1.0
+"""/proc has an entry for each process of the machine"""
+
 
 class Local:
     """group: by which its consumers are told from others of this machine"""
 
-    restarts = False
-    anonymous = False
-    chooses = True
+    abilities = Abilities()
 
     def __init__(self, table: ExecutorTable, file: Path, group: str = "") -> None:
-        self._command = table.command or (
-            *module("srtm"),
-            "consume",
-            str(file.resolve()),
-        )
-        self._startup = table.startup
+        self._command = table.command or (*module("srtm"), "consume", str(file.resolve()))
         self._grace = table.grace
         self._group = group or f"file:{file.resolve()}"
         self._folder = (file.parent / table.log_folder) if table.log_folder else None
         self._children: dict[str, subprocess.Popen[bytes]] = {}
-        self._begun: dict[str, float] = {}
+        self._launches: tuple[str, ...] = ()
+        self._died: dict[str, str] = {}
         self._ending: dict[str, float] = {}
-        self._backoff = Backoff()
+        self._found = self._processes()
+        self._found_at: float | None = None
 
-    def names(self, count: int) -> list[str]:
-        return [f"c-{uuid.uuid4().hex[:8]}" for _ in range(count)]
+    def seen(self) -> Fleet:
+        late = "did not join within the time that startup gives it"
+        return Fleet(
+            running=frozenset((self._found.keys() | self._children.keys()) - self._ending.keys()),
+            starting={id_: f"{id_} {late}{self._log_of(id_)}" for id_ in self._launches},
+            leaving=frozenset(self._ending),
+            died=dict(self._died),
+        )
 
-    def staying(self, ids: Sequence[str], count: int) -> list[str]:
-        return list(ids[:count])
-
-    def want(self, wanted: int, there: int) -> None:
-        return None
-
-    def backing_off(self, at: float) -> str:
-        return self._backoff.told(at)
-
-    def fault(self) -> str:
-        return ""
+    def want(self, at: float, wanted: Wanted) -> None:
+        self._launches = wanted.launches
+        self._died = {id_: why for id_, why in self._died.items() if id_ in wanted.launches}
+        for id_ in wanted.launches:
+            if id_ not in self._children and id_ not in self._died:
+                self._launch(id_)
+        self._end(at, wanted.leavers - self._ending.keys())
+        if self._reap() or self._ending or at - (self._found_at or 0.0) >= _LOOK_SECONDS:
+            self._found, self._found_at = self._processes(), at
+        self._kill_slow_leavers(at)
 
     def close(self) -> None:
         """Consumers work on."""
 
     # --- begin ------------------------------------------------------------------------------------
 
-    def launch(self, at: float, ids: Sequence[str]) -> list[str]:
-        failed = []
-        for id_ in ids:
-            try:
-                self._children[id_] = self._start(id_)
-                self._begun[id_] = at
-            except OSError as error:
-                failed.append(id_)
-                why = f"command {self._command[0]}: {error.strerror or error}"
-                self._backoff.fail(at, why)
-        return failed
-
-    def _start(self, id_: str) -> subprocess.Popen[bytes]:
+    def _launch(self, id_: str) -> None:
         environment = {**os.environ, LAUNCH: id_, GROUP: self._group}
-        if self._folder is None:
-            return subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                env=environment,
-                start_new_session=True,
-            )
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with (self._folder / f"{id_}.log").open("ab") as log:
-            return subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment,
-                start_new_session=True,
-            )
+        try:
+            with contextlib.ExitStack() as stack:
+                log = None
+                if self._folder is not None:
+                    self._folder.mkdir(parents=True, exist_ok=True)
+                    log = stack.enter_context((self._folder / f"{id_}.log").open("ab"))
+                self._children[id_] = subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=environment,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            self._died[id_] = f"command {self._command[0]}: {error.strerror or error}"
 
-    def joined(self, ids: Sequence[str]) -> None:
-        if ids:
-            self._backoff.succeed()
-        for id_ in ids:
-            self._begun.pop(id_, None)
-
-    def failed(self, at: float) -> Iterator[str]:
-        self._kill_slow_leavers(at)
-        for id_, child in list(self._children.items()):
-            code = child.poll()
-            waits = id_ in self._begun
-            if code is None and waits and at - self._begun[id_] > self._startup:
-                child.kill()
-                code = child.wait()
-                why = f"{id_} did not join within the time that startup gives it"
-                self._backoff.fail(at, why + self._log_of(id_))
-                yield self._forget(id_)
-            elif code is not None:
-                if waits:
-                    why = f"{id_} ended with code {code} before it joined"
-                    self._backoff.fail(at, why + self._log_of(id_))
-                    yield self._forget(id_)
-                else:
-                    self._forget(id_)
+    def _reap(self) -> bool:
+        """Has any child ended?"""
+        ended = {id_: child.poll() for id_, child in self._children.items()}
+        ended = {id_: code for id_, code in ended.items() if code is not None}
+        for id_, code in ended.items():
+            del self._children[id_]
+            if id_ in self._launches:
+                why = f"{id_} ended with code {code} before it joined"
+                self._died[id_] = why + self._log_of(id_)
+        return bool(ended)
 
     def _log_of(self, id_: str) -> str:
         """Where it says why; "" where that is among the controller's own lines."""
         return f"; look at {self._folder / f'{id_}.log'}" if self._folder else ""
 
-    def _forget(self, id_: str) -> str:
-        self._begun.pop(id_, None)
-        del self._children[id_]
-        return id_
-
     # --- end --------------------------------------------------------------------------------------
 
-    def called_off(self, ids: Sequence[str]) -> None:
-        for id_ in ids:
-            child = self._children.get(id_)
-            if child is not None and id_ in self._begun:
-                child.terminate()
-                self._begun.pop(id_)
-
-    def end(self, at: float, ids: Sequence[str]) -> None:
+    def _end(self, at: float, ids: Collection[str]) -> None:
         found = self._processes() if ids else {}
         for id_ in ids:
-            self._begun.pop(id_, None)
-            if id_ not in self._ending:
-                self._ending[id_] = at
-                self._signal(found.get(id_, []), signal.SIGTERM, id_)
+            self._ending[id_] = at
+            self._signal(found.get(id_, []), signal.SIGTERM, id_)
 
     def _kill_slow_leavers(self, at: float) -> None:
-        if not self._ending:
-            return
-        found = self._processes()
         for id_, since in list(self._ending.items()):
-            left = found.get(id_, [])
+            left = self._found.get(id_, [])
             if not left:
                 del self._ending[id_]
             elif at - since > self._grace:
@@ -161,15 +120,7 @@ class Local:
         for each in leaders or processes:
             each.kill(number, launch)
 
-    def leaving(self) -> tuple[str, ...]:
-        return tuple(self._ending)
-
     # --- who is there -----------------------------------------------------------------------------
-
-    def running(self) -> tuple[str, ...]:
-        for child in self._children.values():
-            child.poll()
-        return tuple(sorted(self._processes().keys() - self._ending.keys()))
 
     def _processes(self) -> dict[str, list[Process]]:
         """Launch -> its processes, whichever controller has begun them."""

@@ -120,9 +120,3 @@ def _parts(document: Mapping[str, Any], key: str) -> Iterator[Mapping[str, Any]]
     return (
         (each for each in found if isinstance(each, dict)) if isinstance(found, list) else iter(())
     )
-
-
-def ordinal(name: str) -> int:
-    """The ordinal of a StatefulSet's pod; a very large number for any other pod."""
-    tail = name.rpartition("-")[2]
-    return int(tail) if tail.isascii() and tail.isdigit() and len(tail) < 9 else 10**9

@@ -3,6 +3,7 @@
 from typing import Any
 
 from srtm.autoscaler.live.controller import Controller
+from srtm.autoscaler.live.kafka_world import KafkaWorld
 from srtm.autoscaler.live.learnt import Learnt
 from srtm.autoscaler.live.states import State
 from srtm.http.metrics import Row, Text, latencies
@@ -38,36 +39,42 @@ GROUP_METRICS: tuple[Row[Learnt], ...] = (
 )  # fmt: skip
 
 
-def document(controller: Controller) -> dict[str, Any]:
-    budget, counts = controller.budget, controller.counts
-    stopped = sorted(controller.learnt.stops)
-    roster = controller.roster
+def of_both(controller: Controller) -> dict[str, Any]:
+    """What /stats of a group and of a pool have in common."""
+    budget = controller.budget
     return {
-        "group": controller.group.id,
-        "topic": controller.group.topic,
-        "controller": controller.name,
-        "leader": controller.ledger.leader,
-        "epoch": controller.ledger.epoch,
+        "starting": sorted(controller.roster.launched),
+        "leaving": sorted(controller.roster.leaving),
+        "consumers": controller.world.running(),
+        "budget_left": budget.left,
+        "late_share": budget.late / budget.served if budget.served else 0.0,
+        "oldest_wait_seconds": controller.oldest_wait,
+        "replica_seconds": controller.replica_seconds,
+        **{f"{action}_count": count for action, count in controller.counts.items()},
+    }
+
+
+def document(controller: Controller, world: KafkaWorld) -> dict[str, Any]:
+    stopped = sorted(controller.learnt.stops)
+    return {
+        "group": world.group.id,
+        "topic": world.group.topic,
+        "controller": world.name,
+        "leader": world.ledger.leader,
+        "epoch": world.ledger.epoch,
         "state": str(controller.state),
         "health": f"NOK - {controller.fault}" if controller.fault else "OK",
         "notes": list(controller.warned.now),
         "leads": float(controller.state not in (State.STANDBY, State.SYNCHRONIZE)),
-        "consumers": controller.running(),
-        "starting": sorted(roster.launched),
-        "leaving": sorted(roster.leaving),
-        "parts": {id_: list(part) for id_, part in dict(roster.parts).items()},
-        "slo": str(controller.group.slo),
-        "served": budget.served,
-        "late": budget.late,
-        "budget_left": budget.left,
-        "late_share": budget.late / budget.served if budget.served else 0.0,
-        "oldest_wait_seconds": controller.oldest_wait,
+        "parts": {id_: list(part) for id_, part in dict(controller.roster.parts).items()},
+        "slo": str(world.group.slo),
+        "served": controller.budget.served,
+        "late": controller.budget.late,
         "startup_seconds": controller.learnt.startup,
         "rebalance_seconds": controller.learnt.rebalance,
         "hand_over_p50_seconds": _quantile(stopped, 0.5),
         "hand_over_p99_seconds": _quantile(stopped, 0.99),
-        "replica_seconds": controller.replica_seconds,
-        **{f"{action}_count": count for action, count in counts.items()},
+        **of_both(controller),
     }
 
 
@@ -75,10 +82,10 @@ def _quantile(values: list[float], share: float) -> float | None:
     return values[min(int(share * len(values)), len(values) - 1)] if values else None
 
 
-def metrics(controller: Controller) -> Text:
+def metrics(controller: Controller, world: KafkaWorld) -> Text:
     """What /metrics tells of a group."""
-    text = told(document(controller), controller.group.id)
-    text.add(GROUP_METRICS, [({"group": controller.group.id}, controller.learnt)])
+    text = told(document(controller, world), world.group.id)
+    text.add(GROUP_METRICS, [({"group": world.group.id}, controller.learnt)])
     return text
 
 

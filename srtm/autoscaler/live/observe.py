@@ -38,14 +38,11 @@ def new_mu(consumers: Sequence[LiveConsumer], configured: float | None) -> float
 def observation(
     reading: Reading,
     consumers: Sequence[LiveConsumer],
-    configured_mu: float | None,
+    mu: float,
     phases: Phases,
-) -> Observation | None:
-    """What a policy is shown of the group; None while mu is not known. A partition that nobody
-    knows of yet is left out of a consumer's: the next reading has it."""
-    mu = new_mu(consumers, configured_mu)
-    if mu is None:
-        return None
+) -> Observation:
+    """What a policy is shown of the group. mu: of a consumer of which it is not known. A partition
+    that nobody knows of yet is left out of a consumer's: the next reading has it."""
     there = {partition.id for partition in reading.partitions}
     return Observation(
         at=reading.at,

@@ -35,21 +35,21 @@ class Roster:
     members: dict[str, str] = field(default_factory=dict)
     startups: list[float] = field(default_factory=list)
 
-    def begin(self, live: Mapping[str, Report], told: Mapping[str, Iterable[int]]) -> None:
-        """Take over a group as it is; told: member -> what it was told last, or has."""
-        self.members = identified(live)
+    def begin(self, members: Mapping[str, str], told: Mapping[str, Iterable[int]]) -> None:
+        """Take over a group as it is. members: consumer -> its name; told: name -> what it was told
+        last, or has"""
+        self.members = dict(members)
         self.parts = {id_: tuple(sorted(told[name])) for id_, name in self.members.items()}
 
-    def follow(
-        self, at: float, live: Mapping[str, Report], claims: bool = False
-    ) -> tuple[list[str], list[str]]:
-        """(who has joined, who is gone). What the gone had is nobody's. claims: who joins takes the
-        place of the oldest launch, as nobody knows which one it is"""
-        self.members = identified(live)
+    def follow(self, at: float, members: Mapping[str, str], claims: bool = False) -> list[str]:
+        """Who is gone: what they had is nobody's. members: consumer -> its name, of all that have
+        joined. claims: who joins takes the place of the oldest launch, as nobody knows which one
+        it is"""
+        self.members = dict(members)
         self.leaving &= self.members.keys()
         joined = [
             id_
-            for id_ in self.members.keys() - self.leaving
+            for id_ in sorted(self.members.keys() - self.leaving)
             if id_ in self.launched or id_ not in self.parts
         ]
         gone = [id_ for id_ in self.parts if id_ not in self.members and id_ not in self.launched]
@@ -64,7 +64,7 @@ class Roster:
                 self.startups.append(at - begun)
         for id_ in gone:
             del self.parts[id_]
-        return joined, gone
+        return gone
 
     def failed(self, id_: str) -> None:
         """Its launch came to nothing."""

@@ -11,6 +11,7 @@ from srtm.autoscaler.executors.make import make_executor
 from srtm.autoscaler.live.choice import make_policy
 from srtm.autoscaler.live.controller import Controller
 from srtm.autoscaler.live.figures import document, metrics
+from srtm.autoscaler.live.kafka_world import KafkaWorld
 from srtm.autoscaler.live.probe import Probe
 from srtm.autoscaler.live.sampler import Sampler
 from srtm.autoscaler.live.states import State
@@ -53,19 +54,25 @@ class Service:
             )
         make_topic(self._file)
         self._log = GroupLog(self._file, f"srtm-controller-{group.id}", keeps=True)
-        self.controller = Controller(
+        table = self._file.executor
+        executor = make_executor(table, self._path, f"kafka:{group.id}/{group.topic}")
+        self.world = KafkaWorld(
             group=group,
             process=here(),
             name=self._file.controller.name,
             effects=self._log,
-            executor=make_executor(
-                self._file.executor, self._path, f"kafka:{group.id}/{group.topic}"
-            ),
-            make=lambda mu: make_policy(group.policy, group, mu),
             dead=lambda process: process.is_dead,
-            wall=lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             seconds=time.time,
-            grace_seconds=self._file.executor.grace,
+            mu=self._sampler.mu,
+            restarts=executor.abilities.restarts,
+            grace_seconds=table.grace,
+        )
+        self.controller = Controller(
+            group=group,
+            world=self.world,
+            executor=executor,
+            make=lambda mu: make_policy(group.policy, group, mu),
+            startup_seconds=table.startup,
         )
         if group.handover == "assignor":
             from srtm.autoscaler.live.removal import Removal  # kafka-python
@@ -88,8 +95,8 @@ class Service:
             now_ns = boottime_ns()
             if self._log.begun_anew:
                 self._log.begun_anew = False
-                self.controller.begin_anew()
-            self.controller.see(words, now_ns)
+                self.world.begin_anew()
+            self.world.see(words, now_ns)
             if not self._log.caught_up:
                 continue
             self.controller.tick(now_ns)
@@ -101,37 +108,32 @@ class Service:
             if now_ns >= due_ns:
                 due_ns = max(due_ns + interval_ns, now_ns)
                 self._decide(now_ns)
-        self.controller.leave(boottime_ns())
+        self.world.leave(boottime_ns())
         self._sampler.close()
         self.controller.executor.close()
         self._log.close()
-        running = self.controller.running()
-        log.info("the controller has ended; %s at work", counted(running, "consumer"))
+        running = counted(self.world.running(), "consumer")
+        log.info("the controller has ended; %s at work", running)
         return Exit.OK
 
     def _ended(self) -> list[str]:
         """Members that are no more, as who leads knows it."""
-        direct = self.controller.direct
+        direct = self.world.direct
         return list(direct.ledger.ended) if direct is not None and direct.leads else []
 
     def _refuse_beside_another(self) -> None:
         """Raises UnavailableError."""
         if self.controller.state is State.STANDBY and self.controller.fault:
             raise UnavailableError(
-                f"controller {self.controller.ledger.leader} leads, and would launch them again; "
-                "end it first"
+                f"controller {self.world.ledger.leader} leads, and would launch them again; end it "
+                "first"
             )
 
     def _decide(self, now_ns: int) -> None:
         if self._sampler.fault:
             self.controller.fault = self._sampler.fault
             return
-        roster, members = self.controller.roster, self.controller.ledger.members
-        learnt = {}
-        for id_ in roster.parts:
-            report = members.get(roster.members.get(id_, ""))
-            learnt[id_] = self._sampler.mu(id_, report.mu if report else 0.0)
-        self.controller.decide(self._sampler.read(), learnt, now_ns)
+        self.controller.decide(self._sampler.read(), now_ns)
         self._sampler.follow(dict(self.controller.roster.parts))
 
     # --- at the door ------------------------------------------------------------------------------
@@ -143,11 +145,11 @@ class Service:
         return {
             "version": __version__,
             "start_time": int(self._began),
-            **document(self.controller),
+            **document(self.controller, self.world),
         }
 
     def metrics(self) -> Text:
-        return metrics(self.controller)
+        return metrics(self.controller, self.world)
 
 
 def run_group(file: GroupFile, path: Path, dismiss: bool = False) -> int:

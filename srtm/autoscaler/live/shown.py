@@ -12,6 +12,11 @@ from srtm.autoscaler.live.monitor import Reading
 from srtm.autoscaler.live.observe import LiveConsumer
 from srtm.text.terminal import Column, Table, show
 
+NO_MU = (
+    "what one consumer serves (mu) is not known: none has had more work than it could do since "
+    "this watch began; set mu in [group] to see what policies would do"
+)
+
 
 def document(
     reading: Reading,

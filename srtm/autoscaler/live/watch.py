@@ -11,7 +11,7 @@ from srtm.autoscaler.live.observe import LiveConsumer, Phases, new_mu, observati
 from srtm.autoscaler.live.probe import Probe
 from srtm.autoscaler.live.roster import identified
 from srtm.autoscaler.live.sampler import Sampler
-from srtm.autoscaler.live.shown import document, show_looks
+from srtm.autoscaler.live.shown import NO_MU, document, show_looks
 from srtm.autoscaler.observation import Observation
 from srtm.consumer.file import GroupFile
 from srtm.consumer.ledger import Ledger
@@ -21,10 +21,6 @@ from srtm.text.errors import UnavailableError
 
 _FIRST_SECONDS = 10.0
 _READ_SECONDS = 0.05
-_NO_MU = (
-    "what one consumer serves (mu) is not known: none has had more work than it could do since "
-    "this watch began; set mu in [group] to see what policies would do"
-)
 
 
 class Watch:
@@ -90,20 +86,17 @@ class Watch:
             for id_, (partitions, mu) in members.items()
         )
         reading = self._sampler.read()
-        seen = observation(reading, consumers, self._file.group.mu, Phases())
-        notes = reading.notes if seen else (*reading.notes, _NO_MU)
-        decisions = self._decide(seen, consumers) if seen else {}
+        mu = new_mu(consumers, self._file.group.mu)
+        notes = reading.notes if mu else (*reading.notes, NO_MU)
+        decisions = self._decide(observation(reading, consumers, mu, Phases())) if mu else {}
         return document(reading, consumers, decisions, notes, self._file.group.weigh)
 
-    def _decide(
-        self, seen: Observation, consumers: tuple[LiveConsumer, ...]
-    ) -> dict[str, Decision]:
+    def _decide(self, seen: Observation) -> dict[str, Decision]:
+        group = self._file.group
         if not self._policies:
-            mu = new_mu(consumers, self._file.group.mu) or seen.new_mu
-            self._policies = {name: make_policy(name, self._file.group, mu) for name in self._names}
-        least, most = self._file.group.min, self._file.group.max
+            self._policies = {name: make_policy(name, group, seen.new_mu) for name in self._names}
         return {
-            name: possible(seen, policy.decide(seen), least, most)
+            name: possible(seen, policy.decide(seen), group.min, group.max)
             for name, policy in self._policies.items()
         }
 

@@ -9,12 +9,14 @@ from typing import Any
 from srtm import __version__
 from srtm.autoscaler.executors.make import make_executor
 from srtm.autoscaler.live.choice import make_pool_policy
-from srtm.autoscaler.live.figures import told
-from srtm.autoscaler.observation import ConsumerState
-from srtm.autoscaler.pool.controller import PoolController
+from srtm.autoscaler.live.controller import Controller
+from srtm.autoscaler.live.figures import of_both, told
+from srtm.autoscaler.live.learnt import Learnt
+from srtm.autoscaler.live.states import State
 from srtm.autoscaler.pool.lock import Lock
 from srtm.autoscaler.pool.sampler import PoolSampler
 from srtm.autoscaler.pool.state import PoolState, state_path
+from srtm.autoscaler.pool.world import PoolWorld
 from srtm.consumer.door import open_door
 from srtm.consumer.pool_file import PoolFile
 from srtm.host.clock import NS, boottime_ns
@@ -46,7 +48,8 @@ class PoolService:
         self._began = time.time()
         self._leads = False
         self._fault = "it has just begun"
-        self.controller: PoolController | None = None
+        self.controller: Controller | None = None
+        self._world: PoolWorld | None = None
 
     def run(self, dismiss: bool = False) -> int:
         """Run the controller until SIGTERM or SIGINT; the pool works on. With `dismiss`, run it
@@ -81,28 +84,36 @@ class PoolService:
     def _lead(self, dismiss: bool) -> None:
         file = self._file
         state = PoolState(state_path(self._path, file.controller.state_folder))
-        controller = self.controller = PoolController(
+        executor = make_executor(file.executor, self._path, pool_key(file))
+        world = self._world = PoolWorld(
             group=file.group,
-            executor=make_executor(file.executor, self._path, pool_key(file)),
+            abilities=executor.abilities,
             state=state,
-            make=lambda mu: make_pool_policy(file.group.policy, file.group, mu),
             mu=self._sampler.mu,
             mean_mu=self._sampler.mean_mu,
             least_mu=self._sampler.least_mu,
-            wall=lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             tells=file.consumer is not None,
+        )
+        controller = self.controller = Controller(
+            group=file.group,
+            world=world,
+            executor=executor,
+            make=lambda mu: make_pool_policy(file.group.policy, file.group, mu),
+            startup_seconds=file.executor.startup,
+            state=State.SENTINEL,
+            learnt=Learnt(startup=state.startup or Learnt().startup),
         )
         self._leads = True
         log.info("this controller leads")
         self._sampler.wait_first(_FIRST_SECONDS)
         self._sampler.read()
-        due, interval = _seconds(), file.group.interval
+        due_ns, interval_ns = boottime_ns(), round(file.group.interval * NS)
         while not self._stop.wait(_TICK_SECONDS):
-            now = _seconds()
-            controller.tick(now)
-            if now < due and not dismiss:
+            now_ns = boottime_ns()
+            controller.tick(now_ns)
+            if now_ns < due_ns and not dismiss:
                 continue
-            due = max(due + interval, now)
+            due_ns = max(due_ns + interval_ns, now_ns)
             seen = self._sampler.read()
             if seen is None:
                 fault = "; ".join(self._sampler.faults) or self._nobody()
@@ -110,15 +121,16 @@ class PoolService:
                     raise UnavailableError(f"{fault}: who consumes is not known; nobody was ended")
                 self._tell(fault)
                 continue
+            first, world.seen = world.seen is None, seen
             if dismiss:
-                if controller.dismiss(seen, now):
+                if controller.dismiss() and not first:
                     return
                 continue
-            controller.decide(seen, now)
+            controller.decide(seen.reading, now_ns)
             self._fault = controller.fault
         state.save()
-        running = sum(each.state is ConsumerState.RUNNING for each in controller.consumers)
-        log.info("the controller has ended; %s at work", counted(running, "consumer"))
+        running = counted(world.running(), "consumer")
+        log.info("the controller has ended; %s at work", running)
 
     def _tell(self, fault: str) -> None:
         """Tell of a fault at the door, and once in the log."""
@@ -143,7 +155,7 @@ class PoolService:
         }
 
     def _document(self) -> dict[str, Any]:
-        controller, nsq = self.controller, self._file.nsq
+        world, nsq = self._world, self._file.nsq
         found: dict[str, Any] = {
             "topic": nsq.topic,
             "channel": nsq.channel,
@@ -151,31 +163,18 @@ class PoolService:
             "health": f"NOK - {self._fault}" if self._fault else "OK",
             "slo": str(self._file.group.slo),
         }
-        if controller is None:
+        if self.controller is None or world is None:
             return found
-        budget = controller.budget
-        starting = list(controller.launched)
         return {
             **found,
-            "consumers": len(controller.consumers) - len(starting),
-            "names": [each.id for each in controller.consumers],
-            "starting": starting,
-            "leaving": sorted(controller.ended),
-            "mu": {each.id: each.mu for each in controller.consumers},
-            "budget_left": budget.left,
-            "late_share": budget.late / budget.served if budget.served else 0.0,
-            "oldest_wait_seconds": controller.oldest_wait,
-            "replica_seconds": controller.replica_seconds,
-            **{f"{action}_count": count for action, count in controller.counts.items()},
+            "names": [each.id for each in world.consumers],
+            "mu": {each.id: each.mu for each in world.consumers},
+            **of_both(self.controller),
         }
 
     def metrics(self) -> Text:
         nsq = self._file.nsq
         return told(self._document(), f"{nsq.topic}/{nsq.channel}")
-
-
-def _seconds() -> float:
-    return boottime_ns() / NS
 
 
 def run_pool(file: PoolFile, path: Path, dismiss: bool = False) -> int:

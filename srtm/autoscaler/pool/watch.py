@@ -6,7 +6,7 @@ from typing import Any
 from srtm.autoscaler.decision import Policy
 from srtm.autoscaler.live.bounds import possible
 from srtm.autoscaler.live.choice import make_pool_policy, watched
-from srtm.autoscaler.live.shown import show_decisions, show_looks
+from srtm.autoscaler.live.shown import NO_MU, show_decisions, show_looks
 from srtm.autoscaler.pool.sampler import PoolReading, PoolSampler
 from srtm.autoscaler.pool.shares import PoolConsumer, pool_observation, share_count
 from srtm.autoscaler.pool.state import read_state, state_path
@@ -14,10 +14,6 @@ from srtm.consumer.pool_file import PoolFile
 from srtm.text.errors import UnavailableError
 
 _FIRST_SECONDS = 5.0
-_NO_MU = (
-    "what one consumer serves (mu) is not known: none has had more work than it could do since "
-    "this watch began; set mu in [group] to see what policies would do"
-)
 
 
 class PoolWatch:
@@ -56,7 +52,7 @@ class PoolWatch:
         if seen.paused:
             notes.append("the channel is paused: no consumer gets anything")
         if new_mu is None:
-            notes.append(_NO_MU)
+            notes.append(NO_MU)
         return {
             "brokers": self._brokers(seen),
             "consumers": [

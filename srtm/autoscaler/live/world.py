@@ -1,0 +1,96 @@
+"""What a controller is for: a Kafka group, or a pool of an NSQ channel. The world knows how load is
+measured, who is there, and how work is given to them; the controller decides how many there are."""
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from srtm.autoscaler.decision import Decision
+from srtm.autoscaler.executors.executor import Abilities, Fleet
+from srtm.autoscaler.live.diary import Diary
+from srtm.autoscaler.live.memory import Recalled
+from srtm.autoscaler.live.monitor import Reading
+from srtm.autoscaler.live.observe import Phases
+from srtm.autoscaler.live.rolling import RollingBudget
+from srtm.autoscaler.live.roster import Roster
+from srtm.autoscaler.live.states import Event
+from srtm.autoscaler.observation import Observation
+
+
+class World(Protocol):
+    """`now_ns` is of a clock that goes on in sleep; consumers go by the ids of their launches."""
+
+    @property
+    def diary(self) -> Diary:
+        """The last decisions, for `srtm autoscale explain`."""
+
+    @property
+    def fault(self) -> str:
+        """Why this controller does not lead, or what cannot be seen; "" while all is well."""
+
+    # --- who leads --------------------------------------------------------------------------------
+
+    def lead(self, now_ns: int) -> Event | None:
+        """Look after who leads, often. What has happened: CLAIMED, SYNCHRONIZED or DEPOSED."""
+
+    def may_act(self, now_ns: int) -> bool:
+        """Is it sure that no other controller acts? Nobody is launched twice, so nobody is launched
+        or ended in doubt."""
+
+    def leave(self, now_ns: int) -> None:
+        """Another controller may lead at once."""
+
+    # --- who is there -----------------------------------------------------------------------------
+
+    def take_over(self, roster: Roster) -> None:
+        """Enter the consumers that are there already as a controller begins to lead."""
+
+    def members(self, fleet: Fleet, roster: Roster) -> Mapping[str, str]:
+        """Consumer -> its name here, of all that have joined, those that leave among them."""
+
+    def may_end(self, id_: str, roster: Roster) -> bool:
+        """Is this consumer, which is to leave, to be ended by the executor now?"""
+
+    def is_empty(self, roster: Roster) -> bool:
+        """Has everybody left?"""
+
+    def running(self) -> int:
+        """Consumers that have joined."""
+
+    # --- what is seen -----------------------------------------------------------------------------
+
+    def new_mu(self, roster: Roster) -> float | None:
+        """What one more consumer would serve, each second; None: nobody knows."""
+
+    def observe(self, reading: Reading, roster: Roster, mu: float, phases: Phases) -> Observation:
+        """What a policy is shown. mu: of a consumer of which nothing else is known"""
+
+    def blocked(self) -> str:
+        """Why nothing can be decided now; "" where it can."""
+
+    def recall(self, at: float) -> Recalled:
+        """What the controller before this one kept; nothing from the second call on."""
+
+    # --- what is done -----------------------------------------------------------------------------
+
+    def answered(
+        self, seen: Observation, decision: Decision, budget: RollingBudget
+    ) -> tuple[str, ...]:
+        """Keep what was seen for the next controller. What the policy warns of here."""
+
+    def adopt(self, seen: Observation, decision: Decision) -> Decision:
+        """The policy's decision, or another one where it leaves something alone for too long."""
+
+    def fitted(self, seen: Observation, decision: Decision, abilities: Abilities) -> Decision:
+        """The decision, which is within bounds, as it can be carried out here."""
+
+    def begin(self) -> None:
+        """A decision is carried out from now on."""
+
+    def assign(self, roster: Roster, now_ns: int) -> None:
+        """Give work to who has joined, as the roster says; called often."""
+
+    def is_settled(self) -> bool:
+        """Has everybody what is wanted?"""
+
+    def stops(self) -> Iterable[float]:
+        """How long each partition stood still that moved since `begin`; seconds."""

@@ -1,0 +1,167 @@
+"""A pool of an NSQ channel as its controller uses it: whoever is there has a part of the load, so
+nothing is handed over, and nothing has to settle."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from srtm.autoscaler.decision import Action, Decision, Member
+from srtm.autoscaler.executors.executor import Abilities, Fleet
+from srtm.autoscaler.live.diary import Diary
+from srtm.autoscaler.live.memory import Recalled
+from srtm.autoscaler.live.monitor import Reading
+from srtm.autoscaler.live.observe import Phases
+from srtm.autoscaler.live.rolling import RollingBudget
+from srtm.autoscaler.live.roster import Roster
+from srtm.autoscaler.live.states import Event
+from srtm.autoscaler.observation import ConsumerState, Observation
+from srtm.autoscaler.pool.sampler import PoolReading
+from srtm.autoscaler.pool.shares import PoolConsumer, change_of, pool_observation, share_count
+from srtm.autoscaler.pool.state import PoolState
+from srtm.consumer.pool_file import PoolTable
+
+_PAUSED = "the channel is paused: no consumer gets anything"
+
+
+@dataclass
+class PoolWorld:
+    """mu: of a consumer by its id, as learnt; mean_mu: of one of so many; least_mu: of one at least
+    tells: do consumers tell nsqd which launch they are (client_id)?
+    seen: the latest reading; None before the first
+    """
+
+    group: PoolTable
+    abilities: Abilities
+    state: PoolState
+    mu: Callable[[str], float | None]
+    mean_mu: Callable[[int], float | None]
+    least_mu: Callable[[], float | None]
+    tells: bool = True
+    seen: PoolReading | None = None
+    consumers: tuple[PoolConsumer, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.diary = Diary(self.state.write)
+        for note in self.state.notes():
+            self.diary.read(note)
+        self._new: float | None = None
+
+    # --- who leads: its service holds the lock ----------------------------------------------------
+
+    def lead(self, now_ns: int) -> Event | None:
+        return None
+
+    def may_act(self, now_ns: int) -> bool:
+        return self.seen is not None
+
+    def leave(self, now_ns: int) -> None:
+        return None
+
+    # --- who is there -----------------------------------------------------------------------------
+
+    @property
+    def _reading(self) -> PoolReading:
+        assert self.seen is not None
+        return self.seen
+
+    @property
+    def _tells(self) -> bool:
+        """Is a consumer known by what it tells nsqd?"""
+        return self.tells and not self.abilities.restarts
+
+    def take_over(self, roster: Roster) -> None:
+        """Who is there joins as it is seen."""
+
+    def members(self, fleet: Fleet, roster: Roster) -> Mapping[str, str]:
+        ids = self._reading.client_ids
+        present = frozenset(self._reading.clients or ()) if self.abilities.blind else fleet.running
+        if self._tells:  # a process that runs takes a while to connect
+            present -= roster.launched.keys() - ids
+        leaving = fleet.leaving | (roster.leaving & ids)
+        return {id_: id_ for id_ in present | leaving}
+
+    def may_end(self, id_: str, roster: Roster) -> bool:
+        return not self.abilities.blind
+
+    def is_empty(self, roster: Roster) -> bool:
+        return not roster.members
+
+    def running(self) -> int:
+        return sum(each.state is ConsumerState.RUNNING for each in self.consumers)
+
+    # --- what is seen -----------------------------------------------------------------------------
+
+    @property
+    def fault(self) -> str:
+        return "; ".join(self.seen.faults) if self.seen else ""
+
+    def new_mu(self, roster: Roster) -> float | None:
+        """The mu of one consumer: the mean of those that are known, of all together, what was
+        learnt before, or what the file says; and what it serves while it has work, where that is
+        more."""
+        known = [found for id_ in roster.parts if (found := self.mu(id_))]
+        clients = len(self._reading.clients or ())
+        mean = sum(known) / len(known) if known else self.mean_mu(clients)
+        found = mean or self.state.mu or self.group.mu
+        least = self.least_mu()
+        if found is not None and least is not None:
+            found = max(found, least)
+        if mean is not None:
+            self.state.mu = found
+        self._new = found
+        return found
+
+    def observe(self, reading: Reading, roster: Roster, mu: float, phases: Phases) -> Observation:
+        self.state.startup = phases.startup
+        ours = sorted(roster.parts.keys() - roster.launched.keys())
+        # The executor knows nothing of these, but they take a part of the load.
+        known = roster.parts.keys() | roster.leaving
+        others = sorted(self._reading.client_ids - known) if self._tells else []
+        self.consumers = (
+            *(PoolConsumer(id_, self.mu(id_) or self._new) for id_ in ours),
+            *(PoolConsumer(id_, self._new, ConsumerState.STARTING) for id_ in roster.launched),
+            *(PoolConsumer(id_, self.mu(id_) or self._new, ours=False) for id_ in others),
+        )
+        shares = share_count(max(self.group.max, len(self.consumers)))
+        return pool_observation(reading, self.consumers, mu, shares, phases.startup)
+
+    def blocked(self) -> str:
+        return _PAUSED if self._reading.paused else ""
+
+    def recall(self, at: float) -> Recalled:
+        return Recalled()
+
+    # --- what is done -----------------------------------------------------------------------------
+
+    def answered(
+        self, seen: Observation, decision: Decision, budget: RollingBudget
+    ) -> tuple[str, ...]:
+        """Policies warn of partitions here, of which a channel has none."""
+        return ()
+
+    def adopt(self, seen: Observation, decision: Decision) -> Decision:
+        if self.consumers:
+            return decision
+        return replace(decision, reason="the channel has no consumer")
+
+    def fitted(self, seen: Observation, decision: Decision, abilities: Abilities) -> Decision:
+        change = change_of(decision, self.consumers)
+        if not change.leavers and not change.launches:
+            return replace(decision, action=Action.NONE, members=())
+        ours = [each.id for each in self.consumers if each.ours]
+        ranked = [each for each in ours if each not in change.leavers] + list(change.leavers)
+        kept = abilities.staying(ranked, len(ours) - len(change.leavers))
+        members = (*(Member(id_, ()) for id_ in kept), *[Member(None, ())] * change.launches)
+        action = Action.UP if change.launches else Action.DOWN
+        return replace(decision, action=action, members=members)
+
+    def begin(self) -> None:
+        return None
+
+    def assign(self, roster: Roster, now_ns: int) -> None:
+        return None
+
+    def is_settled(self) -> bool:
+        return True
+
+    def stops(self) -> tuple[float, ...]:
+        return ()
