@@ -14,22 +14,21 @@ import json
 import logging
 import random
 import secrets
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from heapq import nlargest
 from operator import itemgetter
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
-from srtm.gateway.lease import Changes, Desired, Known, Lease, read_desired
+from srtm.gateway.lease import Changes, Desired, Lease, read_desired
 from srtm.gateway.measure.counts import NOTHING, Counts, comparable, counts_of
-from srtm.gateway.measure.waits import Waits, added, waits_of
+from srtm.gateway.measure.waits import MOST_COUNTED, Waits, added, waits_of
 from srtm.gateway.topic import Topic
+from srtm.gateway.topics import Topics
 from srtm.host.backoff import backoff_seconds
 from srtm.host.clock import NS, boottime_ns, monotonic_ns
 from srtm.http.client import Answer, Endpoint, call
-from srtm.limits.contract import Limit
 from srtm.text.errors import SrtmError, UnavailableError, UsageError
 from srtm.text.words import counted
 
@@ -44,42 +43,8 @@ _LEASE_CHECK_SECONDS = 1.0
 suspended machine's alarms are late."""
 _TOPICS_PER_TURN = 100
 """About a millisecond; messages have their turn between."""
-_COUNTED = 5_000
-"""runs that wait for tokens; more of them are not counted one by one"""
 _MOST_SENDERS = 100
 """publishers of a topic in one report"""
-
-
-class StateFile(Protocol):
-    """See `StateWriter`."""
-
-    def write_soon(self) -> object: ...
-
-    async def written(self) -> None: ...
-
-
-class LeasedTopics(Protocol):
-    """The gateway's topics."""
-
-    by_name: dict[bytes, Topic]
-    tell_soon: Callable[[], None]
-
-    @property
-    def state_file(self) -> StateFile: ...
-
-    def lease(self, changes: Changes) -> bool: ...
-
-    def know(self, known: Known) -> bool: ...
-
-    def kept_knowledge(self) -> Known: ...
-
-    def observe(self, names: frozenset[str]) -> None: ...
-
-    def count_senders(self, names: frozenset[str]) -> None: ...
-
-    def empty(self, name: str) -> None: ...
-
-    def kept_leases(self) -> dict[str, Limit]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +59,13 @@ class Identity:
     instance: str = ""
 
     def document(self) -> dict[str, object]:
-        return {
-            "name": self.name,
-            "tcp_address": self.tcp_address,
-            "http_address": self.http_address,
-            "capacity": self.capacity or None,
-            "instance": self.instance,
-        }
+        return asdict(self) | {"capacity": self.capacity or None}
 
 
 class Agent:
     """See the module. `run` goes on until it is cancelled."""
 
-    def __init__(self, endpoint: Endpoint, broker: Identity, topics: LeasedTopics) -> None:
+    def __init__(self, endpoint: Endpoint, broker: Identity, topics: Topics) -> None:
         self.endpoint = endpoint
         self.broker = broker
         self.contact_at: int | None = None  # the last answered report
@@ -376,7 +335,7 @@ class Agent:
             "offered": (count.offered - known.offered) / seconds,
             "admitted": (count.admitted - known.admitted) / seconds,
             "backlog": topic.backlog.messages,
-            "waiting": topic.waiting if len(topic.held) < _COUNTED else topic.backlog.messages,
+            "waiting": topic.waiting if len(topic.held) < MOST_COUNTED else topic.backlog.messages,
             "served": count.served - known.served,
             "near": count.near - known.near,
             "late": count.late - known.late,

@@ -1,14 +1,17 @@
 """What others are told of this broker: its name and its addresses."""
 
+import hashlib
 import logging
+from pathlib import Path
 
 from srtm.gateway.agent import Identity
-from srtm.gateway.instance import instance_of
 from srtm.gateway.nsqd import Facts
 from srtm.gateway.options import GatewayOptions
 from srtm.text.address import Address
 
 log = logging.getLogger("srtm.gateway")
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def broker_name(options: GatewayOptions) -> str:
@@ -18,9 +21,12 @@ def broker_name(options: GatewayOptions) -> str:
 
 def identity(options: GatewayOptions, instance: str) -> Identity:
     """Who this broker is at the Load Distributor, with the addresses that clients are told.
-    instance: of the state file; empty without one"""
+    instance: of the state file; empty without one: then it is what listens at this address of this
+              running machine, the same after a restart and another one on any other host"""
     tcp, web = (_told(options, each) for each in (options.tcp_address, options.http_address))
-    instance = instance or instance_of(options.tcp_address)
+    if not instance:
+        place = f"{_BOOT_ID.read_text()}{options.tcp_address}"
+        instance = hashlib.sha256(place.encode()).hexdigest()[:16]
     return Identity(options.broker_name or tcp, tcp, web, options.broker_capacity, instance)
 
 

@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
+import selectors
 import signal
 import sys
 
 import click
 
-from srtm.gateway.hot_selector import HotSelector
 from srtm.gateway.options import GatewayOptions
 from srtm.gateway.reactor import Reactor
 from srtm.gateway.server import Gateway
@@ -49,3 +49,20 @@ def gateway(context: click.Context, /, **_: object) -> None:
 
 async def _serve(options: GatewayOptions, reactor: Reactor, context: click.Context) -> None:
     await Gateway(options, reactor, lambda: read_options(GatewayOptions, context)).run()
+
+
+class HotSelector(selectors.EpollSelector):
+    """asyncio's selector with the reactor inside: while asyncio waits, the reactor serves."""
+
+    def __init__(self, reactor: Reactor) -> None:
+        super().__init__()
+        self._reactor = reactor
+        reactor.watch(self.fileno(), reactor.let_asyncio_run)
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self._reactor.serve(None if timeout is None else max(timeout, 0.0))
+        return super().select(0)
+
+    def close(self) -> None:
+        self._reactor.forget(self.fileno())
+        super().close()

@@ -16,30 +16,31 @@ class Limits:
         self.own: dict[bytes, Limit] = {}
         self.leased: dict[bytes, Limit] = {}
         self.default = default
-        self._names: frozenset[str] = frozenset()  # topics that the distributor knows
-        self._suspended: frozenset[str] = frozenset()  # those whose whole contract another has
-        self._unplaced = Unplaced.PASS
+        self._known = Known()
 
     def know(self, known: Known) -> bool:
         """Which topics the distributor names, and what becomes of those without a share here. True
         when that is news."""
-        before = self._names, self._unplaced, self._suspended
-        self._names, self._unplaced = known.names, known.unplaced
-        self._suspended = known.suspended
-        return before != (self._names, self._unplaced, self._suspended)
+        before, self._known = self._known, known
+        return (before.names, before.unplaced, before.suspended) != (
+            known.names,
+            known.unplaced,
+            known.suspended,
+        )
 
     def is_shut(self, name: bytes) -> bool:
         """Does the distributor know it, and give no share of it here?"""
         if name in self.leased:
             return False
-        text = name.decode()
-        return text in self._suspended or (
-            self._unplaced is not Unplaced.PASS and text in self._names
+        known, text = self._known, name.decode()
+        return text in known.suspended or (
+            known.unplaced is not Unplaced.PASS and text in known.names
         )
 
     def refuses(self, name: bytes) -> bool:
         """Are messages of a topic that is shut refused, or do they wait?"""
-        return self._unplaced is Unplaced.REJECT and name.decode() not in self._suspended
+        known = self._known
+        return known.unplaced is Unplaced.REJECT and name.decode() not in known.suspended
 
     def is_leased(self, name: bytes) -> bool:
         """Does the distributor give its limit?"""

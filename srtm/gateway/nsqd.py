@@ -60,9 +60,11 @@ class NsqdHttp:
         response = await self.call("GET", "/ping")
         return response.status == 200
 
-    async def stats(self, topic: str = "") -> dict[str, Any]:
-        """Topics and channels without clients and memory."""
-        document = await self.get(stats_path(topic))
+    async def stats(
+        self, topic: str = "", channel: str = "", clients: bool = False, memory: bool = False
+    ) -> dict[str, Any]:
+        """Topics and channels: all, or those of the names."""
+        document = await self.get(stats_path(topic, channel, clients, memory))
         if not isinstance(document, dict):
             raise UnavailableError(f"nsqd at {self.address} answered /stats with no object")
         return document
@@ -99,24 +101,13 @@ class NsqdHttp:
                 "start it without --auth-http-address"
             )
         stats = await self.stats()
-        millisecond = 1_000_000
+        option |= {name: option[name] // 1_000_000 for name in _DURATIONS}  # nsqd's are nanoseconds
         return Facts(
             limits=Limits(
-                option["max_msg_size"],
-                option["max_body_size"],
-                option["max_req_timeout"] // millisecond,
+                option["max_msg_size"], option["max_body_size"], option["max_req_timeout"]
             ),
             server=Server(
-                version=info["version"],
-                max_rdy_count=option["max_rdy_count"],
-                max_msg_timeout=option["max_msg_timeout"] // millisecond,
-                msg_timeout=option["msg_timeout"] // millisecond,
-                max_deflate_level=option["max_deflate_level"],
-                max_heartbeat_interval=option["max_heartbeat_interval"] // millisecond,
-                max_output_buffer_size=option["max_output_buffer_size"],
-                max_output_buffer_timeout=option["max_output_buffer_timeout"] // millisecond,
-                min_output_buffer_timeout=option["min_output_buffer_timeout"] // millisecond,
-                output_buffer_timeout=option["output_buffer_timeout"] // millisecond,
+                version=info["version"], **{name: option[name] for name in _OF_CONNECTIONS}
             ),
             info=info,
             mem_queue_size=option["mem_queue_size"],
@@ -163,19 +154,22 @@ def _names_in(stats: dict[str, Any], address: str) -> list[str]:
         ) from None
 
 
+_DURATIONS = (
+    "max_req_timeout",
+    "max_msg_timeout",
+    "msg_timeout",
+    "max_heartbeat_interval",
+    "max_output_buffer_timeout",
+    "min_output_buffer_timeout",
+    "output_buffer_timeout",
+)
+_OF_CONNECTIONS = (*_DURATIONS[1:], "max_rdy_count", "max_deflate_level", "max_output_buffer_size")
+"""What `Server` tells of them."""
 _NUMBERS = (
     "max_msg_size",
     "max_body_size",
     "max_req_timeout",
-    "max_rdy_count",
-    "max_msg_timeout",
-    "msg_timeout",
-    "max_deflate_level",
-    "max_heartbeat_interval",
-    "max_output_buffer_size",
-    "max_output_buffer_timeout",
-    "min_output_buffer_timeout",
-    "output_buffer_timeout",
+    *_OF_CONNECTIONS,
     "mem_queue_size",
 )
 _OPTIONS = (

@@ -7,11 +7,13 @@ from srtm.http.client import Answer, request
 from srtm.text.errors import UnavailableError
 
 
-def stats_path(topic: str = "", channel: str = "", clients: bool = False) -> str:
+def stats_path(
+    topic: str = "", channel: str = "", clients: bool = False, memory: bool = False
+) -> str:
     """topic, channel: the only ones that are asked for; without, all."""
     return (
         f"/stats?format=json&topic={quote(topic, safe='')}&channel={quote(channel, safe='')}"
-        f"&include_clients={str(clients).lower()}&include_mem=false"
+        f"&include_clients={str(clients).lower()}&include_mem={str(memory).lower()}"
     )
 
 

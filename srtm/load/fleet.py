@@ -1,6 +1,7 @@
 """The connections of one run, and the poller that all of them stand in."""
 
 import os
+import resource
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,14 +10,15 @@ from socket import socket
 
 from srtm.host.timerfd import TimerFd
 from srtm.load.consumer import MAX_IN_FLIGHT, Consumer
-from srtm.load.files import raise_file_limit
 from srtm.load.payload import Payload
 from srtm.load.publisher import Publisher
 from srtm.load.record import Received, Record
 from srtm.load.settings import LoadSettings
 from srtm.nsq.blocking import Blocking, target_of
 from srtm.nsq.commands import rdy, sub
+from srtm.text.errors import UsageError
 
+_OTHER_FILES = 64  # standard streams, epoll, timer, libraries
 _USER_AGENT = {"user_agent": "srtm-load"}
 
 
@@ -146,3 +148,16 @@ def _closed_on_failure(link: Blocking) -> Iterator[None]:
 
 def _only_wake() -> None:
     """The timer has nothing to say but the time."""
+
+
+def raise_file_limit(connections: int) -> None:
+    """Allow so many open sockets. Raises UsageError when the hard limit does not."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = connections + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed and soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise UsageError(
+            f"{connections} connections need {needed} open files and the limit is {hard}: "
+            "raise it (ulimit -Hn) or take fewer publishers"
+        )

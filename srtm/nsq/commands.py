@@ -332,34 +332,24 @@ class CommandReader:
 
     def _message_end(self, data: bytes, start: int, name: str) -> int:
         """Where the message [size][body] at `start` ends; -1 while it is incomplete."""
-        if start + 4 > len(data):
-            self._need = start + 4
-            return -1
-        size = _SIZE.unpack_from(data, start)[0]
-        if size <= 0:
-            raise ProtocolError("E_BAD_MESSAGE", f"{name} invalid message body size {size}")
-        if size > self._limits.max_msg_size:
-            raise ProtocolError(
-                "E_BAD_MESSAGE", f"{name} message too big {size} > {self._limits.max_msg_size}"
-            )
-        end: int = start + 4 + size
-        if end > len(data):
-            self._need = end
-            return -1
-        return end
+        return self._end(
+            data, start, "E_BAD_MESSAGE", name, "message body", self._limits.max_msg_size
+        )
 
     def _body_end(self, data: bytes, start: int, name: str) -> int:
         """Where the command body [size][bytes] at `start` ends; -1 while it is incomplete."""
+        return self._end(data, start, "E_BAD_BODY", name, "body", self._limits.max_body_size)
+
+    def _end(self, data: bytes, start: int, code: str, name: str, what: str, largest: int) -> int:
         if start + 4 > len(data):
             self._need = start + 4
             return -1
         size = _SIZE.unpack_from(data, start)[0]
         if size <= 0:
-            raise ProtocolError("E_BAD_BODY", f"{name} invalid body size {size}")
-        if size > self._limits.max_body_size:
-            raise ProtocolError(
-                "E_BAD_BODY", f"{name} body too big {size} > {self._limits.max_body_size}"
-            )
+            raise ProtocolError(code, f"{name} invalid {what} size {size}")
+        if size > largest:
+            noun = what.split()[0]
+            raise ProtocolError(code, f"{name} {noun} too big {size} > {largest}")
         end: int = start + 4 + size
         if end > len(data):
             self._need = end

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from srtm.load.files import raise_file_limit
+from srtm.load.fleet import raise_file_limit
 from srtm.load.load_command import load
 from srtm.load.settings import LoadSettings
 from srtm.load.trace import read_trace

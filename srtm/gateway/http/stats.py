@@ -4,7 +4,6 @@ import asyncio
 import time
 from contextlib import suppress
 from typing import Any
-from urllib.parse import quote
 
 from srtm.gateway import sender
 from srtm.gateway.agent import Agent
@@ -30,14 +29,7 @@ async def stats_document(
     then, "" otherwise."""
     away = ""
     try:
-        document = await gateway.nsqd_http.get(
-            f"/stats?format=json&topic={quote(topic)}&channel={quote(channel)}"
-            f"&include_clients={_flag(include_clients)}&include_mem={_flag(include_mem)}"
-        )
-        if not isinstance(document, dict):
-            raise UnavailableError(
-                f"nsqd at {gateway.nsqd_http.address} answered /stats with no object"
-            )
+        document = await gateway.nsqd_http.stats(topic, channel, include_clients, include_mem)
     except UnavailableError as error:
         away = str(error)
         document = {
@@ -137,10 +129,6 @@ def topic_document(topic: Topic) -> dict[str, Any]:
     for name in SKETCHES:
         document[name] = getattr(meter, name).quantiles(now).document()
     return document
-
-
-def _flag(value: bool) -> str:
-    return "true" if value else "false"
 
 
 def _consumers(gateway: Host) -> dict[str, str]:

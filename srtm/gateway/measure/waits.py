@@ -7,7 +7,7 @@ from srtm.gateway.topic import Topic
 from srtm.host.clock import monotonic_ns
 from srtm.limits.bins import Bins
 
-_MOST_COUNTED = 5_000
+MOST_COUNTED = 5_000
 """runs that wait for tokens; more of them are not counted one by one"""
 
 
@@ -37,5 +37,5 @@ def added(known: Waits | None, now: Waits, topic: Topic, clock: int) -> dict[str
         "clock": clock,
         "seconds": now.seconds - known.seconds,
         "bins": [(key, count) for key, count in bins if count],
-        "held": topic.waiting if len(topic.held) < _MOST_COUNTED else None,
+        "held": topic.waiting if len(topic.held) < MOST_COUNTED else None,
     }
