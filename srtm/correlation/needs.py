@@ -1,6 +1,6 @@
 """Answers about a trace as plain documents: what the commands print."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -99,21 +99,23 @@ def what_if_document(
     }
     whole = {topic: {ONE_BUCKET: contract} for topic, contract in contracts.items()}
     found = what_if.waits(known.withColumn("broker", F.lit(ONE_BUCKET)), whole)
-    for row in what_if.figures(found, ["topic"], late_us).collect():
-        documents[row["topic"]]["cases"]["one_bucket"] = _without_key(row.asDict())
+    for topic, row in _figures(found, ["topic"], late_us):
+        documents[topic]["cases"]["one_bucket"] = row
     for name, each in cases.items():
         split = what_if.shares(contracts, what_if.messages_by_broker(each), evenly)
         found = what_if.waits(each, split)
-        for row in what_if.figures(found, ["topic"], late_us).collect():
-            documents[row["topic"]]["cases"][name] = {**_without_key(row.asDict()), "brokers": []}
-        by_broker = what_if.figures(found, ["topic", "broker"], late_us)
-        for row in by_broker.orderBy("topic", "broker").collect():
-            part = split[row["topic"]][row["broker"]]
-            documents[row["topic"]]["cases"][name]["brokers"].append(
-                {**_without_key(row.asDict()), "rate": part.rate, "burst": part.burst}
-            )
+        for topic, row in _figures(found, ["topic"], late_us):
+            documents[topic]["cases"][name] = {**row, "brokers": []}
+        for topic, row in _figures(found, ["topic", "broker"], late_us):
+            part = split[topic][row["broker"]]
+            documents[topic]["cases"][name]["brokers"].append({**row, **part._asdict()})
     return {"topics": list(documents.values())}
 
 
-def _without_key(row: Document) -> Document:
-    return {name: value for name, value in row.items() if name != "topic"}
+def _figures(
+    found: DataFrame, keys: list[str], late_us: int | None
+) -> Iterator[tuple[str, Document]]:
+    """The topic, and the other columns, of each row."""
+    for row in what_if.figures(found, keys, late_us).orderBy(*keys).collect():
+        document = row.asDict()
+        yield document.pop("topic"), document

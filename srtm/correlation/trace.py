@@ -25,19 +25,9 @@ _PATTERN = re.compile(r"[\\{}\[\]*?]")
 """what Hadoop's globs give a meaning"""
 _SHOWN = 3
 """faults that one line names"""
-_COLUMNS = {
-    "bigint": (pa.types.is_int64,),
-    "int": (pa.types.is_int32,),
-    "string": (
-        pa.types.is_string,
-        pa.types.is_large_string,
-        lambda kind: (
-            pa.types.is_dictionary(kind)
-            and (pa.types.is_string(kind.value_type) or pa.types.is_large_string(kind.value_type))
-        ),
-    ),
-}
-"""Arrow types that a column of Spark's type may have in a file"""
+_TEXTS = (pa.string(), pa.large_string())
+_COLUMNS = {"bigint": (pa.int64(),), "int": (pa.int32(),), "string": _TEXTS}
+"""Arrow types that a column of Spark's type may have in a file; texts may be a dictionary"""
 _CODECS = ("SNAPPY", "ZSTD", "GZIP", "LZ4", "UNCOMPRESSED")
 _FIELDS = {field.name: field for field in TRACE.fields}
 _SPARK_KEY = b"org.apache.spark.sql.parquet.row.metadata"
@@ -146,11 +136,10 @@ def _rows(path: Path) -> int | str:
         at = schema.get_field_index(field.name)
         if at < 0:
             return f"a damaged trace: it has no column {field.name!r}"
-        if not any(fits(schema.field(at).type) for fits in _COLUMNS[field.dataType.simpleString()]):
-            return (
-                f"a damaged trace: column {field.name!r} is {schema.field(at).type}, "
-                f"not {field.dataType.simpleString()}"
-            )
+        found, wanted = schema.field(at).type, field.dataType.simpleString()
+        is_dictionary = pa.types.is_dictionary(found) and found.value_type in _TEXTS
+        if (found.value_type if is_dictionary else found) not in _COLUMNS[wanted]:
+            return f"a damaged trace: column {field.name!r} is {found}, not {wanted}"
     for at in range(metadata.num_row_groups):
         if why := _unreadable(metadata.row_group(at)):
             return why

@@ -81,11 +81,13 @@ def _curves(rows: DataFrame, members: DataFrame, shown: Shown, found: dict[str, 
 def _waits(rows: DataFrame, members: DataFrame, found: dict[str, Figures]) -> None:
     """Fill in the token waits of the same arrivals and contract, with publishers on brokers by
     several rules."""
-    contracts = {name: each.contract for name, each in found.items() if each.contract is not None}
-    for name, contract in contracts.items():
-        traced = int(found[name].statistics["brokers"])
-        found[name].brokers = min(max(traced, 2), int(contract.burst))
-    split = {name: part for name, part in contracts.items() if found[name].brokers >= 2}
+    split: dict[str, Part] = {}
+    for name, each in found.items():
+        if each.contract is not None:
+            traced = int(each.statistics["brokers"])
+            each.brokers = min(max(traced, 2), int(each.contract.burst))
+            if each.brokers >= 2:
+                split[name] = each.contract
     if not split:
         return
     counts = F.create_map(*(F.lit(each) for name in split for each in (name, found[name].brokers)))
@@ -96,25 +98,8 @@ def _waits(rows: DataFrame, members: DataFrame, found: dict[str, Figures]) -> No
         )
         .withColumn("brokers", counts[F.col("topic")])
     )
-    by_hash = F.xxhash64("publisher")
-    cases: dict[str, Column] = {
-        "one bucket, not split": F.lit(ONE_BUCKET),
-        "as traced": F.col("broker"),
-        "each group on one broker": _on(F.coalesce("number", by_hash)),
-        "publishers at random": _on(by_hash),
-        "each group spread": _on(F.coalesce(F.col("number") + F.col("place"), by_hash)),
-    }
-    # All cases at once, each topic of each under a name of its own: Spark plans for longer than it
-    # works on a small trace.
-    case = F.array(
-        *(F.struct(F.lit(name).alias("case"), each.alias("broker")) for name, each in cases.items())
-    )
-    every = placed.withColumn("case", F.explode(case)).select(
-        F.concat("case.case", F.lit(_PART), "topic").alias("topic"),
-        F.col("case.broker").alias("broker"),
-        "time",
-        "messages",
-    )
+    cases = _cases()
+    every = _by_case(placed, cases)
     shares: dict[str, dict[str, Part]] = {}
     for key, messages in what_if.messages_by_broker(every).items():
         with suppress(UsageError):  # a broker would hold less than one message
@@ -128,6 +113,32 @@ def _waits(rows: DataFrame, members: DataFrame, found: dict[str, Figures]) -> No
             row = known.get(f"{name}{_PART}{topic}")
             if row is not None:
                 found[topic].waits.append(Wait(name, row["mean_ms"], row["p99_ms"]))
+
+
+def _cases() -> dict[str, Column]:
+    """The rules, and the broker of a publisher by each."""
+    by_hash = F.xxhash64("publisher")
+    return {
+        "one bucket, not split": F.lit(ONE_BUCKET),
+        "as traced": F.col("broker"),
+        "each group on one broker": _on(F.coalesce("number", by_hash)),
+        "publishers at random": _on(by_hash),
+        "each group spread": _on(F.coalesce(F.col("number") + F.col("place"), by_hash)),
+    }
+
+
+def _by_case(placed: DataFrame, cases: dict[str, Column]) -> DataFrame:
+    """All cases at once, each topic of each under a name of its own: Spark plans for longer than it
+    works on a small trace."""
+    case = F.array(
+        *(F.struct(F.lit(name).alias("case"), each.alias("broker")) for name, each in cases.items())
+    )
+    return placed.withColumn("case", F.explode(case)).select(
+        F.concat("case.case", F.lit(_PART), "topic").alias("topic"),
+        F.col("case.broker").alias("broker"),
+        "time",
+        "messages",
+    )
 
 
 def _on(number: Column) -> Column:
