@@ -21,14 +21,13 @@ from srtm.correlation.faults import one_line
 from srtm.correlation.groups.candidates import CANDIDATES, PLAN, candidates, plan
 from srtm.correlation.groups.components import COMPONENTS, components
 from srtm.correlation.groups.edges import discoveries
-from srtm.correlation.groups.evidence import GROUPS, changes
 from srtm.correlation.groups.pairs import LARGEST, PAIRS, judged_pairs
 from srtm.correlation.groups.publishers import SERIES, UNITS
 from srtm.correlation.groups.settings import Settings
 from srtm.correlation.result import Result, read_result
 from srtm.correlation.run import Request, run
 from srtm.text.errors import SrtmError, UnavailableError, UsageError
-from tests.support.planted import Planted, planted, recovered, write_table
+from tests.support.planted import BEGAN_SECONDS, Planted, planted, recovered, write_table
 
 # --- a whole run: each topic is a case --------------------------------------------------------
 
@@ -37,6 +36,7 @@ TWO_HOSTS = planted(2, sizes=(6, 8), alone=6)
 CLOCKS = planted(3, sizes=(8, 10), alone=6, periodic=True, bursts=100)
 LOUD = planted(4, sizes=(5, 6), alone=4)
 AHEAD_US = 150_000
+WINDOW_SECONDS = 100
 
 
 def host_ahead(trace: Planted) -> Planted:
@@ -51,12 +51,22 @@ def with_half_of_everything(trace: Planted) -> Planted:
     return Planted([*trace.times, loud], np.append(trace.label, -100))
 
 
+def of_windows() -> Planted:
+    """One group goes on, one ends with the first window."""
+    goes_on = planted(13, sizes=(5,), alone=2, bursts=90)
+    ends = planted(14, sizes=(5,), alone=0, bursts=30, seconds=WINDOW_SECONDS)
+    begin = -BEGAN_SECONDS % WINDOW_SECONDS * 1_000_000  # windows are counted from 1970
+    times = [each + begin for each in [*goes_on.times, *ends.times]]
+    return Planted(times, np.zeros(len(times)))
+
+
 CASES: Mapping[str, pa.Table] = {
     "together": TOGETHER.table("together"),
     "two-hosts": host_ahead(TWO_HOSTS).table("two-hosts", ("b0", "b1")),
     "clocks": CLOCKS.table("clocks"),
     "loud": with_half_of_everything(LOUD).table("loud"),
     "one": planted(6, sizes=(), alone=1).table("one"),
+    "windows": of_windows().table("windows"),
 }
 
 
@@ -69,7 +79,7 @@ def out(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     log.addHandler(handler)
     log.setLevel("INFO")
     try:
-        run(spark, Request(folder, place))
+        run(spark, Request(folder, place, window_seconds=WINDOW_SECONDS))
     finally:
         log.removeHandler(handler)
         log.setLevel("NOTSET")
@@ -140,7 +150,7 @@ def test_a_result_says_what_was_run(out: Path) -> None:
     document = json.loads((out / "run.json").read_text())
     assert document["rows"] == sum(each.num_rows for each in CASES.values())
     assert document["settings"]["floor"] == 0.3
-    searched = ("together", "two-hosts", "clocks", "loud")
+    searched = ("together", "two-hosts", "clocks", "loud", "windows")
     methods = {each["topic"]: each["method"] for each in document["plan"]}
     assert methods == dict.fromkeys(searched, "index")
     log = (out.parent / "log").read_text()
@@ -158,21 +168,17 @@ def test_show_needs_no_spark(out: Path) -> None:
     assert json.loads(asked.output) == json.loads((out / "groups.json").read_text())
 
 
-def test_groups_of_each_window(spark: SparkSession, tmp_path: Path) -> None:
-    """One group goes on, one ends with the first of three windows of 100 s."""
-    goes_on = planted(13, sizes=(5,), alone=2, bursts=90)
-    ends = planted(14, sizes=(5,), alone=0, bursts=30, seconds=100.0)
-    begin = -1_700_000_000_000_000 % 100_000_000  # windows are counted from 1970
-    times = [each + begin for each in [*goes_on.times, *ends.times]]
-    Planted(times, np.zeros(len(times))).write(tmp_path / "trace")
-    run(spark, Request(tmp_path / "trace", tmp_path / "out", window_seconds=100.0))
-    rows = pq.read_table(tmp_path / "out" / "windows.parquet").to_pylist()
+def test_groups_of_each_window(out: Path) -> None:
+    """One group goes on, one ends with the first of three windows."""
+    every = pq.read_table(out / "windows.parquet").to_pylist()
+    rows = [row for row in every if row["topic"] == "windows"]
     first = min(row["window"] for row in rows)
     seen = [
         (row["window"] - first, len(row["publishers"]), row["before"] and 1, row["after"] and 1)
         for row in sorted(rows, key=lambda row: (row["window"], row["publishers"]))
     ]
     assert seen == [(0, 5, None, 1), (0, 5, None, None), (1, 5, 1, 1), (2, 5, 1, None)]
+    assert all(row["begins"] == row["window"] * WINDOW_SECONDS * 10**9 for row in every)
 
 
 def test_an_empty_trace_is_an_empty_result(spark: SparkSession, tmp_path: Path) -> None:
@@ -307,23 +313,3 @@ def test_each_unit_is_searched_as_is_cheapest(spark: SparkSession) -> None:
     assert found["dense"].bin_us == 64_000
     assert found["busy"].bin_us < 64_000  # chance would fill wider ones
     assert all(math.isfinite(row.estimated) for row in found.values())
-
-
-def test_what_appeared_and_what_ended(spark: SparkSession) -> None:
-    def group(window: int, name: str, *members: str) -> tuple[object, ...]:
-        return ("t", window, name, list(members), 9.0, 0.0, 20, 0.5, False, [])
-
-    rows = [
-        group(7, "g1", "a", "b", "c"),
-        group(7, "g2", "x", "y"),
-        group(8, "g1", "a", "b", "c", "d"),
-        group(8, "g2", "u", "v"),
-    ]
-    found = changes(spark.createDataFrame(rows, GROUPS), 60_000_000).collect()
-    assert {(row.window, row.name): (row.before, row.after) for row in found} == {
-        (7, "g1"): (None, "g1"),
-        (7, "g2"): (None, None),
-        (8, "g1"): ("g1", None),
-        (8, "g2"): (None, None),
-    }
-    assert {row.begins for row in found} == {7 * 60_000_000_000, 8 * 60_000_000_000}

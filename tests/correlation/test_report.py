@@ -25,25 +25,13 @@ from srtm.correlation.report.timeline import Life, Row, timeline
 from srtm.text.errors import UsageError
 from tb_adaptor.share import Part
 from tests.support.browser import document_of
+from tests.support.planted import BEGAN_SECONDS
+from tests.support.planted import group_row as group
 from tests.support.trace_frames import frame
 
 HOSTILE = "<script>x</script><img src=x onerror=alert(1)>\"'&amp;"
 SECOND = 1_000_000_000
-BEGAN = 1_700_000_000 * SECOND
-
-
-def group(topic: str, name: str, *publishers: str) -> dict[str, Any]:
-    return {
-        "topic": topic,
-        "name": name,
-        "publishers": list(publishers),
-        "lift": 12.5,
-        "q": 1e-9,
-        "coincidences": 20,
-        "share": 0.5,
-        "periodic": False,
-        "instants": [BEGAN + each * SECOND for each in (10, 20, 30)],
-    }
+BEGAN = BEGAN_SECONDS * SECOND
 
 
 def result(folder: Path, *groups: dict[str, Any], **publishers: int) -> Path:

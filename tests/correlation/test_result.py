@@ -19,18 +19,7 @@ from srtm.correlation.result import (
 )
 from srtm.correlation.whole import whole_folder
 from srtm.text.errors import SrtmError, UsageError
-
-
-def group(topic: str, name: str, *publishers: str) -> dict[str, Any]:
-    return {
-        "topic": topic,
-        "name": name,
-        "publishers": list(publishers),
-        "lift": 12.5,
-        "q": 1e-9,
-        "coincidences": 20,
-        "share": 0.5,
-    }
+from tests.support.planted import group_row as group
 
 
 def topic(name: str, publishers: int, ungrouped: int) -> dict[str, Any]:

@@ -13,11 +13,6 @@ from srtm.correlation.trace import open_trace, version_of
 from srtm.text.errors import UsageError
 from srtm.traces.version import VERSION, VERSION_KEY
 
-KINDS = {"bigint": pa.int64(), "int": pa.int32(), "string": pa.string()}
-SCHEMA = pa.schema(
-    [pa.field(each.name, KINDS[each.dataType.simpleString()]) for each in TRACE.fields]
-)
-
 
 def write(
     path: Path,

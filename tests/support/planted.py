@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,8 @@ from srtm.traces.names import file_name
 from srtm.traces.version import VERSION, VERSION_KEY
 
 Times = NDArray[np.int64]
+BEGAN_SECONDS = 1_700_000_000
+"""since 1970, of all of them"""
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Planted:
         who = who[order]
         return pa.table(
             {
-                "time": (self.flat[order] + 1_700_000_000_000_000) * 1_000,
+                "time": (self.flat[order] + BEGAN_SECONDS * 1_000_000) * 1_000,
                 "topic": pa.array([topic] * who.size, pa.string()),
                 "publisher": [f"p{each}" for each in who],
                 "broker": [brokers[each % len(brokers)] for each in who],
@@ -97,6 +100,21 @@ def planted(
         times.append(member(triggers()))
         label.append(-1 - each)
     return Planted(times, np.array(label))
+
+
+def group_row(topic: str, name: str, *publishers: str) -> dict[str, Any]:
+    """A row of a result's groups."""
+    return {
+        "topic": topic,
+        "name": name,
+        "publishers": list(publishers),
+        "lift": 12.5,
+        "q": 1e-9,
+        "coincidences": 20,
+        "share": 0.5,
+        "periodic": False,
+        "instants": [(BEGAN_SECONDS + each) * 1_000_000_000 for each in (10, 20, 30)],
+    }
 
 
 def recovered(planted: Planted, groups: Sequence[Sequence[str]]) -> tuple[float, float]:
