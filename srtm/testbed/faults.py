@@ -10,7 +10,8 @@ from srtm.host.python import module
 from srtm.testbed import links
 from srtm.testbed.host import Host
 from srtm.testbed.inventory import OWN_FOLDER
-from srtm.testbed.testbed import UP, Testbed
+from srtm.testbed.status import UP
+from srtm.testbed.testbed import Testbed
 from srtm.text.address import Address
 from srtm.text.errors import SrtmError, UnavailableError, UsageError
 from srtm.text.words import counted

@@ -53,6 +53,9 @@ class Host(Protocol):
     def install(self) -> tuple[str, ...]:
         """Bring the programs there where they are not. Returns how `srtm` is called."""
 
+    def versions(self) -> tuple[str, str]:
+        """srtm's and nsqd's, as `Facts` has them."""
+
     def facts(self) -> Facts: ...
 
     def calling(self, command: Sequence[str]) -> tuple[str, ...]:

@@ -90,16 +90,6 @@ class Inventory:
         """The host of a table of the plan that runs somewhere."""
         return self.host(table.host or self.hosts[0].name)
 
-    @property
-    def load_hosts(self) -> list[HostTable]:
-        """Where benchmarks send from, in order of the file."""
-        return [self.host(each.host) for each in self.plan.loads]
-
-    @property
-    def subscriber_hosts(self) -> list[HostTable]:
-        """Where benchmarks receive."""
-        return [self.host(each.host) for each in self.plan.subscribers]
-
     def broker_address(self, broker: BrokerTable) -> Address:
         """TCP, as all hosts reach it."""
         return at_host(broker.tcp_address, self.host_of(broker).address).reached

@@ -1,7 +1,19 @@
 """Links between netns hosts, cut, silenced, led astray and slowed down.
 
-Filters lie in the namespaces of the hosts that receive: a sender does not notice that its packets
-are dropped, as on a real network.
+Each host is a network namespace, and a bridge in a namespace of its own connects them. Filters lie
+in the namespaces of the hosts that receive: a sender does not notice that its packets are dropped,
+as on a real network. What is done to a host's links lies in its namespace and at its port of the
+bridge, so each command finds it there, and `heal` takes all of it away.
+
+    host h1                                 switch                      host h2
+    ┌─────────────────────────────┐   ┌───────────────────┐   ┌─────────────────────────────┐
+    │ programs                    │   │      br0          │   │                    programs │
+    │   │  nft srtm_nat (astray)  │   │  v0 ───┴─── v1    │   │  nft srtm: from, silent     │
+    │   └─ eth0: tbf (bandwidth) ─┼───┼─ netem, or a relay┼───┼─ eth0 ────────────┘ drop    │
+    └─────────────────────────────┘   └───────────────────┘   └─────────────────────────────┘
+
+`cut` fills the sets `from` (whom the host does not hear) and, towards this machine, which has no
+filter of ours, `to`; `silence` fills `silent` with the connections of the moment.
 """
 
 import contextlib

@@ -36,9 +36,11 @@ class LocalHost:
     def install(self) -> tuple[str, ...]:
         return module("srtm")
 
+    def versions(self) -> tuple[str, str]:
+        return __version__, said_version(find_program("nsqd"))
+
     def facts(self) -> Facts:
-        nsqd = said_version(find_program("nsqd"))
-        return Facts(len(os.sched_getaffinity(0)), __version__, nsqd, Clock(0.0, 0.0))
+        return Facts(len(os.sched_getaffinity(0)), *self.versions(), Clock(0.0, 0.0))
 
     def calling(self, command: Sequence[str]) -> tuple[str, ...]:
         own = Path(sys.executable).parent

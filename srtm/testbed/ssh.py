@@ -1,4 +1,16 @@
-"""Any Linux host, by the system's own ssh and its configuration."""
+"""Any Linux host, by the system's own ssh and its configuration.
+
+Each question to the host is one command of the system's `ssh`, so that keys, jump hosts and names
+are what `~/.ssh/config` says. The first command opens a connection that stays for a minute, and
+those that follow go through it. On the host a POSIX shell runs them; words are quoted for it, and
+only fixed scripts of this file are more than one word.
+
+    SshHost ──▶ ssh -o ControlPath=... LOGIN -- 'words' ──▶ sshd ──▶ sh
+       open      once: home, user, machine, cores, systemd or not
+       install   a wheel into /opt/srtm/VERSION or ~/.local/share/srtm/VERSION, NSQ where it lacks
+       start,    with systemd: a unit file and systemctl
+       stop      without: python -m srtm.units.units_command, JSON in and out
+"""
 
 import hashlib
 import json
@@ -179,10 +191,13 @@ class SshHost:
         """Where programs are, besides the PATH."""
         return f"{Path(self._python).parent}:{self._bin}"
 
-    def facts(self) -> Facts:
+    def versions(self) -> tuple[str, str]:
         nsqd = self.run(["sh", "-c", 'PATH="$PATH:$1"; nsqd --version', "sh", self._places])
         said = nsqd.output.decode(errors="replace").strip() if nsqd.code == 0 else ""
-        return Facts(self._cores, self._said_srtm(), said, self._clock())
+        return self._said_srtm(), said
+
+    def facts(self) -> Facts:
+        return Facts(self._cores, *self.versions(), self._clock())
 
     def _clock(self) -> Clock:
         """The host's clock against ours: of several readings the one that took least tells most."""

@@ -13,8 +13,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from srtm.deploy.host_tables import HostTable
 from srtm.host.atomic import read_json, write_json
 from srtm.host.files import read_file
-from srtm.testbed.inventory import Inventory
-from srtm.text.errors import SrtmError, UnavailableError, one_line
+from srtm.testbed.host import Host
+from srtm.testbed.inventory import OWN_FOLDER, Inventory
+from srtm.text.errors import SrtmError, UnavailableError, UsageError, one_line
 
 
 class SavedTestbed(BaseModel):
@@ -71,6 +72,25 @@ def save(folder: Path, state: SavedTestbed) -> None:
 
 def forget(folder: Path) -> None:
     (folder / "state.json").unlink(missing_ok=True)
+
+
+def owner_file(host: Host) -> str:
+    """Its path on the host."""
+    return f"{host.table.data_path}/{OWN_FOLDER}/owner.json"
+
+
+def owner_of(host: Host) -> Owner | None:
+    """Whose data the host has. Raises UsageError for a file that was tampered with."""
+    found = host.read(owner_file(host))
+    if found is None:
+        return None
+    try:
+        return Owner.model_validate_json(found)
+    except ValidationError:
+        raise UsageError(
+            f"{owner_file(host)} does not say whose data these are: remove the folder, or choose "
+            "another data-path"
+        ) from None
 
 
 @contextmanager

@@ -1,28 +1,34 @@
-"""Brings a testbed up and down: every host at the same time, each step one that may be repeated."""
+"""Brings a testbed up and down: every host at the same time, each step one that may be repeated.
+
+Nothing runs for `srtm testbed` itself: each command looks at the hosts anew, does what is left to
+do, and ends. On each host one unit, `up`, runs `srtm up` on that host's part of the file, and
+outlives the command that started it.
+
+    srtm testbed up FILE                            each host
+      read_inventory ── parts ──┐
+      state.json (here)         ├─ check ──▶ is it ours? cores, clock    nothing is changed yet
+      one command at a time     ├─ put ────▶ owner.json, files, token, srtm.toml
+                                ├─ start ──▶ unit `up` = srtm up srtm.toml ─▶ brokers, ...
+                                └─ wait ◀─── deployment.json of that process
+"""
 
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
 
 from srtm import __version__
 from srtm.deploy.host_tables import HostTable
 from srtm.deploy.process import telling_line
 from srtm.deploy.programs import TESTED_NSQ, is_tested
-from srtm.deployment.document import Deployment
 from srtm.host.atomic import replacing
 from srtm.host.clock import NS, monotonic_ns
 from srtm.host.files import read_file
 from srtm.host.stop import Stop
 from srtm.http.bearer import read_token
-from srtm.http.client import request
 from srtm.testbed import state as states
-from srtm.testbed.host import Facts, Host
+from srtm.testbed.host import Host
 from srtm.testbed.inventory import OWN_FOLDER, Inventory, Part, read_inventory
 from srtm.testbed.local import LocalHost, tail
 from srtm.testbed.netns import NetnsHost
@@ -38,11 +44,10 @@ from srtm.testbed.network import (
 )
 from srtm.testbed.ssh import SshHost
 from srtm.testbed.state import Owner, SavedTestbed
+from srtm.testbed.status import UP, HostStatus, deployment_of, status_of
 from srtm.text.errors import SrtmError, UnavailableError, UsageError
 from srtm.units import Unit
 
-UP = "up"
-"""the unit that every host has: `srtm up` on its part"""
 READY_SECONDS = 180.0
 """`srtm up` gives each child 60 s, and the brokers of other hosts 60 s to report"""
 GRACE_SECONDS = 150.0
@@ -56,36 +61,6 @@ _AT_ONCE = 16
 
 Say = Callable[[str, str], None]
 """of a host: what it has come to"""
-
-
-@dataclass(frozen=True, slots=True)
-class HostStatus:
-    """state: up, starting, down, ended, unreachable, or degraded: some of it does not answer.
-    why: where it is not up."""
-
-    host: HostTable
-    runs: tuple[str, ...]
-    state: str
-    why: str = ""
-    facts: Facts | None = None
-    pid: int | None = None
-
-    def document(self) -> dict[str, Any]:
-        facts = self.facts
-        return {
-            "host": self.host.name,
-            "kind": self.host.kind,
-            "address": self.host.address,
-            "runs": list(self.runs),
-            "state": self.state,
-            "why": self.why,
-            "pid": self.pid,
-            "cores": facts.cores if facts else None,
-            "srtm": facts.srtm if facts else None,
-            "nsqd": facts.nsqd if facts else None,
-            "clock_offset_seconds": facts.clock.offset if facts else None,
-            "clock_error_seconds": facts.clock.error if facts else None,
-        }
 
 
 class Failed(SrtmError):
@@ -207,7 +182,7 @@ class Testbed:
             )
 
     def _refuse_others_data(self, host: Host) -> None:
-        owner, path = self._owner(host), host.table.data_path
+        owner, path = states.owner_of(host), host.table.data_path
         if owner is None and host.list(path):
             raise UsageError(
                 f"{path} is not empty, and no testbed's: choose another data-path, or empty it"
@@ -218,44 +193,31 @@ class Testbed:
                 f"({owner.machine}): choose another data-path, or srtm testbed down --purge that"
             )
 
-    def _owner(self, host: Host) -> Owner | None:
-        found = host.read(f"{host.table.data_path}/{OWN_FOLDER}/owner.json")
-        if found is None:
-            return None
-        try:
-            return Owner.model_validate_json(found)
-        except ValidationError:
-            raise UsageError(
-                f"{host.table.data_path}/{OWN_FOLDER}/owner.json does not say whose data these "
-                "are: remove the folder, or choose another data-path"
-            ) from None
-
     def _bring_up(self, host: Host, token: bytes, say: Say) -> None:
         began_ns = monotonic_ns()
-        found = host.status(UP)
-        if found and found.alive and self._deployment(host) is not None:
+        if deployment_of(host, host.status(UP)) is not None:
             say(host.table.name, "runs already")
             return
         self._go_on()
-        srtm = host.install()
-        facts = host.facts()
-        if facts.srtm != __version__:
-            has = f"has srtm {facts.srtm}" if facts.srtm else "has no srtm"
+        command = host.install()
+        srtm, nsqd = host.versions()
+        if srtm != __version__:
+            has = f"has srtm {srtm}" if srtm else "has no srtm"
             python = host.table.python
             raise UnavailableError(
                 f"{python or 'python'} there {has}; {__version__} is needed: install that there"
                 + (", or leave out python, and it is brought there" if python else "")
             )
         part = self.inventory.part(host.table)
-        if not is_tested(facts.nsqd):
-            say(host.table.name, f"warning: nsqd says {facts.nsqd!r}, not v{TESTED_NSQ}.x")
+        if not is_tested(nsqd):
+            say(host.table.name, f"warning: nsqd says {nsqd!r}, not v{TESTED_NSQ}.x")
         self._go_on()
         self._put(host, part, token)
         if not part.runs:
             say(host.table.name, "ready; nothing runs on it yet")
             return
         self._go_on()
-        host.start(Unit(UP, (*srtm, "up", f"{part.folder}/srtm.toml")))
+        host.start(Unit(UP, (*command, "up", f"{part.folder}/srtm.toml")))
         self._await_up(host)
         seconds = (monotonic_ns() - began_ns) / NS
         say(host.table.name, f"up after {seconds:.1f} s: {', '.join(part.runs)}")
@@ -263,7 +225,7 @@ class Testbed:
     def _put(self, host: Host, part: Part, token: bytes) -> None:
         """The owner first: what follows belongs to it."""
         owner = Owner(id=self.id, file=str(self.inventory.file), machine=os.uname().nodename)
-        host.put(f"{part.folder}/owner.json", owner.model_dump_json().encode())
+        host.put(states.owner_file(host), owner.model_dump_json().encode())
         for name, file in part.files.items():
             host.put(f"{part.folder}/{name}", read_file(file))
         if part.needs_token:
@@ -272,8 +234,7 @@ class Testbed:
 
     def _await_up(self, host: Host) -> None:
         deadline_ns = monotonic_ns() + int(READY_SECONDS * NS)
-        while self._deployment(host) is None:
-            found = host.status(UP)
+        while deployment_of(host, found := host.status(UP)) is None:
             if found is None or not found.alive:
                 raise SrtmError(f"srtm up ended: {telling_line(host.log(UP, 50))}")
             if monotonic_ns() > deadline_ns:
@@ -286,21 +247,6 @@ class Testbed:
         if self._stop.wait(seconds):
             raise UnavailableError("interrupted; the same command goes on from here")
 
-    def _deployment(self, host: Host) -> Deployment | None:
-        """The deployment of a host; None until `srtm up` says that it is up, and once it has
-        ended."""
-        found = host.status(UP)
-        if found is None or not found.alive:
-            return None
-        document = host.read(f"{host.table.data_path}/deployment.json")
-        if document is None:
-            return None
-        try:
-            deployment = Deployment.model_validate_json(document)
-        except ValidationError:
-            return None
-        return deployment if deployment.pid == found.pid else None
-
     # --- status, logs ---------------------------------------------------------------------------
 
     def status(self) -> list[HostStatus]:
@@ -310,28 +256,7 @@ class Testbed:
             return list(pool.map(self._status, self.hosts.values()))
 
     def _status(self, host: Host) -> HostStatus:
-        found = HostStatus(host.table, self.inventory.part(host.table).runs, "down")
-        try:
-            host.open()
-            part = self.inventory.part(host.table)
-            found = replace(found, facts=host.facts())
-            unit = host.status(UP)
-        except SrtmError as error:
-            return replace(found, state="unreachable", why=str(error))
-        if unit is None:
-            put = host.read(f"{part.folder}/owner.json") is not None
-            return replace(found, state="up" if put and not part.runs and self._state else "down")
-        if not unit.alive:
-            said = telling_line(host.log(UP, 50))
-            return replace(found, state="ended", why=f"srtm up ended: {said}")
-        deployment = self._deployment(host)
-        if deployment is None:
-            return replace(found, state="starting", pid=unit.pid)
-        silent = [
-            broker.name for broker in deployment.brokers if not _answers(str(broker.http_address))
-        ]
-        why = f"{', '.join(silent)}: no answer" if silent else ""
-        return replace(found, state="degraded" if silent else "up", why=why, pid=unit.pid)
+        return status_of(host, self.inventory.part(host.table), was_put=self.is_up)
 
     def calling(self, host: str, command: Sequence[str]) -> tuple[str, ...]:
         """What runs a command on a host from here. Raises UsageError, UnavailableError."""
@@ -378,7 +303,7 @@ class Testbed:
 
     def _take_down(self, host: Host, purge: bool, say: Say) -> None:
         host.open()
-        owner = self._owner(host)
+        owner = states.owner_of(host)
         if owner is not None and owner.id != self.id:
             say(host.table.name, f"left alone: it has the data of {owner.file}")
             return
@@ -439,13 +364,6 @@ class Testbed:
         if failures:
             in_order = {name: failures[name] for name in hosts if name in failures}
             raise Failed(f"srtm testbed {what}", in_order)
-
-
-def _answers(address: str) -> bool:
-    try:
-        return request(address, "GET", "/ping", timeout_seconds=2.0).status == 200
-    except UnavailableError:
-        return False
 
 
 def open_testbed(file: Path) -> Testbed:

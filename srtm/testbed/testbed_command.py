@@ -18,7 +18,8 @@ from srtm.host.stop import Stop
 from srtm.options.model import parsed
 from srtm.testbed import links
 from srtm.testbed.faults import FAULTS, Asked, begin
-from srtm.testbed.testbed import HostStatus, Say, Testbed, open_testbed
+from srtm.testbed.status import HostStatus
+from srtm.testbed.testbed import Say, Testbed, open_testbed
 from srtm.text.duration import parse_duration
 from srtm.text.errors import Exit, SrtmError, UnavailableError, UsageError
 from srtm.text.terminal import Column, Table, show

@@ -67,8 +67,8 @@ def part(inventory: Inventory, host: str) -> tuple[Part, dict[str, Any]]:
 def test_each_host_gets_its_part(tmp_path: Path) -> None:
     inventory = read(tmp_path)
     assert [each.address for each in inventory.hosts] == [f"198.18.0.1{n}" for n in (1, 2, 3)]
-    assert [each.name for each in inventory.load_hosts] == ["h3"]
-    assert [each.name for each in inventory.subscriber_hosts] == ["h3"]
+    assert [each.host for each in inventory.plan.loads] == ["h3"]
+    assert [each.host for each in inventory.plan.subscribers] == ["h3"]
     assert str(inventory.broker_http_address(inventory.plan.brokers[1])) == "198.18.0.12:4251"
 
     first, tables = part(inventory, "h1")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,8 @@ from srtm.http.client import get_json, request
 from srtm.testbed import open_testbed
 from srtm.testbed.faults import processes
 from srtm.testbed.network import namespaces_of
-from srtm.testbed.testbed import UP, Failed
+from srtm.testbed.status import UP
+from srtm.testbed.testbed import Failed
 from srtm.text.errors import Exit, SrtmError, UnavailableError, UsageError
 from tests.support.deployments import need_nsq, wait_for
 from tests.support.netns import need_namespaces
@@ -193,38 +195,69 @@ def test_a_second_signal_while_the_first_is_handled_is_no_deadlock(tmp_path: Pat
     assert not asking.is_alive()
 
 
+@pytest.fixture(scope="module")
+def bed() -> Iterator[testbeds.Testbed]:
+    """One that is up on local hosts, for tests that leave it so."""
+    with pytest.MonkeyPatch.context() as patch, short_folder() as folder:
+        need_nsq(patch)
+        with up(lab(folder)) as found:
+            yield found
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_fault_that_is_ended_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
-    file = lab(tmp_path)
-    with up(file) as found:
-        words = ("fault", file, "freeze", "h1", "--program", "b1-nsqd", "--for", "10m")
-        with subprocess.Popen(
-            [*SRTM, "testbed", *map(str, words)],
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as process:
-            assert process.stdout
-            assert process.stdout.readline() == "SIGSTOP of b1-nsqd on h1\n"
-            process.send_signal(number)
-            process.send_signal(number)
-            assert process.wait(60) == Exit.OK
-        stat = Path("/proc", str(processes(found.hosts["h1"])["b1-nsqd"]), "stat").read_text()
-        assert stat.rpartition(")")[2].split()[0] != "T"
+def test_a_fault_that_is_ended_leaves_nothing(
+    bed: testbeds.Testbed, number: signal.Signals
+) -> None:
+    words = ("fault", bed.inventory.file, "freeze", "h1", "--program", "b1-nsqd", "--for", "10m")
+    with subprocess.Popen(
+        [*SRTM, "testbed", *map(str, words)],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "SIGSTOP of b1-nsqd on h1\n"
+        process.send_signal(number)
+        process.send_signal(number)
+        assert process.wait(60) == Exit.OK
+    stat = Path("/proc", str(processes(bed.hosts["h1"])["b1-nsqd"]), "stat").read_text()
+    assert stat.rpartition(")")[2].split()[0] != "T"
 
 
 def test_programs_are_named_in_a_narrow_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bed: testbeds.Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")  # ps would end its lines there
-    with up(lab(tmp_path)) as found:
-        assert set(processes(found.hosts["h1"])) == {UP, "nsqlookupd", "b1-nsqd", "b1-gateway"}
+    assert set(processes(bed.hosts["h1"])) == {UP, "nsqlookupd", "b1-nsqd", "b1-gateway"}
 
 
-def test_a_disk_goes_with_its_host(tmp_path: Path) -> None:
+def test_a_host_whose_part_ends_is_named_and_brought_up_again(bed: testbeds.Testbed) -> None:
+    unit = bed.hosts["h1"].status(UP)
+    assert unit
+    os.kill(unit.pid, signal.SIGKILL)
+    wait_for(lambda: bed.status()[0].state == "ended")
+    assert [each.state for each in bed.status()[1:]] == ["up", "up"]
+    wait_for(lambda: not _listens(bed))
+    open_testbed(bed.inventory.file).up(quiet)
+    assert [each.state for each in bed.status()] == ["up", "up", "up"]
+
+
+def _listens(found: testbeds.Testbed) -> bool:
+    inventory = found.inventory
+    try:
+        request(str(inventory.broker_http_address(inventory.plan.brokers[0])), "GET", "/ping")
+    except UnavailableError:
+        return False
+    return True
+
+
+def test_a_disk_is_its_owners_alone_and_goes_with_its_host(tmp_path: Path) -> None:
     need_namespaces()
-    file = lab(tmp_path, "netns")
+    file = lab(tmp_path, "netns", more='disk = "4m"\n')
     file.write_text(file.read_text().replace('name = "h1"\n', 'name = "h1"\ndisk = "64m"\n', 1))
     with up(file) as found:
+        disk = tmp_path / "d" / "h3"
+        assert disk.is_mount()
+        assert disk.stat().st_mode & 0o7777 == 0o755
         said: dict[str, str] = {}
         found.down(said.__setitem__)
         assert said["h1"] == "down; its data went with its disk"
@@ -240,52 +273,26 @@ def up_process(file: Path) -> "subprocess.Popen[str]":
     )
 
 
-def test_a_host_whose_part_ends_is_named_and_brought_up_again(tmp_path: Path) -> None:
-    file = lab(tmp_path)
-    with up(file) as found:
-        unit = found.hosts["h1"].status(UP)
-        assert unit
-        os.kill(unit.pid, signal.SIGKILL)
-        wait_for(lambda: found.status()[0].state == "ended")
-        assert [each.state for each in found.status()[1:]] == ["up", "up"]
-        wait_for(lambda: not _listens(found))
-        open_testbed(file).up(quiet)
-        assert [each.state for each in found.status()] == ["up", "up", "up"]
-
-
-def _listens(found: testbeds.Testbed) -> bool:
-    inventory = found.inventory
-    try:
-        request(str(inventory.broker_http_address(inventory.plan.brokers[0])), "GET", "/ping")
-    except UnavailableError:
-        return False
-    return True
-
-
 @pytest.mark.parametrize("kind", ["local", "netns"])
 def test_down_ends_what_a_killed_up_left_stopped(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """In namespaces also where all files are gone: processes are found by their namespace."""
     if kind == "netns":
         need_namespaces()
     file = lab(tmp_path, kind)
     with up(file) as found:
         monkeypatch.setenv("COLUMNS", "80")  # of which ps makes its lines
         pids = processes(found.hosts["h1"])
+        beside = processes(found.hosts["h2"])
         for name in ("b1-gateway", "b1-nsqd"):
             os.kill(pids[name], signal.SIGSTOP)
         os.kill(pids[UP], signal.SIGKILL)
         wait_for(lambda: found.status()[0].state == "ended")
-    wait_for(lambda: not any(is_alive(pid) for pid in pids.values()))
-
-
-def test_down_finds_processes_of_namespaces_whose_files_are_gone(tmp_path: Path) -> None:
-    need_namespaces()
-    file = lab(tmp_path, "netns")
-    with up(file) as found:
-        pids = [pid for name in ("h1", "h2") for pid in processes(found.hosts[name]).values()]
-        shutil.rmtree(tmp_path / "d")
-    wait_for(lambda: not any(is_alive(pid) for pid in pids))
+        if kind == "netns":
+            shutil.rmtree(tmp_path / "d")
+    left = [*pids.values(), *beside.values()]
+    wait_for(lambda: not any(map(is_alive, left)))
 
 
 def test_a_torn_pid_file_is_no_hindrance(tmp_path: Path) -> None:
@@ -297,15 +304,6 @@ def test_a_torn_pid_file_is_no_hindrance(tmp_path: Path) -> None:
     wait_for(lambda: not any(is_alive(pid) for pid in pids.values()))
 
 
-def test_a_disk_of_a_host_is_its_owners_alone(tmp_path: Path) -> None:
-    need_namespaces()
-    file = lab(tmp_path, "netns", more='disk = "4m"\n')
-    with up(file):
-        path = tmp_path / "d" / "h3"
-        assert path.is_mount()
-        assert path.stat().st_mode & 0o7777 == 0o755
-
-
 def test_two_commands_at_once(tmp_path: Path) -> None:
     file = lab(tmp_path)
     began, over = threading.Event(), threading.Event()
@@ -315,13 +313,19 @@ def test_two_commands_at_once(tmp_path: Path) -> None:
         over.wait(60)
 
     first = open_testbed(file)
-    worker = threading.Thread(target=first.up, args=(say,))
+
+    def begin() -> None:
+        with suppress(Failed):  # it is interrupted in the end
+            first.up(say)
+
+    worker = threading.Thread(target=begin)
     worker.start()
     try:
         assert began.wait(60)
         with pytest.raises(UnavailableError, match="another srtm testbed command"):
             open_testbed(file).up(quiet)
     finally:
+        first.ask_stop()  # what it would still start is nobody's business here
         over.set()
         worker.join()
         open_testbed(file).down(quiet, purge=True)
