@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from srtm.bridge.file import read_bridge_file
@@ -18,6 +19,7 @@ from srtm.deploy.tables import (
 from srtm.http.client import Answer
 from srtm.limits.contract import Contract
 from srtm.options.model import as_flags
+from srtm.text.address import Address
 
 _NODE_IDS = 1024  # nsqd: node-id in [0,1024)
 
@@ -26,78 +28,71 @@ def children(
     plan: Plan, programs: Programs, topics: Callable[[], Sequence[Contract]]
 ) -> list[ChildSpec]:
     """All children in order of starting. `topics` is asked whenever a gateway starts."""
-    logs = plan.layout.logs
     specs = []
     if plan.lookupd:
-        specs.append(
-            ChildSpec(
-                name="nsqlookupd",
-                stage=Stage.LOOKUPD,
-                command=partial(lookupd_command, plan, plan.lookupd, programs),
-                ping=str(plan.lookupd.http_address.reachable),
-                log=logs / "nsqlookupd.log",
-            )
-        )
+        command = partial(lookupd_command, plan, plan.lookupd, programs)
+        specs.append(_child(plan, "nsqlookupd", Stage.LOOKUPD, command, plan.lookupd.http_address))
     if plan.distributor:
-        specs.append(
-            ChildSpec(
-                name="distributor",
-                stage=Stage.DISTRIBUTOR,
-                command=partial(distributor_command, plan.distributor, programs),
-                ping=str(plan.distributor.http_address.reachable),
-                log=logs / "distributor.log",
-                path="/v1/health",
-                agrees=_leads,
-            )
-        )
+        specs.append(_distributor(plan, plan.distributor, programs))
     for broker in plan.brokers:
-        layout = plan.layout.broker(broker.name)
-        nsqd, gateway = f"{broker.name}-nsqd", f"{broker.name}-gateway"
-        specs.append(
-            ChildSpec(
-                name=nsqd,
-                stage=Stage.NSQD,
-                command=partial(nsqd_command, plan, broker, programs),
-                ping=str(layout.nsqd_http),
-                log=logs / f"{nsqd}.log",
-                sockets=(layout.nsqd_tcp, layout.nsqd_http),
-            )
-        )
-        specs.append(
-            ChildSpec(
-                name=gateway,
-                stage=Stage.GATEWAY,
-                command=partial(_gateway_command_now, plan, broker, programs, topics),
-                ping=str(broker.http_address.reachable),
-                log=logs / f"{gateway}.log",
-                sockets=(layout.admin,),
-                drain_seconds=plan.gateway_options(broker).drain_timeout,
-                needs=nsqd,
-            )
-        )
+        specs += _broker(plan, broker, programs, topics)
     if plan.nsqadmin:
-        specs.append(
-            ChildSpec(
-                name="nsqadmin",
-                stage=Stage.NSQADMIN,
-                command=partial(nsqadmin_command, plan, plan.nsqadmin, programs),
-                ping=str(plan.nsqadmin.http_address.reachable),
-                log=logs / "nsqadmin.log",
-            )
-        )
+        command = partial(nsqadmin_command, plan, plan.nsqadmin, programs)
+        specs.append(_child(plan, "nsqadmin", Stage.NSQADMIN, command, plan.nsqadmin.http_address))
     if plan.bridge:
-        door = read_bridge_file(plan.bridge.file).bridge.http_address
-        specs.append(
-            ChildSpec(
-                name="bridge",
-                stage=Stage.BRIDGE,
-                command=partial(bridge_command, plan.bridge, programs),
-                ping=str(door.reachable),
-                log=logs / "bridge.log",
-                path="/stats",  # /ping says no while Kafka is away, and brokers go on without it
-            )
-        )
+        specs.append(_bridge(plan, plan.bridge, programs))
     return specs
+
+
+def _child(
+    plan: Plan, name: str, stage: Stage, command: Callable[[], Sequence[str]], http: Address
+) -> ChildSpec:
+    log = plan.layout.logs / f"{name}.log"
+    return ChildSpec(name, stage, command, str(http.reachable), log)
+
+
+def _distributor(plan: Plan, distributor: DistributorTable, programs: Programs) -> ChildSpec:
+    command = partial(distributor_command, distributor, programs)
+    child = _child(plan, "distributor", Stage.DISTRIBUTOR, command, distributor.http_address)
+    return replace(child, path="/v1/health", agrees=_leads)
+
+
+def _broker(
+    plan: Plan, broker: BrokerTable, programs: Programs, topics: Callable[[], Sequence[Contract]]
+) -> tuple[ChildSpec, ChildSpec]:
+    """nsqd, and the gateway in front of it."""
+    layout = plan.layout.broker(broker.name)
+    nsqd = f"{broker.name}-nsqd"
+    gateway = _child(
+        plan,
+        f"{broker.name}-gateway",
+        Stage.GATEWAY,
+        lambda: gateway_command(plan, broker, programs, topics()),
+        broker.http_address,
+    )
+    return (
+        ChildSpec(
+            name=nsqd,
+            stage=Stage.NSQD,
+            command=partial(nsqd_command, plan, broker, programs),
+            ping=str(layout.nsqd_http),
+            log=plan.layout.logs / f"{nsqd}.log",
+            sockets=(layout.nsqd_tcp, layout.nsqd_http),
+        ),
+        replace(
+            gateway,
+            sockets=(layout.admin,),
+            drain_seconds=plan.gateway_options(broker).drain_timeout,
+            needs=nsqd,
+        ),
+    )
+
+
+def _bridge(plan: Plan, bridge: BridgeTable, programs: Programs) -> ChildSpec:
+    door = read_bridge_file(bridge.file).bridge.http_address
+    child = _child(plan, "bridge", Stage.BRIDGE, partial(bridge_command, bridge, programs), door)
+    # /ping says no while Kafka is away, and brokers go on without it
+    return replace(child, path="/stats")
 
 
 def _leads(health: Answer) -> bool:
@@ -158,15 +153,6 @@ def gateway_command(
     given = options.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
     shares = (topic_flag(contract, plan.broker_count) for contract in topics)
     return [*programs.gateway, *as_flags(given), *(f"--topic={share}" for share in shares)]
-
-
-def _gateway_command_now(
-    plan: Plan,
-    broker: BrokerTable,
-    programs: Programs,
-    topics: Callable[[], Sequence[Contract]],
-) -> list[str]:
-    return gateway_command(plan, broker, programs, topics())
 
 
 def topic_flag(contract: Contract, brokers: int) -> str:

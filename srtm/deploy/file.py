@@ -1,6 +1,6 @@
 """The TOML file of a deployment: what `srtm up FILE` starts."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -275,46 +275,41 @@ def _check_bridge(plan: Plan, file: Path, where: str) -> None:
 
 
 def _with_absolute_paths(plan: Plan, base: Path) -> Plan:
-    def absolute(path: str | Path) -> Path:
-        return (base / Path(path).expanduser()).absolute()
+    def absolute(path: str | Path) -> str:
+        return str((base / Path(path).expanduser()).absolute()) if path else ""
 
-    data_path = absolute(plan.deployment.data_path)
+    def paths_of(gateway: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            name: absolute(value) if name in GATEWAY_PATHS and isinstance(value, str) else value
+            for name, value in gateway.items()
+        }
+
+    data_path = Path(absolute(plan.deployment.data_path))
     changes: dict[str, Any] = {
         "deployment": plan.deployment.model_copy(update={"data_path": data_path}),
         "brokers": tuple(
-            each.model_copy(
-                update={
-                    "gateway": {
-                        name: str(absolute(value))
-                        if name in GATEWAY_PATHS and value and isinstance(value, str)
-                        else value
-                        for name, value in each.gateway.items()
-                    }
-                }
-            )
-            for each in plan.brokers
+            each.model_copy(update={"gateway": paths_of(each.gateway)}) for each in plan.brokers
         ),
         "topics": tuple(
-            each.model_copy(update={"publishers": absolute(each.publishers)})
+            each.model_copy(update={"publishers": Path(absolute(each.publishers))})
             if each.publishers
             else each
             for each in plan.topics
         ),
     }
     if plan.bridge:
-        changes["bridge"] = BridgeTable(file=absolute(plan.bridge.file), host=plan.bridge.host)
+        file = Path(absolute(plan.bridge.file))
+        changes["bridge"] = plan.bridge.model_copy(update={"file": file})
     if plan.distributor:
-        store, token_file = plan.distributor.store, plan.distributor.token_file
-        if not store:
-            store = str(Layout(data_path).distributor_store)
-        elif "://" not in store:
-            store = str(absolute(store))
-        token_file = str(absolute(token_file)) if token_file else ""
+        store = plan.distributor.store or str(Layout(data_path).distributor_store)
         changes["distributor"] = plan.distributor.model_copy(
-            update={"store": store, "token_file": token_file}
+            update={
+                "store": store if "://" in store else absolute(store),
+                "token_file": absolute(plan.distributor.token_file),
+            }
         )
-    if plan.elsewhere and plan.elsewhere.distributor_token_file:
-        token_file = str(absolute(plan.elsewhere.distributor_token_file))
+    if plan.elsewhere:
+        token_file = absolute(plan.elsewhere.distributor_token_file)
         changes["elsewhere"] = plan.elsewhere.model_copy(
             update={"distributor_token_file": token_file}
         )

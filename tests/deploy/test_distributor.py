@@ -6,19 +6,26 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from distributor.cli.topic_file import TopicFile, read_topic_file
+from distributor.remote import Remote
 from srtm.client import SyncPublisher
-from srtm.deploy.up import running
+from srtm.deploy.placed_topics import PlacedTopics
+from srtm.deploy.up import Running, running
+from srtm.deployment.layout import Layout
 from srtm.http.client import get_json
-from srtm.text.address import free_addresses
+from srtm.text.address import Address, free_addresses
 from srtm.text.errors import Exit
 from tests.support.deployments import Spec, need_nsq, outside, processes_of, srtm, wait_for
+from tests.support.distributors import DistributorProcess, distributors_in
 from tests.support.programs import run_srtm
 
+SECRET = "0123456789abcdef-secret"
 CSV = "id,key,rate\n" + "".join(f"p{n},room-{n % 2},10\n" for n in range(6))
 
 
@@ -36,11 +43,15 @@ def tmp_path() -> Iterator[Path]:
 
 @pytest.fixture
 def spec(tmp_path: Path) -> Spec:
+    return spec_in(tmp_path)
+
+
+def spec_in(folder: Path) -> Spec:
     """Three brokers, and a topic of 60 messages/s that two of them hold."""
     ports = free_addresses(7)
-    (tmp_path / "publishers.csv").write_text(CSV)
+    (folder / "publishers.csv").write_text(CSV)
     return {
-        "deployment": {"data-path": str(tmp_path / "d")},
+        "deployment": {"data-path": str(folder / "d")},
         "distributor": {"http-address": str(ports[6]), "lease-duration": "5s"},
         "broker": [
             {"tcp-address": str(ports[k]), "http-address": str(ports[k + 1]), "capacity": 40}
@@ -52,7 +63,7 @@ def spec(tmp_path: Path) -> Spec:
                 "rate": 66,
                 "burst": 12,
                 "slo": "0.99@5ms",
-                "publishers": str(tmp_path / "publishers.csv"),
+                "publishers": str(folder / "publishers.csv"),
             }
         ],
     }
@@ -122,21 +133,6 @@ def test_placed_published_killed_and_ended(tmp_path: Path, spec: Spec) -> None:
         assert "drained" in (tmp_path / "d" / "logs" / f"broker-{k}-gateway.log").read_text()
 
 
-def test_a_second_run_moves_nobody_and_places_who_is_new(tmp_path: Path, spec: Spec) -> None:
-    with running(spec):
-        first = ask(spec, "/topics/sensors/placements/current")
-        before = places(spec)
-    with running(spec) as deployment:
-        assert ask(spec, "/topics/sensors/placements/current")["epoch"] == first["epoch"]
-        assert places(spec) == before
-        wait_for(lambda: shares(deployment) == [(33, 6)] * 2)
-    (tmp_path / "publishers.csv").write_text(CSV + "new,room-0,10\n")
-    with running(spec):
-        after = places(spec)
-        assert after.pop("new") in {"broker-1", "broker-2", "broker-3"}
-        assert after == before
-
-
 def test_its_contract_is_set_shown_and_deleted_at_the_distributor(spec: Spec) -> None:
     where = f"--deployment={spec['deployment']['data-path']}"
     spec["topic"].append({"name": "split", "rate": 30, "burst": 9})
@@ -187,48 +183,6 @@ def test_its_contract_is_set_shown_and_deleted_at_the_distributor(spec: Spec) ->
         assert ask(spec, "/topics")["topics"] == []
 
 
-def test_no_one_is_placed_on_brokers_without_a_capacity(spec: Spec) -> None:
-    for broker in spec["broker"]:
-        del broker["capacity"]
-    said: list[str] = []
-    with running(spec, say=said.append):
-        assert len(said) == 1
-        assert said[0].startswith("topic sensors is the distributor's, and not placed: ")
-        assert ask(spec, "/topics/sensors")["publishers"] == 6
-
-
-def test_a_topic_has_one_owner_whoever_registered_it(tmp_path: Path, spec: Spec) -> None:
-    placed = spec["topic"].pop()
-    file = tmp_path / "hand.toml"
-    file.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in placed.items()))
-    with running(spec):
-        address = spec["distributor"]["http-address"]
-        srtm("topic", "register", str(file), "--distributor-address", address)
-    spec["topic"].append({"name": "sensors", "rate": 1, "burst": 3})
-    said: list[str] = []
-    with running(spec, say=said.append) as deployment:
-        assert said == [
-            "topic sensors is the distributor's, as it was registered there; its contract here is "
-            "not used: give it publishers, or delete it with srtm topic delete sensors"
-        ]
-        assert shares(deployment) == []
-
-
-def test_a_token_guards_it_and_is_in_no_command_line(tmp_path: Path, spec: Spec) -> None:
-    secret = "0123456789abcdef-secret"
-    file = tmp_path / "token"
-    file.write_text(secret)
-    file.chmod(0o600)
-    spec["distributor"]["token-file"] = str(file)
-    with running(spec) as deployment:
-        wait_for(lambda: shares(deployment) == [(33, 6)] * 2)
-        assert not [words for words in processes_of(spec).values() if secret in words]
-        where = f"--deployment={spec['deployment']['data-path']}"
-        assert "split by the distributor" in srtm("topic", "set", "sensors", "--burst=20", where)
-        moved = srtm("topic", "set", "sensors", "--migrate=auto", where)
-        assert moved == "topic sensors: migrate auto\n"
-
-
 @pytest.mark.parametrize(
     ("change", "flags", "said"),
     [
@@ -252,31 +206,51 @@ def test_a_slip_is_one_line_and_nothing_is_started(
     assert not list((tmp_path / "d").glob("logs/*"))
 
 
-def test_a_gateway_comes_back_while_the_distributor_hangs(spec: Spec) -> None:
-    said: list[str] = []
-    with running(spec, say=said.append) as deployment:
-        wait_for(lambda: shares(deployment) == [(33, 6)] * 2)
-        os.kill(deployment.pids["distributor"], signal.SIGSTOP)
-        try:
-            os.kill(deployment.pids["broker-1-gateway"], signal.SIGKILL)
-            wait_for(lambda: "broker-1-gateway is back (restart 1)" in said)
-            # Its lease may have ended for all that it knows: one message, and its part of the rate.
-            assert shares(deployment)[0] == (pytest.approx(33 / 6), 1)
-        finally:
-            os.kill(deployment.pids["distributor"], signal.SIGCONT)
-        wait_for(lambda: shares(deployment) == [(33, 6)] * 2)
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[tuple[Spec, Running, list[str]]]:
+    """One with a token, for tests that leave it as it is; and what `srtm up` says."""
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="srtm-") as name:
+        need_nsq(patch)
+        folder = Path(name)
+        spec = spec_in(folder)
+        (folder / "token").write_text(SECRET)
+        (folder / "token").chmod(0o600)
+        spec["distributor"]["token-file"] = str(folder / "token")
+        said: list[str] = []
+        with running(spec, say=said.append) as deployment:
+            wait_for(lambda: shares(deployment) == [(33, 6)] * 2)
+            yield spec, deployment, said
 
 
-def test_while_the_distributor_hangs_its_topics_stay_its_own(spec: Spec) -> None:
-    with running(spec) as deployment:
-        wait_for(lambda: shares(deployment) == [(33, 6)] * 2)
-        os.kill(deployment.pids["distributor"], signal.SIGSTOP)
-        try:
-            done = run_srtm(
-                "topic", "list", "--json", f"--deployment={spec['deployment']['data-path']}"
-            )
-        finally:
-            os.kill(deployment.pids["distributor"], signal.SIGCONT)
+@contextmanager
+def hanging(deployment: Running) -> Iterator[None]:
+    """Its distributor."""
+    os.kill(deployment.pids["distributor"], signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(deployment.pids["distributor"], signal.SIGCONT)
+
+
+def test_a_token_guards_it_and_is_in_no_command_line(
+    guarded: tuple[Spec, Running, list[str]],
+) -> None:
+    spec, _, _ = guarded
+    assert not [words for words in processes_of(spec).values() if SECRET in words]
+    where = f"--deployment={spec['deployment']['data-path']}"
+    assert "split by the distributor" in srtm("topic", "set", "sensors", "--burst=12", where)
+    moved = srtm("topic", "set", "sensors", "--migrate=auto", where)
+    assert moved == "topic sensors: migrate auto\n"
+
+
+def test_while_the_distributor_hangs_its_topics_stay_its_own(
+    guarded: tuple[Spec, Running, list[str]],
+) -> None:
+    spec, deployment, _ = guarded
+    with hanging(deployment):
+        done = run_srtm(
+            "topic", "list", "--json", f"--deployment={spec['deployment']['data-path']}"
+        )
     assert done.returncode == Exit.UNAVAILABLE
     assert "this is not all: distributor does not answer" in done.stderr
     [topic] = json.loads(done.stdout)["topics"]
@@ -284,26 +258,102 @@ def test_while_the_distributor_hangs_its_topics_stay_its_own(spec: Spec) -> None
     assert (topic["rate"], topic["burst"], topic["slo"]) == (66, 12, "0.99@5ms")
 
 
-def test_who_finds_no_room_is_told(spec: Spec) -> None:
-    for broker in spec["broker"]:
-        broker["capacity"] = 15
+def test_a_gateway_comes_back_while_the_distributor_hangs(
+    guarded: tuple[Spec, Running, list[str]],
+) -> None:
+    _, deployment, said = guarded
+    with hanging(deployment):
+        os.kill(deployment.pids["broker-1-gateway"], signal.SIGKILL)
+        wait_for(lambda: "broker-1-gateway is back (restart 1)" in said)
+        # Its lease may have ended for all that it knows: one message, and its part of the rate.
+        assert shares(deployment)[0] == (pytest.approx(33 / 6), 1)
+    wait_for(lambda: shares(deployment) == [(33, 6)] * 2)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "begins", "has"),
+    [
+        pytest.param(
+            0.0, "topic sensors is the distributor's, and not placed: ", "not measured", id="none"
+        ),
+        pytest.param(
+            15.0, "topic sensors is the distributor's: ", "; without a broker: ", id="few"
+        ),
+    ],
+)
+def test_who_finds_no_room_is_told(
+    tmp_path: Path, distributor: DistributorProcess, capacity: float, begins: str, has: str
+) -> None:
+    """What `srtm up` says of a topic that it places."""
+    for name in ("broker-1", "broker-2", "broker-3"):
+        distributor.broker(name, capacity)
+    said = placed_by(distributor).place(sensors(tmp_path))
+    assert said.startswith(begins)
+    assert has in said
+    found = distributor.ok("GET", "/topics/sensors")
+    assert (found["publishers"], found["placed"]) == (6, 3 if capacity else 0)
+
+
+def test_placing_again_changes_nothing(tmp_path: Path, distributor: DistributorProcess) -> None:
+    for name in ("broker-1", "broker-2", "broker-3"):
+        distributor.broker(name, 40.0)
+    said = placed_by(distributor).place(sensors(tmp_path))
+    before = distributor.ok("GET", "/topics/sensors/placements/current")
+    assert placed_by(distributor).place(sensors(tmp_path)) == said
+    assert distributor.ok("GET", "/topics/sensors/placements/current") == before
+
+
+def placed_by(distributor: DistributorProcess) -> PlacedTopics:
+    return PlacedTopics(Remote(Address.parse(distributor.address), ""))
+
+
+def sensors(folder: Path) -> TopicFile:
+    return read_topic_file(topic_file(folder, spec_in(folder)["topic"][0]))
+
+
+def topic_file(folder: Path, table: dict[str, Any]) -> Path:
+    file = folder / "topic.toml"
+    file.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items()))
+    return file
+
+
+def test_a_topic_has_one_owner_whoever_registered_it(tmp_path: Path, spec: Spec) -> None:
+    by_hand = topic_file(tmp_path, spec["topic"].pop())
+    (tmp_path / "d").mkdir(mode=0o700)
+    with distributors_in(tmp_path) as start:
+        before = start(Layout(tmp_path / "d").distributor_store)
+        before.wait_leading()
+        assert before.srtm("topic", "register", str(by_hand)).returncode == 0
+    spec["topic"].append({"name": "sensors", "rate": 1, "burst": 3})
     said: list[str] = []
-    with running(spec, say=said.append):
-        assert sorted(places(spec).values()) == ["broker-1", "broker-2", "broker-3"]
-    assert len(said) == 1
-    assert "1 publisher on broker-3" in said[0]
-    assert "; without a broker: " in said[0]
+    with running(spec, say=said.append) as deployment:
+        assert said == [
+            "topic sensors is the distributor's, as it was registered there; its contract here is "
+            "not used: give it publishers, or delete it with srtm topic delete sensors"
+        ]
+        assert shares(deployment) == []
 
 
-def test_a_topic_goes_over_to_the_distributor_and_stays_there(spec: Spec) -> None:
+def test_a_topic_goes_over_to_the_distributor_and_stays_there(tmp_path: Path, spec: Spec) -> None:
+    """And nobody who has a broker moves at the next start."""
     publishers = spec["topic"][0].pop("publishers")
     with running(spec) as deployment:
         assert shares(deployment) == [(22, 4)] * 3
     spec["topic"][0]["publishers"] = publishers
     with running(spec) as deployment:
         wait_for(lambda: shares(deployment) == [(33, 6)] * 2)
+        first = ask(spec, "/topics/sensors/placements/current")
+        before = places(spec)
     del spec["topic"][0]["publishers"]
     said: list[str] = []
     with running(spec, say=said.append) as deployment:
         wait_for(lambda: shares(deployment) == [(33, 6)] * 2)
+        assert ask(spec, "/topics/sensors/placements/current")["epoch"] == first["epoch"]
+        assert places(spec) == before
     assert [line.partition(",")[0] for line in said] == ["topic sensors is the distributor's"]
+    spec["topic"][0]["publishers"] = publishers
+    (tmp_path / "publishers.csv").write_text(CSV + "new,room-0,10\n")
+    with running(spec):
+        after = places(spec)
+        assert after.pop("new") in {"broker-1", "broker-2", "broker-3"}
+        assert after == before

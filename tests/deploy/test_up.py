@@ -249,13 +249,13 @@ def test_a_child_that_keeps_dying_takes_nobody_with_it(
     with running(spec, say=said.append) as deployment:
         others = {name: pid for name, pid in deployment.pids.items() if name != victim}
         killed: list[int] = []
-        for _ in range(6):
+        for _ in range(5):
             wait_for(lambda: deployment.pids.get(victim) not in (None, *killed))
             killed.append(deployment.pids[victim])
             os.kill(killed[-1], signal.SIGKILL)
             answer = request(str(http), "POST", "/pub?topic=sensors", document=1)
             assert answer.status == 200
-        wait_for(lambda: f"{victim} is back (restart 6)" in said)
+        wait_for(lambda: f"{victim} is back (restart 5)" in said)
         assert {name: pid for name, pid in deployment.pids.items() if name != victim} == others
         for broker in deployment.brokers:
             wait_for(partial(listens, broker.tcp_address))  # the one that is back lets them in
