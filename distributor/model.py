@@ -4,7 +4,7 @@ Rates are messages/s. A topic's contract is `limits.contract.Contract`: rate r, 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from math import inf
 from typing import Any
 
@@ -115,17 +115,7 @@ class Placement:
                 {"publisher": publisher, "broker": broker}
                 for publisher, broker in sorted(self.assignment.items())
             ],
-            "brokers": [
-                {
-                    "name": share.name,
-                    "rate": share.rate,
-                    "quota": share.quota,
-                    "publishers": share.publishers,
-                    "r": share.r,
-                    "b": share.b,
-                }
-                for share in self.brokers
-            ],
+            "brokers": [asdict(share) for share in self.brokers],
             "unplaced": list(self.unplaced),
             "reasons": list(self.reasons),
         }

@@ -14,6 +14,16 @@ instant, if the contract stays or grows. (A contract made smaller holds from whe
 acknowledged, or their leases ended; one below the floors of brokers that are away holds from when
 these are back, or forgotten.)
 
+What the distributor knows of one broker (`Holder`), as a share comes, changes, and is lost:
+
+    what happened             grants kept (epoch, share)     the most that it can hold
+    nothing yet               (0, nothing)                   nothing
+    it is told of A           (0, nothing), (7, A)           A, whether that arrived or not
+    it has epoch 7            (7, A)                         A
+    it is told of B           (7, A), (9, B)                 the larger of A and B, in r and in b
+    its lease ends            (7, A), (9, B)                 the larger of their floors
+    it reports again, has 9   (9, floor of B)                that floor, until it is told of another
+
 A topic's messages may come in batches that are admitted whole. No b_l is below the largest batch
 that is stated, nor, while its broker is in contact, below the largest that was seen, as far as b
 goes round; a bigger one waits until its broker has the whole contract for a moment (`turns.py`). A

@@ -58,4 +58,7 @@ def since_line(found: Mapping[str, Any]) -> str:
 
 def when(at: float) -> str:
     """at: seconds since 1970"""
-    return datetime.fromtimestamp(at, UTC).isoformat(" ", "seconds")
+    try:
+        return datetime.fromtimestamp(at, UTC).isoformat(" ", "seconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{at:g} s after 1970"

@@ -22,7 +22,7 @@ from tb_adaptor.simulator.bound import least_ms
 from tb_adaptor.simulator.files import read_arrivals, read_shares
 from tb_adaptor.simulator.hindsight import hindsight
 from tb_adaptor.simulator.judge import excess, in_ms, unsplit
-from tb_adaptor.simulator.run import Settings, simulate
+from tb_adaptor.simulator.run import Outcome, Settings, simulate
 
 _PERCENTILES = ("mean", "p50", "p99", "max")
 _YARDSTICKS = {
@@ -90,14 +90,10 @@ def simulate_command(
     ARRIVALS.csv has the columns seconds,broker,messages, sorted by time. A row is one batch, which
     waits for as many tokens as it has messages; one bigger than b_l goes when its bucket is full.
     """
-    if not (MIN_RATE <= rate < math.inf):
-        raise UsageError(f"--rate {rate:g}: r is above 0, in messages/s")
-    if not (1 <= burst < math.inf):
-        raise UsageError(f"--burst {burst:g}: b is at least 1 message")
+    contract = _contract(rate, burst)
     for flag, seconds in (("--window", window), ("--every", every), ("--report", report)):
         if seconds < _SHORTEST_SECONDS:
             raise UsageError(f"{flag}: at least {_SHORTEST_SECONDS * 1e3:g} ms")
-    contract = Part(rate, burst)
     came = read_arrivals(arrivals)
     if burst < len(came):
         raise UsageError(
@@ -106,31 +102,42 @@ def simulate_command(
     split = read_shares(initial, contract, list(came)) if initial else None
     one, least = unsplit(contract, came), least_ms(contract, came)
     at = _seconds(shifts)
-    rows = []
-    for name in dict.fromkeys(names or POLICIES):
+
+    def outcome(name: str) -> Outcome:
         if name == "unsplit":
-            outcome = one
-        elif name == "hindsight":
-            outcome = hindsight(contract, came, at)
-        else:
-            outcome = simulate(name, contract, came, split, Settings(window, every, report))
-        rows.append(
-            {
-                "policy": name,
-                "token_wait_ms": in_ms(outcome.waits),
-                "unsplit_ms": in_ms(one.waits),
-                "least_ms": least,
-                "excess": excess(outcome, contract),
-                "shares": [
-                    [at, {broker: list(part) for broker, part in shares.items()}]
-                    for at, shares in outcome.shares
-                ],
-            }
-        )
+            return one
+        if name == "hindsight":
+            return hindsight(contract, came, at)
+        return simulate(name, contract, came, split, Settings(window, every, report))
+
+    outcomes = {name: outcome(name) for name in names or POLICIES}
+    rows = [
+        {
+            "policy": name,
+            "token_wait_ms": in_ms(found.waits),
+            "unsplit_ms": in_ms(one.waits),
+            "least_ms": least,
+            "excess": excess(found, contract),
+            "shares": [
+                [at, {broker: list(part) for broker, part in shares.items()}]
+                for at, shares in found.shares
+            ],
+        }
+        for name, found in outcomes.items()
+    ]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
     else:
         show(_table(rows, in_ms(one.waits), least))
+
+
+def _contract(rate: float, burst: float) -> Part:
+    """Raises UsageError."""
+    if not (MIN_RATE <= rate < math.inf):
+        raise UsageError(f"--rate {rate:g}: r is above 0, in messages/s")
+    if not (1 <= burst < math.inf):
+        raise UsageError(f"--burst {burst:g}: b is at least 1 message")
+    return Part(rate, burst)
 
 
 @adaptor.command()

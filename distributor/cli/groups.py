@@ -1,11 +1,11 @@
 """`srtm placement groups`: who bursts together by a trace, and what of it counts."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import click
 
+from distributor.cli.adaptation import when
 from distributor.remote import Remote, print_json, remote_options
 from srtm.text.errors import UsageError
 from srtm.text.terminal import Column, Table, printable, show
@@ -122,9 +122,9 @@ def _show(found: Mapping[str, Any]) -> None:
 def _head(word: str, proposal: Mapping[str, Any]) -> str:
     gone = proposal["gone"]
     return (
-        f"{word}: proposal {proposal['number']} of {_at(proposal['at'])}, "
+        f"{word}: proposal {proposal['number']} of {when(proposal['at'])}, "
         f"{counted(len(proposal['groups']), 'group')} of {proposal['publishers']:,} publishers, "
-        f"arrivals from {_at(proposal['first'] / 1e9)} to {_at(proposal['last'] / 1e9)}"
+        f"arrivals from {when(proposal['first'] / 1e9)} to {when(proposal['last'] / 1e9)}"
         + (f"; {counted(gone, 'publisher')} in them not registered now" if gone else "")
     )
 
@@ -181,10 +181,3 @@ def _apart(found: Mapping[str, Any]) -> list[str]:
 def _sentence(head: str, rest: list[str], named: list[str]) -> str:
     who = f" ({some(named)})" if named else ""
     return printable(f"  {', '.join([head, *rest])}{who}")
-
-
-def _at(seconds: float) -> str:
-    try:
-        return datetime.fromtimestamp(seconds, UTC).isoformat(" ", "seconds")
-    except (ValueError, OverflowError, OSError):
-        return f"{seconds:g} s after 1970"

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
@@ -11,6 +10,7 @@ from rich.console import Console, Group
 from rich.text import Text
 
 from distributor.api_fields import FittingMode, Meanwhile
+from distributor.cli.adaptation import when
 from distributor.cli.groups import groups
 from distributor.cli.offline import read_offline
 from distributor.cli.topics import moves
@@ -265,7 +265,7 @@ def _group(remote: Remote, topic: str, publisher: str, key: str | None) -> str:
 
 def _explain(entry: dict[str, Any]) -> None:
     names = some([each["name"] for each in entry["brokers"]])
-    click.echo(f"epoch {entry['epoch']}, {_at(entry['at'])}, policy {entry['policy']}: {names}")
+    click.echo(f"epoch {entry['epoch']}, {when(entry['at'])}, policy {entry['policy']}: {names}")
     for reason in entry["reasons"]:
         click.echo(f"  - {reason}")
 
@@ -295,7 +295,7 @@ def migrations(topic: str, remote: Remote, as_json: bool) -> None:
         click.echo(f"proposed; srtm placement migrate {topic} carries it out:")
         _migration(found["proposed"])
     for each in found["applied"]:
-        click.echo(f"applied {_at(each['at'])}:")
+        click.echo(f"applied {when(each['at'])}:")
         _migration(each)
 
 
@@ -318,10 +318,6 @@ def _migration(found: dict[str, Any]) -> None:
         click.echo(f"  {way}: {each['reason']}")
     for reason in found["reasons"]:
         click.echo(f"  - {reason}")
-
-
-def _at(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(" ", "seconds")
 
 
 def _show(found: dict[str, Any], as_json: bool) -> None:

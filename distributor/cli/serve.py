@@ -36,8 +36,4 @@ def distributor(context: click.Context, /, **_: object) -> None:
     )
     logging.getLogger("asyncio").setLevel("WARNING")
     logging.getLogger("tornado").setLevel("WARNING")  # it tells of each malformed request
-    asyncio.run(_serve(options))
-
-
-async def _serve(options: DistributorOptions) -> None:
-    await Server(options).run()
+    asyncio.run(Server(options).run())

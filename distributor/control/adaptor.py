@@ -29,7 +29,7 @@ from tb_adaptor.policies import POLICIES, Policy
 from tb_adaptor.policies.policy import EARLIEST_SECONDS
 from tb_adaptor.share import Part
 from tb_adaptor.turns import NOBODY
-from tb_adaptor.window import Seen, Window, WindowReport, unfinished
+from tb_adaptor.window import Window, WindowReport, nothing_of, unfinished
 
 log = logging.getLogger("srtm.distributor")
 
@@ -220,7 +220,7 @@ class Adaptor:
             adapted.window.forget(broker)
             del seen[broker]
         for broker in targets.keys() - seen.keys():  # it is lost, or nothing has come to it
-            seen[broker] = _nothing(Part(targets[broker].rate, targets[broker].burst), now)
+            seen[broker] = nothing_of(Part(targets[broker].rate, targets[broker].burst), now)
         whole = Part(
             fsum(each.rate for each in targets.values()),
             fsum(each.burst for each in targets.values()),
@@ -303,7 +303,3 @@ def _arrivals(report: TopicReport, seconds: float, now: float) -> tuple[Floats, 
 
 
 _STEPS = 1_000
-
-
-def _nothing(part: Part, now: float) -> Seen:
-    return Seen(now, part, np.empty(0), np.empty(0), np.zeros(1), 0.0)

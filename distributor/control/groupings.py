@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import islice
 
 from distributor.api import PlacementAsked
@@ -205,28 +206,20 @@ def _apart(found: Disagreement) -> DisagreementShown:
     keys, groups = found.keys[:_MOST_SHOWN], found.groups[:_MOST_SHOWN]
     return DisagreementShown(
         keys=[
-            KeyApartShown(
-                key=each.key,
-                group=each.group,
-                members=each.members,
-                together=each.together,
-                alone=each.alone,
-                elsewhere=dict(islice(each.elsewhere.items(), _MOST_OTHERS)),
-                named=list(each.named),
+            KeyApartShown.model_validate(
+                replace(each, elsewhere=_first(each.elsewhere)), from_attributes=True
             )
             for each in keys
         ],
         groups=[
-            GroupApartShown(
-                group=each.group,
-                key=each.key,
-                members=each.members,
-                keyed=each.keyed,
-                others=dict(islice(each.others.items(), _MOST_OTHERS)),
-                keyless=each.keyless,
-                named=list(each.named),
+            GroupApartShown.model_validate(
+                replace(each, others=_first(each.others)), from_attributes=True
             )
             for each in groups
         ],
         more=len(found.keys) + len(found.groups) - len(keys) - len(groups),
     )
+
+
+def _first(counts: Mapping[str, int]) -> dict[str, int]:
+    return dict(islice(counts.items(), _MOST_OTHERS))

@@ -10,6 +10,17 @@ themselves.
 A gateway that was cut off all that time keeps the floor of a share that nobody else knows. So what
 the others left of a contract is nobody's until somebody says that no such gateway runs
 (`srtm broker forget ~unheard`).
+
+    sure: grants by its store
+      │  a gateway registers and shows what this store does not know (`standing`)
+      ▼
+    unsure: each keeps what it has ◀── others register too: `contracts`, `hold`
+      │  all leases of the better store have ended (`sure_at`)
+      ▼
+    `recovered`: what they have is the placement; `keep_back`: the rest of the contract
+      │  written (`settled`)
+      ▼
+    sure: grants again, and says in `warnings` what somebody should mend
 """
 
 import logging

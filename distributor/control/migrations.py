@@ -76,16 +76,7 @@ def _ways(shown: MigrationShown) -> set[tuple[str, str]]:
 
 
 def _shown(moves: Iterable[Move]) -> list[MoveShown]:
-    return [
-        MoveShown(
-            publisher=each.publisher,
-            rate=each.rate,
-            source=each.source,
-            target=each.target,
-            reason=each.reason,
-        )
-        for each in moves
-    ]
+    return [MoveShown.model_validate(each, from_attributes=True) for each in moves]
 
 
 async def accept(service: Distributor, name: str) -> MigrationShown:

@@ -1,6 +1,7 @@
 """Between the service's state and the pure placement: what is asked, what it means for leases."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 
 from distributor.api import Assignment, PlacementPlan, ShareShown
 from distributor.control.state import ControlState, InForce, RegisteredTopic
@@ -148,17 +149,7 @@ def plan_in_force(topic: RegisteredTopic, placement: InForce) -> PlacementPlan:
 
 
 def shares_shown(placement: Placement) -> tuple[ShareShown, ...]:
-    return tuple(
-        ShareShown(
-            name=each.name,
-            rate=each.rate,
-            quota=each.quota,
-            publishers=each.publishers,
-            r=each.r,
-            b=each.b,
-        )
-        for each in placement.brokers
-    )
+    return tuple(ShareShown(**asdict(each)) for each in placement.brokers)
 
 
 def _assignments(pairs: Iterable[tuple[str, str]]) -> list[Assignment]:

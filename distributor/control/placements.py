@@ -87,14 +87,7 @@ async def current(service: Distributor, name: str) -> PlacementPlan:
 def history(service: Distributor, name: str) -> list[PlacementShown]:
     """Newest first."""
     return [
-        PlacementShown(
-            epoch=each.epoch,
-            at=each.at,
-            policy=each.policy,
-            brokers=list(each.brokers),
-            unplaced=each.unplaced,
-            reasons=list(each.reasons),
-        )
+        PlacementShown.model_validate(each, from_attributes=True)
         for each in reversed(service.topic(name).history)
     ]
 

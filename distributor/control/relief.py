@@ -2,6 +2,7 @@
 
 import logging
 from collections import Counter
+from collections.abc import Mapping
 from math import fsum
 
 from distributor.api import MigrationShown, ShareShown
@@ -35,11 +36,11 @@ def require_applicable(service: Distributor, name: str, shown: MigrationShown) -
                 f"{each.target} any more; a new proposal comes within seconds"
             )
     leases = service.state.leases[name]
-    require_room(leases, sorted(_brokers_after(topic, shown)), topic.contract, now)
+    require_room(leases, sorted(set(_places_after(topic, shown).values())), topic.contract, now)
 
 
-def _brokers_after(topic: RegisteredTopic, shown: MigrationShown) -> set[str]:
-    return set((topic.places | {each.publisher: each.target for each in shown.moves}).values())
+def _places_after(topic: RegisteredTopic, shown: MigrationShown) -> dict[str, str]:
+    return topic.places | {each.publisher: each.target for each in shown.moves}
 
 
 async def carry_out(service: Distributor, name: str, shown: MigrationShown) -> None:
@@ -65,52 +66,58 @@ async def carry_out(service: Distributor, name: str, shown: MigrationShown) -> N
 
 def _in_force(service: Distributor, topic: RegisteredTopic, shown: MigrationShown) -> InForce:
     """Raises Conflict."""
-    before, name = topic.in_force, topic.contract.topic
+    before = topic.in_force
     assert before is not None
-    held = {
-        each: Part(share.rate, share.burst)
-        for each, share in service.state.leases[name].targets.items()
-    }
-    carried = service.troubles.carried().get(name, 1.0)
-    rates = {each: service.troubles.loads(each).get(name, 0.0) * carried for each in held}
-    after = _brokers_after(topic, shown)
-    sources = {each.source for each in shown.moves}
-    try:
-        parts = shares_after(
-            held,
-            rates,
-            [(each.source, each.target, each.rate) for each in shown.moves],
-            sources - after,
-        )
-    except ValueError as error:
-        raise Conflict(f"topic {name}: {error}") from None
-    places = topic.places | {each.publisher: each.target for each in shown.moves}
-    there = Counter(places.values())
-    declared: dict[str, list[float]] = {}
-    for publisher, broker in places.items():
-        declared.setdefault(broker, []).append(topic.publishers[publisher][1])
-    rates_before = {each.name: each.rate for each in before.brokers}
-    brokers = []
-    for broker, part in parts.items():
-        rate = fsum(declared.get(broker, ())) or rates_before[broker]
-        brokers.append(
-            ShareShown(
-                name=broker,
-                rate=rate,
-                quota=rate,
-                publishers=there[broker],
-                r=part.rate,
-                b=part.burst,
-            )
-        )
     who = some([f"{each.publisher} from {each.source} to {each.target}" for each in shown.moves])
     return InForce(
         epoch=service.state.next_epoch(),
         at=service.wall(),
         policy=POLICY,
-        brokers=tuple(brokers),
+        brokers=_brokers(topic, before, shown, _parts(service, topic, shown)),
         unplaced=before.unplaced,
         unplaced_rate=before.unplaced_rate,
         reasons=(f"moved {who}", *shown.reasons, *(each.reason for each in shown.moves[:_SAID])),
         moves=tuple(shown.moves),
+    )
+
+
+def _parts(
+    service: Distributor, topic: RegisteredTopic, shown: MigrationShown
+) -> Mapping[str, Part]:
+    """The sub-buckets after the moves. Raises Conflict."""
+    name = topic.contract.topic
+    targets = service.state.leases[name].targets
+    carried = service.troubles.carried().get(name, 1.0)
+    sources = {each.source for each in shown.moves}
+    try:
+        return shares_after(
+            {each: Part(share.rate, share.burst) for each, share in targets.items()},
+            {each: service.troubles.loads(each).get(name, 0.0) * carried for each in targets},
+            [(each.source, each.target, each.rate) for each in shown.moves],
+            sources - set(_places_after(topic, shown).values()),
+        )
+    except ValueError as error:
+        raise Conflict(f"topic {name}: {error}") from None
+
+
+def _brokers(
+    topic: RegisteredTopic, before: InForce, shown: MigrationShown, parts: Mapping[str, Part]
+) -> tuple[ShareShown, ...]:
+    places = _places_after(topic, shown)
+    there = Counter(places.values())
+    declared: dict[str, list[float]] = {}
+    for publisher, broker in places.items():
+        declared.setdefault(broker, []).append(topic.publishers[publisher][1])
+    rates = {each.name: each.rate for each in before.brokers}
+    rates |= {broker: total for broker, each in declared.items() if (total := fsum(each))}
+    return tuple(
+        ShareShown(
+            name=broker,
+            rate=rates[broker],
+            quota=rates[broker],
+            publishers=there[broker],
+            r=part.rate,
+            b=part.burst,
+        )
+        for broker, part in parts.items()
     )

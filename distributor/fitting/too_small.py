@@ -32,6 +32,13 @@ class Arrivals:
     def seconds(self) -> float:
         return float(self.times[-1] - self.times[0]) if self.times.size else 0.0
 
+    @property
+    def rate(self) -> float:
+        """messages/s, without the first instant's, which came in no time that was seen."""
+        if not self.seconds:
+            return 0.0
+        return float(self.counts[self.times > self.times[0]].sum()) / self.seconds
+
 
 @dataclass(frozen=True, slots=True)
 class TooSmall:
@@ -52,31 +59,17 @@ def too_small(
     whose virtual unsplit bucket alone makes over half of the allowed late share wait for longer
     than the target: by a sequential test, from a full bucket, which flatters it.
     """
-    if arrivals is not None and arrivals.seconds > 0:
-        # The first instant's messages came in no time that was seen.
-        seen = float(arrivals.counts[arrivals.times > arrivals.times[0]].sum()) / arrivals.seconds
-    else:
-        seen = 0.0
     if offered >= contract.rate:
         why = f"publishers declare {rate(offered)}"
-    elif arrivals is None or not arrivals.seconds:
-        return None
     else:
-        work = work_before(arrivals.times - arrivals.times[0], arrivals.counts, contract.rate)
-        late = beyond(work, arrivals.counts, contract.burst + contract.rate * slo.target_seconds)
-        slot = ((arrivals.times - arrivals.times[0]) / _SLOT_SECONDS).astype(np.int64)
-        messages = np.bincount(slot, arrivals.counts).astype(np.float64)
-        by_slot = np.bincount(slot, late).astype(np.float64)
-        together = float((arrivals.counts**2).sum() / arrivals.counts.sum())
-        found = side(messages, by_slot, slo.allowed_late_share / 2, together)
-        if found is not Side.ABOVE:
+        alone = 0.0 if arrivals is None else _late_alone(contract, slo, arrivals)
+        if not alone:
             return None
-        alone = float(late.sum() / messages.sum())
         why = (
             f"one unsplit bucket alone would make {alone:.2%} of the messages late, over half of "
             f"the allowed {slo.allowed_late_share:.2%}"
         )
-    enough = _HEADROOM * max(offered, seen)
+    enough = _HEADROOM * max(offered, arrivals.rate if arrivals else 0.0)
     burst = None
     if arrivals is not None and arrivals.times.size:
         work = work_before(arrivals.times - arrivals.times[0], arrivals.counts, enough)
@@ -91,3 +84,19 @@ def too_small(
         f"contract too small: {why}, with r = {number(contract.rate)} and "
         f"b = {number(contract.burst)}; {would_do}",
     )
+
+
+def _late_alone(contract: Contract, slo: SLO, arrivals: Arrivals) -> float:
+    """The share of messages that one unsplit bucket alone makes late, where that is surely over
+    half of what the SLO allows; else 0."""
+    if not arrivals.seconds:
+        return 0.0
+    since = arrivals.times - arrivals.times[0]
+    work = work_before(since, arrivals.counts, contract.rate)
+    late = beyond(work, arrivals.counts, contract.burst + contract.rate * slo.target_seconds)
+    slot = (since / _SLOT_SECONDS).astype(np.int64)
+    messages = np.bincount(slot, arrivals.counts).astype(np.float64)
+    by_slot = np.bincount(slot, late).astype(np.float64)
+    together = float((arrivals.counts**2).sum() / arrivals.counts.sum())
+    found = side(messages, by_slot, slo.allowed_late_share / 2, together)
+    return float(late.sum() / messages.sum()) if found is Side.ABOVE else 0.0

@@ -154,25 +154,27 @@ def asked(kept: Kept, floor: Floor, now: float) -> Kept:
 def accepted(kept: Kept, number: int | None, now: float) -> Kept:
     """Accept all groups of the newest proposal: they count from now on. number: the proposal that
     was looked at. Raises Older where the newest is another one, or none is there."""
-    if kept.newest is None:
-        raise Older("nothing is proposed")
-    if number not in (None, kept.number):
-        raise Older(f"proposal {number} is not the newest one any more, that is {kept.number}")
-    return _counts(kept, kept.newest, None, now)
+    return _counts(kept, _looked_at(kept, number), None, now)
 
 
 def rejected(kept: Kept, number: int | None) -> Kept:
     """The newest proposal is dropped; what was accepted before counts on. Raises Older."""
-    if kept.newest is None:
-        raise Older("nothing is proposed")
-    if number not in (None, kept.number):
-        raise Older(f"proposal {number} is not the newest one any more, that is {kept.number}")
+    _looked_at(kept, number)
     return kept.model_copy(update={"newest": None})
 
 
 def forgotten(kept: Kept) -> Kept:
     """No inferred group counts any more."""
     return kept.model_copy(update={"accepted": None, "accepted_number": 0, "accepted_at": 0.0})
+
+
+def _looked_at(kept: Kept, number: int | None) -> Proposal:
+    """The newest proposal, if it is the one that was looked at. Raises Older."""
+    if kept.newest is None:
+        raise Older("nothing is proposed")
+    if number not in (None, kept.number):
+        raise Older(f"proposal {number} is not the newest one any more, that is {kept.number}")
+    return kept.newest
 
 
 def _by_itself(kept: Kept, now: float) -> Kept:

@@ -1,6 +1,7 @@
 """OpenAPI 3.1 of the API, made from the routes and their models."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import BaseModel
@@ -10,6 +11,8 @@ from distributor import api
 from distributor.http.routes import PREFIX, ROUTES, WATCH
 from srtm import __version__
 
+_Documented = tuple[str, str, dict[str, Any]]
+"""path, method and operation"""
 _ALWAYS = (413, 500, 503)
 _WORDS = {
     400: "The request is wrong; the error says where.",
@@ -32,39 +35,8 @@ def document() -> dict[str, Any]:
         ref_template="#/components/schemas/{model}",
     )
     paths: dict[str, dict[str, Any]] = {}
-    for route in ROUTES:
-        operation = _operation(route.summary, route.path, route.body, route.statuses)
-        operation["responses"]["200"] = _json("The answer.", route.answer)
-        if route.answer is api.Publishers:
-            operation["parameters"].append(_query("after", {"type": "string"}, required=False))
-        paths.setdefault(PREFIX + route.path, {})[route.method.lower()] = operation
-    for method, body in (("get", None), ("post", api.WatchAsked)):
-        operation = _operation(
-            "Where publishers are now, and each move: a JSON line (Place) each time, and "
-            '{"beat": true} every 10 seconds.',
-            WATCH,
-            body,
-            (400,),
-        )
-        if body is None:
-            ids = {"type": "array", "items": {"type": "string"}}
-            operation["parameters"].append(_query("id", ids, required=True))
-        operation["responses"]["200"] = {
-            "description": "Lines without an end.",
-            "content": {"application/x-ndjson": {"schema": _ref(api.Place)}},
-        }
-        paths.setdefault(PREFIX + WATCH, {})[method] = operation
-    for path, summary, content in (
-        ("/v1/health", "Does this distributor lead?", {"application/json": _ref(api.Health)}),
-        ("/v1/openapi.json", "This document.", {"application/json": {"type": "object"}}),
-        ("/metrics", "Prometheus text.", {"text/plain": {"type": "string"}}),
-    ):
-        operation = _operation(summary, path, None, ())
-        operation["responses"]["200"] = {
-            "description": summary,
-            "content": {kind: {"schema": schema} for kind, schema in content.items()},
-        }
-        paths[path] = {"get": operation}
+    for path, method, operation in (*_routes(), *_watches(), *_others()):
+        paths.setdefault(path, {})[method] = operation
     return {
         "openapi": "3.1.0",
         "info": {
@@ -79,6 +51,47 @@ def document() -> dict[str, Any]:
         },
         "security": [{}, {"token": []}],
     }
+
+
+def _routes() -> Iterator[_Documented]:
+    for route in ROUTES:
+        operation = _operation(route.summary, route.path, route.body, route.statuses)
+        operation["responses"]["200"] = _json("The answer.", route.answer)
+        if route.answer is api.Publishers:
+            operation["parameters"].append(_query("after", {"type": "string"}, required=False))
+        yield PREFIX + route.path, route.method.lower(), operation
+
+
+def _watches() -> Iterator[_Documented]:
+    summary = (
+        "Where publishers are now, and each move: a JSON line (Place) each time, and "
+        '{"beat": true} every 10 seconds.'
+    )
+    for method, body in (("get", None), ("post", api.WatchAsked)):
+        operation = _operation(summary, WATCH, body, (400,))
+        if body is None:
+            ids = {"type": "array", "items": {"type": "string"}}
+            operation["parameters"].append(_query("id", ids, required=True))
+        operation["responses"]["200"] = {
+            "description": "Lines without an end.",
+            "content": {"application/x-ndjson": {"schema": _ref(api.Place)}},
+        }
+        yield PREFIX + WATCH, method, operation
+
+
+def _others() -> Iterator[_Documented]:
+    """What is no route of the API."""
+    for path, summary, kind, schema in (
+        ("/v1/health", "Does this distributor lead?", "application/json", _ref(api.Health)),
+        ("/v1/openapi.json", "This document.", "application/json", {"type": "object"}),
+        ("/metrics", "Prometheus text.", "text/plain", {"type": "string"}),
+    ):
+        operation = _operation(summary, path, None, ())
+        operation["responses"]["200"] = {
+            "description": summary,
+            "content": {kind: {"schema": schema}},
+        }
+        yield path, "get", operation
 
 
 def _operation(

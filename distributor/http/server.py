@@ -14,6 +14,7 @@ from distributor.control import fittings, migrations, newcomers
 from distributor.control.committer import Committer
 from distributor.control.restored import restored
 from distributor.control.service import Distributor
+from distributor.control.state import ControlState
 from distributor.errors import NotLeading
 from distributor.http.connections import Connections, room_for_connections
 from distributor.http.door import Door
@@ -144,32 +145,35 @@ class Server:
                 log.warning("waits until it may lead: %s", why)
             self._why_not = why
             return
-        lease = self._options.lease_duration
-        kept = await self._off(self._sure().snapshot)
+        store, lease = self._sure(), self._options.lease_duration
+        kept = await self._off(store.snapshot)
         # Whoever led before gave leases until it noticed that it does not: a third of one.
         longest = max(lease, kept.lease_seconds)
         state = restored(kept, now_seconds() + longest * 4 / 3)
-        store = self._sure()
         first = [put_lease(longest)]
         if kept.lineage is None:
             first += put_lineage(state.lineage_row())
         await self._off(store.write, first)
+        self._lead(store, state, longest)
+
+    def _lead(self, store: Store, state: ControlState, longest_lease: float) -> None:
+        """Lead from this state on. longest_lease: seconds, of those that leaders before may have
+        given, or of ours."""
 
         def lost(error: StoreError) -> None:
             """The outcome of a write is unknown: forget what is in memory, and read it again."""
             if self._store is store:
                 self._step_down(str(error))
 
-        committer = Committer(store, self._thread, lost)
         self._service = Distributor(
             state,
-            committer,
-            lease,
+            Committer(store, self._thread, lost),
+            self._options.lease_duration,
             now_seconds,
             wall_seconds,
             self._options.unplaced,
             self._options.forget,
-            longest,
+            longest_lease,
         )
         fittings.resume(self._service)
         if self._options.forget:

@@ -6,7 +6,6 @@ from distributor.migration.pulse import Pulse, Slot
 from distributor.migration.selection import Candidate, fewest
 from distributor.migration.shares import shares_after
 from distributor.migration.values import (
-    Cause,
     Decision,
     Move,
     Sender,
@@ -18,7 +17,6 @@ from distributor.migration.values import (
 
 __all__ = [
     "Candidate",
-    "Cause",
     "Decision",
     "Memory",
     "Move",

@@ -18,7 +18,7 @@ from distributor.migration.settings import (
     TESTS,
     WINDOW_SECONDS,
 )
-from distributor.migration.values import Cause, Trouble
+from distributor.migration.values import Trouble
 from srtm.text.words import counted, rate
 
 
@@ -145,11 +145,11 @@ class Pulse:
         halves = self._halves()
         if capacity and all(_sum(_rates(half), carried) > capacity for half in halves):
             reason = f"{rate(load)} come to it, and it holds {rate(capacity)} within its SLO"
-            return Trouble(Cause.OVERLOAD, load, capacity, reason)
+            return Trouble(load, capacity, reason)
         for topic in sorted(self._late.keys() & allowed.keys()):
             reason = self._is_late(topic, allowed[topic], halves)
             if reason:
-                return Trouble(Cause.LATE, load, LATE_CAPACITY * load, reason)
+                return Trouble(load, LATE_CAPACITY * load, reason)
         return None
 
     def _is_late(self, topic: str, allowed: float, halves: Iterable[list[Slot]]) -> str:

@@ -2,22 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-
-
-class Cause(StrEnum):
-    """OVERLOAD: more comes than the broker holds; LATE: its messages are late even without the
-    wait for their tokens. What waits for tokens is the TB Adaptor's."""
-
-    OVERLOAD = "overload"
-    LATE = "late"
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What a broker has to be relieved of. holds: the load that it holds, as far as is known"""
+    """What a broker has to be relieved of: more comes than it holds, or its messages are late even
+    without the wait for their tokens. What waits for tokens is the TB Adaptor's. holds: the load
+    that it holds, as far as is known"""
 
-    cause: Cause
     load: float
     holds: float
     reason: str

@@ -11,16 +11,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from distributor.http.access import allowed
 from distributor.http.openapi import document
 from distributor.http.routes import PREFIX, ROUTES, WATCH
-from tests.support.distributors import DistributorProcess, Starter, distributors_in, srtm
+from tests.support.distributors import DistributorProcess, Starter, srtm
 from tests.support.servers import http
 
 TOKEN = "a" * 32
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Starter]:
-    with distributors_in(tmp_path) as starter:
-        yield starter
 
 
 @pytest.fixture

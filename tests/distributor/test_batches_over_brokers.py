@@ -3,9 +3,8 @@
 The real service, the real gateways' leases and topics, on a network, clocks and nsqds made up here.
 """
 
-import asyncio
 import json
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -32,6 +31,7 @@ from srtm.limits.excess import worst_excess
 from srtm.nsq.commands import message, mpub
 from tb_adaptor.turns import TURN_SECONDS
 from tests.gateway.test_topic_bucket_time import World as Host
+from tests.support.asynchronous import asynchronous
 from tests.support.cases import cases
 from tests.support.distributors import DistributorProcess, srtm
 from tests.support.servers import GatewayProcess, Servers, wait_for
@@ -119,10 +119,6 @@ class World:
             lambda: self.now,
             self.unplaced,
         )
-
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """To its end: nothing of it waits for anything but a thread."""
-        return asyncio.run(work)
 
     async def prepare(self, brokers: int) -> None:
         for name in NAMES:
@@ -266,6 +262,13 @@ class World:
         return worst_excess(times - times[0], self.rate, max(self.burst, self.largest), counts)
 
 
+async def prepared(brokers: int, asked: dict[str, Any], *more: Any, **options: Any) -> World:
+    """One whose topic is placed on so many brokers."""
+    world = World(asked, *more, **options)
+    await world.prepare(brokers)
+    return world
+
+
 ROUNDING = 1e-3
 """messages: times are floats of seconds here"""
 
@@ -322,281 +325,236 @@ ROUND_TRIPS = [0.0, 0.03, 0.3, 1.1]
 @settings(max_examples=cases(200), deadline=None)
 @example([("offer", name, 40, True) for name in NAMES], 4, {}, 0.0)
 @example([("offer", name, 60, True) for name in NAMES], 4, {}, 0.03)
-def test_all_brokers_together_keep_to_the_contract_and_every_batch_goes(
+@asynchronous
+async def test_all_brokers_together_keep_to_the_contract_and_every_batch_goes(
     operations: list[tuple[Any, ...]], brokers: int, asked: dict[str, Any], round_trip: float
 ) -> None:
-    async def check() -> None:
-        world = World(asked, round_trip=round_trip)
-        await world.prepare(brokers)
-        await play(world, operations)
-        assert world.excess() <= ROUNDING
-        world.away.clear()
-        await world.finish(500)
-        assert world.excess() <= ROUNDING
-
-    asyncio.run(check())
+    world = await prepared(brokers, asked, round_trip=round_trip)
+    await play(world, operations)
+    assert world.excess() <= ROUNDING
+    world.away.clear()
+    await world.finish(500)
+    assert world.excess() <= ROUNDING
 
 
-def test_each_broker_for_itself_is_an_option_and_exceeds_the_contract() -> None:
+@asynchronous
+async def test_each_broker_for_itself_is_an_option_and_exceeds_the_contract() -> None:
     """Four batches at once, as a contract that says so lets them through."""
+    world = await prepared(4, {"batches": Batches.EACH})
+    await world.pass_time(1.0)
+    for name in NAMES:
+        world.offer(name, 40, True)
+    await world.pass_time(0.1)
+    assert world.waiting == 0
+    assert world.excess() == pytest.approx(3 * 40, abs=1.0)
 
-    async def check() -> None:
-        world = World({"batches": Batches.EACH})
-        await world.prepare(4)
+
+@asynchronous
+async def test_singles_at_other_brokers_have_their_turn_between_batches() -> None:
+    world = await prepared(4, {})
+    for _ in range(200):
+        world.offer("b1", 40, True)
+    world.offer("b3", 10, False)
+    world.offer("b3", 10, False)
+    for _ in range(6):
         await world.pass_time(1.0)
-        for name in NAMES:
-            world.offer(name, 40, True)
-        await world.pass_time(0.1)
-        assert world.waiting == 0
-        assert world.excess() == pytest.approx(3 * 40, abs=1.0)
-
-    asyncio.run(check())
-
-
-def test_singles_at_other_brokers_have_their_turn_between_batches() -> None:
-    async def check() -> None:
-        world = World({})
-        await world.prepare(4)
-        for _ in range(200):
-            world.offer("b1", 40, True)
-        world.offer("b3", 10, False)
-        world.offer("b3", 10, False)
-        for _ in range(6):
-            await world.pass_time(1.0)
-        assert world.gateways["b3"].host.topic.waiting == 0
-        assert world.gateways["b1"].host.topic.waiting > 0
-
-    asyncio.run(check())
+    assert world.gateways["b3"].host.topic.waiting == 0
+    assert world.gateways["b1"].host.topic.waiting > 0
 
 
 @pytest.mark.parametrize("unplaced", ["floor", "reject", "pass"])
 @pytest.mark.parametrize("round_trip", ROUND_TRIPS)
-def test_between_turns_messages_wait_whatever_becomes_of_unplaced_ones(
+@asynchronous
+async def test_between_turns_messages_wait_whatever_becomes_of_unplaced_ones(
     unplaced: Unplaced, round_trip: float
 ) -> None:
     """Nobody has a share for a moment as a turn ends."""
-
-    async def check() -> None:
-        world = World({}, unplaced, round_trip)
-        await world.prepare(4)
-        for _ in range(20):
-            world.offer("b1", 60, True)
-            for _ in range(25):
-                for name in NAMES[1:]:
-                    world.offer(name, 1, False)
-                await world.pass_time(0.02)
-                for each in world.gateways.values():
-                    assert each.limits.is_leased(b"t"), "everything passes there"
-        for _ in range(60):
-            await world.pass_time(1.0)
-        assert world.waiting == 0
-        assert sum(each.host.publisher.refused for each in world.gateways.values()) == 0
-        assert world.excess() <= ROUNDING
-
-    asyncio.run(check())
+    world = await prepared(4, {}, unplaced, round_trip)
+    for _ in range(20):
+        world.offer("b1", 60, True)
+        for _ in range(25):
+            for name in NAMES[1:]:
+                world.offer(name, 1, False)
+            await world.pass_time(0.02)
+            for each in world.gateways.values():
+                assert each.limits.is_leased(b"t"), "everything passes there"
+    for _ in range(60):
+        await world.pass_time(1.0)
+    assert world.waiting == 0
+    assert sum(each.host.publisher.refused for each in world.gateways.values()) == 0
+    assert world.excess() <= ROUNDING
 
 
 @pytest.mark.parametrize("round_trip", ROUND_TRIPS)
-def test_debts_of_several_brokers_do_not_add_up(round_trip: float) -> None:
+@asynchronous
+async def test_debts_of_several_brokers_do_not_add_up(round_trip: float) -> None:
     """A batch goes while the answer that ends its broker's turn is on its way."""
-
-    async def check() -> None:
-        world = World({}, round_trip=round_trip, rate=20.0)
-        await world.prepare(4)
-        for _ in range(20):
-            world.offer("b1", 60, True)
-            world.offer("b3", 60, True)
-        await world.finish(200)
-        assert world.excess() <= ROUNDING
-
-    asyncio.run(check())
+    world = await prepared(4, {}, round_trip=round_trip, rate=20.0)
+    for _ in range(20):
+        world.offer("b1", 60, True)
+        world.offer("b3", 60, True)
+    await world.finish(200)
+    assert world.excess() <= ROUNDING
 
 
 @pytest.mark.parametrize("rate", [20.0, RATE, 1100.0])
 @pytest.mark.parametrize("round_trip", ROUND_TRIPS)
-def test_brokers_that_owe_again_and_again_take_turns(rate: float, round_trip: float) -> None:
+@asynchronous
+async def test_brokers_that_owe_again_and_again_take_turns(rate: float, round_trip: float) -> None:
     """Two publishers, each with one batch bigger than b at any time."""
-
-    async def check() -> None:
-        world = World({}, round_trip=round_trip, rate=rate)
-        await world.prepare(4)
-        turn = TURN_SECONDS + 2 * BURST / rate
-        handed_over = 0.5 + 5 * round_trip + (20 + BURST) / rate  # a debt, and b anew
-        since = {"b1": world.now, "b3": world.now}
-        for _ in range(int(20 * turn / 0.01)):
-            for name in since:
-                if not world.gateways[name].host.topic.waiting:
-                    since[name] = world.now
-                    world.offer(name, 60, True)
-                assert world.now - since[name] <= turn + 2 * handed_over, f"{name} waits"
-            await world.pass_time(0.01)
-        assert world.excess() <= ROUNDING
-
-    asyncio.run(check())
+    world = await prepared(4, {}, round_trip=round_trip, rate=rate)
+    turn = TURN_SECONDS + 2 * BURST / rate
+    handed_over = 0.5 + 5 * round_trip + (20 + BURST) / rate  # a debt, and b anew
+    since = {"b1": world.now, "b3": world.now}
+    for _ in range(int(20 * turn / 0.01)):
+        for name in since:
+            if not world.gateways[name].host.topic.waiting:
+                since[name] = world.now
+                world.offer(name, 60, True)
+            assert world.now - since[name] <= turn + 2 * handed_over, f"{name} waits"
+        await world.pass_time(0.01)
+    assert world.excess() <= ROUNDING
 
 
 @pytest.mark.parametrize("frozen", [False, True], ids=["it-restarts", "the-distributor-too"])
-def test_what_a_broker_owes_survives_restarts(frozen: bool) -> None:
+@asynchronous
+async def test_what_a_broker_owes_survives_restarts(frozen: bool) -> None:
     """b1 owes as its share is taken back; nobody else may owe before that is paid."""
-
-    async def check() -> None:
-        world = World({}, rate=20.0)
-        await world.prepare(2)
-        await world.pass_time(3.0)
-        world.offer("b1", 100, True)
-        while world.gateways["b1"].host.topic.waiting:
-            await world.pass_time(0.05)
-        world.offer("b2", 100, True)
-        await world.pass_time(0.2)
-        world.crash("b1")
-        if frozen:
-            world.start()
-            await world.register(world.gateways["b2"])
-            world.gateways["b1"].next_at = world.now + 1.0
-        for _ in range(20):
-            await world.pass_time(1.0)
-        assert world.waiting == 0
-        assert world.excess() <= ROUNDING
-
-    asyncio.run(check())
+    world = await prepared(2, {}, rate=20.0)
+    await world.pass_time(3.0)
+    world.offer("b1", 100, True)
+    while world.gateways["b1"].host.topic.waiting:
+        await world.pass_time(0.05)
+    world.offer("b2", 100, True)
+    await world.pass_time(0.2)
+    world.crash("b1")
+    if frozen:
+        world.start()
+        await world.register(world.gateways["b2"])
+        world.gateways["b1"].next_at = world.now + 1.0
+    for _ in range(20):
+        await world.pass_time(1.0)
+    assert world.waiting == 0
+    assert world.excess() <= ROUNDING
 
 
 @pytest.mark.parametrize("brokers", [1, 2])
 @pytest.mark.parametrize("how", ["wipe", "forget"])
-def test_what_nobody_knows_to_owe_is_paid_before_anything_else(how: str, brokers: int) -> None:
+@asynchronous
+async def test_what_nobody_knows_to_owe_is_paid_before_anything_else(
+    how: str, brokers: int
+) -> None:
     """The state file of a broker that owes is lost, or its host for good."""
-
-    async def check() -> None:
-        world = World({}, rate=2.0)
-        await world.prepare(brokers)
-        await world.pass_time(20.0)
-        world.offer("b1", 100, True)
-        while world.gateways["b1"].host.topic.waiting:
-            await world.pass_time(0.05)
-        await world.pass_time(1.0)
-        if how == "wipe":
-            await world.wipe("b1")
-        else:
-            world.away.add("b1")
-            await world.pass_time(2 * LEASE)
-            for name in NAMES:
-                await world.service.brokers.drain(name, name != "b2")
-            await place(world.service, "t", PlacementAsked(policy="lb"))
-            await world.service.brokers.forget("b1")
-        last = "b1" if brokers == 1 and how == "wipe" else "b2"
-        await world.pass_time(2.0)
-        world.offer(last, 5, False)
-        await world.pass_time(10.0)
-        assert world.waiting == 5
-        world.offer(last, 100, True)
-        world.offer(last, 1, False)
-        await world.finish(100)
-        assert world.excess() <= ROUNDING
-
-    asyncio.run(check())
+    world = await prepared(brokers, {}, rate=2.0)
+    await world.pass_time(20.0)
+    world.offer("b1", 100, True)
+    while world.gateways["b1"].host.topic.waiting:
+        await world.pass_time(0.05)
+    await world.pass_time(1.0)
+    if how == "wipe":
+        await world.wipe("b1")
+    else:
+        world.away.add("b1")
+        await world.pass_time(2 * LEASE)
+        for name in NAMES:
+            await world.service.brokers.drain(name, name != "b2")
+        await place(world.service, "t", PlacementAsked(policy="lb"))
+        await world.service.brokers.forget("b1")
+    last = "b1" if brokers == 1 and how == "wipe" else "b2"
+    await world.pass_time(2.0)
+    world.offer(last, 5, False)
+    await world.pass_time(10.0)
+    assert world.waiting == 5
+    world.offer(last, 100, True)
+    world.offer(last, 1, False)
+    await world.finish(100)
+    assert world.excess() <= ROUNDING
 
 
 @pytest.mark.parametrize("again", ["crash", "wipe"])
-def test_batches_of_a_topic_that_rejects_go_on_after_a_restart(again: str) -> None:
+@asynchronous
+async def test_batches_of_a_topic_that_rejects_go_on_after_a_restart(again: str) -> None:
     """What is refused does not wait: a debt has to be paid without it."""
-
-    async def check() -> None:
-        world = World({"mode": Mode.REJECT})
-        await world.prepare(1)
+    world = await prepared(1, {"mode": Mode.REJECT})
+    await world.pass_time(1.0)
+    world.offer("b1", 100, True)
+    await world.pass_time(0.1)
+    if again == "wipe":
+        await world.wipe("b1")
+    else:
+        world.crash("b1")
+    await world.pass_time(1.0)
+    for _ in range(10):
+        world.offer("b1", 60, True)
         await world.pass_time(1.0)
-        world.offer("b1", 100, True)
-        await world.pass_time(0.1)
-        if again == "wipe":
-            await world.wipe("b1")
-        else:
-            world.crash("b1")
-        await world.pass_time(1.0)
-        for _ in range(10):
-            world.offer("b1", 60, True)
-            await world.pass_time(1.0)
-        assert world.gateways["b1"].host.publisher.refused == 0
-        assert world.excess() <= ROUNDING
-
-    asyncio.run(check())
+    assert world.gateways["b1"].host.publisher.refused == 0
+    assert world.excess() <= ROUNDING
 
 
 @pytest.mark.parametrize("size", [60, 400], ids=["batches-wait", "it-owes"])
-def test_the_turn_of_a_broker_that_vanishes_ends_with_its_lease(size: int) -> None:
-    async def check() -> None:
-        world = World({})
-        await world.prepare(4)
-        for _ in range(5):
-            world.offer("b1", size, True)
-        await world.pass_time(0.6)
-        world.away.add("b1")
-        await world.pass_time(1.0)
-        for name in NAMES[1:]:
-            world.offer(name, 5, False)
-        for _ in range(3):
-            await world.pass_time(LEASE)
-        assert sum(world.gateways[name].host.topic.waiting for name in NAMES[1:]) == 0
-        shares = [world.gateways[name].lease.applied["t"] for name in NAMES[1:]]
-        assert sum(each.burst for each in shares) >= 0.7 * BURST
-        assert world.excess() <= ROUNDING
-
-    asyncio.run(check())
+@asynchronous
+async def test_the_turn_of_a_broker_that_vanishes_ends_with_its_lease(size: int) -> None:
+    world = await prepared(4, {})
+    for _ in range(5):
+        world.offer("b1", size, True)
+    await world.pass_time(0.6)
+    world.away.add("b1")
+    await world.pass_time(1.0)
+    for name in NAMES[1:]:
+        world.offer(name, 5, False)
+    for _ in range(3):
+        await world.pass_time(LEASE)
+    assert sum(world.gateways[name].host.topic.waiting for name in NAMES[1:]) == 0
+    shares = [world.gateways[name].lease.applied["t"] for name in NAMES[1:]]
+    assert sum(each.burst for each in shares) >= 0.7 * BURST
+    assert world.excess() <= ROUNDING
 
 
-def test_a_broker_out_of_contact_keeps_no_more_than_the_stated_batch() -> None:
+@asynchronous
+async def test_a_broker_out_of_contact_keeps_no_more_than_the_stated_batch() -> None:
     """However big the batches were that it sent."""
-
-    async def check() -> None:
-        world = World({})
-        await world.prepare(4)
-        for _ in range(10):
-            world.offer("b4", 10, True)
-            world.offer("b4", 11, True)
-            await world.pass_time(0.5)
-        world.away.add("b4")
-        await world.pass_time(2 * LEASE)
-        held = {name: world.gateways[name].lease.applied["t"] for name in NAMES}
-        assert held["b4"].burst == 1.0
-        assert sum(each.burst for each in held.values()) <= BURST
-
-    asyncio.run(check())
-
-
-def test_a_broker_that_has_all_of_a_smaller_contract_owes_before_others_get_more() -> None:
-    async def check() -> None:
-        world = World({})
-        await world.prepare(1)
-        await world.pass_time(1.0)
-        world.away.add("b1")
-        world.rate, world.burst = 2 * RATE, 2 * BURST
-        await world.contract()
-        await world.place(2)
-        await world.pass_time(2.0)
-        world.offer("b1", 120, True)
-        world.offer("b2", 60, False)
+    world = await prepared(4, {})
+    for _ in range(10):
+        world.offer("b4", 10, True)
+        world.offer("b4", 11, True)
         await world.pass_time(0.5)
-        assert world.gateways["b1"].host.topic.waiting == 0, "it has all of b, as far as it knows"
-        assert world.excess() <= ROUNDING
-        world.away.clear()
-        await world.pass_time(3.0)
-        assert world.waiting == 0
-        assert world.excess() <= ROUNDING
-
-    asyncio.run(check())
+    world.away.add("b4")
+    await world.pass_time(2 * LEASE)
+    held = {name: world.gateways[name].lease.applied["t"] for name in NAMES}
+    assert held["b4"].burst == 1.0
+    assert sum(each.burst for each in held.values()) <= BURST
 
 
-def test_shares_come_back_when_no_batch_waits_any_more() -> None:
-    async def check() -> None:
-        world = World({})
-        await world.prepare(4)
-        world.offer("b2", 60, True)
-        await world.pass_time(5.0)
-        assert world.waiting == 0
-        held = {name: each.lease.applied.get("t") for name, each in world.gateways.items()}
-        assert all(held.values())
-        assert sum(each.rate for each in held.values() if each) == pytest.approx(RATE)
-        assert not any(each.lease.known.suspended for each in world.gateways.values())
+@asynchronous
+async def test_a_broker_that_has_all_of_a_smaller_contract_owes_before_others_get_more() -> None:
+    world = await prepared(1, {})
+    await world.pass_time(1.0)
+    world.away.add("b1")
+    world.rate, world.burst = 2 * RATE, 2 * BURST
+    await world.contract()
+    await world.place(2)
+    await world.pass_time(2.0)
+    world.offer("b1", 120, True)
+    world.offer("b2", 60, False)
+    await world.pass_time(0.5)
+    assert world.gateways["b1"].host.topic.waiting == 0, "it has all of b, as far as it knows"
+    assert world.excess() <= ROUNDING
+    world.away.clear()
+    await world.pass_time(3.0)
+    assert world.waiting == 0
+    assert world.excess() <= ROUNDING
 
-    asyncio.run(check())
+
+@asynchronous
+async def test_shares_come_back_when_no_batch_waits_any_more() -> None:
+    world = await prepared(4, {})
+    world.offer("b2", 60, True)
+    await world.pass_time(5.0)
+    assert world.waiting == 0
+    held = {name: each.lease.applied.get("t") for name, each in world.gateways.items()}
+    assert all(held.values())
+    assert sum(each.rate for each in held.values() if each) == pytest.approx(RATE)
+    assert not any(each.lease.known.suspended for each in world.gateways.values())
 
 
 @pytest.mark.parametrize(

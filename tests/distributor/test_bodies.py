@@ -28,6 +28,7 @@ from distributor.http.bodies import (
 )
 from distributor.http.handlers import _Json
 from srtm.text.errors import UsageError
+from tests.support.asynchronous import asynchronous
 from tests.support.distributors import DistributorProcess, distributors_in
 from tests.support.servers import http, wait_for
 
@@ -317,30 +318,28 @@ def test_one_long_body_at_a_time_and_reports_first() -> None:
     assert asyncio.run(order()) == ["first", "report", "late report", "list"]
 
 
-def test_who_does_not_read_its_answer_holds_up_no_long_report() -> None:
-    async def work() -> None:
-        shared: Any = SimpleNamespace(turns=Turns())
-        handler: Any = object.__new__(_Json)
-        handler.shared, handler.has_left = shared, False
-        handler.body = SimpleNamespace(size=SMALL_BYTES + 1, is_report=False)
-        is_read, sending = asyncio.Event(), asyncio.Event()
+@asynchronous
+async def test_who_does_not_read_its_answer_holds_up_no_long_report() -> None:
+    shared: Any = SimpleNamespace(turns=Turns())
+    handler: Any = object.__new__(_Json)
+    handler.shared, handler.has_left = shared, False
+    handler.body = SimpleNamespace(size=SMALL_BYTES + 1, is_report=False)
+    is_read, sending = asyncio.Event(), asyncio.Event()
 
-        async def call(names: tuple[str, ...]) -> api.Done:
-            return api.Done()
+    async def call(names: tuple[str, ...]) -> api.Done:
+        return api.Done()
 
-        async def send(text: str) -> None:
-            sending.set()
-            await is_read.wait()
+    async def send(text: str) -> None:
+        sending.set()
+        await is_read.wait()
 
-        handler._call, handler.send = call, send
-        answering = asyncio.create_task(handler.answer())
-        await sending.wait()
-        async with asyncio.timeout(5), shared.turns.take(is_report=True):
-            assert not answering.done()
-        is_read.set()
-        await answering
-
-    asyncio.run(work())
+    handler._call, handler.send = call, send
+    answering = asyncio.create_task(handler.answer())
+    await sending.wait()
+    async with asyncio.timeout(5), shared.turns.take(is_report=True):
+        assert not answering.done()
+    is_read.set()
+    await answering
 
 
 def test_short_requests_have_a_turn_between_long_ones() -> None:

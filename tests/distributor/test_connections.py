@@ -3,23 +3,15 @@
 import contextlib
 import resource
 import socket
-from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
 
 from distributor.http.connections import UNREAD_SECONDS, Connections, room_for_connections
-from tests.support.distributors import DistributorProcess, Starter, distributors_in
+from tests.support.distributors import DistributorProcess, Starter
 from tests.support.servers import http, wait_for
 
 FILES = 256
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Starter]:
-    with distributors_in(tmp_path) as starter:
-        yield starter
 
 
 @pytest.fixture

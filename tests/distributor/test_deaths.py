@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.distributors import DistributorProcess, Starter, distributors_in, settle
+from tests.support.distributors import DistributorProcess, Starter
 from tests.support.postgres import Postgres, postgres
 from tests.support.servers import http, wait_for
 
@@ -19,12 +19,6 @@ from tests.support.servers import http, wait_for
 def server() -> Iterator[Postgres]:
     with postgres() as running:
         yield running
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Starter]:
-    with distributors_in(tmp_path) as starter:
-        yield starter
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -43,11 +37,7 @@ def led(starter: Starter, store: str, *flags: str) -> DistributorProcess:
 
 def test_what_was_acknowledged_survives_kill_9(start: Starter, store: str) -> None:
     first = led(start, store)
-    brokers = [first.broker(name, 100.0) for name in ("b1", "b2")]
-    first.topic(keys=["k0", "k1", "k2"], max_wait="2s")
-    first.publishers(12)
-    first.place()
-    settle(*brokers)
+    brokers = first.placed(100.0, 100.0, publishers=12, keys=["k0", "k1", "k2"], max_wait="2s")
     first.ok("POST", "/brokers/b2/drain", {"drain": True})
     group = {"name": "g1", "publishers": ["p0", "p5"], "lift": 9.0, "q": 0.0, "coincidences": 30}
     proposal = {"first": 0, "last": 1, "publishers": 12, "groups": [group | {"share": 0.5}]}
@@ -118,11 +108,7 @@ def test_a_share_that_may_be_held_is_not_given_away_after_kill_9(
     start: Starter, store: str
 ) -> None:
     first = led(start, store)
-    b1, b2 = first.broker("b1", 100.0), first.broker("b2", 90.0)
-    first.topic()
-    first.publishers(5)
-    first.place()
-    settle(b1, b2)
+    b1, b2 = first.placed(100.0, 90.0, publishers=5)
     first.ok("POST", "/brokers/b1/drain", {"drain": True})
     first.place()
     first.process.kill()

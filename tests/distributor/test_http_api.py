@@ -83,11 +83,7 @@ def test_history_is_newest_first_with_reasons(distributor: DistributorProcess) -
 def test_a_drained_broker_loses_its_publishers_with_the_next_placement(
     distributor: DistributorProcess,
 ) -> None:
-    b1, b2 = distributor.broker("b1"), distributor.broker("b2", 900.0)
-    distributor.topic()
-    distributor.publishers(4)
-    distributor.place()
-    settle(b1, b2)
+    b1, b2 = distributor.placed(1000.0, 900.0, publishers=4)
     assert b1.shares["t"]["rate"] == 150.0
     shown = distributor.ok("POST", "/brokers/b1/drain", {"drain": True})
     assert (shown["state"], shown["allocated"]) == ("draining", 40.0)
@@ -123,11 +119,7 @@ def test_keep_moves_nobody_and_places_the_new(distributor: DistributorProcess) -
 
 
 def test_a_changed_contract_is_split_by_the_same_rates(distributor: DistributorProcess) -> None:
-    brokers = [distributor.broker(name, 60.0) for name in ("b1", "b2")]
-    distributor.topic()
-    distributor.publishers(12)
-    distributor.place()
-    settle(*brokers)
+    brokers = distributor.placed(60.0, 60.0, publishers=12)
     distributor.topic(rate=300.0, burst=40.0)
     settle(*brokers)
     assert [(each.shares["t"]["rate"], each.shares["t"]["burst"]) for each in brokers] == [
@@ -140,11 +132,7 @@ def test_a_changed_contract_is_split_by_the_same_rates(distributor: DistributorP
 
 
 def test_an_older_epoch_decides_nothing_but_is_answered(distributor: DistributorProcess) -> None:
-    b1, b2 = distributor.broker("b1"), distributor.broker("b2", 900.0)
-    distributor.topic()
-    distributor.publishers(4)
-    distributor.place()
-    settle(b1, b2)
+    b1, b2 = distributor.placed(1000.0, 900.0, publishers=4)
     old = b1.epoch
     distributor.ok("POST", "/brokers/b1/drain", {"drain": True})
     distributor.place()
@@ -163,11 +151,7 @@ def test_an_older_epoch_decides_nothing_but_is_answered(distributor: Distributor
 def test_an_epoch_that_was_never_given_out_is_refused_and_harms_nobody(
     distributor: DistributorProcess, epoch: int
 ) -> None:
-    broker, liar = distributor.broker("b1"), distributor.broker("b2")
-    distributor.topic()
-    distributor.publishers(1)
-    distributor.place()
-    settle(broker, liar)
+    broker, liar = distributor.placed(1000.0, 1000.0, publishers=1)
     before, largest = broker.epoch, max(broker.epoch, liar.epoch)
     lie = {"applied_epoch": epoch, "store": liar.store}
     status, refused = distributor.call("POST", "/brokers/b2/report", lie)
@@ -183,11 +167,7 @@ def test_an_epoch_that_was_never_given_out_is_refused_and_harms_nobody(
 
 
 def test_a_deleted_topic_is_taken_from_its_brokers(distributor: DistributorProcess) -> None:
-    broker = distributor.broker("b1")
-    distributor.topic()
-    distributor.publishers(2)
-    distributor.place()
-    settle(broker)
+    [broker] = distributor.placed(1000.0, publishers=2)
     assert "t" in broker.shares
     distributor.ok("DELETE", "/topics/t")
     settle(broker)
@@ -215,11 +195,7 @@ def test_names_with_every_sign_come_through(distributor: DistributorProcess) -> 
 
 
 def test_registering_again_is_no_fault_and_keeps_the_place(distributor: DistributorProcess) -> None:
-    broker = distributor.broker("b1")
-    distributor.topic()
-    distributor.publishers(2)
-    distributor.place()
-    settle(broker)
+    distributor.placed(1000.0, publishers=2)
     distributor.publishers(2, rate=20.0)
     place = distributor.where("p0")
     assert (place["rate"], place["broker"]) == (20.0, "b1")
@@ -325,11 +301,7 @@ def test_rates_that_fit_no_broker_are_told_and_not_applied(distributor: Distribu
 def test_without_room_for_a_message_on_each_broker_nothing_is_applied(
     distributor: DistributorProcess,
 ) -> None:
-    b1, b2 = distributor.broker("b1"), distributor.broker("b2", 900.0)
-    distributor.topic(burst=1.0)
-    distributor.publishers(2)
-    distributor.place()
-    settle(b1, b2)
+    distributor.placed(1000.0, 900.0, publishers=2, burst=1.0)
     distributor.ok("POST", "/brokers/b1/drain", {"drain": True})
     status, refused = distributor.call("POST", "/topics/t/placements", {})
     assert status == 409

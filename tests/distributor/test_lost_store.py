@@ -3,7 +3,6 @@
 import resource
 import shutil
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from tests.support.distributors import (
     DistributorProcess,
     FakeBroker,
     Starter,
-    distributors_in,
     settle,
 )
 from tests.support.servers import http, wait_for
@@ -21,12 +19,6 @@ from tests.support.servers import http, wait_for
 LEASE = "--lease-duration=1s"
 """the shortest: a distributor that knows less listens for 4/3 of it"""
 LONG = "--lease-duration=1h"
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Starter]:
-    with distributors_in(tmp_path) as starter:
-        yield starter
 
 
 def led(start: Starter, path: Path, *flags: str) -> DistributorProcess:
@@ -311,11 +303,7 @@ def test_a_broker_outside_the_placement_has_a_floor_once_messages_come(
     start: Starter, tmp_path: Path
 ) -> None:
     running = led(start, tmp_path / "store.db", LEASE)
-    b1, b2 = running.broker("b1", 200.0), running.broker("b2", 100.0)
-    running.topic()
-    running.publishers(5)
-    running.place()
-    settle(b1, b2)
+    b1, b2 = running.placed(200.0, 100.0, publishers=5)
     assert (shares(b1)["t"], shares(b2)) == ((150.0, 20.0), {})
     assert (b2.names, b2.report()["unplaced"]) == (["t"], "floor")
     for _ in range(4):

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from distributor.migration import (
-    Cause,
     Decision,
     Memory,
     Sender,
@@ -26,7 +25,7 @@ def source(*senders: tuple[str, float], load: float = 250.0, **values: Any) -> S
         Sender(*(name.split("/") if "/" in name else ("t", name)), None, rate)  # type: ignore[misc]
         for name, rate in senders
     ]
-    trouble = Trouble(Cause.OVERLOAD, load, 200.0, "too much comes")
+    trouble = Trouble(load, 200.0, "too much comes")
     return Source("b1", trouble, tuple(found), **values)
 
 

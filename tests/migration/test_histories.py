@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distributor.migration import (
-    Cause,
     Memory,
     Sender,
     Source,
@@ -55,7 +54,7 @@ class World:
             if each != broker
         ]
         topic = TopicSeen("t", frozenset(self.places.values()), 9, len(self.rates), {}, True)
-        trouble = Trouble(Cause.OVERLOAD, load, capacity, "")
+        trouble = Trouble(load, capacity, "")
         found = relieve(
             Source(broker, trouble, tuple(senders)), targets, {"t": topic}, self.memory, now
         )

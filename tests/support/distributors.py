@@ -63,6 +63,18 @@ class DistributorProcess:
     def place(self, topic: str = "t", **body: object) -> Any:
         return self.ok("POST", f"/topics/{topic}/placements", body)
 
+    def placed(
+        self, *capacities: float, publishers: int, policy: str = "srtm", **topic: object
+    ) -> list["FakeBroker"]:
+        """Brokers b1, b2, ... of these capacities, which have their shares of topic t, as its
+        publishers are placed on them."""
+        brokers = [self.broker(f"b{n}", each) for n, each in enumerate(capacities, 1)]
+        self.topic("t", **topic)
+        self.publishers(publishers)
+        self.place(policy=policy)
+        settle(*brokers)
+        return brokers
+
     def where(self, publisher: str, topic: str = "t") -> Any:
         return self.ok("GET", f"/topics/{topic}/publishers/{publisher}")
 

@@ -29,11 +29,8 @@ def start(tmp_path: Path) -> Iterator[Starter]:
 
 
 def placed(distributor: DistributorProcess, count: int) -> list[FakeBroker]:
-    brokers = [distributor.broker(f"b{number + 1}", 1000.0) for number in range(count)]
-    distributor.topic(rate=RATE, burst=BURST)
-    distributor.publishers(16)
-    distributor.place(policy="lb")
-    settle(*brokers)
+    capacities = [1000.0] * count
+    brokers = distributor.placed(*capacities, publishers=16, policy="lb", rate=RATE, burst=BURST)
     assert [share(each)["rate"] for each in brokers] == [RATE / count] * count
     return brokers
 

@@ -28,6 +28,7 @@ from srtm.gateway.lease import Lease, read_desired, safe_share
 from srtm.host.clock import NS
 from srtm.limits.contract import MIN_RATE, Limit
 from tb_adaptor.leases import NOTHING, Holder, Share, TopicLeases
+from tests.support.asynchronous import asynchronous
 from tests.support.cases import cases
 
 LEASE = 10.0
@@ -283,64 +284,58 @@ def test_a_share_that_was_given_up_is_not_taken_for_held_after_a_restart() -> No
 
 @given(_operations)
 @settings(max_examples=50)
-def test_with_contact_everybody_gets_exactly_its_share(operations: list[Any]) -> None:
-    async def check() -> None:
-        world = await _run(operations)
-        for name in BROKERS:
-            await world.register(name)
-        world.service.confirmed_at = world.now + 1e9
-        await world.place("srtm", None, False)
-        await world.talk(int(3 * LEASE))
-        targets = world.service.state.leases["t"].targets
-        assert targets
-        held = {
-            name: Share(lease.applied["t"].rate, lease.applied["t"].burst)
-            for name, lease in world.gateways.items()
-            if "t" in lease.applied
-        }
-        assert held == targets
-        places = world.service.state.topics["t"].places
-        shown = world.service.state.topics["t"].shown
-        assert {each: broker for each, (broker, _) in shown.items() if broker} == places
-
-    asyncio.run(check())
+@asynchronous
+async def test_with_contact_everybody_gets_exactly_its_share(operations: list[Any]) -> None:
+    world = await _run(operations)
+    for name in BROKERS:
+        await world.register(name)
+    world.service.confirmed_at = world.now + 1e9
+    await world.place("srtm", None, False)
+    await world.talk(int(3 * LEASE))
+    targets = world.service.state.leases["t"].targets
+    assert targets
+    held = {
+        name: Share(lease.applied["t"].rate, lease.applied["t"].burst)
+        for name, lease in world.gateways.items()
+        if "t" in lease.applied
+    }
+    assert held == targets
+    places = world.service.state.topics["t"].places
+    shown = world.service.state.topics["t"].shown
+    assert {each: broker for each, (broker, _) in shown.items() if broker} == places
 
 
-def test_whoever_is_not_sure_to_lead_renews_no_lease() -> None:
-    async def check() -> None:
-        world = World()
-        await world.prepare()
-        world.now += LEASE / 3
+@asynchronous
+async def test_whoever_is_not_sure_to_lead_renews_no_lease() -> None:
+    world = World()
+    await world.prepare()
+    world.now += LEASE / 3
+    await world.service.report("b1", Report(applied_epoch=0, process="0"))
+    world.now += 0.001
+    with pytest.raises(NotLeading):
         await world.service.report("b1", Report(applied_epoch=0, process="0"))
-        world.now += 0.001
-        with pytest.raises(NotLeading):
+    assert world.service.gateway("b1").lease_ends_at == world.now - 0.001 + LEASE
+
+
+@asynchronous
+async def test_a_share_that_was_not_written_is_not_told_until_it_is() -> None:
+    world = World()
+    await world.prepare()
+    await world.place("srtm", None, False)
+    write = world.store.write
+
+    def full(_: object) -> None:
+        raise StoreError("the disk is full")
+
+    world.store.write = full  # type: ignore[method-assign]
+    for _ in range(2):
+        with pytest.raises(StoreError):
             await world.service.report("b1", Report(applied_epoch=0, process="0"))
-        assert world.service.gateway("b1").lease_ends_at == world.now - 0.001 + LEASE
-
-    asyncio.run(check())
-
-
-def test_a_share_that_was_not_written_is_not_told_until_it_is() -> None:
-    async def check() -> None:
-        world = World()
-        await world.prepare()
-        await world.place("srtm", None, False)
-        write = world.store.write
-
-        def full(_: object) -> None:
-            raise StoreError("the disk is full")
-
-        world.store.write = full  # type: ignore[method-assign]
-        for _ in range(2):
-            with pytest.raises(StoreError):
-                await world.service.report("b1", Report(applied_epoch=0, process="0"))
-        world.store.write = write  # type: ignore[method-assign]
-        told = await world.service.report("b1", Report(applied_epoch=0, process="0"))
-        assert told.topics
-        kept = world.store.snapshot()
-        assert (kept.epoch, kept.grants[-1].epoch) == (told.epoch, told.epoch)
-
-    asyncio.run(check())
+    world.store.write = write  # type: ignore[method-assign]
+    told = await world.service.report("b1", Report(applied_epoch=0, process="0"))
+    assert told.topics
+    kept = world.store.snapshot()
+    assert (kept.epoch, kept.grants[-1].epoch) == (told.epoch, told.epoch)
 
 
 def test_a_share_moves_only_after_the_shrink_was_acknowledged() -> None:

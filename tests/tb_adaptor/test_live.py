@@ -31,11 +31,7 @@ def start(tmp_path: Path) -> Iterator[Starter]:
 
 
 def placed(distributor: DistributorProcess) -> list[FakeBroker]:
-    brokers = [distributor.broker(name, 100.0) for name in ("b1", "b2")]
-    distributor.topic(rate=RATE, burst=BURST)
-    distributor.publishers(16)
-    distributor.place(policy="lb")
-    settle(*brokers)
+    brokers = distributor.placed(100.0, 100.0, publishers=16, policy="lb", rate=RATE, burst=BURST)
     assert [shares(each) for each in brokers] == [(100.0, 10.0), (100.0, 10.0)]
     return brokers
 
