@@ -65,20 +65,15 @@ def run(
     --out."""
     console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
     entry = BENCHMARKS[name]
-    if full and (quick or not entry.models):
-        raise UsageError(
-            "--full and --quick do not go together"
-            if quick
-            else f"--full: {name} is run live anyway; leave it out"
-        )
-    if minutes is not None and (quick or not entry.lasts):
-        raise UsageError(
-            "--minutes and --quick do not go together"
-            if quick
-            else f"--minutes: {name} ends by itself; leave it out"
-        )
-    if hosts is not None and not entry.spans:
-        raise UsageError(f"--hosts: {name} runs on this host alone; leave it out")
+    for flag, given, allowed, why in (
+        ("--full", full, entry.models, "is run live anyway"),
+        ("--minutes", minutes is not None, entry.lasts, "ends by itself"),
+        ("--hosts", hosts is not None, entry.spans, "runs on this host alone"),
+    ):
+        if given and quick and flag != "--hosts":
+            raise UsageError(f"{flag} and --quick do not go together")
+        if given and not allowed:
+            raise UsageError(f"{flag}: {name} {why}; leave it out")
     with session(quick, full, minutes, hosts) as running:
         report = entry.load()(running)
         document = running.document(name, report, entry.shows, entry.method)

@@ -42,8 +42,10 @@ BENCHMARKS = {
     "limiter": Entry(
         "gateway.limiter", "does a bursty topic keep to its contract, and at what CPU cost"
     ),
-    "admission-log": Entry("gateway.admission_log", "what logging admissions costs in CPU"),
-    "trace": Entry("gateway.trace", "what tracing arrivals costs in CPU"),
+    "admission-log": Entry(
+        "gateway.recording:admission_log", "what logging admissions costs in CPU"
+    ),
+    "trace": Entry("gateway.recording:trace", "what tracing arrivals costs in CPU"),
     "placement": Entry("placement.speed", "how fast and how near the best publishers are placed"),
     "concentration": Entry(
         "experiments.paper:concentration",

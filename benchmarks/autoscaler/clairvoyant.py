@@ -11,16 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.table import Table
 
 from benchmarks.autoscaler.rivals import OURS
 from benchmarks.autoscaler.scaling import workload
 from benchmarks.harness.bars import Bar, judge
-from benchmarks.harness.report import Report, tabulate
-from benchmarks.harness.session import Session
-from benchmarks.harness.side_by_side import side_by_side
+from benchmarks.harness.report import Picture, Report, tabulate
+from benchmarks.harness.session import Session, side_by_side
 from srtm.autoscaler.decision import Handover
 from srtm.autoscaler.policies.srtm import Srtm
 from srtm.autoscaler.simulator.arrivals import ArrivalModel, arrivals_of, even_shares
@@ -29,9 +28,6 @@ from srtm.autoscaler.simulator.run import Run, simulate
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.autoscaler.simulator.workload import iot_like, taxi_like
 from srtm.limits.slo import SLO
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SHARES = even_shares(5)
 SEEDS = (1, 2, 3)
@@ -225,7 +221,7 @@ def table_of(results: Sequence[Result]) -> Table:
     )
 
 
-def draw(figure: "Figure", results: Sequence[Result]) -> None:
+def draw(figure: Picture, results: Sequence[Result]) -> None:
     """Replica-minutes by match: ours, the clairvoyant's, and the bound, first seed."""
     axes = figure.subplots(1, 1)
     shown = [result for result in results if result.pairs]

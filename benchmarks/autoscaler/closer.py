@@ -15,32 +15,28 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
-from benchmarks.autoscaler.claims import Claim, judge_claims
 from benchmarks.autoscaler.rivals import OURS, Rivalry, contests, rivalries_table
 from benchmarks.autoscaler.scaling import (
     Case,
+    Claim,
     Outcome,
     Printed,
     against_paper,
+    judge_claims,
     play,
+    runs_of,
     table_of,
     workload,
 )
-from benchmarks.harness.report import Report
-from benchmarks.harness.session import Session
-from benchmarks.harness.side_by_side import side_by_side
+from benchmarks.harness.report import Picture, Report
+from benchmarks.harness.session import Session, side_by_side
 from srtm.autoscaler.decision import Handover
 from srtm.autoscaler.policies import Trace
-from srtm.autoscaler.simulator.arrivals import ArrivalModel, arrivals_of, even_shares
-from srtm.autoscaler.simulator.run import Run
+from srtm.autoscaler.simulator.arrivals import ArrivalModel, Arrivals, arrivals_of, even_shares
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.autoscaler.simulator.workload import iot_like, taxi_like
 from srtm.limits.slo import SLO
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SEEDS, LONG_SEEDS, QUICK_SEEDS = 9, 3, 3
 EVEN = even_shares(5)
@@ -126,17 +122,20 @@ def run(session: Session) -> Report:
     quick = session.quick
     first = workload("iot-10min.csv", iot_like)
     second = workload("nyc-taxi-2h.csv", taxi_like)
-    cases = list(_first(first.rates)) + ([] if quick else list(_second(second.rates)))
+    cases = list(_cases(first.rates, second.rates, quick))
     grids = {"first": first.rates, "second": second.rates[: SLICE_SECONDS if quick else None]}
     session.plan(len(cases) + (1 + len(POLICIES_COMPARED)) * 2 * len(grids))
     outcomes, bars = [], []
-    seeds = [QUICK_SEEDS if quick else LONG_SEEDS if _is_long(case) else SEEDS for case in cases]
-    jobs = [partial(_runs, *each) for each in zip(cases, seeds, strict=True)]
+    seeds = [
+        QUICK_SEEDS if quick else LONG_SEEDS if case.name.startswith(_LONG) else SEEDS
+        for case in cases
+    ]
+    jobs = [partial(runs_of, case, range(count)) for case, count in zip(cases, seeds, strict=True)]
     for case, runs in zip(cases, side_by_side(jobs, session.processes), strict=True):
         session.step(case.name)
-        outcome = Outcome(case, runs)
-        outcomes.append(outcome)
-        bars += against_paper(outcome, quick, second.doubt if _is_long(case) else first.doubt)
+        outcomes.append(Outcome(case, runs))
+        doubt = second.doubt if case.name.startswith(_LONG) else first.doubt
+        bars += against_paper(outcomes[-1], quick, doubt)
     orders, claimed = judge_claims(CLAIMS, outcomes, second.doubt or first.doubt)
     bars += claimed
     tables = [table_of("CLOSER Tables 2 and 3 and sections 5.1 to 5.3", outcomes), orders]
@@ -181,66 +180,58 @@ _NOTES = (
 )
 
 
-def _first(rates: Sequence[float]) -> Iterator[Case]:
-    """Table 2 and the runs on the first workload."""
-
-    def case(name: str, policy: str, setting: Setting, printed: Printed, **more: bool) -> Case:
-        return _case(f"first: {name}", policy, rates, EVEN, setting, printed, **more)
-
-    yield case("Algorithm 2", "closer2", PAPERS, Printed((97.4,), 30.21, 6, 6))
-    yield case("linear", "linear", PAPERS, Printed((94.7, 93.9), 25.5, 6, 6))
-    yield case("optimal", "optimal", INSTANT, Printed((100.0,), 32.7, 6, 6))
-    yield case("overprovisioning", "peak", _ready(PAPERS), Printed((100.0,), 50.0, 0, 0))
-    quick_beat = replace(PAPERS, heartbeat_seconds=0.5)
-    yield case("Algorithm 2, heartbeat 500 ms", "closer2", quick_beat, Printed((98.1,), why=_BEATS))
-    yield case("Algorithm 1", "closer1", PAPERS, Printed((97.4,)))
-    half, two = (replace(PAPERS, rebalance_seconds=t) for t in (0.5, 2.0))
-    yield case("Algorithm 1, 500 ms", "closer1", half, Printed((90.1,), 33.85), one_run=True)
-    yield case("Algorithm 2, 500 ms", "closer2", half, Printed((98.2,), 34.61))
-    yield case("Algorithm 1, 2 s", "closer1", two, Printed((85.4, 85.6), 34.16), one_run=True)
-    yield case("Algorithm 2, 2 s", "closer2", two, Printed((99.4,), 44.7))
-    for name, policy, printed in (
-        ("Algorithm 2", "closer2", Printed((98.9,), 29.8)),
-        ("linear", "linear", Printed((84.7,), 25.5)),
-    ):
-        yield _case(f"first, skewed: {name}", policy, rates, SKEWED, PAPERS, printed)
-
-
-def _second(rates: Sequence[float]) -> Iterator[Case]:
-    """Table 3 and the runs on the second workload."""
-    quick_beat = replace(PAPERS, heartbeat_seconds=0.5)
-    for name, policy, setting, printed in (
-        ("Algorithm 2", "closer2", PAPERS, Printed((98.9,), 402.9, 20, 16, _CROSSINGS)),
-        ("linear", "linear", PAPERS, Printed((95.4,), 325.7, 23, 20, _CROSSINGS)),
-        ("optimal", "optimal", INSTANT, Printed((100.0,), 414.11, 20, 16, _CROSSINGS)),
-        ("overprovisioning", "peak", _ready(PAPERS), Printed((100.0,), 600.0, 0, 0)),
-        ("Algorithm 2, heartbeat 500 ms", "closer2", quick_beat, Printed((99.07,), why=_BEATS)),
-    ):
-        yield _case(f"second: {name}", policy, rates, EVEN, setting, printed)
-    for name, policy, printed in (
-        ("Algorithm 2", "closer2", Printed((99.08,), 392.15)),
-        ("linear", "linear", Printed((85.9,), 329.7)),
-    ):
-        yield _case(f"second, skewed: {name}", policy, rates, SKEWED, PAPERS, printed)
+_BEAT = replace(PAPERS, heartbeat_seconds=0.5)
+_HALF, _TWO_SECONDS = (replace(PAPERS, rebalance_seconds=t) for t in (0.5, 2.0))
+_READY = replace(PAPERS, initial=5)
+"""Overprovisioned from the start."""
+_LONG = "second"
+RUNS: tuple[tuple[str, str, Setting, Printed], ...] = (
+    ("first: Algorithm 2", "closer2", PAPERS, Printed((97.4,), 30.21, 6, 6)),
+    ("first: linear", "linear", PAPERS, Printed((94.7, 93.9), 25.5, 6, 6)),
+    ("first: optimal", "optimal", INSTANT, Printed((100.0,), 32.7, 6, 6)),
+    ("first: overprovisioning", "peak", _READY, Printed((100.0,), 50.0, 0, 0)),
+    (
+        "first: Algorithm 2, heartbeat 500 ms",
+        *("closer2", _BEAT, Printed((98.1,), why=_BEATS)),
+    ),
+    ("first: Algorithm 1", "closer1", PAPERS, Printed((97.4,))),
+    ("first: Algorithm 1, 500 ms", "closer1", _HALF, Printed((90.1,), 33.85, one_run=True)),
+    ("first: Algorithm 2, 500 ms", "closer2", _HALF, Printed((98.2,), 34.61)),
+    (
+        "first: Algorithm 1, 2 s",
+        *("closer1", _TWO_SECONDS, Printed((85.4, 85.6), 34.16, one_run=True)),
+    ),
+    ("first: Algorithm 2, 2 s", "closer2", _TWO_SECONDS, Printed((99.4,), 44.7)),
+    ("first, skewed: Algorithm 2", "closer2", PAPERS, Printed((98.9,), 29.8)),
+    ("first, skewed: linear", "linear", PAPERS, Printed((84.7,), 25.5)),
+    ("second: Algorithm 2", "closer2", PAPERS, Printed((98.9,), 402.9, 20, 16, _CROSSINGS)),
+    ("second: linear", "linear", PAPERS, Printed((95.4,), 325.7, 23, 20, _CROSSINGS)),
+    ("second: optimal", "optimal", INSTANT, Printed((100.0,), 414.11, 20, 16, _CROSSINGS)),
+    ("second: overprovisioning", "peak", _READY, Printed((100.0,), 600.0, 0, 0)),
+    (
+        "second: Algorithm 2, heartbeat 500 ms",
+        *("closer2", _BEAT, Printed((99.07,), why=_BEATS)),
+    ),
+    ("second, skewed: Algorithm 2", "closer2", PAPERS, Printed((99.08,), 392.15)),
+    ("second, skewed: linear", "linear", PAPERS, Printed((85.9,), 329.7)),
+)
+"""Tables 2 and 3 and the other runs on both workloads: policy, setting, and what is printed."""
 
 
-def _ready(setting: Setting) -> Setting:
-    """Overprovisioned from the start."""
-    return replace(setting, initial=5)
+def _cases(first: Sequence[float], second: Sequence[float], quick: bool) -> Iterator[Case]:
+    for name, policy, setting, printed in RUNS:
+        if quick and name.startswith(_LONG):
+            continue
+        rates = second if name.startswith(_LONG) else first
+        shares = SKEWED if "skewed" in name else EVEN
+        batches = arrivals_of(rates, shares, ArrivalModel.BURST, 0)
+        trace = Trace(rates, shares)
+        yield Case(name, policy, setting, partial(_same, batches), trace, printed)
 
 
-def _case(
-    name: str,
-    policy: str,
-    rates: Sequence[float],
-    shares: Sequence[float],
-    setting: Setting,
-    printed: Printed,
-    one_run: bool = False,
-) -> Case:
-    batches = arrivals_of(rates, shares, ArrivalModel.BURST, 0)
-    trace = Trace(rates, shares)
-    return Case(name, policy, setting, lambda _: batches, trace, printed, one_run=one_run)
+def _same(arrivals: Arrivals, _: int) -> Arrivals:
+    """The arrivals of every seed, which is that of heartbeats."""
+    return arrivals
 
 
 def _compare(
@@ -253,7 +244,7 @@ def _compare(
     trace = Trace(rates, EVEN)
 
     def case(policy: str) -> Case:
-        return Case(policy, policy, COMPARED, lambda _: arrivals, trace)
+        return Case(policy, policy, COMPARED, partial(_same, arrivals), trace)
 
     session.step(f"{where}: {OURS}")
     ours = play(case(OURS), (1,))
@@ -266,21 +257,13 @@ def _compare(
     return ours, rivalries
 
 
-def _is_long(case: Case) -> bool:
-    return case.name.startswith("second")
-
-
-def _runs(case: Case, seeds: int) -> list[Run]:
-    return play(case, range(seeds)).runs
-
-
-def draw(figure: "Figure", outcomes: Sequence[Outcome]) -> None:
+def draw(figure: Picture, outcomes: Sequence[Outcome]) -> None:
     """The share of late events against replica-minutes: our range, and the paper's point."""
     axes = figure.subplots(1, 1)
     shown = [each for each in outcomes if each.case.name.startswith("first")]
     for outcome in shown:
-        late = [100 - value for value in outcome.values("sla")]
-        points = axes.scatter(outcome.values("minutes"), late, s=14, label=outcome.case.name)
+        late, minutes = outcome.values("late"), outcome.values("minutes")
+        points = axes.scatter(minutes, late, s=14, label=outcome.case.name)
         printed = outcome.case.printed
         if printed.minutes is not None:
             colour = points.get_facecolor()[0]

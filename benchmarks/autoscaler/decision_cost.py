@@ -8,12 +8,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from benchmarks.harness.bars import judge
-from benchmarks.harness.report import Report, tabulate
+from benchmarks.harness.report import Picture, Report, tabulate
 from benchmarks.harness.session import Session
 from srtm.autoscaler.decision import Decision, Handover
 from srtm.autoscaler.observation import Observation
@@ -22,9 +21,6 @@ from srtm.autoscaler.simulator.arrivals import ArrivalModel, arrivals_of, even_s
 from srtm.autoscaler.simulator.run import simulate
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.limits.slo import SLO
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MU = 200.0
 RATE_PER_PARTITION = 50.0  # events/s: four partitions fill a consumer
@@ -121,7 +117,7 @@ def run(session: Session) -> Report:
     )
 
 
-def draw(figure: "Figure", costs: Sequence[Cost]) -> None:
+def draw(figure: Picture, costs: Sequence[Cost]) -> None:
     """Mean CPU of a decision by the number of partitions."""
     axes = figure.add_subplot()
     sizes = [cost.partitions for cost in costs]

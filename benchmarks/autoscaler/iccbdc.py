@@ -11,20 +11,20 @@ Ours is run once for each rival, its SLO's percentile set to what the rival atta
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from benchmarks.autoscaler.claims import Claim, judge_claims
 from benchmarks.autoscaler.rivals import OURS, contest, rivalries_table
 from benchmarks.autoscaler.scaling import (
     Case,
+    Claim,
     Outcome,
     Printed,
     against_paper,
+    judge_claims,
     table_of,
     workload,
 )
 from benchmarks.harness.bars import Bar, judge
-from benchmarks.harness.report import Report
+from benchmarks.harness.report import Picture, Report
 from benchmarks.harness.session import Session
 from srtm.autoscaler.packing import Bin, Bins, Item, least_loaded_ffd
 from srtm.autoscaler.simulator.arrivals import (
@@ -36,9 +36,6 @@ from srtm.autoscaler.simulator.arrivals import (
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.autoscaler.simulator.workload import iccbdc_ramp, iot_like
 from srtm.limits.slo import SLO
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SEEDS, QUICK_SEEDS = 9, 3
 SKEW = (0.27, 0.27, 0.46 / 3, 0.46 / 3, 0.46 / 3)
@@ -183,7 +180,7 @@ def bars(outcomes: dict[str, Outcome], quick: bool, doubt: str) -> list[Bar]:
     return found
 
 
-def draw(figure: "Figure", outcomes: Sequence[Outcome]) -> None:
+def draw(figure: Picture, outcomes: Sequence[Outcome]) -> None:
     """Consumers over time, first seed: the ramp and the skewed workload."""
     for axes, section in zip(figure.subplots(1, 2), ("4.1", "4.2"), strict=True):
         for outcome in outcomes:

@@ -17,27 +17,63 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import count
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from rich.table import Table
 
-from benchmarks.autoscaler.balanced_packing import balanced_packing
 from benchmarks.harness.bars import Bar, judge
-from benchmarks.harness.report import Report, number, table
+from benchmarks.harness.report import Picture, Report, number, table
 from benchmarks.harness.session import Session
+from srtm.autoscaler.observation import ConsumerSeen, Observation, PartitionSeen
 from srtm.autoscaler.packing import (
     ALGORITHMS,
     Algorithm,
     Bin,
     Bins,
+    Filled,
     Item,
+    Packing,
     cardinal_bin_scores,
+    finish,
+    lower_bound,
     rscore,
 )
+from srtm.autoscaler.packing.problem import fits, split_oversized
+from srtm.autoscaler.policies.srtm.groups import balanced
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+
+def balanced_packing(items: Sequence[Item], bins: Bins) -> Packing:
+    """The balanced groups of the policy `srtm` (policies/srtm/groups.py), the smallest that fits.
+
+    Raises ValueError for a partition that fits into no consumer: nothing fits beside it.
+    """
+    _, oversized = split_oversized(items, bins)
+    if oversized:
+        raise ValueError(f"partition {oversized[0].id} exceeds every consumer; take larger ones")
+    had: dict[str | None, list[int]] = {room.consumer: [] for room in bins.existing}
+    for item in items:
+        if item.consumer in had and item.consumer is not None:
+            had[item.consumer].append(item.id)
+    seen = Observation(
+        at=0.0,
+        partitions=tuple(PartitionSeen(item.id, item.rate, item.lag) for item in items),
+        consumers=tuple(
+            ConsumerSeen(str(room.consumer), room.rate, tuple(had[room.consumer]))
+            for room in bins.existing
+        ),
+        new_mu=bins.new.rate,
+    )
+    rooms = {room.consumer: room for room in bins.existing} | {None: bins.new}
+    rates = {item.id: item.rate for item in items}
+    bound = lower_bound(items, bins)
+    filled: list[Filled] = []
+    for consumers in range(max(1, bound), len(items) + 1):
+        filled = [Filled(rooms[name], ids) for name, ids in balanced(rates, seen, consumers) if ids]
+        if all(fits(sum(rates[p] for p in each.items), 0.0, each.bin) for each in filled):
+            break
+    return finish(items, bins, filled, bound=bound)
+
 
 CAPACITY = 1.0  # of a consumer; rates are shares of it
 DELTAS = (0, 5, 10, 15, 20, 25)  # % of the capacity
@@ -132,27 +168,29 @@ def orderings(points: Points) -> dict[str, float]:
     not hold."""
     cbs = {name: point.cbs for name, point in points.items()}
     moved = {name: point.rscore for name, point in points.items()}
-    others = [value for name, value in cbs.items() if not name.startswith("next-fit")]
-    modified = [cbs[name] for name in MODIFIED if name != "mbfp"]
+    slow, quiet = ("next-fit", "next-fit-decreasing"), (*MODIFIED, "next-fit-decreasing")
     on_front = front(points)
+
+    def without(figures: Mapping[str, float], *names: str) -> list[float]:
+        return [value for name, value in figures.items() if name not in names]
+
+    def worst(figures: Mapping[str, float], names: Sequence[str]) -> float:
+        return max(figures[name] for name in names)
+
+    fewest_moves = min(MODIFIED, key=lambda name: moved[name])
+    best_modified = min(cbs[name] for name in MODIFIED if name != "mbfp")
     return {
-        "NF has the worst CBS": cbs["next-fit"] - max(cbs["next-fit-decreasing"], *others),
-        "NFD has the next worst CBS": cbs["next-fit-decreasing"] - max(others),
+        "NF has the worst CBS": cbs["next-fit"] - max(without(cbs, "next-fit")),
+        "NFD has the next worst CBS": cbs["next-fit-decreasing"] - max(without(cbs, *slow)),
         "BFD has the best CBS": min(cbs.values()) - cbs["best-fit-decreasing"],
-        "FFD, BFD and WFD have the best CBS": min(
-            value for name, value in cbs.items() if name not in _DECREASING
-        )
-        - max(cbs[name] for name in _DECREASING),
-        "MBFP has the best CBS of the modified": min(modified) - cbs["mbfp"],
-        "the modified and NFD have the best Rscore": min(
-            value for name, value in moved.items() if name not in (*MODIFIED, "next-fit-decreasing")
-        )
-        - max(moved[name] for name in (*MODIFIED, "next-fit-decreasing")),
+        "FFD, BFD and WFD have the best CBS": min(without(cbs, *_DECREASING))
+        - worst(cbs, _DECREASING),
+        "MBFP has the best CBS of the modified": best_modified - cbs["mbfp"],
+        "the modified and NFD have the best Rscore": min(without(moved, *quiet))
+        - worst(moved, quiet),
         "MWF has the best Rscore": min(moved.values()) - moved["mwf"],
-        "of the modified the best by Rscore is the worst by CBS": cbs[
-            min(MODIFIED, key=lambda name: moved[name])
-        ]
-        - max(cbs[name] for name in MODIFIED),
+        "of the modified the best by Rscore is the worst by CBS": cbs[fewest_moves]
+        - worst(cbs, MODIFIED),
         "MWFP is not on the Pareto front": -1.0 if "mwfp" in on_front else 0.0,
         **{
             f"{name.upper()} is on the Pareto front": 0.0 if name in on_front else -1.0
@@ -214,15 +252,13 @@ def run(session: Session) -> Report:
 
 def bars(found: Mapping[int, Streams], quick: bool = False) -> list[Bar]:
     """The bars: for each ordering, in how many of the five streams that vary it holds; by seed."""
-    whole = [streams for streams in found.values() if len(streams) == len(DELTAS)]
     held: dict[str, list[float]] = {}
-    for streams in whole:
-        held_here: dict[str, float] = {}
-        for delta in DELTAS[1:]:
-            for name, margin in orderings(streams[delta]).items():
-                held_here[name] = held_here.get(name, 0.0) + (margin >= -1e-12)
-        for name, streams_held in held_here.items():
-            held.setdefault(name, []).append(streams_held)
+    for streams in found.values():
+        if len(streams) == len(DELTAS):
+            margins = [orderings(streams[delta]) for delta in DELTAS[1:]]
+            for name in margins[0]:
+                count = sum(each[name] >= -1e-12 for each in margins)
+                held.setdefault(name, []).append(float(count))
     at_least = float(len(DELTAS) - 1)
     if not held:
         return [judge("Landau's orderings", [], at_least=at_least, doubt="no time for a seed")]
@@ -247,18 +283,21 @@ def misses(found: Mapping[int, Streams]) -> list[str]:
 
 
 def mean_points(found: Mapping[int, Streams]) -> Streams:
-    means: Streams = {}
-    for delta in DELTAS:
-        each = [streams[delta] for streams in found.values() if delta in streams]
-        if each:
-            means[delta] = {
-                name: Point(
-                    fmean(points[name].cbs for points in each),
-                    fmean(points[name].rscore for points in each),
-                )
-                for name in each[0]
-            }
-    return means
+    by_delta = {
+        delta: [streams[delta] for streams in found.values() if delta in streams]
+        for delta in DELTAS
+    }
+    return {delta: _mean(each) for delta, each in by_delta.items() if each}
+
+
+def _mean(found: Sequence[Points]) -> Points:
+    return {
+        name: Point(
+            fmean(points[name].cbs for points in found),
+            fmean(points[name].rscore for points in found),
+        )
+        for name in found[0]
+    }
 
 
 def document(streams: Streams) -> dict[int, Any]:
@@ -282,19 +321,12 @@ def table_of(title: str, streams: Streams) -> Table:
     return made
 
 
-def draw(figure: "Figure", means: Streams, small: Streams) -> None:
+def draw(figure: Picture, means: Streams, small: Streams) -> None:
     """Pareto fronts: one panel for each delta, and one for the mean of the short streams."""
     axes = figure.subplots(2, 4).flat
     panels = [(f"delta {delta} %", points) for delta, points in means.items()]
     if small:
-        mean = {
-            name: Point(
-                fmean(points[name].cbs for points in small.values()),
-                fmean(points[name].rscore for points in small.values()),
-            )
-            for name in SMALL
-        }
-        panels.append((f"{SMALL_PARTITIONS} partitions, mean", mean))
+        panels.append((f"{SMALL_PARTITIONS} partitions, mean", _mean(list(small.values()))))
     for axis, (title, points) in zip(axes, panels, strict=False):
         best = sorted(front(points), key=lambda name: points[name].cbs)
         axis.plot([points[n].cbs for n in best], [points[n].rscore for n in best], "k--", lw=0.8)

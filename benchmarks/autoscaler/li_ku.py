@@ -10,15 +10,13 @@ replica-minutes, in the median over the seeds.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.table import Table
 
-from benchmarks.autoscaler.claims import Claim, judge_claims
 from benchmarks.autoscaler.rivals import OURS, contest, rivalries_table
-from benchmarks.autoscaler.scaling import Case, Outcome
-from benchmarks.harness.report import Report, number, tabulate
+from benchmarks.autoscaler.scaling import Case, Claim, Outcome, judge_claims
+from benchmarks.harness.report import Picture, Report, number, tabulate
 from benchmarks.harness.session import Session
 from srtm.autoscaler.decision import Handover, Policy
 from srtm.autoscaler.policies import Settings, Trace
@@ -26,9 +24,6 @@ from srtm.autoscaler.policies.keda import Keda
 from srtm.autoscaler.simulator.arrivals import ArrivalModel, Arrivals, arrivals_of, even_shares
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.limits.slo import SLO
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SEEDS, QUICK_SEEDS = 20, 8
 PARTITIONS = 10
@@ -213,7 +208,7 @@ def table_of(outcomes: Sequence[Outcome]) -> Table:
     )
 
 
-def draw(figure: "Figure", outcomes: Sequence[Outcome]) -> None:
+def draw(figure: Picture, outcomes: Sequence[Outcome]) -> None:
     """Consumers over time of the first seed, and cost against late events for all seeds."""
     left, right = figure.subplots(1, 2)
     for outcome in outcomes:

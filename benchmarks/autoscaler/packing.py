@@ -11,17 +11,13 @@ from dataclasses import asdict, dataclass
 from math import inf
 from random import Random
 from statistics import median
-from typing import TYPE_CHECKING
 
 from rich.table import Table
 
 from benchmarks.harness.bars import Bar, judge
-from benchmarks.harness.report import Report, number, table
+from benchmarks.harness.report import Picture, Report, number, table
 from benchmarks.harness.session import Session
 from srtm.autoscaler.packing import ALGORITHMS, Bin, Bins, Item, exact
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MU = 200.0  # events/s of a consumer
 LAG = 100.0  # events: mu x 500 ms
@@ -174,7 +170,7 @@ def table_of(found: list[Timed], workload: str) -> Table:
     return made
 
 
-def draw(figure: "Figure", found: list[Timed]) -> None:
+def draw(figure: Picture, found: list[Timed]) -> None:
     """Time and gap by size, rate and lag."""
     times, gaps = figure.subplots(1, 2)
     for at, name in enumerate(ALGORITHMS):

@@ -15,8 +15,7 @@ from rich.table import Table
 from benchmarks.autoscaler.scaling import Case, Outcome, play, simulated
 from benchmarks.harness.bars import Bar, judge
 from benchmarks.harness.report import tabulate
-from benchmarks.harness.session import Session
-from benchmarks.harness.side_by_side import side_by_side
+from benchmarks.harness.session import Session, side_by_side
 from srtm.autoscaler.simulator.run import Run
 
 OURS = "srtm"

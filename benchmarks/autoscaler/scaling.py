@@ -2,8 +2,9 @@
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -53,13 +54,16 @@ def workload(file: str, generated: Callable[[], list[float]]) -> Workload:
 @dataclass(frozen=True, slots=True)
 class Printed:
     """What a paper prints of a run; None: it does not. minutes: replica-minutes. why: why ours is
-    not near it, where it is not."""
+    not near it, where it is not. one_run: it is one run of something that varies a lot with chance
+    (when each member's heartbeat comes): few seeds do not judge it, and the range is worth a
+    look."""
 
     sla: tuple[float, ...] = ()
     minutes: float | None = None
     ups: float | None = None
     downs: float | None = None
     why: str = ""
+    one_run: bool = False
 
     @property
     def ups_downs(self) -> str:
@@ -68,12 +72,8 @@ class Printed:
 
 @dataclass(frozen=True)
 class Case:
-    """One line of a table: a policy against arrivals, once for each seed.
-
-    arrivals: the events for a seed; trace: for policies that know it
-    one_run:  the paper's figure is one run of something that varies a lot with chance (when each
-              member's heartbeat comes): few seeds do not judge it, and the range is worth a look
-    """
+    """One line of a table: a policy against arrivals, once for each seed. arrivals: the events for
+    a seed; trace: for policies that know it."""
 
     name: str
     policy: str
@@ -82,7 +82,6 @@ class Case:
     trace: Trace | None = None
     printed: Printed = Printed()
     cooldown_seconds: float | None = None
-    one_run: bool = False
     make: Callable[[Settings, Trace | None], Policy] | None = None
 
 
@@ -132,11 +131,12 @@ _FIGURES: dict[str, Callable[[Run], float]] = {
 
 
 def play(case: Case, seeds: Sequence[int]) -> Outcome:
+    return Outcome(case, runs_of(case, seeds))
+
+
+def runs_of(case: Case, seeds: Sequence[int]) -> list[Run]:
     """Run a case; a policy is made anew for each seed."""
-    outcome = Outcome(case)
-    for seed in seeds:
-        outcome.runs.append(simulated(case, replace(case.setting, seed=seed)))
-    return outcome
+    return [simulated(case, replace(case.setting, seed=seed)) for seed in seeds]
 
 
 def simulated(case: Case, setting: Setting) -> Run:
@@ -156,7 +156,7 @@ def against_paper(outcome: Outcome, quick: bool, doubt: str = "") -> list[Bar]:
     """The distance to what the paper prints, either way: points of SLA, times its late events, per
     cent of replica-minutes, times its scale actions."""
     case, printed = outcome.case, outcome.case.printed
-    if quick and case.one_run:
+    if quick and printed.one_run:
         doubt = doubt or "its median needs more seeds"
 
     def bar(what: str, values: Sequence[float], at_most: float) -> Bar:
@@ -212,3 +212,92 @@ def table_of(title: str, outcomes: Sequence[Outcome]) -> Table:
 
 def _span(values: Sequence[float]) -> str:
     return f"{min(values):.1f} .. {max(values):.1f}"
+
+
+TITLES = {
+    "sla": "in time, %",
+    "late": "late, %",
+    "minutes": "replica-minutes",
+    "ups": "scale-ups",
+    "downs": "scale-downs",
+    "mean_ms": "time in the system, ms",
+    "throughput": "throughput, events/s",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """where: table, figure or section; figure: of TITLES; order: runs, from the most of it to the
+    least; printed: the paper's figures in that order, in any unit; why: what ours hangs on, or why
+    it comes out otherwise"""
+
+    where: str
+    figure: str
+    order: tuple[str, ...]
+    printed: tuple[float, ...] = ()
+    why: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.where}: {TITLES[self.figure]}: {' > '.join(self.order)}"
+
+    def judged(self, outcomes: Mapping[str, Outcome], by_mean: bool) -> "Judged":
+        found = [outcomes[run] for run in self.order if run in outcomes]
+        ours = [each.mean(self.figure) if by_mean else each.median(self.figure) for each in found]
+        return Judged(self, tuple(ours) if len(ours) == len(self.order) else ())
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """ours: figures in the paper's order; empty where a run is missing"""
+
+    claim: Claim
+    ours: tuple[float, ...]
+
+    @property
+    def reversed(self) -> list[str]:
+        """Neighbours of which the second has as much or more."""
+        names = pairwise(self.claim.order)
+        return [
+            f"{less} over {more}"
+            for (more, less), (high, low) in zip(names, pairwise(self.ours), strict=True)
+            if low >= high
+        ]
+
+    @property
+    def verdict(self) -> str:
+        if not self.ours:
+            return "not run"
+        return f"reversed: {', '.join(self.reversed)}" if self.reversed else "reproduced"
+
+    def bar(self, doubt: str) -> Bar:
+        count = [float(len(self.reversed))] if self.ours else []
+        unsure = doubt or ("" if count else "not run")
+        bar = judge(self.claim.name, count, at_most=0.0, doubt=unsure)
+        return replace(bar, why=self.claim.why) if bar.met is False else bar
+
+
+def judge_claims(
+    claims: Iterable[Claim],
+    outcomes: Sequence[Outcome],
+    doubt: str = "",
+    by_mean: bool = False,
+) -> tuple[Table, list[Bar]]:
+    """A row and a bar for each: how many neighbours of its order are the other way round.
+
+    doubt: why this run cannot tell; by_mean: over the seeds, as the paper's are; else medians
+    """
+    named = {outcome.case.name: outcome for outcome in outcomes}
+    found = [claim.judged(named, by_mean) for claim in claims]
+    made = tabulate(
+        "the papers' orderings, each from the most to the least",
+        found,
+        ("where", lambda each: each.claim.where),
+        ("figure", lambda each: TITLES[each.claim.figure]),
+        ("order", lambda each: " > ".join(each.claim.order)),
+        ("paper", lambda each: " > ".join(number(v, 4) for v in each.claim.printed) or "-"),
+        ("ours", lambda each: ", ".join(number(v, 4) for v in each.ours) or "-"),
+        ("verdict", lambda each: each.verdict),
+        ("why", lambda each: each.claim.why),
+    )
+    return made, [each.bar(doubt) for each in found]

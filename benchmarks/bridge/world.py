@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 from benchmarks.bridge.programs import publish
 from benchmarks.harness.arms import Node, nodes
 from benchmarks.harness.kafka import create_topic
+from benchmarks.harness.machine import cpu_seconds
 from benchmarks.harness.nsqd import depth
 from benchmarks.harness.session import Session
 from benchmarks.harness.world import child, until, write_toml
@@ -67,7 +68,7 @@ class World:
         publish(self.plain.nsqd_tcp, topic, count, size)
 
     def finished(self, topic: str, channel: str, count: int) -> int:
-        """Of so many messages of a channel."""
+        """How many of `count` messages of a channel are finished."""
         return count - depth(self.plain.nsqd_http, topic, channel).waiting
 
     def published(self, topic: str) -> int:
@@ -107,8 +108,7 @@ class World:
 
 
 def _cpu(watched: Mapping[str, int]) -> dict[str, float]:
-    times = {name: psutil.Process(pid).cpu_times() for name, pid in watched.items()}
-    return {name: each.user + each.system for name, each in times.items()}
+    return {name: cpu_seconds(psutil.Process(pid)) for name, pid in watched.items()}
 
 
 @contextmanager

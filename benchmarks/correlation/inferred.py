@@ -8,11 +8,11 @@ at p99 of the token wait, as the gateways measured it, the found ones keep.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarks.harness.bars import Bar, judge
 from benchmarks.harness.machine import load_average
-from benchmarks.harness.report import Report, number, table
+from benchmarks.harness.report import Picture, Report, number, table
 from benchmarks.harness.session import Session
 from benchmarks.harness.world import distributor_of
 from srtm.correlation.session import require_spark, spark_session
@@ -23,9 +23,6 @@ from srtm.demo.measure import Outcome
 from srtm.deploy.up import running
 from srtm.limits.contract import Contract
 from srtm.limits.slo import SLO
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SEEDS = 5
 _SECONDS = 17.0
@@ -135,7 +132,7 @@ def _figures(trial: Trial) -> dict[str, Any]:
     }
 
 
-def _draw(figure: "Figure", trials: list[Trial]) -> None:
+def _draw(figure: Picture, trials: list[Trial]) -> None:
     axes = figure.subplots()
     for place, name in enumerate(_NAMES):
         waits = [each.waits_ms()[place] for each in trials]

@@ -20,22 +20,23 @@ from benchmarks.correlation.planted import (
     DRIFT,
     Case,
     Labels,
+    Score,
     arrivals,
     drift_cases,
     independent_cases,
     large,
     large_label,
+    pooled,
     quality_cases,
+    score,
 )
-from benchmarks.correlation.scores import Score, pooled, score
 from benchmarks.harness.bars import Bar, judge, judge_worst
 from benchmarks.harness.machine import cpu_seconds, load_average
-from benchmarks.harness.report import Report, number, tabulate
+from benchmarks.harness.report import Picture, Report, number, tabulate
 from benchmarks.harness.session import Session
 from srtm.correlation.session import spark_session
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from pyspark.sql import DataFrame, SparkSession
 
 SEEDS, QUICK_SEEDS = 3, 1
@@ -303,7 +304,7 @@ def _notes(grown: list[Large]) -> list[str]:
     return said
 
 
-def _draw(figure: "Figure", scores: dict[Case, list[Score]]) -> None:
+def _draw(figure: Picture, scores: dict[Case, list[Score]]) -> None:
     axis = figure.subplots()
     shown = [
         (case, pooled(found))

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from benchmarks.experiments.designs import place
 from benchmarks.experiments.scale import PAPER_ESTIMATES, paper_scale
 from benchmarks.experiments.scenario import Scenario
+from benchmarks.experiments.simulated import place
 from benchmarks.harness.bars import Bar, judge, judge_worst
 from benchmarks.harness.report import Report, tabulate
 from benchmarks.harness.session import Session

@@ -3,9 +3,8 @@ states of them."""
 
 from collections.abc import Callable, Sequence
 
-from benchmarks.experiments.experiment import AT_SAME, Experiment, run
+from benchmarks.experiments.experiment import AT_SAME, Experiment, Here, Panel, Statement, run
 from benchmarks.experiments.live import Case
-from benchmarks.experiments.panel import Here, Panel, Statement
 from benchmarks.experiments.scenario import Scenario
 from benchmarks.harness.report import Report
 from benchmarks.harness.session import Session

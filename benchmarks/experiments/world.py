@@ -12,7 +12,7 @@ from benchmarks.experiments.point import CURVE
 from benchmarks.experiments.scale import Scale
 from benchmarks.experiments.scenario import INITIAL_BATCH, SPARE, Scenario
 from benchmarks.experiments.simulated import PROFILE
-from benchmarks.harness.generator import Generator
+from benchmarks.harness.trial import Generator
 from benchmarks.harness.world import brokers_up, until
 from distributor.api_fields import MAX_PUBLISHERS
 from distributor.model import BrokerShare, Placement, Publisher

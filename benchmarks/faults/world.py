@@ -3,19 +3,16 @@ their messages."""
 
 import json
 import sys
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.faults.judged import Row
 from benchmarks.harness.nsqd import DURABLE, ask, create_paused, depth, drain
 from benchmarks.harness.world import until, write_toml
 from distributor.remote import Remote
 from srtm.audit.folder import read_sessions
 from srtm.audit.judge import Audit, judge
 from srtm.deployment.layout import Layout
-from srtm.host.clock import NS
 from srtm.http.bearer import read_token
 from srtm.http.nsqd import stats
 from srtm.testbed import Testbed, Unit, open_testbed
@@ -171,8 +168,3 @@ class World:
 
 def _is_limited(gateway: str, topic: str) -> bool:
     return any("rate" in each for each in stats(gateway, topic)["srtm"]["topics"])
-
-
-def rows_of(messages: Sequence[tuple[str, int, bool, int]]) -> list[Row]:
-    """The rows of steady messages, in seconds of the monotonic clock."""
-    return [Row(at / NS, (ok - at) / NS if ok else None) for _, at, _, ok in messages]

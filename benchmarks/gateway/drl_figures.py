@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.generator import percentile_ms
+from benchmarks.harness.trial import percentile_ms
 from srtm.limits.contract import Limit
 from srtm.limits.queueing import Floats, mean_token_wait, mean_token_wait_eq1
 
@@ -50,6 +50,11 @@ class Split:
     @property
     def brokers(self) -> int:
         return len(self.offered)
+
+    def over_brokers(self, form: Callable[[float, float, float], float]) -> float:
+        """The mean over the messages of what it gives for (rate, r, b) of each broker."""
+        each = [form(rate, self.share.rate, self.share.burst) for rate in self.offered]
+        return float(np.average(each, weights=self.offered))
 
     @property
     def send_lag_p99_ms(self) -> float:
@@ -188,24 +193,9 @@ def pool(splits: Sequence[Split], batches: int) -> list[Pooled]:
     for brokers in numbers:
         runs = tuple(split for split in splits if split.brokers == brokers)
         means = [mean for run in runs for mean in batch_means(run, batches)]
-        share, offered = runs[0].share, np.array(runs[0].offered)
-
-        def over_brokers(
-            form: Callable[[float, float, float], float],
-            share: Limit = share,
-            offered: Floats = offered,
-        ) -> float:
-            each = [form(rate, share.rate, share.burst) for rate in offered.tolist()]
-            return float(np.average(each, weights=offered))
-
-        pooled.append(
-            Pooled(
-                runs,
-                interval(means, confidence),
-                over_brokers(mean_token_wait_eq1),
-                over_brokers(mean_token_wait),
-            )
-        )
+        eq1 = runs[0].over_brokers(mean_token_wait_eq1)
+        closed = runs[0].over_brokers(mean_token_wait)
+        pooled.append(Pooled(runs, interval(means, confidence), eq1, closed))
     return pooled
 
 

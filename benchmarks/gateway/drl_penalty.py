@@ -9,27 +9,31 @@ over the same arrival stamps, SRTM's Eq. (1) and the exact mean of Poisson arriv
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from statistics import fmean, median
 
 import numpy as np
+from rich.table import Table
 
-from benchmarks.experiments.drl import HEAVY, LIGHT, fig_6_bars, fig_6_table, simulated
-from benchmarks.gateway.drl_figures import Split, pool
-from benchmarks.gateway.drl_report import bars, draw, table_of
+from benchmarks.experiments.scale import paper_scale
+from benchmarks.experiments.scenario import BROKERS, Scenario
+from benchmarks.experiments.simulated import Effort, Simulated
+from benchmarks.gateway.drl_figures import JOINT_CONFIDENCE, PERCENTILES, Pooled, Split, pool
 from benchmarks.gateway.record import MAX_SECONDS, Recorder, record_of, topic_figures
-from benchmarks.harness.generator import Generator, percentile_ms
-from benchmarks.harness.report import Report
+from benchmarks.harness.bars import Bar, judge, judge_worst
+from benchmarks.harness.report import Picture, Report, number, span, table, tabulate
 from benchmarks.harness.session import Session
+from benchmarks.harness.trial import Generator, percentile_ms
 from benchmarks.harness.world import brokers_up
 from srtm.deployment.admin import put_topic
 from srtm.deployment.document import DeployedBroker
 from srtm.limits.contract import Limit
-from srtm.limits.queueing import split_token_waits, token_waits, unfinished_work_exceeds
+from srtm.limits.queueing import Floats, split_token_waits, token_waits, unfinished_work_exceeds
 from srtm.load import LoadSettings
 from srtm.load.schedule import build_schedule
 from srtm.text.errors import SrtmError
 
-BROKERS = 6
 RATE = 10.0  # messages/s of each publisher
 HEADROOM = 1.1  # token rate over message rate, as SRTM section 6
 PASS_AT_ONCE = 0.90
@@ -44,6 +48,146 @@ _SECONDS, _WARMUP, _ROUNDS = 20.0, 2.0, 3
 _QUICK_SECONDS, _QUICK_WARMUP = 4.0, 1.0
 _BATCHES, _QUICK_BATCHES = 10, 6
 _TRY_SECONDS = 4.0
+
+_TOLERANCE = 0.01
+"""Relative. What is left when the bucket is exact is rounding to nanoseconds."""
+
+
+def bars(pooled: Sequence[Pooled], numbers: Iterable[int]) -> list[Bar]:
+    """Two for each of `numbers` of brokers; those that there was no time for are undecided."""
+    found = {each.brokers: each for each in pooled}
+    deviations, distances = [], []
+    for brokers in numbers:
+        each = found.get(brokers)
+        deviations.append(
+            judge(
+                f"mean token wait off the exact bucket, k = {brokers}",
+                [run.deviation for run in each.runs] if each else [],
+                at_most=_TOLERANCE,
+            )
+        )
+        distances.append(
+            judge(
+                f"closed form off the measured mean, in widths of its interval, k = {brokers}",
+                [each.distance] if each else [],
+                at_most=1.0,
+                doubt=each.doubt if each else "",
+            )
+        )
+    return deviations + distances
+
+
+def table_of(pooled: Sequence[Pooled], publishers: int, contract: Limit) -> Table:
+    def end_to_end(name: str) -> Callable[[Pooled], float]:
+        return lambda each: each.end_to_end_ms(name)
+
+    def middle(figure: Callable[[Split], float]) -> Callable[[Pooled], float]:
+        return lambda each: median(figure(run) for run in each.runs)
+
+    read_late, sketch_off = middle(lambda run: run.read_late), middle(lambda run: run.sketch_off)
+    return tabulate(
+        f"{publishers:,} Poisson publishers x 10 msg/s, r = {contract.rate:,.0f}/s, "
+        f"b = {contract.burst:g}, split over k brokers; ms",
+        pooled,
+        ("k", lambda each: each.brokers),
+        *((name, end_to_end(name)) for name in PERCENTILES),
+        ("token wait", lambda each: each.mean_ms(_measured)),
+        ("exact bucket", lambda each: each.mean_ms(lambda run: run.exact)),
+        ("interval", lambda each: span([each.interval.low * 1e3, each.interval.high * 1e3])),
+        ("closed form", lambda each: each.closed * 1e3),
+        ("Eq. (1)", lambda each: each.eq1 * 1e3),
+        ("scheduled", lambda each: each.scheduled_ms),
+        ("unsplit", lambda each: each.mean_ms(_unsplit)),
+        ("penalty", lambda each: each.mean_ms(_measured) - each.mean_ms(_unsplit)),
+        ("lag p99", middle(lambda run: run.send_lag_p99_ms)),
+        ("read late", lambda each: f"{read_late(each):.2%}"),
+        ("sketch off", lambda each: f"{sketch_off(each):+.2%}"),
+    )
+
+
+def _measured(run: Split) -> Floats:
+    return run.measured
+
+
+def _unsplit(run: Split) -> Floats:
+    return run.unsplit
+
+
+def draw(figure: Picture, pooled: Sequence[Pooled]) -> None:
+    """Fig. 6a, and the mean token wait beside the closed forms."""
+    left, right = figure.subplots(1, 2)
+    brokers = [each.brokers for each in pooled]
+    for name in PERCENTILES:
+        left.plot(brokers, [each.end_to_end_ms(name) for each in pooled], marker="o", label=name)
+    left.set(title="End to end (SRTM Fig. 6a)", xlabel="brokers", ylabel="ms", ylim=(0, None))
+    left.legend()
+    spread = [each.interval for each in pooled]
+    right.errorbar(
+        brokers,
+        [each.mean * 1e3 for each in spread],
+        yerr=(
+            [max(each.mean - each.low, 0.0) * 1e3 for each in spread],
+            [max(each.high - each.mean, 0.0) * 1e3 for each in spread],
+        ),
+        fmt="o",
+        capsize=4,
+        label=f"measured, joint {JOINT_CONFIDENCE:.0%}",
+    )
+    right.plot(
+        brokers,
+        [each.mean_ms(lambda run: run.exact) for each in pooled],
+        "x",
+        label="exact bucket, same arrivals",
+    )
+    right.plot(brokers, [each.closed * 1e3 for each in pooled], label="closed form")
+    right.plot(brokers, [each.eq1 * 1e3 for each in pooled], "--", label="SRTM Eq. (1)")
+    right.set(title="Mean token wait", xlabel="brokers", ylabel="ms", ylim=(0, None))
+    right.legend()
+
+
+LIGHT, HEAVY = Scenario("6a", 1_000), Scenario("6b", 6_000)
+PAPER_MS = 14.7
+"""SRTM Fig. 6a at k = 6, the one figure that its text gives"""
+_EFFORT, _QUICK_EFFORT = Effort(10, 100_000), Effort(3, 40_000)
+
+Row = tuple[float, float, float]
+"""p50, p95 and p99 in seconds, means of the repetitions"""
+
+
+def simulated(scenario: Scenario, quick: bool) -> list[Row]:
+    """p50, p95 and p99 by number of brokers, from 1 on."""
+    world = Simulated(scenario, paper_scale(), _QUICK_EFFORT if quick else _EFFORT)
+    found = []
+    for count in range(1, BROKERS + 1):
+        seen = world.seen("max-min" if count > 1 else "single", count)
+        rows = [[each.latency(p) for p in (0.5, 0.95, 0.99)] for each in seen]
+        p50, p95, p99 = (fmean(row[at] for row in rows) for at in range(3))
+        found.append((p50, p95, p99))
+    return found
+
+
+def fig_6_table(light: Sequence[Row], heavy: Sequence[Row]) -> Table:
+    made = table(
+        "SRTM Fig. 6, simulated at its scale: Poisson publishers x 10 msg/s over k brokers; ms",
+        *("k", "6a: p50", "p95", "p99", "SRTM's p99", "6b: p50", "p95", "p99"),
+    )
+    for k, (one, other) in enumerate(zip(light, heavy, strict=True), 1):
+        paper = number(PAPER_MS) if k == BROKERS else ""
+        shown = [number(each * 1e3) for each in (*one, *other)]
+        made.add_row(str(k), *shown[:3], paper, *shown[3:])
+    return made
+
+
+def fig_6_bars(light: Sequence[Row], heavy: Sequence[Row]) -> list[Bar]:
+    """6a: each broker more makes p99 longer. 6b: two brokers are best, one is overloaded."""
+    steps = [after[2] / before[2] for before, after in pairwise(light)]
+    others = [row[2] / heavy[1][2] for k, row in enumerate(heavy, 1) if k != 2]
+    longer = "Fig. 6a simulated: p99 with a broker more over that without, smallest"
+    worse = "Fig. 6b simulated: p99 of any other k over that of k = 2, smallest"
+    return [
+        judge_worst(longer, steps, at_least=1.0),
+        judge_worst(worse, others, at_least=1.0),
+    ]
 
 
 def run(session: Session) -> Report:

@@ -8,13 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from rich.table import Table
 
 from benchmarks.harness.arms import nodes
 from benchmarks.harness.bars import judge
-from benchmarks.harness.report import Report, number, table
+from benchmarks.harness.report import Picture, Report, number, table
 from benchmarks.harness.session import Session
 from benchmarks.harness.trial import (
     Figure,
@@ -27,10 +29,9 @@ from benchmarks.harness.trial import (
     take_turns,
     trial,
 )
+from srtm.audit.folder import read_sessions
 from srtm.limits.contract import Contract
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Picture
+from srtm.traces.names import whole_trace
 
 ARMS = ("plain", "recorded")
 AT_MOST = 1.05
@@ -72,6 +73,44 @@ class Timing:
 
 FULL = Timing(6.0, 1.0, 5)
 QUICK = Timing(1.6, 0.4, 2)
+
+
+def admission_log(session: Session) -> Report:
+    """What `--admission-log` costs: CPU of a gateway that logs over one that does not."""
+    folder = session.folder / "log"
+
+    def logged(topics: Sequence[str]) -> dict[str, Any]:
+        """What was measured did log."""
+        messages = {
+            topic: sum(each.messages for each in read_sessions([folder], topic)) for topic in topics
+        }
+        size = sum(file.stat().st_size for file in folder.iterdir())
+        return {"logged_messages": messages, "log_bytes": size}
+
+    return measure(session, [f"--admission-log={folder}"], logged)
+
+
+def trace(session: Session) -> Report:
+    """What `--trace-dir` costs, its own process included.
+
+    A file is written every second, sixty times as often as by default, so that each trial has
+    some.
+    """
+    folder = session.folder / "trace"
+
+    def traced(topics: Sequence[str]) -> dict[str, Any]:
+        """What was measured did trace."""
+        rows = pq.read_table(whole_trace(folder))
+        sums = rows.group_by("topic").aggregate([("messages", "sum")]).to_pylist()
+        counts = {each["topic"]: each["messages_sum"] for each in sums}
+        return {
+            "traced_messages": {topic: counts.get(topic, 0) for topic in topics},
+            "rows": rows.num_rows,
+            "trace_bytes": sum(path.stat().st_size for path in whole_trace(folder)),
+            "publishers": pc.count_distinct(rows["publisher"]).as_py(),
+        }
+
+    return measure(session, [f"--trace-dir={folder}", "--trace-file-age=1s"], traced)
 
 
 def measure(
@@ -149,7 +188,7 @@ def _shown(rounds: Mapping[str, Sequence[Round]]) -> Table:
     return made
 
 
-def _draw(figure: "Picture", rounds: Mapping[str, Sequence[Round]]) -> None:
+def _draw(figure: Picture, rounds: Mapping[str, Sequence[Round]]) -> None:
     """The ratios, a dot for each round."""
     axes = figure.subplots()
     for place, found in enumerate(rounds.values()):

@@ -1,8 +1,8 @@
 """A busy neighbour: takes the core that it is pinned to for as long as it is told.
 
-`python -m benchmarks.neighbour CORE` reads a number of milliseconds from each line of stdin and
-spins for so long. It asks for a real-time priority, so that the others of that core wait; it says
-on stdout whether it got one.
+`python -m benchmarks.harness.neighbour CORE` reads a number of milliseconds from each line of stdin
+and spins for so long. It asks for a real-time priority, so that the others of that core wait; it
+says on stdout whether it got one.
 """
 
 import os

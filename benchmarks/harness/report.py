@@ -14,12 +14,14 @@ from rich.text import Text
 from benchmarks.harness.bars import Bar
 from srtm.report.result import number
 
-__all__ = ["Report", "number", "plain", "render", "span", "table", "tabulate", "write"]
+__all__ = ["Picture", "Report", "number", "plain", "render", "span", "table", "tabulate", "write"]
 
 T = TypeVar("T")
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Picture
+else:
+    Picture = Any  # matplotlib may not be installed
 
 _COLOURS = {True: "green", False: "bold red", None: "yellow"}
 
@@ -34,7 +36,7 @@ class Report:
     bars: list[Bar]
     tables: list[Table]
     notes: list[str] = field(default_factory=list)
-    draw: "Callable[[Figure], None] | None" = None
+    draw: Callable[[Picture], None] | None = None
 
 
 def table(title: str, *columns: str) -> Table:
@@ -100,7 +102,7 @@ def write(name: str, report: Report, document: dict[str, Any], folder: Path) -> 
     return written + ([picture] if picture else [])
 
 
-def _draw(draw: "Callable[[Figure], None]", path: Path) -> Path | None:
+def _draw(draw: Callable[[Picture], None], path: Path) -> Path | None:
     try:
         from matplotlib.figure import Figure
     except ImportError:

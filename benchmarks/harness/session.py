@@ -1,13 +1,15 @@
 """One run of a benchmark: how long it may take, where its servers live, what a person sees."""
 
+import multiprocessing
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -107,3 +109,32 @@ def session(
             return
         with Progress(*columns, console=console, auto_refresh=False, transient=True) as progress:
             yield Session(quick, Path(folder), progress, live, minutes, hosts)
+
+
+T = TypeVar("T")
+
+_jobs: Sequence[Callable[[], object]] = ()
+
+
+def side_by_side(jobs: Sequence[Callable[[], T]], processes: int) -> Iterator[T]:
+    """What each job returns, in the order of the jobs, each as soon as it is there. With one
+    process a job runs when its result is asked for, so that who asks no more saves the rest.
+
+    The children are forked and have the jobs from there, so only results have to be picklable.
+    """
+    if processes < 2:
+        yield from (job() for job in jobs)
+        return
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(processes, context, _inherit, (jobs,)) as pool:
+        for result in pool.map(_done, range(len(jobs))):
+            yield cast(T, result)
+
+
+def _inherit(jobs: Sequence[Callable[[], object]]) -> None:
+    global _jobs
+    _jobs = jobs
+
+
+def _done(place: int) -> object:
+    return _jobs[place]()

@@ -17,18 +17,15 @@ from rich.console import Console
 from benchmarks.__main__ import cli
 from benchmarks.catalogue import BENCHMARKS, Entry
 from benchmarks.gateway import cost as gateway
-from benchmarks.gateway import cost_report as gateway_report
-from benchmarks.gateway import limiter, limiter_report
+from benchmarks.gateway import limiter
 from benchmarks.gateway.drl_figures import Split, batch_means, interval, pool
-from benchmarks.gateway.drl_penalty import fitted_burst
-from benchmarks.gateway.drl_report import bars, draw, table_of
+from benchmarks.gateway.drl_penalty import bars, draw, fitted_burst, table_of
 from benchmarks.gateway.record import record_of
 from benchmarks.harness.arms import nodes
 from benchmarks.harness.bars import Bar, judge
-from benchmarks.harness.generator import Generator
 from benchmarks.harness.report import Report, table
 from benchmarks.harness.session import Session
-from benchmarks.harness.trial import Trial, as_json, ratios, trial
+from benchmarks.harness.trial import Generator, Trial, as_json, ratios, trial
 from srtm.limits.bucket import TokenBucket
 from srtm.limits.contract import Limit
 from srtm.limits.excess import worst_excess
@@ -319,11 +316,11 @@ def test_bisection_ends_just_under_what_is_carried(limit: float) -> None:
     ],
 )
 def test_a_late_generator_leaves_p99_undecided(theirs: Trial, ours: Trial, late: bool) -> None:
-    said = gateway_report.generator_was_late([{"alone": theirs, "behind": ours}], 1.3)
+    said = gateway.generator_was_late([{"alone": theirs, "behind": ours}], 1.3)
     assert bool(said) is late
 
 
-def gateway_trials(**ours: Any) -> gateway_report.Trials:
+def gateway_trials(**ours: Any) -> gateway.Trials:
     whole = {"alone": a_trial(), "behind": a_trial(**ours), "tunnel": a_trial()}
     cut = {"alone": a_trial(), "behind": a_trial(**ours)}
     return {"a": [whole, cut], "b": [cut, cut], "c": [cut, whole], "d": [cut, cut, {}]}
@@ -350,7 +347,7 @@ def verdicts(found: list[Bar]) -> list[bool | None]:
     ],
 )
 def test_the_gateway_s_bars(ours: dict[str, Any], met: list[bool | None]) -> None:
-    assert verdicts(gateway_report.bars(gateway_trials(**ours), quick=True)) == met
+    assert verdicts(gateway.bars(gateway_trials(**ours), quick=True)) == met
 
 
 def test_a_round_in_which_nothing_arrived() -> None:
@@ -362,18 +359,19 @@ def test_a_round_in_which_nothing_arrived() -> None:
     assert p99 == [[], [float("inf")], []]
 
 
+NO_TIME: gateway.Trials = {name: [{}] for name in "abcd"}
+
+
 def test_a_gateway_run_that_had_no_time_is_undecided() -> None:
-    empty: gateway_report.Trials = {name: [{}] for name in "abcd"}
-    assert verdicts(gateway_report.bars(empty, quick=True)) == [None] * 5
-    gateway_report.draw(Figure(), empty)
-    assert len(gateway_report.tables(empty)) == 2
+    assert verdicts(gateway.bars(NO_TIME, quick=True)) == [None] * 5
 
 
-def test_the_gateway_s_tables_and_picture() -> None:
-    console = Console(width=200, record=True, quiet=True)
-    for each in gateway_report.tables(gateway_trials()):
-        console.print(each)
-    gateway_report.draw(Figure(), gateway_trials())
+@pytest.mark.parametrize("trials", [NO_TIME, gateway_trials()], ids=["no-time", "some"])
+def test_the_gateway_s_tables_and_picture(trials: gateway.Trials) -> None:
+    tables = gateway.tables(trials)
+    assert len(tables) == 2
+    Console(width=200, quiet=True).print(*tables)
+    gateway.draw(Figure(), trials)
 
 
 # --- the DRL penalty --------------------------------------------------------------------------
@@ -487,9 +485,9 @@ def test_the_limiter_s_runs_on_real_servers(tmp_path: Path) -> None:
         assert found.problems == []
         assert found.missing_on_wire == 0
         assert found.record.waits().size > 100
-        assert found.excess <= found.tolerance
+        assert found.excess <= limiter.TOLERANCE
         assert found.explained is not None
-        assert found.wire_excess <= found.explained + found.tolerance
+        assert found.wire_excess <= found.explained + limiter.TOLERANCE
         node.create("cost")
         spent = trial(
             node,
@@ -503,9 +501,9 @@ def test_the_limiter_s_runs_on_real_servers(tmp_path: Path) -> None:
     assert spent.document["counts"]["lost"] == 0
     assert spent.window_messages > 0
     conformances, costs = {"bursts": [found]}, [{"no contract": spent}]
-    assert verdicts(limiter_report.bars(conformances)) == [True]
-    Console(width=200, quiet=True).print(*limiter_report.tables(conformances, costs))
-    limiter_report.draw(Figure(), conformances)
+    assert verdicts(limiter.bars(conformances)) == [True]
+    Console(width=200, quiet=True).print(*limiter.tables(conformances, costs))
+    limiter.draw(Figure(), conformances)
     json.dumps([found.document(), as_json(costs)])
 
 

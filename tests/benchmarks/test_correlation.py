@@ -7,8 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.correlation.plain import plain
-from benchmarks.correlation.planted import Case, arrivals, large_label, publishers
-from benchmarks.correlation.scores import pooled, score
+from benchmarks.correlation.planted import Case, arrivals, large_label, pooled, publishers, score
 
 
 @pytest.mark.parametrize(

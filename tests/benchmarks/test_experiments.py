@@ -9,16 +9,14 @@ import pytest
 from matplotlib.figure import Figure
 
 from benchmarks.experiments import live, paper
-from benchmarks.experiments.designs import DESIGNS, place
-from benchmarks.experiments.drl import fig_6_bars, fig_6_table
-from benchmarks.experiments.experiment import AT_SAME, Experiment, claims_table
+from benchmarks.experiments.experiment import AT_SAME, Experiment, Points, claims_table, draw, shown
 from benchmarks.experiments.growth import world
-from benchmarks.experiments.panel import Points, draw, shown
 from benchmarks.experiments.point import CURVE, Point
 from benchmarks.experiments.scale import PAPER_CAPACITIES, paper_scale, scale_of
 from benchmarks.experiments.scenario import SPARES, Scenario
-from benchmarks.experiments.simulated import Effort, Simulated
+from benchmarks.experiments.simulated import DESIGNS, Effort, Simulated, place
 from benchmarks.experiments.world import local_world
+from benchmarks.gateway.drl_penalty import fig_6_bars, fig_6_table
 from benchmarks.harness.bars import Bar
 from benchmarks.harness.session import Session
 from distributor.simulator.service import Service

@@ -4,8 +4,16 @@ import time
 
 import pytest
 
-from benchmarks.faults.judged import LATE_SECONDS, Row, around, back_after, holds
-from benchmarks.faults.run import CASES, Case, _carry_out
+from benchmarks.faults.run import (
+    CASES,
+    LATE_SECONDS,
+    Case,
+    Row,
+    _carry_out,
+    around,
+    back_after,
+    holds,
+)
 from benchmarks.faults.world import TOPICS, World
 from srtm.testbed.faults import FAULTS
 from tests.support.deployments import need_nsq

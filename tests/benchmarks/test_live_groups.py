@@ -5,8 +5,7 @@ import pytest
 from benchmarks.autoscaler.live.arms import ARMS, WORKLOADS, Fixed
 from benchmarks.autoscaler.live.assignments import AsSeen
 from benchmarks.autoscaler.live.autoscale import Outcome, agrees, predict
-from benchmarks.autoscaler.live.standstill import moves_of, stays_of
-from benchmarks.autoscaler.live.workers import Batch
+from benchmarks.autoscaler.live.workers import Batch, moves_of, stays_of
 from srtm.autoscaler.decision import Action, Decision, Handover, Member
 from srtm.autoscaler.observation import ConsumerSeen, Observation, PartitionSeen
 from srtm.autoscaler.simulator.run import simulate

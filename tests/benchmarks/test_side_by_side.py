@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from benchmarks.harness.side_by_side import side_by_side
+from benchmarks.harness.session import side_by_side
 
 
 @pytest.mark.parametrize("processes", [1, 2])

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from benchmarks.autoscaler import clairvoyant
-from benchmarks.autoscaler.balanced_packing import balanced_packing
+from benchmarks.autoscaler.landau import balanced_packing
 from benchmarks.autoscaler.rivals import Rivalry, contest, play_for, rivalries_table
 from benchmarks.autoscaler.scaling import Case, Outcome, play
 from benchmarks.harness.session import Session

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.gateway.stalls import MS, PATTERNS, Pattern, stalls
-from benchmarks.gateway.timestamps_report import Held, bars
+from benchmarks.gateway.timestamps import Held, bars
 from benchmarks.harness.capture import Capture, Segment, message_times
 from benchmarks.harness.trial import Round, Trial
 from srtm.host.clock import monotonic_ns

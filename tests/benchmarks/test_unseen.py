@@ -16,6 +16,8 @@ from benchmarks.autoscaler.unseen.cases import (
     MU,
     PARTITIONS,
     REPORTED_SEEDS,
+    SHAPES,
+    SHARES,
     TARGET_SECONDS,
     TUNING_SEEDS,
     Case,
@@ -23,9 +25,15 @@ from benchmarks.autoscaler.unseen.cases import (
     generated,
     reported,
 )
-from benchmarks.autoscaler.unseen.players import CONSTANT, Result, played, rivals_of
-from benchmarks.autoscaler.unseen.run import Judged, bars, geometric_mean
-from benchmarks.autoscaler.unseen.shapes import SHAPES, SHARES
+from benchmarks.autoscaler.unseen.run import (
+    CONSTANT,
+    Judged,
+    Result,
+    bars,
+    geometric_mean,
+    played,
+    rivals_of,
+)
 from srtm.autoscaler.policies.srtm.tuning import TUNING
 from srtm.autoscaler.simulator.arrivals import ArrivalModel
 from srtm.text.errors import UsageError

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.placement import fitting_model as model
-from benchmarks.placement.convergence_report import part
+from benchmarks.placement.convergence import part
 from benchmarks.placement.fitting_errors import modelled
 from distributor.fitting import Fitting, Mode, Result, Round, Settings
 from distributor.fitting.spread import spread

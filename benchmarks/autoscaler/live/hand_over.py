@@ -20,8 +20,13 @@ from typing import Any, Literal
 from confluent_kafka import Producer
 
 from benchmarks.autoscaler.live.mover import Mover
-from benchmarks.autoscaler.live.standstill import moves_of, stays_of
-from benchmarks.autoscaler.live.workers import command, read_batches, write_group
+from benchmarks.autoscaler.live.workers import (
+    command,
+    moves_of,
+    read_batches,
+    stays_of,
+    write_group,
+)
 from benchmarks.harness.bars import judge
 from benchmarks.harness.kafka import TOPIC, events_kafka
 from benchmarks.harness.machine import load_average

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from benchmarks.autoscaler.rivals import OURS
 from benchmarks.autoscaler.unseen.cases import TUNING_SEEDS, Case, generated
-from benchmarks.autoscaler.unseen.players import Result, play_all
+from benchmarks.autoscaler.unseen.run import Result, play_all
 from benchmarks.harness.report import table
 from srtm.autoscaler.policies.srtm.tuning import TUNING, Tuning
 from srtm.text.errors import UsageError
