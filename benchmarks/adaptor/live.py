@@ -26,7 +26,6 @@ from benchmarks.harness.world import brokers_up, distributor_of, until
 from distributor.remote import Remote
 from srtm.audit.folder import read_sessions
 from srtm.audit.judge import judge as audited
-from srtm.deploy.up import Running
 from srtm.deployment.admin import topics_of
 from srtm.deployment.document import DeployedBroker
 from srtm.limits.queueing import Floats
@@ -74,43 +73,34 @@ class Live:
     rescales: int
 
 
-def live(session: Session, seed: int = 0) -> list[Live]:
-    """What each policy did on the real brokers; all of them ran side by side."""
-    logs = session.folder / "admissions"
-    folder, names = session.folder / "swap", list(SWAP.brokers)
-    with brokers_up(folder, names, capacity=100_000, admission_log=str(logs)) as deployment:
-        came, rescales = asyncio.run(_run(deployment, seed))
-    return [_judged(name, came[name], rescales[name], logs) for name in POLICIES]
-
-
 Recorded = dict[str, tuple[Floats, Floats]]
 """broker -> arrivals and admissions, in seconds since the first was to be sent"""
 
 
-async def _run(deployment: Running, seed: int) -> tuple[dict[str, Recorded], dict[str, int]]:
-    remote = distributor_of(deployment)
-    await asyncio.to_thread(_place, remote)
-    brokers = deployment.brokers
-    await asyncio.to_thread(_wait_for_shares, brokers)
-    recorders = {
-        (topic, broker.name): Recorder(broker.admin_socket, topic)
-        for topic in POLICIES
-        for broker in brokers
-    }
-    began_at = await _send(brokers, list(recorders.values()), seed)
-    documents = {
-        key: await asyncio.to_thread(recorder.finish) for key, recorder in recorders.items()
-    }
+def live(session: Session, seed: int = 0) -> list[Live]:
+    """What each policy did on the real brokers; all of them ran side by side."""
+    logs = session.folder / "admissions"
+    folder, names = session.folder / "swap", list(SWAP.brokers)
     came: dict[str, Recorded] = {topic: {} for topic in POLICIES}
-    for (topic, broker), parts in documents.items():
-        record = record_of(parts, began_at)
-        record.waits()  # raises where it is not complete
-        came[topic][broker] = record.arrivals, record.admissions
-    rescales = {
-        topic: len(remote.call("GET", "topics", topic, "adaptation")["rescales"])
-        for topic in POLICIES
-    }
-    return came, rescales
+    with brokers_up(folder, names, capacity=100_000, admission_log=str(logs)) as deployment:
+        remote, brokers = distributor_of(deployment), deployment.brokers
+        _place(remote)
+        _wait_for_shares(brokers)
+        recorders = {
+            (topic, broker.name): Recorder(broker.admin_socket, topic)
+            for topic in POLICIES
+            for broker in brokers
+        }
+        began_at = asyncio.run(_send(brokers, list(recorders.values()), seed))
+        for (topic, name), recorder in recorders.items():
+            record = record_of(recorder.documents, began_at)
+            record.waits()  # raises where it is not complete
+            came[topic][name] = record.arrivals, record.admissions
+        rescales = {
+            topic: len(remote.call("GET", "topics", topic, "adaptation")["rescales"])
+            for topic in POLICIES
+        }
+    return [_judged(name, came[name], rescales[name], logs) for name in POLICIES]
 
 
 def _place(remote: Remote) -> None:
@@ -163,6 +153,9 @@ async def _send(brokers: Sequence[DeployedBroker], recorders: Sequence[Recorder]
             for topic, command in commands.items():
                 writers[name, topic].write(command)
         await asyncio.sleep(1.0)  # the last have come
+        recording.cancel()
+        for each in recorders:  # a client that goes takes those along that wait
+            await asyncio.to_thread(each.finish)
     return began_ns
 
 

@@ -4,7 +4,9 @@ It is asked for twice, before the load and after it. A poll in between would hol
 about 2 us a message that it has recorded, and so be seen in the latency; a record keeps 30 s.
 """
 
+import threading
 import time
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +14,11 @@ from urllib.parse import quote
 
 import numpy as np
 
+from srtm.host.clock import WallClock, monotonic_ns
 from srtm.http.client import get_json
 from srtm.limits.queueing import Floats, token_waits
+from srtm.nsq.blocking import Blocking
+from srtm.nsq.commands import rdy, sub
 from srtm.text.errors import SrtmError
 
 MAX_SECONDS = 25.0
@@ -82,12 +87,13 @@ def record_of(documents: Sequence[dict[str, Any]], origin_ns: int | None = None)
 
 
 class Recorder:
-    """Records one topic from now on; the topic must have its contract already."""
+    """Records one topic from now on; the topic must have its contract already. documents: what was
+    recorded so far."""
 
     def __init__(self, admin: str, topic: str) -> None:
         self._admin = admin
         self._path = f"/topics/{quote(topic, safe='')}"
-        self._documents: list[dict[str, Any]] = []
+        self.documents: list[dict[str, Any]] = []
         self.take()
 
     def finish(self, timeout_seconds: float = _TIMEOUT_SECONDS) -> list[dict[str, Any]]:
@@ -98,15 +104,65 @@ class Recorder:
                 raise SrtmError(f"{self._path}: messages still wait for tokens")
             time.sleep(0.05)
         self.take()
-        return self._documents
+        return self.documents
 
     def take(self) -> None:
         """What has been recorded since; where a run takes longer than a record is kept."""
         path = f"{self._path}/record"
-        self._documents.append(get_json(self._admin, path, timeout_seconds=_TIMEOUT_SECONDS))
+        self.documents.append(get_json(self._admin, path, timeout_seconds=_TIMEOUT_SECONDS))
 
 
 def topic_figures(admin: str, topic: str) -> dict[str, Any]:
     """What the gateway itself says of the topic: counts, tokens, sketches of the last minute."""
     figures: dict[str, Any] = get_json(admin, f"/topics/{quote(topic, safe='')}")
     return figures
+
+
+_MAX_IN_FLIGHT = 2500
+_TICK_SECONDS = 0.2
+
+
+class WireClock(threading.Thread):
+    """Consumes a channel of nsqd itself and keeps the time that nsqd wrote into each message."""
+
+    def __init__(self, nsqd_socket: str, topic: str, channel: str) -> None:
+        super().__init__(name="wire-clock", daemon=True)
+        self._link = Blocking(nsqd_socket, {"client_id": "wire-clock"}).identify()
+        self._link.ask(sub(topic.encode(), channel.encode()))
+        self._link.write(rdy(_MAX_IN_FLIGHT))
+        self._link.socket.settimeout(_TICK_SECONDS)
+        self._stamps = array("q")
+        self._clock = WallClock()
+        self._ended = threading.Event()
+        self.start()
+
+    def run(self) -> None:
+        while not self._ended.is_set():
+            try:
+                messages = self._link.messages()
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                return
+            self._stamps.extend(each.timestamp_ns for each in messages if each.attempts == 1)
+
+    def finish(self, messages: int, origin_ns: int, timeout_seconds: float = 10.0) -> Floats:
+        """The times of receipt once so many messages have come (or in time no more): seconds since
+        `origin_ns`, sorted."""
+        deadline = monotonic_ns() + int(timeout_seconds * 1e9)
+        while len(self._stamps) < messages and self.is_alive() and monotonic_ns() < deadline:
+            self._ended.wait(0.02)
+        self.close()
+        wall_origin_ns = origin_ns + self._clock.offset_ns
+        stamps = [stamp - wall_origin_ns for stamp in self._stamps]
+        return np.sort(np.array(stamps, dtype=np.float64)) / 1e9
+
+    @property
+    def clock_moved(self) -> bool:
+        """Was the wall clock stepped meanwhile? The stamps are worth nothing then."""
+        return self._clock.refresh()
+
+    def close(self) -> None:
+        self._ended.set()
+        self.join()
+        self._link.close()

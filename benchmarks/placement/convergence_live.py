@@ -17,6 +17,7 @@ from benchmarks.harness.session import Session
 from benchmarks.harness.world import brokers_up, distributor_of
 from benchmarks.placement import fitting_model as model
 from distributor.fitting import Mode
+from distributor.remote import Remote
 from srtm.client import Publisher
 from srtm.deploy.up import Running
 from srtm.deployment.admin import topics_of
@@ -67,6 +68,7 @@ def live(session: Session, arrivals: tuple[str, ...]) -> Iterator[Live]:
                 load = model.workload(size, kind, 0, PUBLISHERS)
                 folder = session.folder / f"{kind}-{size}-{mode}"
                 with brokers_up(folder, BROKERS, capacity=_CAPACITY) as deployment:
+                    _register(distributor_of(deployment), load)
                     found = asyncio.run(_fitted(deployment, load, mode, target))
                 target = found.target_seconds
                 yield found
@@ -88,6 +90,12 @@ def live_table(runs: list[Live]) -> Table:
     )
 
 
+def _register(remote: Remote, load: model.Workload) -> None:
+    remote.call("PUT", "topics", model.TOPIC, body=_NO_CONTRACT)
+    rows = [{"id": each.id, "key": each.key, "rate": each.rate} for each in load.publishers]
+    remote.call("POST", "topics", model.TOPIC, "publishers", body={"publishers": rows})
+
+
 async def _fitted(
     deployment: Running, load: model.Workload, mode: Mode, target: float | None
 ) -> Live:
@@ -95,9 +103,6 @@ async def _fitted(
     assert deployment.deployment.distributor is not None
     address = str(deployment.deployment.distributor.http_address)
     remote = distributor_of(deployment)
-    remote.call("PUT", "topics", model.TOPIC, body=_NO_CONTRACT)
-    rows = [{"id": each.id, "key": each.key, "rate": each.rate} for each in load.publishers]
-    remote.call("POST", "topics", model.TOPIC, "publishers", body={"publishers": rows})
     async with AsyncExitStack() as stack:
         for broker in deployment.brokers:
             task = asyncio.create_task(_keep_a_channel(broker.tcp_address))
@@ -120,7 +125,7 @@ async def _fitted(
         if target is None:
             await asyncio.to_thread(remote.call, "POST", *_PLACEMENTS, body={})
             await asyncio.sleep(_NOISE_SECONDS)
-            target = NOISE_FACTOR * _p99(deployment)
+            target = NOISE_FACTOR * await asyncio.to_thread(_p99, deployment)
         slo = str(SLO(0.99, target))
         topic = {"rate": load.contract.rate, "burst": load.burst, "slo": slo}
         await asyncio.to_thread(remote.call, "PUT", "topics", model.TOPIC, body=topic)
