@@ -1,6 +1,7 @@
 """`srtm doctor`."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -31,7 +32,7 @@ def doctor(file: Path | None, java: bool, as_json: bool) -> None:
     data_path = plan.deployment.data_path if plan else DATA_PATH.absolute()
     found = list(examine(plan, data_path, java=java))
     if as_json:
-        click.echo(json.dumps([each.document() for each in found]))
+        click.echo(json.dumps([asdict(each) for each in found]))
     else:
         show(_table(found))
     if any(each.verdict is Verdict.FAILED for each in found):

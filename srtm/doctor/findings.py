@@ -24,14 +24,6 @@ class Finding:
     says: str
     remedy: str = ""
 
-    def document(self) -> dict[str, str]:
-        return {
-            "check": self.check,
-            "verdict": self.verdict,
-            "says": self.says,
-            "remedy": self.remedy,
-        }
-
 
 FEW_FILES = 4096
 """a gateway keeps some hundred descriptors for itself and takes two for a consumer"""

@@ -35,17 +35,12 @@ def _counts(result: Result) -> list[str]:
 
 
 def _section(result: Result) -> str:
-    load = result.machine.load_average
     quick = ", --quick" if result.quick else ""
-    loads = (
-        f", load average {load.start[0]:.1f} before and {load.end[0]:.1f} after"
-        if load.start and load.end
-        else ""
-    )
+    load = result.machine.load_average.shown(", load average {:.1f} before and {:.1f} after")
     parts = [f"{_text(result.method)}\n"] if result.method else []
     parts.append(
         f"{_text(result.started_at[:10])}, {result.seconds:,.0f} s{quick}, "
-        f"{result.machine.cores or '?'} cores ({_text(result.machine.cpu)}){loads}, "
+        f"{result.machine.cores or '?'} cores ({_text(result.machine.cpu)}){load}, "
         f"commit {_text(result.commit.shown)}.\n"
     )
     parts += [

@@ -108,7 +108,6 @@ def _bars(result: Result) -> Html:
 
 def _facts(result: Result) -> Html:
     machine = result.machine
-    load = machine.load_average
     found = {
         "when": result.started_at.replace("T", " ")[:16],
         "took": f"{result.seconds:,.0f} s" + (", --quick" if result.quick else ""),
@@ -118,9 +117,7 @@ def _facts(result: Result) -> Html:
         "kernel": machine.kernel,
         "Python": machine.python,
         "NSQ": machine.nsqd or "",
-        "load average": f"{load.start[0]:.1f} before, {load.end[0]:.1f} after"
-        if load.start and load.end
-        else "",
+        "load average": machine.load_average.shown("{:.1f} before, {:.1f} after"),
     }
     return tag(
         "dl",

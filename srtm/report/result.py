@@ -71,6 +71,10 @@ class Load(_Part):
     start: tuple[Number, ...] = ()
     end: tuple[Number, ...] = ()
 
+    def shown(self, words: str) -> str:
+        """words: with two places for figures; "" where the load is not known."""
+        return words.format(self.start[0], self.end[0]) if self.start and self.end else ""
+
 
 class Machine(_Part):
     cpu: str = ""
