@@ -17,7 +17,7 @@ from srtm.page.frame import (
     y_axis,
 )
 from srtm.page.html import Html, join, tag
-from srtm.page.scales import scale
+from srtm.page.scales import Scale, scale
 
 COLOURS = 8
 
@@ -63,10 +63,10 @@ def line_chart(
     return figure(title, about, draw, HALF if half else WIDE)
 
 
-def _drawn(each: Line, x: object, y: object, at: float, place: float, room: float) -> Html:
+def _drawn(each: Line, x: Scale, y: Scale, at: float, place: float, room: float) -> Html:
     colour = each.colour % COLOURS
     path = " ".join(
-        f"{'L' if number else 'M'}{x(px):.1f} {y(py):.1f}"  # type: ignore[operator]
+        f"{'L' if number else 'M'}{x(px):.1f} {y(py):.1f}"
         for number, (px, py) in enumerate(each.points)
     )
     return join(

@@ -70,7 +70,8 @@ tr.missed-row td:first-child { box-shadow: inset 4px 0 0 var(--bad); padding-lef
   margin: 14px 0; }
 .note.bad { border-color: var(--bad); background: var(--bad-wash); }
 figure { margin: 26px 0 6px; }
-figfigcaption span { display: block; font-weight: 400; color: var(--soft); font-size: 0.86rem;
+figcaption { font-weight: 600; font-size: 0.95rem; margin-bottom: 12px; }
+figcaption span { display: block; font-weight: 400; color: var(--soft); font-size: 0.86rem;
     max-width: 80ch; }
 figure img { max-width: 100%; height: auto; background: #fff; border-radius: 8px;
     border: 1px solid var(--rule); }
