@@ -1,10 +1,13 @@
 """The policies that can run on a live group, by name."""
 
 import difflib
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from srtm.autoscaler.decision import Handover, Policy
+from srtm.autoscaler.live.bounds import possible
+from srtm.autoscaler.observation import Observation
 from srtm.autoscaler.policies import POLICIES, Settings
 from srtm.autoscaler.policies.srtm import Srtm
 from srtm.autoscaler.policies.srtm.tuning import TUNING
@@ -48,6 +51,34 @@ def check_policy(name: str, where: str) -> None:
     near = difflib.get_close_matches(name, LIVE, n=1)
     hint = f"did you mean {near[0]!r}?" if near else "`srtm autoscale policies` lists them"
     raise UsageError(f"{where}: policy {name!r} is not known; {hint}")
+
+
+class Asked:
+    """Policies that are asked what they would do, and not followed. make: one of `names`, with the
+    mu of a consumer"""
+
+    def __init__(
+        self, names: tuple[str, ...], group: ScaledTable, make: Callable[[str, float], Policy]
+    ) -> None:
+        self._names = names
+        self._group = group
+        self._make = make
+        self._policies: dict[str, Policy] = {}
+
+    def ask(self, seen: Observation) -> dict[str, dict[str, Any]]:
+        """What each would do within the group's bounds, as `watch` shows it."""
+        if not self._policies:
+            self._policies = {name: self._make(name, seen.new_mu) for name in self._names}
+        found = {}
+        for name, policy in self._policies.items():
+            decision = possible(seen, policy.decide(seen), self._group.min, self._group.max)
+            found[name] = {
+                "action": str(decision.action),
+                "consumers": len(decision.members) or len(seen.consumers),
+                "reason": decision.reason,
+                "notes": list(decision.notes),
+            }
+        return found
 
 
 def make_pool_policy(name: str, group: ScaledTable, mu: float) -> Policy:

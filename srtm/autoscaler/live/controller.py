@@ -34,8 +34,6 @@ from srtm.host.clock import NS
 
 log = logging.getLogger("srtm.autoscale")
 
-_NO_MU = "mu is not known: set mu in [group], or wait until a consumer is pressed"
-
 
 def utc_now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -83,10 +81,9 @@ class Controller:
             return
         if self.world.may_act(now_ns):
             self._follow(now_ns / NS)
-        self.world.assign(self.roster, now_ns)
-        if self.state is State.MANAGE and not self.roster.launched and self.world.is_settled():
+        stops = self.world.assign(self.roster, now_ns)
+        if self.state is State.MANAGE and stops is not None:
             self._step(Event.DONE)
-            stops = tuple(self.world.stops())
             self.learnt.moved(stops)
             self.world.diary.end(now_ns / NS, stops)
 
@@ -138,11 +135,8 @@ class Controller:
         self._looked_ns = now_ns
         learnt, managing = self.learnt, self.state is State.MANAGE
         phases = Phases(learnt.startup, learnt.rebalance, learnt.stopped, managing)
-        mu = self.world.new_mu(self.roster)
-        rate = sum(each.rate for each in reading.partitions)
-        seen = self.world.observe(reading, self.roster, mu or max(rate, 1.0), phases)
+        seen, blocked = self.world.observe(reading, self.roster, phases)
         self.fault = self._crew.backoff.told(at) or self._crew.fleet.fault
-        blocked = self.world.blocked() or ("" if mu else _NO_MU)
         if blocked:
             self.fault, decision = blocked, Decision(Action.NONE, reason=blocked)
         else:
@@ -196,7 +190,6 @@ class Controller:
         launches = self.roster.adopt(at, decision, names)
         self._crew.call_off(launched - self.roster.launched.keys())
         self._step(Event.ASSIGNED)
-        self.world.begin()
         log.info("%s: %s", decision.action, decision.reason)
         self.world.diary.begin(
             at,

@@ -11,6 +11,7 @@ from srtm.consumer.topic import topic_is_there
 from srtm.text.errors import UnavailableError
 
 _READ_SECONDS = 15.0
+_WAIT_SECONDS = 0.05
 
 
 def read_ledger(file: GroupFile) -> Ledger:
@@ -21,17 +22,25 @@ def read_ledger(file: GroupFile) -> Ledger:
             f"Kafka has no topic {file.group.metadata}: no controller has run for group "
             f"{file.group.id} yet"
         )
-    words = GroupLog(file, f"srtm-explain-{file.group.id}")
-    ledger, until = Ledger(), time.monotonic() + _READ_SECONDS
+    words, ledger = GroupLog(file, f"srtm-explain-{file.group.id}"), Ledger()
     try:
-        while not words.caught_up:
-            for word in words.read(0.1):
-                ledger.apply(word)
-            if time.monotonic() > until:
-                raise UnavailableError(f"topic {file.group.metadata} cannot be read to its end")
+        read_on(words, ledger, file)
     finally:
         words.close(0)
     return ledger
+
+
+def read_on(words: GroupLog, ledger: Ledger, file: GroupFile) -> None:
+    """Read the group's topic to the end, as it is now. Raises UnavailableError."""
+    until = time.monotonic() + _READ_SECONDS
+    while True:
+        found = words.read(_WAIT_SECONDS)
+        for word in found:
+            ledger.apply(word)
+        if not found and words.caught_up:
+            return
+        if time.monotonic() > until:
+            raise UnavailableError(f"topic {file.group.metadata} cannot be read to its end")
 
 
 def decisions_of(ledger: Ledger) -> list[dict[str, Any]]:

@@ -39,13 +39,13 @@ GROUP_METRICS: tuple[Row[Learnt], ...] = (
 )  # fmt: skip
 
 
-def of_both(controller: Controller) -> dict[str, Any]:
-    """What /stats of a group and of a pool have in common."""
+def of_both(controller: Controller, running: int) -> dict[str, Any]:
+    """What /stats of a group and of a pool have in common. running: consumers that have joined"""
     budget = controller.budget
     return {
         "starting": sorted(controller.roster.launched),
         "leaving": sorted(controller.roster.leaving),
-        "consumers": controller.world.running(),
+        "consumers": running,
         "budget_left": budget.left,
         "late_share": budget.late / budget.served if budget.served else 0.0,
         "oldest_wait_seconds": controller.oldest_wait,
@@ -74,7 +74,7 @@ def document(controller: Controller, world: KafkaWorld) -> dict[str, Any]:
         "rebalance_seconds": controller.learnt.rebalance,
         "hand_over_p50_seconds": _quantile(stopped, 0.5),
         "hand_over_p99_seconds": _quantile(stopped, 0.99),
-        **of_both(controller),
+        **of_both(controller, world.running()),
     }
 
 

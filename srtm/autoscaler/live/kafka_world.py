@@ -18,7 +18,7 @@ from srtm.autoscaler.live.diary import Diary
 from srtm.autoscaler.live.direct import Direct
 from srtm.autoscaler.live.memory import Keeper, Recalled
 from srtm.autoscaler.live.monitor import Reading
-from srtm.autoscaler.live.observe import LiveConsumer, Phases, new_mu, observation
+from srtm.autoscaler.live.observe import NO_MU, LiveConsumer, Phases, any_mu, new_mu, observation
 from srtm.autoscaler.live.planned import Planned
 from srtm.autoscaler.live.rolling import RollingBudget
 from srtm.autoscaler.live.roster import Roster, identified
@@ -180,6 +180,7 @@ class KafkaWorld:
         return self.direct is not None and self.direct.synced(now_ns)
 
     def leave(self, now_ns: int) -> None:
+        """Another controller may lead at once."""
         if self.direct is not None and self.direct.leads:
             self._say(self.direct, now_ns, gone=True)
 
@@ -207,12 +208,10 @@ class KafkaWorld:
         return not self._led.ledger.members
 
     def running(self) -> int:
+        """Consumers that have joined."""
         return len(self.direct.live()) if self.direct else len(self.ledger.members)
 
     # --- what is seen -----------------------------------------------------------------------------
-
-    def new_mu(self, roster: Roster) -> float | None:
-        return new_mu(self._consumers(roster), self.group.mu)
 
     def _consumers(self, roster: Roster) -> tuple[LiveConsumer, ...]:
         learnt = {}
@@ -221,7 +220,7 @@ class KafkaWorld:
             learnt[id_] = self.mu(id_, report.mu if report else 0.0)
         return roster.consumers(learnt)
 
-    def observe(self, reading: Reading, roster: Roster, mu: float, phases: Phases) -> Observation:
+    def observe(self, reading: Reading, roster: Roster, phases: Phases) -> tuple[Observation, str]:
         direct = self._led
         if isinstance(direct, Brokered):
             direct.partitions = frozenset(each.id for each in reading.partitions)
@@ -229,10 +228,10 @@ class KafkaWorld:
             direct.loads = {each.id: each.rate for each in reading.partitions}
         moves = phases.rebalancing or not (direct.assigns or direct.settled())
         phases = replace(phases, rebalancing=moves and not roster.launched)
-        return observation(reading, self._consumers(roster), mu, phases)
-
-    def blocked(self) -> str:
-        return ""
+        consumers = self._consumers(roster)
+        mu = new_mu(consumers, self.group.mu)
+        seen = observation(reading, consumers, mu or any_mu(reading), phases)
+        return seen, "" if mu else NO_MU
 
     def recall(self, at: float) -> Recalled:
         if not self._to_recall:
@@ -263,10 +262,7 @@ class KafkaWorld:
             return Decision(Action.NONE, reason="the broker assigns partitions itself")
         return with_those_that_stay(seen, decision, abilities.staying)
 
-    def begin(self) -> None:
-        self._led.stops.clear()
-
-    def assign(self, roster: Roster, now_ns: int) -> None:
+    def assign(self, roster: Roster, now_ns: int) -> tuple[float, ...] | None:
         direct = self._led
         if not direct.assigns:
             roster.reflect(direct.live())
@@ -284,10 +280,7 @@ class KafkaWorld:
         for member in ended:
             log.info("%s has ended", member)
             self.effects.end(member)
-
-    def is_settled(self) -> bool:
-        return self._led.settled()
-
-    def stops(self) -> tuple[float, ...]:
-        stops, self._led.stops = tuple(self._led.stops), []
+        if roster.launched or not direct.settled():
+            return None
+        stops, direct.stops = tuple(direct.stops), []
         return stops

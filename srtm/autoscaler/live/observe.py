@@ -28,6 +28,14 @@ class Phases:
     rebalancing: bool = False
 
 
+NO_MU = "mu is not known: set mu in [group], or wait until a consumer is pressed"
+
+
+def any_mu(reading: Reading) -> float:
+    """A mu for an observation by which nothing is decided, as no other is known."""
+    return max(math.fsum(each.rate for each in reading.partitions), 1.0)
+
+
 def new_mu(consumers: Sequence[LiveConsumer], configured: float | None) -> float | None:
     """Events/s of one more consumer: the mean of those that are known, or what was configured.
     None: nobody knows, so nothing can be decided."""

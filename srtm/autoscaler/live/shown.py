@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 import click
 
-from srtm.autoscaler.decision import Decision
 from srtm.autoscaler.live.monitor import Reading
 from srtm.autoscaler.live.observe import LiveConsumer
 from srtm.text.terminal import Column, Table, show
@@ -21,7 +20,7 @@ NO_MU = (
 def document(
     reading: Reading,
     consumers: tuple[LiveConsumer, ...],
-    decisions: Mapping[str, Decision],
+    policies: Mapping[str, dict[str, Any]],
     notes: tuple[str, ...],
     unit: str,
 ) -> dict[str, Any]:
@@ -52,15 +51,7 @@ def document(
         "served": reading.served,
         "late": reading.late,
         "staying_seconds": reading.staying_seconds,
-        "policies": {
-            name: {
-                "action": str(decision.action),
-                "consumers": len(decision.members) or len(consumers),
-                "reason": decision.reason,
-                "notes": list(decision.notes),
-            }
-            for name, decision in decisions.items()
-        },
+        "policies": policies,
         "notes": list(notes),
     }
 

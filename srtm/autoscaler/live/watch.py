@@ -1,18 +1,15 @@
 """`srtm autoscale watch`: a group as it is, and what each policy would do; nothing is touched."""
 
-import time
 from pathlib import Path
 from typing import Any
 
-from srtm.autoscaler.decision import Decision, Policy
-from srtm.autoscaler.live.bounds import possible
-from srtm.autoscaler.live.choice import make_policy, watched
+from srtm.autoscaler.live.choice import Asked, make_policy, watched
+from srtm.autoscaler.live.explain import read_on
 from srtm.autoscaler.live.observe import LiveConsumer, Phases, new_mu, observation
 from srtm.autoscaler.live.probe import Probe
 from srtm.autoscaler.live.roster import identified
 from srtm.autoscaler.live.sampler import Sampler
 from srtm.autoscaler.live.shown import NO_MU, document, show_looks
-from srtm.autoscaler.observation import Observation
 from srtm.consumer.file import GroupFile
 from srtm.consumer.ledger import Ledger
 from srtm.consumer.log import GroupLog
@@ -20,7 +17,6 @@ from srtm.consumer.topic import topic_is_there
 from srtm.text.errors import UnavailableError
 
 _FIRST_SECONDS = 10.0
-_READ_SECONDS = 0.05
 
 
 class Watch:
@@ -28,10 +24,9 @@ class Watch:
 
     def __init__(self, file: GroupFile, names: tuple[str, ...]) -> None:
         self._file = file
-        self._names = names
+        self._asked = Asked(names, file.group, lambda name, mu: make_policy(name, file.group, mu))
         self._probe = Probe(file)
         self._sampler = Sampler(file, self._probe)
-        self._policies: dict[str, Policy] = {}
         self._words: GroupLog | None = None
         self._ledger = Ledger()
 
@@ -56,24 +51,12 @@ class Watch:
         subscribed = self._probe.members()
         if subscribed or self._words is None:
             return {each.id: (each.partitions, 0.0) for each in subscribed}
-        self._read_on(self._words)
+        read_on(self._words, self._ledger, self._file)
         members = self._ledger.members
         return {
             id_: (tuple(sorted(members[name].holds)), members[name].mu)
             for id_, name in identified(members).items()
         }
-
-    def _read_on(self, words: GroupLog) -> None:
-        """Read the group's topic to the end, as it is now. Raises UnavailableError."""
-        until = time.monotonic() + _FIRST_SECONDS
-        while True:
-            found = words.read(_READ_SECONDS)
-            for word in found:
-                self._ledger.apply(word)
-            if not found and words.caught_up:
-                return
-            if time.monotonic() > until:
-                raise UnavailableError(f"{self._file.group.metadata} cannot be read to its end")
 
     def look(self) -> dict[str, Any]:
         """What is seen now. Raises UnavailableError."""
@@ -88,17 +71,8 @@ class Watch:
         reading = self._sampler.read()
         mu = new_mu(consumers, self._file.group.mu)
         notes = reading.notes if mu else (*reading.notes, NO_MU)
-        decisions = self._decide(observation(reading, consumers, mu, Phases())) if mu else {}
-        return document(reading, consumers, decisions, notes, self._file.group.weigh)
-
-    def _decide(self, seen: Observation) -> dict[str, Decision]:
-        group = self._file.group
-        if not self._policies:
-            self._policies = {name: make_policy(name, group, seen.new_mu) for name in self._names}
-        return {
-            name: possible(seen, policy.decide(seen), group.min, group.max)
-            for name, policy in self._policies.items()
-        }
+        would = self._asked.ask(observation(reading, consumers, mu, Phases())) if mu else {}
+        return document(reading, consumers, would, notes, self._file.group.weigh)
 
 
 def watch_group(

@@ -1,7 +1,7 @@
 """What a controller is for: a Kafka group, or a pool of an NSQ channel. The world knows how load is
 measured, who is there, and how work is given to them; the controller decides how many there are."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 from srtm.autoscaler.decision import Decision
@@ -36,9 +36,6 @@ class World(Protocol):
         """Is it sure that no other controller acts? Nobody is launched twice, so nobody is launched
         or ended in doubt."""
 
-    def leave(self, now_ns: int) -> None:
-        """Another controller may lead at once."""
-
     # --- who is there -----------------------------------------------------------------------------
 
     def take_over(self, roster: Roster) -> None:
@@ -53,19 +50,10 @@ class World(Protocol):
     def is_empty(self, roster: Roster) -> bool:
         """Has everybody left?"""
 
-    def running(self) -> int:
-        """Consumers that have joined."""
-
     # --- what is seen -----------------------------------------------------------------------------
 
-    def new_mu(self, roster: Roster) -> float | None:
-        """What one more consumer would serve, each second; None: nobody knows."""
-
-    def observe(self, reading: Reading, roster: Roster, mu: float, phases: Phases) -> Observation:
-        """What a policy is shown. mu: of a consumer of which nothing else is known"""
-
-    def blocked(self) -> str:
-        """Why nothing can be decided now; "" where it can."""
+    def observe(self, reading: Reading, roster: Roster, phases: Phases) -> tuple[Observation, str]:
+        """What a policy is shown, and why nothing can be decided by it; "" where it can."""
 
     def recall(self, at: float) -> Recalled:
         """What the controller before this one kept; nothing from the second call on."""
@@ -83,14 +71,6 @@ class World(Protocol):
     def fitted(self, seen: Observation, decision: Decision, abilities: Abilities) -> Decision:
         """The decision, which is within bounds, as it can be carried out here."""
 
-    def begin(self) -> None:
-        """A decision is carried out from now on."""
-
-    def assign(self, roster: Roster, now_ns: int) -> None:
-        """Give work to who has joined, as the roster says; called often."""
-
-    def is_settled(self) -> bool:
-        """Has everybody what is wanted?"""
-
-    def stops(self) -> Iterable[float]:
-        """How long each partition stood still that moved since `begin`; seconds."""
+    def assign(self, roster: Roster, now_ns: int) -> tuple[float, ...] | None:
+        """Give work to who has joined, as the roster says; called often. None where not everybody
+        has what is wanted; then for how many seconds each partition stood still that has moved."""

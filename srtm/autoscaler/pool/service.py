@@ -169,7 +169,7 @@ class PoolService:
             **found,
             "names": [each.id for each in world.consumers],
             "mu": {each.id: each.mu for each in world.consumers},
-            **of_both(self.controller),
+            **of_both(self.controller, world.running()),
         }
 
     def metrics(self) -> Text:

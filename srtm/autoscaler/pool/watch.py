@@ -3,9 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from srtm.autoscaler.decision import Policy
-from srtm.autoscaler.live.bounds import possible
-from srtm.autoscaler.live.choice import make_pool_policy, watched
+from srtm.autoscaler.live.choice import Asked, make_pool_policy, watched
 from srtm.autoscaler.live.shown import NO_MU, show_decisions, show_looks
 from srtm.autoscaler.pool.sampler import PoolReading, PoolSampler
 from srtm.autoscaler.pool.shares import PoolConsumer, pool_observation, share_count
@@ -21,9 +19,9 @@ class PoolWatch:
 
     def __init__(self, file: PoolFile, names: tuple[str, ...]) -> None:
         self._file = file
-        self._names = names
+        group = file.group
+        self._asked = Asked(names, group, lambda name, mu: make_pool_policy(name, group, mu))
         self._sampler = PoolSampler(file)
-        self._policies: dict[str, Policy] = {}
 
     def begin(self) -> None:
         """Raises UnavailableError."""
@@ -88,21 +86,11 @@ class PoolWatch:
     def _decide(
         self, seen: PoolReading, consumers: tuple[PoolConsumer, ...], new_mu: float
     ) -> dict[str, Any]:
-        group = self._file.group
-        if not self._policies:
-            self._policies = {name: make_pool_policy(name, group, new_mu) for name in self._names}
-        shares = share_count(max(group.max, len(consumers)))
-        observed = pool_observation(seen.reading, consumers, new_mu, shares, 0.0)
-        found = {}
-        for name, policy in self._policies.items():
-            decision = possible(observed, policy.decide(observed), group.min, group.max)
-            count = len(decision.members) or len(consumers)
-            found[name] = {
-                "action": "none" if count == len(consumers) else str(decision.action),
-                "consumers": count,
-                "reason": decision.reason,
-                "notes": list(decision.notes),
-            }
+        shares = share_count(max(self._file.group.max, len(consumers)))
+        found = self._asked.ask(pool_observation(seen.reading, consumers, new_mu, shares, 0.0))
+        for each in found.values():
+            if each["consumers"] == len(consumers):  # who has which share is passed over
+                each["action"] = "none"
         return found
 
 

@@ -9,7 +9,7 @@ from srtm.autoscaler.executors.executor import Abilities, Fleet
 from srtm.autoscaler.live.diary import Diary
 from srtm.autoscaler.live.memory import Recalled
 from srtm.autoscaler.live.monitor import Reading
-from srtm.autoscaler.live.observe import Phases
+from srtm.autoscaler.live.observe import NO_MU, Phases, any_mu
 from srtm.autoscaler.live.rolling import RollingBudget
 from srtm.autoscaler.live.roster import Roster
 from srtm.autoscaler.live.states import Event
@@ -43,7 +43,6 @@ class PoolWorld:
         self.diary = Diary(self.state.write)
         for note in self.state.notes():
             self.diary.read(note)
-        self._new: float | None = None
 
     # --- who leads: its service holds the lock ----------------------------------------------------
 
@@ -52,9 +51,6 @@ class PoolWorld:
 
     def may_act(self, now_ns: int) -> bool:
         return self.seen is not None
-
-    def leave(self, now_ns: int) -> None:
-        return None
 
     # --- who is there -----------------------------------------------------------------------------
 
@@ -86,6 +82,7 @@ class PoolWorld:
         return not roster.members
 
     def running(self) -> int:
+        """Consumers that have joined."""
         return sum(each.state is ConsumerState.RUNNING for each in self.consumers)
 
     # --- what is seen -----------------------------------------------------------------------------
@@ -94,7 +91,7 @@ class PoolWorld:
     def fault(self) -> str:
         return "; ".join(self.seen.faults) if self.seen else ""
 
-    def new_mu(self, roster: Roster) -> float | None:
+    def _learn_mu(self, roster: Roster) -> float | None:
         """The mu of one consumer: the mean of those that are known, of all together, what was
         learnt before, or what the file says; and what it serves while it has work, where that is
         more."""
@@ -107,25 +104,26 @@ class PoolWorld:
             found = max(found, least)
         if mean is not None:
             self.state.mu = found
-        self._new = found
         return found
 
-    def observe(self, reading: Reading, roster: Roster, mu: float, phases: Phases) -> Observation:
+    def observe(self, reading: Reading, roster: Roster, phases: Phases) -> tuple[Observation, str]:
         self.state.startup = phases.startup
         ours = sorted(roster.parts.keys() - roster.launched.keys())
         # The executor knows nothing of these, but they take a part of the load.
         known = roster.parts.keys() | roster.leaving
         others = sorted(self._reading.client_ids - known) if self._tells else []
+        new = self._learn_mu(roster)
         self.consumers = (
-            *(PoolConsumer(id_, self.mu(id_) or self._new) for id_ in ours),
-            *(PoolConsumer(id_, self._new, ConsumerState.STARTING) for id_ in roster.launched),
-            *(PoolConsumer(id_, self.mu(id_) or self._new, ours=False) for id_ in others),
+            *(PoolConsumer(id_, self.mu(id_) or new) for id_ in ours),
+            *(PoolConsumer(id_, new, ConsumerState.STARTING) for id_ in roster.launched),
+            *(PoolConsumer(id_, self.mu(id_) or new, ours=False) for id_ in others),
         )
         shares = share_count(max(self.group.max, len(self.consumers)))
-        return pool_observation(reading, self.consumers, mu, shares, phases.startup)
-
-    def blocked(self) -> str:
-        return _PAUSED if self._reading.paused else ""
+        mu = new or any_mu(reading)
+        seen = pool_observation(reading, self.consumers, mu, shares, phases.startup)
+        if self._reading.paused:
+            return seen, _PAUSED
+        return seen, "" if new else NO_MU
 
     def recall(self, at: float) -> Recalled:
         return Recalled()
@@ -154,14 +152,5 @@ class PoolWorld:
         action = Action.UP if change.launches else Action.DOWN
         return replace(decision, action=action, members=members)
 
-    def begin(self) -> None:
-        return None
-
-    def assign(self, roster: Roster, now_ns: int) -> None:
-        return None
-
-    def is_settled(self) -> bool:
-        return True
-
-    def stops(self) -> tuple[float, ...]:
-        return ()
+    def assign(self, roster: Roster, now_ns: int) -> tuple[float, ...] | None:
+        return None if roster.launched else ()
