@@ -1,6 +1,5 @@
 """Several policies against the same arrivals: what `srtm autoscale simulate` runs."""
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -8,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from srtm.autoscaler.decision import Handover, Policy
 from srtm.autoscaler.policies import DESCRIPTIONS, POLICIES, Settings, Trace
+from srtm.autoscaler.policies.registry import meant
 from srtm.autoscaler.simulator.arrivals import ArrivalModel, Arrivals, arrivals_of
 from srtm.autoscaler.simulator.run import Run, simulate
 from srtm.autoscaler.simulator.setting import Setting
@@ -54,9 +54,7 @@ def check_names(names: Sequence[str]) -> None:
     known = policy_names()
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "`srtm autoscale policies` lists them"
-            raise UsageError(f"--policy {name!r} is not known; {hint}")
+            raise UsageError(f"--policy {name!r} is not known; {meant(name, known)}")
         if names.count(name) > 1:
             raise UsageError(f"--policy {name!r} is given twice")
 

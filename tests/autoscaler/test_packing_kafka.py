@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srtm.autoscaler.packing import (
+    ALGORITHMS,
     Bins,
     Item,
     assign_range,
     assign_sticky,
-    best_fit,
     cardinal_bin_scores,
     rscore,
 )
@@ -149,8 +149,8 @@ def test_what_cannot_be_assigned(
 
 def test_rscore_is_the_moved_rate_in_consumers() -> None:
     items, bins = group(6, 4, 3, owners="122"), consumers(10, 10)
-    assert rscore(best_fit(items, bins), 20) == pytest.approx(4 / 20)
-    assert rscore(best_fit([Item(1, 5)], Bins(bins.new)), 20) == 0
+    assert rscore(ALGORITHMS["best-fit"](items, bins), 20) == pytest.approx(4 / 20)
+    assert rscore(ALGORITHMS["best-fit"]([Item(1, 5)], Bins(bins.new)), 20) == 0
 
 
 def test_the_cardinal_bin_score() -> None:

@@ -1,6 +1,5 @@
 """The policies that can run on a live group, by name."""
 
-import difflib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
@@ -9,6 +8,7 @@ from srtm.autoscaler.decision import Handover, Policy
 from srtm.autoscaler.live.bounds import possible
 from srtm.autoscaler.observation import Observation
 from srtm.autoscaler.policies import POLICIES, Settings
+from srtm.autoscaler.policies.registry import meant
 from srtm.autoscaler.policies.srtm import Srtm
 from srtm.autoscaler.policies.srtm.tuning import TUNING
 from srtm.consumer.file import GroupTable, ScaledTable
@@ -48,9 +48,7 @@ def check_policy(name: str, where: str) -> None:
         raise UsageError(
             f"{where}: {name} knows the whole workload beforehand: it can be simulated, not run"
         )
-    near = difflib.get_close_matches(name, LIVE, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else "`srtm autoscale policies` lists them"
-    raise UsageError(f"{where}: policy {name!r} is not known; {hint}")
+    raise UsageError(f"{where}: policy {name!r} is not known; {meant(name, LIVE)}")
 
 
 class Asked:

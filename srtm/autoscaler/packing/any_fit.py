@@ -4,49 +4,28 @@ Partitions are taken in the order given, in the decreasing forms from the larges
 equals the larger lag, then the lower id). Bins are opened by Landau's rule (`Future.open_for`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from srtm.autoscaler.packing.finish import finish
 from srtm.autoscaler.packing.future import Fit, Future
-from srtm.autoscaler.packing.model import Bins, Item, Packing
+from srtm.autoscaler.packing.model import Algorithm, Bins, Item, Packing
 from srtm.autoscaler.packing.problem import check, largest_first
 
 
-def next_fit(items: Sequence[Item], bins: Bins) -> Packing:
-    return _pack(items, items, bins, Fit.NEXT)
+def any_fit(fit: Fit, ordered: Callable[[Sequence[Item]], Iterable[Item]] = iter) -> Algorithm:
+    """The packing that adds partitions, as `ordered` gives them, where `fit` says."""
+
+    def pack(items: Sequence[Item], bins: Bins) -> Packing:
+        check(items, bins)
+        future = Future(bins, fit)
+        for item in ordered(items):
+            future.add(item)
+        return finish(items, bins, future.filled())
+
+    return pack
 
 
-def first_fit(items: Sequence[Item], bins: Bins) -> Packing:
-    return _pack(items, items, bins, Fit.FIRST)
-
-
-def best_fit(items: Sequence[Item], bins: Bins) -> Packing:
-    return _pack(items, items, bins, Fit.BEST)
-
-
-def worst_fit(items: Sequence[Item], bins: Bins) -> Packing:
-    return _pack(items, items, bins, Fit.WORST)
-
-
-def next_fit_decreasing(items: Sequence[Item], bins: Bins) -> Packing:
-    return _pack(items, largest_first(items), bins, Fit.NEXT)
-
-
-def first_fit_decreasing(items: Sequence[Item], bins: Bins) -> Packing:
-    return _pack(items, largest_first(items), bins, Fit.FIRST)
-
-
-def best_fit_decreasing(items: Sequence[Item], bins: Bins) -> Packing:
-    return _pack(items, largest_first(items), bins, Fit.BEST)
-
-
-def worst_fit_decreasing(items: Sequence[Item], bins: Bins) -> Packing:
-    return _pack(items, largest_first(items), bins, Fit.WORST)
-
-
-def _pack(items: Sequence[Item], ordered: Sequence[Item], bins: Bins, fit: Fit) -> Packing:
-    check(items, bins)
-    future = Future(bins, fit)
-    for item in ordered:
-        future.add(item)
-    return finish(items, bins, future.filled())
+ANY_FIT: dict[str, Algorithm] = {
+    **{f"{fit}-fit": any_fit(fit) for fit in Fit},
+    **{f"{fit}-fit-decreasing": any_fit(fit, largest_first) for fit in Fit},
+}

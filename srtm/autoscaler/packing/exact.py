@@ -7,22 +7,22 @@ only where the number of consumers is proved.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from srtm.autoscaler.packing.any_fit import best_fit_decreasing
+from srtm.autoscaler.packing.any_fit import ANY_FIT
 from srtm.autoscaler.packing.finish import finish
 from srtm.autoscaler.packing.least_loaded import least_loaded
 from srtm.autoscaler.packing.matching import keep_owners
 from srtm.autoscaler.packing.model import Bin, Bins, Filled, Item, Packing
-from srtm.autoscaler.packing.modified import modified_best_fit_partition, modified_worst_fit
+from srtm.autoscaler.packing.modified import MODIFIED
 from srtm.autoscaler.packing.problem import check, fits, largest_first, split_oversized
 from srtm.autoscaler.packing.program import Program, Solution
 
 TIME_LIMIT_SECONDS = 10.0
 """The time limit of the three programs together."""
 _HEURISTICS = (
-    best_fit_decreasing,
+    ANY_FIT["best-fit-decreasing"],
     least_loaded,
-    modified_best_fit_partition,
-    modified_worst_fit,
+    MODIFIED["mbfp"],
+    MODIFIED["mwf"],
 )
 _TOLERANCE = 1e-6
 """HiGHS' own, relative."""

@@ -1,6 +1,6 @@
 """The consumer group that is being computed (Landau's N): what is open, and what is opened next."""
 
-from enum import Enum, auto
+from enum import StrEnum
 from math import inf
 
 from srtm.autoscaler.packing.model import Bin, Bins, Filled, Item
@@ -8,16 +8,16 @@ from srtm.autoscaler.packing.problem import SLACK, fits
 from srtm.autoscaler.packing.ranking import Entry, Ranking
 
 
-class Fit(Enum):
+class Fit(StrEnum):
     """Which of the open bins that have room takes a partition (Landau, section 3.2)."""
 
-    NEXT = auto()
+    NEXT = "next"
     """The one opened last, or none."""
-    FIRST = auto()
+    FIRST = "first"
     """The one opened first."""
-    BEST = auto()
+    BEST = "best"
     """The one with the least rate left."""
-    WORST = auto()
+    WORST = "worst"
     """The one with the most rate left."""
 
 

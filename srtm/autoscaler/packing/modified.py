@@ -11,34 +11,15 @@ exceeds every consumer stays alone where it is, and for one that fits another no
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from srtm.autoscaler.packing.finish import finish
 from srtm.autoscaler.packing.future import Fit, Future
-from srtm.autoscaler.packing.model import Bins, Item, Packing
+from srtm.autoscaler.packing.model import Algorithm, Bins, Item, Packing
 from srtm.autoscaler.packing.problem import check, fits, largest_first
 
 _Size = Callable[[Sequence[Item]], float]
 """The size of a consumer, computed from its partitions, largest first."""
-
-
-def modified_worst_fit(items: Sequence[Item], bins: Bins) -> Packing:
-    """MWF: worst fit, consumers by the sum of their rates."""
-    return _pack(items, bins, Fit.WORST, _cumulative)
-
-
-def modified_best_fit(items: Sequence[Item], bins: Bins) -> Packing:
-    """MBF: best fit, consumers by the sum of their rates."""
-    return _pack(items, bins, Fit.BEST, _cumulative)
-
-
-def modified_worst_fit_partition(items: Sequence[Item], bins: Bins) -> Packing:
-    """MWFP: worst fit, consumers by their largest partition."""
-    return _pack(items, bins, Fit.WORST, _max_partition)
-
-
-def modified_best_fit_partition(items: Sequence[Item], bins: Bins) -> Packing:
-    """MBFP: best fit, consumers by their largest partition."""
-    return _pack(items, bins, Fit.BEST, _max_partition)
 
 
 def _cumulative(partitions: Sequence[Item]) -> float:
@@ -80,3 +61,11 @@ def _pack(items: Sequence[Item], bins: Bins, fit: Fit, size: _Size) -> Packing:
     for item in largest_first(unassigned):
         future.add(item)
     return finish(items, bins, future.filled())
+
+
+MODIFIED: dict[str, Algorithm] = {
+    "mwf": partial(_pack, fit=Fit.WORST, size=_cumulative),
+    "mbf": partial(_pack, fit=Fit.BEST, size=_cumulative),
+    "mwfp": partial(_pack, fit=Fit.WORST, size=_max_partition),
+    "mbfp": partial(_pack, fit=Fit.BEST, size=_max_partition),
+}

@@ -1,6 +1,7 @@
 """The policies by the names of the command line."""
 
-from collections.abc import Callable
+import difflib
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from srtm.autoscaler.decision import Handover, Policy
@@ -12,7 +13,7 @@ from srtm.autoscaler.policies.keda import Keda
 from srtm.autoscaler.policies.landau import Landau
 from srtm.autoscaler.policies.li_ku import LiKu
 from srtm.autoscaler.policies.linear import Linear
-from srtm.autoscaler.policies.provisioned import Optimal, Peak, Provisioned, Trace
+from srtm.autoscaler.policies.provisioned import Optimal, Peak, Trace
 from srtm.autoscaler.policies.settings import Settings
 from srtm.autoscaler.policies.srtm import Srtm
 
@@ -32,11 +33,7 @@ _SHORT = {
 """Landau's short names of packings; the others go by their own."""
 
 
-def _observing(name: str, make: Callable[[str, Settings], Policy]) -> Factory:
-    return lambda settings, trace: make(name, settings)
-
-
-def _knowing(name: str, make: type[Provisioned]) -> Factory:
+def _knowing(name: str, make: Callable[[str, Settings, Trace], Policy]) -> Factory:
     def factory(settings: Settings, trace: Trace | None) -> Policy:
         if trace is None:
             raise ValueError(f"{name} provisions for a trace: give its arrivals and shares")
@@ -45,51 +42,59 @@ def _knowing(name: str, make: type[Provisioned]) -> Factory:
     return factory
 
 
-_COUNTS = {
-    "range": (Handover.EAGER, "ICCBDC's counts with Kafka's range assignment"),
-    "cooperative-sticky": (Handover.COOPERATIVE, "ICCBDC's counts, cooperative-sticky assignment"),
-}
-
-_ENTRIES: dict[str, tuple[Factory, str]] = {
-    "closer1": (_observing("closer1", Closer1), "CLOSER Algorithm 1: least-loaded packing"),
-    "closer2": (
-        _observing("closer2", Closer2),
-        "CLOSER Algorithm 2: with the lag that a rebalance adds",
-    ),
+_OBSERVING: dict[str, tuple[Callable[[str, Settings], Policy], str]] = {
+    "closer1": (Closer1, "CLOSER Algorithm 1: least-loaded packing"),
+    "closer2": (Closer2, "CLOSER Algorithm 2: with the lag that a rebalance adds"),
     **{
         f"{name}-rate": (
-            _observing(f"{name}-rate", partial(make, algorithm=least_loaded_ffd)),
+            partial(make, algorithm=least_loaded_ffd),
             f"CLOSER Algorithm {name[-1]}, ranked by rate alone as its public code does",
         )
         for name, make in (("closer1", Closer1), ("closer2", Closer2))
     },
-    "iccbdc": (_observing("iccbdc", Iccbdc), "ICCBDC AutoScaleCG: least-loaded FFD"),
-    "li-ku": (_observing("li-ku", LiKu), "Li-Ku: M/M/1 queues and buffer length over windows"),
-    "linear": (_observing("linear", Linear), "total rate over mu * f, Kafka's assignment"),
-    "keda": (_observing("keda", Keda), "KEDA: sum of lag by the rules of Kubernetes' HPA"),
-    "flas": (_observing("flas", Flas), "FLAS, reactive half: two thresholds of response time"),
+    "iccbdc": (Iccbdc, "ICCBDC AutoScaleCG: least-loaded FFD"),
+    "li-ku": (LiKu, "Li-Ku: M/M/1 queues and buffer length over windows"),
+    "linear": (Linear, "total rate over mu * f, Kafka's assignment"),
+    "keda": (Keda, "KEDA: sum of lag by the rules of Kubernetes' HPA"),
+    "flas": (Flas, "FLAS, reactive half: two thresholds of response time"),
+    "range": (
+        partial(IccbdcCounts, handover=Handover.EAGER),
+        "ICCBDC's counts with Kafka's range assignment",
+    ),
+    "cooperative-sticky": (
+        partial(IccbdcCounts, handover=Handover.COOPERATIVE),
+        "ICCBDC's counts, cooperative-sticky assignment",
+    ),
     **{
-        name: (_observing(name, partial(IccbdcCounts, handover=handover)), shows)
-        for name, (handover, shows) in _COUNTS.items()
-    },
-    **{
-        name: (
-            _observing(name, partial(Landau, algorithm=algorithm)),
+        f"landau-{_SHORT.get(packing, packing)}": (
+            partial(Landau, algorithm=algorithm),
             f"Landau's sentinel over {packing}",
         )
         for packing, algorithm in ALGORITHMS.items()
-        for name in (f"landau-{_SHORT.get(packing, packing)}",)
     },
     "srtm": (
-        lambda settings, trace: Srtm(settings.slo, settings.decision_seconds),
+        lambda name, settings: Srtm(settings.slo, settings.decision_seconds),
         "what a change saves against what it costs, by forecast and error budget",
     ),
-    "optimal": (
-        _knowing("optimal", Optimal),
-        "CLOSER's optimum: knows the trace, scales in no time",
-    ),
-    "peak": (_knowing("peak", Peak), "CLOSER's overprovisioning: packed for the trace's peak"),
+}
+_KNOWING: dict[str, tuple[Callable[[str, Settings, Trace], Policy], str]] = {
+    "optimal": (Optimal, "CLOSER's optimum: knows the trace, scales in no time"),
+    "peak": (Peak, "CLOSER's overprovisioning: packed for the trace's peak"),
 }
 
-POLICIES: dict[str, Factory] = {name: factory for name, (factory, _) in _ENTRIES.items()}
-DESCRIPTIONS: dict[str, str] = {name: shows for name, (_, shows) in _ENTRIES.items()}
+
+def _observing(name: str, make: Callable[[str, Settings], Policy]) -> Factory:
+    return lambda settings, trace: make(name, settings)
+
+
+POLICIES: dict[str, Factory] = {
+    **{name: _observing(name, make) for name, (make, _) in _OBSERVING.items()},
+    **{name: _knowing(name, make) for name, (make, _) in _KNOWING.items()},
+}
+DESCRIPTIONS = {name: entry[1] for name, entry in {**_OBSERVING, **_KNOWING}.items()}
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """Which of the known names looks like `name`, or where they are listed."""
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]!r}?" if near else "`srtm autoscale policies` lists them"
