@@ -11,11 +11,10 @@ import uuid
 from collections.abc import Mapping
 
 from srtm.consumer.file import GroupFile
-from srtm.consumer.launch import LAUNCH
 from srtm.consumer.ledger import Ledger
 from srtm.consumer.log import GroupLog
 from srtm.consumer.member import Member
-from srtm.consumer.process import here
+from srtm.consumer.process import LAUNCH, here
 from srtm.consumer.topic import UNCOMPACTED_SECONDS, make_topic
 from srtm.consumer.wire import Command, PartitionPlan
 from srtm.host.clock import NS, boottime_ns

@@ -17,8 +17,8 @@ import uuid
 from srtm.consumer.batch import Batch, LeaseLost, Record
 from srtm.consumer.figures import Figures, Phase
 from srtm.consumer.file import ConsumerTable
-from srtm.consumer.launch import LAUNCH
 from srtm.consumer.pool_file import PoolFile
+from srtm.consumer.process import LAUNCH
 from srtm.consumer.subscription import Delivery, Subscription
 from srtm.consumer.work import Work, end_process
 from srtm.host.backoff import backoff_seconds

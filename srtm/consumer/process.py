@@ -7,7 +7,12 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from srtm.consumer.launch import LAUNCH
+LAUNCH = "SRTM_LAUNCH"
+"""The variable by which an executor tells a consumer which launch it is: the client id at nsqd, and
+the launch in what a member of a Kafka group reports."""
+GROUP = "SRTM_GROUP"
+"""The group or pool that a consumer is launched for: by it an executor finds what it launched
+before."""
 
 
 @dataclass(frozen=True, slots=True)

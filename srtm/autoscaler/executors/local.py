@@ -10,8 +10,7 @@ from pathlib import Path
 
 from srtm.autoscaler.executors.executor import Abilities, Fleet, Wanted
 from srtm.consumer.file import ExecutorTable
-from srtm.consumer.launch import GROUP, LAUNCH
-from srtm.consumer.process import Process, of_pid
+from srtm.consumer.process import GROUP, LAUNCH, Process, of_pid
 from srtm.host.python import module
 
 _LOOK_SECONDS = 1.0

@@ -22,7 +22,6 @@ class Event(StrEnum):
     SYNCHRONIZED = "synchronized"
     TRIGGERED = "triggered"
     ASSIGNED = "assigned"
-    UNCHANGED = "unchanged"
     DONE = "done"
     DEPOSED = "deposed"
 
@@ -31,7 +30,7 @@ STEPS: Final[dict[State, dict[Event, State]]] = {
     State.STANDBY: {Event.CLAIMED: State.SYNCHRONIZE},
     State.SYNCHRONIZE: {Event.SYNCHRONIZED: State.SENTINEL, Event.DEPOSED: State.STANDBY},
     State.SENTINEL: {Event.TRIGGERED: State.REASSIGN, Event.DEPOSED: State.STANDBY},
-    State.REASSIGN: {Event.ASSIGNED: State.MANAGE, Event.UNCHANGED: State.SENTINEL},
+    State.REASSIGN: {Event.ASSIGNED: State.MANAGE},
     State.MANAGE: {
         Event.DONE: State.SENTINEL,
         Event.TRIGGERED: State.REASSIGN,
