@@ -1,6 +1,5 @@
 """Stream offset -> segment -> time, against a model of a TCP stream that remembers every byte."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -266,13 +265,18 @@ def data(seq: int, length: int, time_ns: int, key: bytes = KEY, flags: int = ACK
     return time_ns, seq % SEQUENCES, length, key, flags
 
 
-def claimed(*records: tuple) -> Stream:  # type: ignore[type-arg]
-    """The stream of KEY after these records."""
-    streams = Streams()
-    streams.feed(records)
+def claim(streams: Streams) -> Stream:
+    """The stream of KEY, whose connection is accepted now."""
     found = streams.claim(KEY)
     assert found is not None
     return found
+
+
+def claimed(*records: tuple) -> tuple[Streams, Stream]:  # type: ignore[type-arg]
+    """Streams that got these records, and the one of KEY."""
+    streams = Streams()
+    streams.feed(records)
+    return streams, claim(streams)
 
 
 EARLY = {
@@ -313,7 +317,8 @@ def test_what_came_before_the_accept_is_kept(
     records: list[tuple],  # type: ignore[type-arg]
     expected: list[int],
 ) -> None:
-    assert stamps(claimed(*records), len(expected)) == expected
+    _, found = claimed(*records)
+    assert stamps(found, len(expected)) == expected
 
 
 def test_a_connection_older_than_the_program_has_no_stream() -> None:
@@ -331,10 +336,7 @@ def test_a_stream_is_claimed_once() -> None:
 
 
 def test_an_accepted_connection_goes_on_after_the_claim() -> None:
-    streams = Streams()
-    streams.feed([syn(7), data(8, 2, 10)])
-    found = streams.claim(KEY)
-    assert found is not None
+    streams, found = claimed(syn(7), data(8, 2, 10))
     streams.feed([data(10, 2, 12), data(12, 0, 13, flags=RST)])
     assert stamps(found, 4) == [10, 10, 12, 12]
 
@@ -349,28 +351,19 @@ def test_an_accepted_connection_goes_on_after_the_claim() -> None:
 def test_a_stream_that_is_not_trusted_stays_so_after_the_claim(
     breaks: list[tuple],  # type: ignore[type-arg]
 ) -> None:
-    streams = Streams()
-    streams.feed([syn(7), *breaks])
-    found = streams.claim(KEY)
-    assert found is not None
+    streams, found = claimed(syn(7), *breaks)
     streams.feed([data(found.isn + 1, 5, 20)])
     assert found.known == 0
 
 
 def test_urgent_data_ends_an_accepted_streams_knowledge() -> None:
-    streams = Streams()
-    streams.feed([syn(7), data(8, 2, 10)])
-    found = streams.claim(KEY)
-    assert found is not None
+    streams, found = claimed(syn(7), data(8, 2, 10))
     streams.feed([data(10, 2, 11, flags=ACK | URG), data(12, 2, 12)])
     assert stamps(found, 6) == [10, 10] + [UNKNOWN] * 4
 
 
 def test_a_closed_connection_is_forgotten() -> None:
-    streams = Streams()
-    streams.feed([syn(7)])
-    found = streams.claim(KEY)
-    assert found is not None
+    streams, found = claimed(syn(7))
     streams.forget(KEY, found)
     assert len(streams) == 0
     streams.feed([data(8, 2, 10)])
@@ -378,13 +371,9 @@ def test_a_closed_connection_is_forgotten() -> None:
 
 
 def test_a_new_connection_on_the_same_addresses_starts_anew() -> None:
-    streams = Streams()
-    streams.feed([syn(7), data(8, 2, 10)])
-    old = streams.claim(KEY)
+    streams, old = claimed(syn(7), data(8, 2, 10))
     streams.feed([syn(5000), data(5001, 2, 20)])
-    new = streams.claim(KEY)
-    assert old is not None
-    assert new is not None
+    new = claim(streams)
     assert stamps(old, 3) == [10, 10, UNKNOWN]
     streams.forget(KEY, old)  # it is closed after the new one has come
     streams.feed([data(5003, 1, 21)])
@@ -392,10 +381,7 @@ def test_a_new_connection_on_the_same_addresses_starts_anew() -> None:
 
 
 def test_the_same_syn_again_after_the_claim_changes_nothing() -> None:
-    streams = Streams()
-    streams.feed([syn(7), data(8, 2, 10)])
-    found = streams.claim(KEY)
-    assert found is not None
+    streams, found = claimed(syn(7), data(8, 2, 10))
     streams.feed([syn(7), data(10, 2, 11)])
     assert stamps(found, 4) == [10, 10, 11, 11]
     assert streams.claim(KEY) is None
@@ -411,10 +397,7 @@ def test_a_flood_of_syns_is_bounded_and_the_oldest_go() -> None:
 
 
 def test_a_flood_of_syns_pushes_no_accepted_connection_out() -> None:
-    streams = Streams()
-    streams.feed([syn(7)])
-    found = streams.claim(KEY)
-    assert found is not None
+    streams, found = claimed(syn(7))
     streams.feed(syn(7, key=b"%036d" % number) for number in range(2 * MAX_WAITING))
     streams.feed([data(8, 2, 10)])
     assert stamps(found, 2) == [10, 10]
@@ -430,9 +413,6 @@ def test_a_flood_of_syns_pushes_no_accepted_connection_out() -> None:
 def test_what_one_connection_keeps_is_bounded(room: int, claim_first: bool) -> None:
     streams = Streams()
     streams.feed([syn(7)])
-    claim: Callable[[], Stream | None] = lambda: streams.claim(KEY)  # noqa: E731
-    found = claim() if claim_first else None
+    found = claim(streams) if claim_first else None
     streams.feed(data(8 + number, 1, 10 + number) for number in range(room + 5))
-    found = found or claim()
-    assert found is not None
-    assert found.known == room
+    assert (found or claim(streams)).known == room
