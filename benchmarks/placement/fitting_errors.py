@@ -17,11 +17,11 @@ from benchmarks.placement.fitting_model import (
     workload,
 )
 from distributor.fitting.batches import Floats
+from distributor.fitting.round import SHORTEST_SECONDS
 from distributor.fitting.samples import Slots
 from distributor.fitting.settings import LOOK_PART, LOOK_SECONDS
 from distributor.fitting.spread import spread
 from distributor.fitting.verdict import LONGEST_SECONDS, Answer, by_test
-from distributor.fitting.warm_up import SHORTEST_SECONDS
 
 SHARES = (0.005, 0.015)
 """Half of the allowed 1 %, to be accepted, and one and a half, to be rejected."""

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -111,24 +112,28 @@ def simulate_command(
         return simulate(name, contract, came, split, Settings(window, every, report))
 
     outcomes = {name: outcome(name) for name in names or POLICIES}
-    rows = [
-        {
-            "policy": name,
-            "token_wait_ms": in_ms(found.waits),
-            "unsplit_ms": in_ms(one.waits),
-            "least_ms": least,
-            "excess": excess(found, contract),
-            "shares": [
-                [at, {broker: list(part) for broker, part in shares.items()}]
-                for at, shares in found.shares
-            ],
-        }
-        for name, found in outcomes.items()
-    ]
+    same = {"unsplit_ms": in_ms(one.waits), "least_ms": least}
+    rows = [_row(name, each, contract, same) for name, each in outcomes.items()]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
     else:
         show(_table(rows, in_ms(one.waits), least))
+
+
+def _row(
+    name: str, outcome: Outcome, contract: Part, same: Mapping[str, dict[str, float]]
+) -> dict[str, Any]:
+    """same: figures that all rows have"""
+    return {
+        "policy": name,
+        "token_wait_ms": in_ms(outcome.waits),
+        **same,
+        "excess": excess(outcome, contract),
+        "shares": [
+            [at, {broker: list(part) for broker, part in shares.items()}]
+            for at, shares in outcome.shares
+        ],
+    }
 
 
 def _contract(rate: float, burst: float) -> Part:

@@ -1,4 +1,5 @@
-"""The file of `srtm topic register`: a contract in TOML, its publishers in CSV or JSON lines."""
+"""The file of `srtm topic register`: a contract in TOML, its publishers in CSV or JSON lines. Read,
+and sent."""
 
 import csv
 from collections.abc import Iterator
@@ -8,12 +9,14 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from distributor.api_fields import Id, PublisherAsked
+from distributor.api_fields import MAX_PUBLISHERS, Id, PublisherAsked
+from distributor.remote import Remote
 from srtm.host.files import json_of, open_rows
 from srtm.limits.contract import Contract
 from srtm.options.known_keys import refuse_unknown
 from srtm.options.model import read_toml
-from srtm.text.errors import UsageError, one_line
+from srtm.text.errors import SrtmError, UsageError, one_line
+from srtm.text.words import counted
 
 
 class _Extra(BaseModel):
@@ -138,3 +141,17 @@ def _publisher(where: str, values: object) -> PublisherAsked:
         return PublisherAsked.model_validate(values)
     except ValidationError as error:
         raise one_line(error, where) from None
+
+
+def upload(remote: Remote, found: TopicFile) -> None:
+    """Send the topic and its publishers; to send them again is no fault. Raises as `Remote.call`
+    does, with what is registered by then."""
+    name, everybody = found.contract.topic, found.publishers
+    remote.call("PUT", "topics", name, body=found.topic_document())
+    for start in range(0, len(everybody), MAX_PUBLISHERS):
+        part = [each.model_dump() for each in everybody[start : start + MAX_PUBLISHERS]]
+        try:
+            remote.call("POST", "topics", name, "publishers", body={"publishers": part})
+        except SrtmError as error:
+            left = f"{start:,} of {counted(len(everybody), 'publisher')} are registered"
+            raise type(error)(f"{error}; {left}, run the command again") from None

@@ -19,8 +19,10 @@ hold is the exception: it is in memory first, as the careful side of not knowing
 """
 
 import asyncio
+import hashlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from distributor.api import AdaptationAsked, AdaptationShown
@@ -42,7 +44,6 @@ from distributor.control.shares import (
     waits,
 )
 from distributor.control.state import ControlState, Gateway, RegisteredTopic
-from distributor.control.topic_names import Names
 from distributor.control.troubles import Troubles
 from distributor.control.watches import Watches
 from distributor.errors import NotFound, NotLeading
@@ -63,6 +64,20 @@ log = logging.getLogger("srtm.distributor")
 REPORT_SECONDS = 1.0
 _MEASURING_SECONDS = 0.25
 _CHANGING_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names of all topics that have a contract: gateways let none of them pass unlimited.
+    version: the same for the same names, whoever leads."""
+
+    all: tuple[str, ...]
+    version: str
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> "Names":
+        found = tuple(sorted(names))
+        return cls(found, hashlib.sha256("\n".join(found).encode()).hexdigest()[:16])
 
 
 class RunningFitter(Protocol):

@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from distributor.fitting.capacity import CapacityModel
-from distributor.fitting.elsewhere import elsewhere
+from distributor.fitting.elsewhere import Rooms, elsewhere
 from distributor.fitting.judge import Judge
 from distributor.fitting.late_share import MOST_ALLOWED
-from distributor.fitting.rooms import Rooms
-from distributor.fitting.round import Done, Result, Round
+from distributor.fitting.round import Done, Result, Round, warm_up
 from distributor.fitting.samples import Sample
 from distributor.fitting.settings import PAPER_SECONDS, Meanwhile, Mode, Settings, next_look
 from distributor.fitting.shed import Shed
@@ -21,7 +20,6 @@ from distributor.fitting.too_small import Arrivals, TooSmall, too_small
 from distributor.fitting.topic import FittedTopic
 from distributor.fitting.trial import End, Path, Trial
 from distributor.fitting.verdict import Answer, Verdict
-from distributor.fitting.warm_up import warm_up
 from distributor.model import Broker, Publisher
 from distributor.placement.srtm import SubBucket
 from distributor.placement.sub_buckets import sub_buckets

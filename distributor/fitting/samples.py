@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from distributor.fitting.dispersion import Counts
+from distributor.fitting.late_share import Counts
 
 
 @dataclass(frozen=True, slots=True)

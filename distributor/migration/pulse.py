@@ -7,8 +7,7 @@ from math import fsum
 
 import numpy as np
 
-from distributor.fitting.dispersion import Counts
-from distributor.fitting.late_share import Side, leaning, side
+from distributor.fitting.late_share import Counts, Side, leaning, side
 from distributor.migration.settings import (
     LATE_CAPACITY,
     MAX_TOLD,

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from distributor.api_fields import PublisherAsked
-from distributor.cli.topic_file import TopicFile
-from distributor.cli.upload import upload
+from distributor.cli.topic_file import TopicFile, upload
 from distributor.grouping.keys import Use
 from distributor.remote import Remote
 from srtm.demo.load import TOPIC, in_rooms, in_turn, predicted_waits, settings_for

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from distributor.cli.adaptation import set_adaptation
-from distributor.cli.topic_file import TopicFile, read_publishers
+from distributor.cli.topic_file import TopicFile, read_publishers, upload
 from distributor.cli.topics import set_migration, warn_of_rates
-from distributor.cli.upload import upload
 from distributor.remote import Remote
 from srtm.deploy.split import contract_with
 from srtm.deployment.document import Deployment

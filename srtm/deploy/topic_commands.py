@@ -30,7 +30,7 @@ from srtm.text.terminal import show
 @click.group(
     cls=LazyGroup,
     imported={
-        "register": "distributor.cli.topic:register",
+        "register": "distributor.cli.publishers:register",
         "publishers": "distributor.cli.publishers:publishers",
         "add": "distributor.cli.publishers:add",
         "remove": "distributor.cli.publishers:remove",

@@ -97,14 +97,12 @@ def test_one_empty_broker_table_is_enough(tmp_path: Path) -> None:
     assert plan.topics == ()
 
 
+@pytest.mark.parametrize("name", ["lookupd", "distributor"])
 @pytest.mark.parametrize(("value", "started"), [("true", True), ("false", False), ("{}", True)])
-def test_lookupd_may_be_switched_on(tmp_path: Path, value: str, started: bool) -> None:
-    assert bool(read(tmp_path, f"lookupd = {value}\n{BROKER}").lookupd) is started
-
-
-@pytest.mark.parametrize(("value", "started"), [("true", True), ("false", False), ("{}", True)])
-def test_the_distributor_may_be_left_out(tmp_path: Path, value: str, started: bool) -> None:
-    assert bool(read(tmp_path, f"distributor = {value}\n{BROKER}").distributor) is started
+def test_a_program_may_be_switched_on_or_off(
+    tmp_path: Path, name: str, value: str, started: bool
+) -> None:
+    assert bool(getattr(read(tmp_path, f"{name} = {value}\n{BROKER}"), name)) is started
 
 
 def test_an_absolute_data_path_stays(tmp_path: Path) -> None:

@@ -22,8 +22,7 @@ from distributor.fitting import (
     Sample,
     Settings,
 )
-from distributor.fitting.elsewhere import elsewhere
-from distributor.fitting.rooms import Rooms
+from distributor.fitting.elsewhere import Rooms, elsewhere
 from distributor.fitting.topic import FittedTopic
 from distributor.fitting.trial import Trial
 from distributor.fitting.verdict import Answer, Verdict

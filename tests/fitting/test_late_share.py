@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.placement.fitting_errors import errors, made
-from distributor.fitting.dispersion import CLUSTERED, dispersion
-from distributor.fitting.late_share import ERROR, Side, leaning, side
+from distributor.fitting.late_share import CLUSTERED, ERROR, Side, dispersion, leaning, side
 
 ALLOWED = 0.01
 

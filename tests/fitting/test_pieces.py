@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from distributor.fitting import Sample
 from distributor.fitting.batches import beyond, smallest_burst, work_before
-from distributor.fitting.prefixes import in_order, middle
+from distributor.fitting.round import LONGEST_SECONDS, SHORTEST_SECONDS, warm_up
 from distributor.fitting.samples import slots
-from distributor.fitting.warm_up import LONGEST_SECONDS, SHORTEST_SECONDS, warm_up
+from distributor.fitting.shed import in_order, middle
 from distributor.model import Publisher
 from srtm.limits import queueing
 from tests.support.fitting_brokers import contract, publishers
