@@ -18,8 +18,8 @@ from rich.table import Table
 from benchmarks.harness.bars import Bar, judge, judge_worst
 from benchmarks.harness.report import Report, number, tabulate
 from benchmarks.harness.session import Session
+from benchmarks.placement.exact import best
 from distributor.model import Broker, Placement, Publisher
-from distributor.placement.exact import best
 from distributor.placement.policies import POLICIES
 from srtm.limits.contract import Contract
 

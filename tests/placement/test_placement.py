@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.placement.exact import best
 from distributor.model import Broker, Placement, Publisher
-from distributor.placement.exact import best
 from distributor.placement.policies import POLICIES
 from distributor.placement.srtm import extend
 from tests.support.placement_inputs import (
