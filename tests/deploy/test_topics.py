@@ -403,7 +403,8 @@ def test_a_silent_broker_is_told_beside_what_the_others_say(far: Far) -> None:
     [
         (
             ["set", "t"],
-            "give --rate, --burst, --mode, --max-wait, --slo, --batch, --batches, --adapt or",
+            "give --rate, --burst, --mode, --max-wait, --slo, --batch, --batches, --adapt or "
+            "--migrate",
         ),
         (["set", "t", "--rate=x", "--burst=3"], "topic t: rate: "),
         (["set", "t", "--rate=5", "--burst=3", "--slo=5ms"], "topic t: slo: "),

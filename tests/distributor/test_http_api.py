@@ -279,13 +279,6 @@ def shared_distributor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dis
         yield running
 
 
-def test_a_body_that_is_too_long_is_413(shared_distributor: DistributorProcess) -> None:
-    body = b'{"publishers": [' + b" " * (17 * 1024 * 1024)
-    status, answer = shared_distributor.call("POST", "/topics/t/publishers", body)
-    assert status == 413
-    assert "longer than 16,777,216 bytes" in answer["error"]
-
-
 def test_rates_that_fit_no_broker_are_told_and_not_applied(distributor: DistributorProcess) -> None:
     distributor.broker("b1", 5.0)
     distributor.topic()

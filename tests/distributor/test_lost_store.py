@@ -294,7 +294,9 @@ def test_two_gateways_with_copies_of_one_state_file_do_not_take_turns(
     assert running.call("POST", "/brokers", first.description())[0] == 409
     settle(copied)
     assert shares(copied)["t"] == pytest.approx((142.5, 19.0)), "less the floor of the first"
+    assert "once it has ended: srtm broker forget 'b1~1'" in warnings(running)
     assert running.srtm("broker", "forget", "b1~1").returncode == 0
+    assert warnings(running) == ""
     settle(copied)
     assert shares(copied)["t"] == (150.0, 20.0)
 
@@ -383,25 +385,6 @@ def test_a_gateway_that_is_refused_leaves_nothing_behind(start: Starter, tmp_pat
     assert first.call("POST", "/topics/good/publishers", {"publishers": [row]})[0] == 404
     first.process.kill()
     led(start, path, LEASE)
-
-
-def test_what_is_kept_for_a_replaced_gateway_is_told(start: Starter, tmp_path: Path) -> None:
-    """Each restart of one of two with the same state file leaves one more."""
-    distributor = led(start, tmp_path / "store.db", LEASE)
-    b1 = distributor.broker("b1")
-    b1.instance, b1.process = "i", "first"
-    b1.register(1000.0)
-    distributor.topic()
-    distributor.publishers(12)
-    distributor.place()
-    settle(b1)
-    first = b1.description()
-    b1.process = "second"
-    b1.register()
-    assert distributor.call("POST", "/brokers", first)[0] == 409
-    assert "once it has ended: srtm broker forget 'b1~first'" in warnings(distributor)
-    assert distributor.srtm("broker", "forget", "b1~first").returncode == 0
-    assert warnings(distributor) == ""
 
 
 def test_what_a_full_disk_does_not_take_is_learnt_again(start: Starter, tmp_path: Path) -> None:

@@ -39,7 +39,6 @@ def test_the_setting_is_proposed_by_default_and_kept(distributor: DistributorPro
         pytest.param("placement migrations nosuch", "nosuch is not registered", id="none-to-show"),
         pytest.param("topic set nosuch --migrate=auto", "nosuch is not registered", id="to-set"),
         pytest.param("topic set t --migrate=now", "'now' is not one of", id="no-mode"),
-        pytest.param("topic set t", "or --migrate", id="nothing-to-set"),
     ],
 )
 def test_a_mistake_is_one_line(distributor: DistributorProcess, words: str, said: str) -> None:

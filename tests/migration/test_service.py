@@ -1,10 +1,9 @@
 """Migration in the distributor: in process, on a real store, in a time of its own."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +21,11 @@ from distributor.errors import Conflict, NotFound
 from distributor.gateway_api import BrokerAsked, Report, TopicReport
 from distributor.http.metrics import exposition
 from distributor.store import StoreError, open_store
+from tests.support.asynchronous import asynchronous
 
 CAPACITY = 200.0
 CONTRACT = TopicAsked(rate=400.0, burst=40.0, slo="0.99@5ms")
 WALL = 1_700_000_000.0
-
-
-def run(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    @wraps(test)
-    def to_its_end(*values: Any, **fixtures: Any) -> None:
-        asyncio.run(test(*values, **fixtures))  # type: ignore[arg-type]
-
-    return to_its_end
 
 
 class Clock:
@@ -136,7 +128,7 @@ def shares(gateways: Gateways) -> dict[str, tuple[float, float]]:
     return {name: (each.rate, each.burst) for name, each in sorted(targets.items())}
 
 
-@run
+@asynchronous
 async def test_what_has_grown_is_proposed_and_moved_when_a_person_says_so(tmp_path: Path) -> None:
     async with world(tmp_path) as gateways:
         service = gateways.service
@@ -177,7 +169,7 @@ async def test_what_has_grown_is_proposed_and_moved_when_a_person_says_so(tmp_pa
             await migrations.accept(service, "t")
 
 
-@run
+@asynchronous
 async def test_it_moves_by_itself_and_nobody_goes_back(tmp_path: Path) -> None:
     async with world(tmp_path, "auto") as gateways:
         service = gateways.service
@@ -198,7 +190,7 @@ async def test_it_moves_by_itself_and_nobody_goes_back(tmp_path: Path) -> None:
         )
 
 
-@run
+@asynchronous
 async def test_lateness_at_the_broker_is_trouble_and_that_of_tokens_is_not(tmp_path: Path) -> None:
     async with world(tmp_path) as gateways:
         service = gateways.service
@@ -214,7 +206,7 @@ async def test_lateness_at_the_broker_is_trouble_and_that_of_tokens_is_not(tmp_p
         assert (found.trouble, found.proposed) == ({}, None)
 
 
-@run
+@asynchronous
 async def test_publishers_are_asked_for_only_in_trouble(tmp_path: Path) -> None:
     async with world(tmp_path) as gateways:
         asked = lambda: {n: each.topics and each.topics[0].publishers  # noqa: E731
@@ -233,7 +225,7 @@ async def test_publishers_are_asked_for_only_in_trouble(tmp_path: Path) -> None:
         assert asked()["b0"] is False
 
 
-@run
+@asynchronous
 async def test_strangers_cannot_be_moved_and_are_named(tmp_path: Path) -> None:
     async with world(tmp_path, "auto") as gateways:
         gateways.stray = {"cron\x1b[2J@192.0.2.7": 290.0}
@@ -243,7 +235,7 @@ async def test_strangers_cannot_be_moved_and_are_named(tmp_path: Path) -> None:
         assert any(each.endswith("cannot be moved: cron?[2J@192.0.2.7") for each in found.blocked)
 
 
-@run
+@asynchronous
 async def test_off_is_off(tmp_path: Path) -> None:
     async with world(tmp_path, "off") as gateways:
         gateways.rates["p1"] = 150.0
@@ -253,7 +245,7 @@ async def test_off_is_off(tmp_path: Path) -> None:
         assert gateways.service.troubles.wants_publishers("b0") == frozenset()
 
 
-@run
+@asynchronous
 async def test_a_drained_target_ends_the_proposal(tmp_path: Path) -> None:
     async with world(tmp_path) as gateways:
         service = gateways.service
@@ -269,7 +261,7 @@ async def test_a_drained_target_ends_the_proposal(tmp_path: Path) -> None:
         assert "broker b1 is drained" in found.blocked
 
 
-@run
+@asynchronous
 async def test_two_proposals_do_not_land_on_the_same_emptiest_broker(tmp_path: Path) -> None:
     """b0 and b1 have 220/s each; b2 has room for 180, and one of 100 goes there."""
     async with world(tmp_path, brokers=3) as gateways:
@@ -290,7 +282,7 @@ async def test_two_proposals_do_not_land_on_the_same_emptiest_broker(tmp_path: P
         assert found.blocked
 
 
-@run
+@asynchronous
 async def test_a_restart_forgets_no_move(tmp_path: Path) -> None:
     async with world(tmp_path, "auto") as gateways:
         gateways.rates["p1"] = 150.0
@@ -306,7 +298,7 @@ async def test_a_restart_forgets_no_move(tmp_path: Path) -> None:
         assert not second.troubles.memory.may_go("t", "p1", "b0", clock.now + 400)
 
 
-@run
+@asynchronous
 async def test_while_they_are_on_their_way_nobody_else_moves(tmp_path: Path) -> None:
     """b1 does not take its share for long, so p1 still sends to b0."""
     async with world(tmp_path, "auto") as gateways:
@@ -323,7 +315,7 @@ async def test_while_they_are_on_their_way_nobody_else_moves(tmp_path: Path) -> 
         assert len(migrations.show(service, "t").applied) == 1
 
 
-@run
+@asynchronous
 async def test_a_failing_store_moves_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -341,7 +333,7 @@ async def test_a_failing_store_moves_nobody(
         assert service.topic("t").places["p1"] == "b0"
 
 
-@run
+@asynchronous
 async def test_whoever_asks_for_nothing_that_is_there_is_told(tmp_path: Path) -> None:
     async with world(tmp_path) as gateways:
         with pytest.raises(NotFound):
@@ -352,7 +344,7 @@ async def test_whoever_asks_for_nothing_that_is_there_is_told(tmp_path: Path) ->
         await asyncio.sleep(0)
 
 
-@run
+@asynchronous
 async def test_next_to_nothing_is_no_load_and_no_fault(tmp_path: Path) -> None:
     """A rate that its seconds make 0 once divided the contract by 0, for all topics."""
     async with world(tmp_path) as there:

@@ -119,7 +119,7 @@ class FakeBroker:
             "names": self.names,
         }
 
-    def report(self, *busy: str, seconds: float = 0.0, **counts: float) -> Any:
+    def report(self, *busy: str, seconds: float = 0.0, **counts: Any) -> Any:
         """Report and apply the answer; `busy`: topics of which messages came, and their counts."""
         topics = [{"topic": each, "offered": 1.0, **counts} for each in busy]
         body = {

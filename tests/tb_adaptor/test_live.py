@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -44,26 +43,13 @@ def busy(broker: FakeBroker, rate: float, waiting: float) -> None:
     """A second's report: messages that came one by one, and those that wait."""
     count = int(rate)
     arrivals = [(1000 - 1000 * place / count, 1) for place in range(count)]
-    report(broker, {"topic": "t", "offered": rate, "arrivals": arrivals, "waiting": waiting})
-
-
-def report(broker: FakeBroker, topic: dict[str, Any]) -> None:
-    body = {
-        "applied_epoch": broker.epoch,
-        "store": broker.store,
-        "process": broker.process,
-        "seconds": 1.0,
-        "topics": [topic],
-    }
-    answer = broker.distributor.ok("POST", f"/brokers/{broker.name}/report", body)
-    broker.epoch = answer["epoch"]
-    broker.shares = {each["topic"]: each for each in answer["topics"]}
+    broker.report("t", seconds=1.0, offered=rate, arrivals=arrivals, waiting=waiting)
 
 
 def shifted(b1: FakeBroker, b2: FakeBroker, waiting: float = 60.0) -> None:
     """Once more: all traffic comes to b1."""
     busy(b1, 150, waiting)
-    report(b2, {"topic": "t"})
+    b2.report("t", seconds=1.0, offered=0.0)
     time.sleep(0.2)
 
 
@@ -139,7 +125,7 @@ def test_it_rests_where_it_is_off_or_a_broker_does_not_report(
     for _ in range(20):
         busy(b1, 150, 60.0)
         if reports:
-            report(b2, {"topic": "t"})
+            b2.report("t", seconds=1.0, offered=0.0)
         time.sleep(0.2)
     assert shares(b1) == (100.0, 10.0)
     if not reports:
@@ -150,7 +136,6 @@ def test_it_rests_where_it_is_off_or_a_broker_does_not_report(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        pytest.param("topic set t", "--adapt or --migrate", id="nothing"),
         pytest.param("topic set t --adapt-window=0s", "from 1s to 1h", id="too-short"),
         pytest.param("topic set t --adapt-every=soon", "'soon' is not a duration", id="no-time"),
         pytest.param("topic set t --adapt=fast", "'fast' is not one of", id="no-policy"),
