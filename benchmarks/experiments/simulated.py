@@ -17,9 +17,6 @@ from distributor.simulator.run import Seen, SimulatedTopic, placed, simulate
 from distributor.simulator.traffic import Traffic
 from srtm.limits.contract import Contract
 
-DESIGNS = {"lb": "LB", "conc": "Conc", "max-min": "Max-Min", "srtm": "SRTM"}
-"""policy -> as SRTM calls it; its correlation-aware allocation is our policy `srtm`"""
-
 Place = Callable[[Contract, Sequence[Broker], Sequence[Publisher], int], Placement]
 
 

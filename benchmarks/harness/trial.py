@@ -88,12 +88,6 @@ class Trial:
         return float(self.document["rates_per_second"]["acknowledged"])
 
     @property
-    def carried(self) -> float:
-        """Received over offered in the generator's window; backlog that grew is missing in it."""
-        rates = self.document["rates_per_second"]
-        return float(rates["received"] / max(rates["offered"], 1.0))
-
-    @property
     def p99_ms(self) -> float:
         return percentile_ms(self.document["end_to_end_latency"], "p99")
 
