@@ -115,32 +115,6 @@ def test_the_flags_reach_the_simulation(srtm: Srtm, workload: Path) -> None:
     assert answer.document == [by_hand.run.summary()]
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
-        pytest.param(("--shares", "0.6,0.4"), id="shares"),
-        pytest.param(("--partitions", "2"), id="partitions"),
-        pytest.param(("--mu", "50"), id="mu"),
-        pytest.param(("--slo", "0.99@100ms"), id="slo"),
-        pytest.param(("--rebalance", "2s"), id="rebalance"),
-        pytest.param(("--handover", "direct"), id="handover"),
-        pytest.param(("--startup", "1s"), id="startup"),
-        pytest.param(("--arrivals", "burst"), id="arrivals"),
-        pytest.param(("--lag-phase", "900ms"), id="lag-phase"),
-        pytest.param(("--heartbeat", "500ms"), id="heartbeat"),
-        pytest.param(("--initial", "3"), id="initial"),
-        pytest.param(("--seed", "2"), id="seed"),
-    ],
-)
-def test_every_flag_changes_something(srtm: Srtm, workload: Path, flags: tuple[str, ...]) -> None:
-    arguments = ("simulate", "--workload", workload, "--policy", "closer1", "--json")
-    busy = () if "--mu" in flags else ("--mu", "60")  # so that it scales and moves
-    plain = srtm(*arguments, *busy)
-    other = srtm(*arguments, *busy, *flags)
-    assert (plain.code, other.code) == (0, 0)
-    assert plain.document != other.document
-
-
 def test_the_table_says_what_was_simulated(srtm: Srtm, workload: Path) -> None:
     answer = srtm("simulate", "--workload", workload, "--policy", "peak", "--policy", "closer2")
     assert answer.code == 0
@@ -166,16 +140,6 @@ def test_optimal_takes_no_time(srtm: Srtm, workload: Path) -> None:
     assert "optimal: takes no time to launch or to rebalance" in slow.err
 
 
-@pytest.mark.parametrize("name", sorted(set(policy_names()) - {"clairvoyant"}))
-def test_every_policy_that_is_listed_runs(srtm: Srtm, workload: Path, name: str) -> None:
-    answer = srtm("simulate", "--workload", workload, "--policy", name, "--json")
-    assert answer.code == 0
-    (figures,) = answer.document
-    assert figures["policy"] == name
-    assert figures["events"] > 3000
-    assert figures["replica_minutes"] >= 0.5
-
-
 @pytest.mark.parametrize(
     "shares",
     [
@@ -191,6 +155,9 @@ def test_every_policy_takes_every_skew(srtm: Srtm, tmp_path: Path, shares: str) 
         arguments = ("--workload", file, "--policy", name, "--shares", shares, "--mu", "50")
         answer = srtm("simulate", *arguments, "--json")
         assert answer.code == 0, (name, answer.err)
+        (figures,) = answer.document
+        assert figures["policy"] == name
+        assert figures["replica_minutes"] > 0
 
 
 def test_clairvoyant_prints_its_lower_bound(srtm: Srtm, tmp_path: Path) -> None:

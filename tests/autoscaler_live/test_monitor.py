@@ -158,13 +158,14 @@ def test_a_change_of_partitions_teaches_nothing() -> None:
     assert capacity.mu is None
 
 
-def test_an_observation_waits_for_mu_and_takes_the_mean_of_those_known() -> None:
+def test_an_observation_takes_the_mean_of_the_mus_that_are_known() -> None:
     reading = fed([(0.0, 10, 10), (1.0, 20, 10)]).read()
     one, two = LiveConsumer("a", (0, 7), 100.0), LiveConsumer("b", ())
-    assert observation(reading, (two,), None, Phases()) is None
+    assert new_mu((two,), None) is None
     assert new_mu((one, LiveConsumer("c", (), 300.0), two), 50.0) == 200
-    seen = observation(reading, (one, two), 50.0, Phases(startup=2.0, rebalance=0.1))
-    assert seen is not None
+    mu = new_mu((one, two), 50.0)
+    assert mu is not None
+    seen = observation(reading, (one, two), mu, Phases(startup=2.0, rebalance=0.1))
     assert [(each.id, each.mu, each.partitions) for each in seen.consumers] == [
         ("a", 100.0, (0,)),
         ("b", 100.0, ()),

@@ -15,11 +15,11 @@ from srtm.autoscaler.executors.executor import Abilities, Fleet, Wanted
 from srtm.autoscaler.live.choice import LIVE, make_pool_policy
 from srtm.autoscaler.live.controller import Controller
 from srtm.autoscaler.live.monitor import Monitor, Reading, Sample
+from srtm.autoscaler.live.observe import LiveConsumer
 from srtm.autoscaler.live.states import State
 from srtm.autoscaler.observation import ConsumerState, Observation
 from srtm.autoscaler.pool.sampler import PoolReading
 from srtm.autoscaler.pool.shares import (
-    PoolConsumer,
     change_of,
     pool_observation,
     share_count,
@@ -291,7 +291,7 @@ def test_shares_are_the_whole_load_each_once(
     monitor.see(Sample(0.0, {0: 0, 1: 0}, {}, {}))
     monitor.read()
     monitor.see(Sample(1.0, {0: int(rate), 1: 7}, {}, {}))
-    consumers = [PoolConsumer(f"c{n}", each) for n, each in enumerate(mu)]
+    consumers = [LiveConsumer(f"c{n}", mu=each) for n, each in enumerate(mu)]
     seen = pool_observation(monitor.read(), consumers, 50.0, shares, 1.0)
     assert seen.rate == pytest.approx(int(rate) + 7)
     assert seen.lag == pytest.approx(int(rate) + 7)
@@ -304,10 +304,10 @@ def test_shares_are_the_whole_load_each_once(
 
 def test_who_leaves() -> None:
     consumers = [
-        PoolConsumer("a"),
-        PoolConsumer("b"),
-        PoolConsumer("foreign", ours=False),
-        PoolConsumer("s", state=ConsumerState.STARTING),
+        LiveConsumer("a"),
+        LiveConsumer("b"),
+        LiveConsumer("foreign", ours=False),
+        LiveConsumer("s", state=ConsumerState.STARTING),
     ]
 
     def down(*kept: str) -> tuple[str, ...]:

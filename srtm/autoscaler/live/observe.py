@@ -10,12 +10,13 @@ from srtm.autoscaler.observation import ConsumerSeen, ConsumerState, Observation
 
 @dataclass(frozen=True, slots=True)
 class LiveConsumer:
-    """mu: events/s, None while nobody knows it."""
+    """mu: events/s, None while nobody knows it. ours: the executor can end it"""
 
     id: str
-    partitions: tuple[int, ...]
+    partitions: tuple[int, ...] = ()
     mu: float | None = None
     state: ConsumerState = ConsumerState.RUNNING
+    ours: bool = True
 
 
 @dataclass(frozen=True, slots=True)

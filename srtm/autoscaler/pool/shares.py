@@ -9,31 +9,17 @@ pool changes: no rebalance, no hand-over.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from srtm.autoscaler.decision import Action, Decision
 from srtm.autoscaler.live.monitor import Reading
-from srtm.autoscaler.observation import (
-    ConsumerSeen,
-    ConsumerState,
-    Observation,
-    PartitionSeen,
-)
+from srtm.autoscaler.live.observe import LiveConsumer, Phases, observation
+from srtm.autoscaler.observation import ConsumerState, Observation, PartitionSeen
 
 _SHARES = (60, 120, 240)
 """Numbers that many numbers divide."""
 _FOR_EACH = 5
 """shares for each consumer that there may be: a fifth of one is the most that rounding costs"""
-
-
-@dataclass(frozen=True, slots=True)
-class PoolConsumer:
-    """mu: messages/s, None while nobody knows it. ours: the executor can end it"""
-
-    id: str
-    mu: float | None = None
-    state: ConsumerState = ConsumerState.RUNNING
-    ours: bool = True
 
 
 def share_count(most: int) -> int:
@@ -43,7 +29,7 @@ def share_count(most: int) -> int:
 
 def pool_observation(
     reading: Reading,
-    consumers: Sequence[PoolConsumer],
+    consumers: Sequence[LiveConsumer],
     new_mu: float,
     shares: int,
     startup_seconds: float,
@@ -55,24 +41,16 @@ def pool_observation(
     if reading.partitions and all(each.slots for each in reading.partitions):
         columns = zip(*(each.slots for each in reading.partitions), strict=True)
         slots = tuple(sum(column) / shares for column in columns)
-    return Observation(
-        at=reading.at,
-        partitions=tuple(
-            PartitionSeen(n, rate / shares, lag / shares, slots) for n in range(shares)
-        ),
-        consumers=tuple(
-            ConsumerSeen(each.id, each.mu or new_mu, part, each.state)
-            for each, part in zip(consumers, _dealt(consumers, new_mu, shares), strict=True)
-        ),
-        new_mu=new_mu,
-        startup_seconds=startup_seconds,
-        staying_seconds=reading.staying_seconds,
-        served=reading.served,
-        late=reading.late,
-    )
+    cut = tuple(PartitionSeen(n, rate / shares, lag / shares, slots) for n in range(shares))
+    owners = [
+        replace(each, partitions=part)
+        for each, part in zip(consumers, _dealt(consumers, new_mu, shares), strict=True)
+    ]
+    phases = Phases(startup=startup_seconds)
+    return observation(replace(reading, partitions=cut), owners, new_mu, phases)
 
 
-def _dealt(consumers: Sequence[PoolConsumer], new_mu: float, shares: int) -> list[tuple[int, ...]]:
+def _dealt(consumers: Sequence[LiveConsumer], new_mu: float, shares: int) -> list[tuple[int, ...]]:
     """Shares by mu, to the nearest whole one (largest remainder)."""
     mu = [each.mu or new_mu for each in consumers]
     whole = math.fsum(mu)
@@ -93,7 +71,7 @@ class Change:
     launches: int = 0
 
 
-def change_of(decision: Decision, consumers: Sequence[PoolConsumer]) -> Change:
+def change_of(decision: Decision, consumers: Sequence[LiveConsumer]) -> Change:
     """What a decision changes in a pool: only the number of consumers, and who goes. Who starts
     goes before who runs; who is not ours cannot be ended, so one of ours goes instead."""
     if decision.action is Action.NONE:

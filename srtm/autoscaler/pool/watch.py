@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from srtm.autoscaler.live.choice import Asked, make_pool_policy, watched
+from srtm.autoscaler.live.observe import LiveConsumer
 from srtm.autoscaler.live.shown import NO_MU, show_decisions, show_looks
 from srtm.autoscaler.pool.sampler import PoolReading, PoolSampler
-from srtm.autoscaler.pool.shares import PoolConsumer, pool_observation, share_count
+from srtm.autoscaler.pool.shares import pool_observation, share_count
 from srtm.autoscaler.pool.state import read_state, state_path
 from srtm.consumer.pool_file import PoolFile
 from srtm.text.errors import UnavailableError
@@ -42,7 +43,7 @@ class PoolWatch:
         seen = self._sampler.read()
         assert seen is not None  # once there, what is known stays
         clients = sorted(seen.clients or {})
-        consumers = tuple(PoolConsumer(name, self._sampler.mu(name)) for name in clients)
+        consumers = tuple(LiveConsumer(name, mu=self._sampler.mu(name)) for name in clients)
         known = [each.mu for each in consumers if each.mu]
         mean = sum(known) / len(known) if known else self._sampler.mean_mu(len(consumers))
         new_mu = mean or self._file.group.mu
@@ -84,7 +85,7 @@ class PoolWatch:
         ]
 
     def _decide(
-        self, seen: PoolReading, consumers: tuple[PoolConsumer, ...], new_mu: float
+        self, seen: PoolReading, consumers: tuple[LiveConsumer, ...], new_mu: float
     ) -> dict[str, Any]:
         shares = share_count(max(self._file.group.max, len(consumers)))
         found = self._asked.ask(pool_observation(seen.reading, consumers, new_mu, shares, 0.0))

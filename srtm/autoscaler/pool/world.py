@@ -9,13 +9,13 @@ from srtm.autoscaler.executors.executor import Abilities, Fleet
 from srtm.autoscaler.live.diary import Diary
 from srtm.autoscaler.live.memory import Recalled
 from srtm.autoscaler.live.monitor import Reading
-from srtm.autoscaler.live.observe import NO_MU, Phases, any_mu
+from srtm.autoscaler.live.observe import NO_MU, LiveConsumer, Phases, any_mu
 from srtm.autoscaler.live.rolling import RollingBudget
 from srtm.autoscaler.live.roster import Roster
 from srtm.autoscaler.live.states import Event
 from srtm.autoscaler.observation import ConsumerState, Observation
 from srtm.autoscaler.pool.sampler import PoolReading
-from srtm.autoscaler.pool.shares import PoolConsumer, change_of, pool_observation, share_count
+from srtm.autoscaler.pool.shares import change_of, pool_observation, share_count
 from srtm.autoscaler.pool.state import PoolState
 from srtm.consumer.pool_file import PoolTable
 
@@ -37,7 +37,7 @@ class PoolWorld:
     least_mu: Callable[[], float | None]
     tells: bool = True
     seen: PoolReading | None = None
-    consumers: tuple[PoolConsumer, ...] = ()
+    consumers: tuple[LiveConsumer, ...] = ()
 
     def __post_init__(self) -> None:
         self.diary = Diary(self.state.write)
@@ -114,9 +114,9 @@ class PoolWorld:
         others = sorted(self._reading.client_ids - known) if self._tells else []
         new = self._learn_mu(roster)
         self.consumers = (
-            *(PoolConsumer(id_, self.mu(id_) or new) for id_ in ours),
-            *(PoolConsumer(id_, new, ConsumerState.STARTING) for id_ in roster.launched),
-            *(PoolConsumer(id_, self.mu(id_) or new, ours=False) for id_ in others),
+            *(LiveConsumer(id_, mu=self.mu(id_) or new) for id_ in ours),
+            *(LiveConsumer(id_, mu=new, state=ConsumerState.STARTING) for id_ in roster.launched),
+            *(LiveConsumer(id_, mu=self.mu(id_) or new, ours=False) for id_ in others),
         )
         shares = share_count(max(self.group.max, len(self.consumers)))
         mu = new or any_mu(reading)
