@@ -21,6 +21,7 @@ from srtm.correlation.faults import one_line
 from srtm.correlation.groups.candidates import CANDIDATES, PLAN, candidates, plan
 from srtm.correlation.groups.components import COMPONENTS, components
 from srtm.correlation.groups.edges import discoveries
+from srtm.correlation.groups.evidence import GROUPS, changes
 from srtm.correlation.groups.pairs import LARGEST, PAIRS, judged_pairs
 from srtm.correlation.groups.publishers import SERIES, UNITS
 from srtm.correlation.groups.settings import Settings
@@ -313,3 +314,23 @@ def test_each_unit_is_searched_as_is_cheapest(spark: SparkSession) -> None:
     assert found["dense"].bin_us == 64_000
     assert found["busy"].bin_us < 64_000  # chance would fill wider ones
     assert all(math.isfinite(row.estimated) for row in found.values())
+
+
+def test_what_appeared_and_what_ended(spark: SparkSession) -> None:
+    def group(window: int, name: str, *members: str) -> tuple[object, ...]:
+        return ("t", window, name, list(members), 9.0, 0.0, 20, 0.5, False, [])
+
+    rows = [
+        group(7, "g1", "a", "b", "c"),
+        group(7, "g2", "x", "y"),
+        group(8, "g1", "a", "b", "c", "d"),
+        group(8, "g2", "u", "v"),
+    ]
+    found = changes(spark.createDataFrame(rows, GROUPS), 60_000_000).collect()
+    assert {(row.window, row.name): (row.before, row.after) for row in found} == {
+        (7, "g1"): (None, "g1"),
+        (7, "g2"): (None, None),
+        (8, "g1"): ("g1", None),
+        (8, "g2"): (None, None),
+    }
+    assert {row.begins for row in found} == {7 * 60_000_000_000, 8 * 60_000_000_000}
