@@ -11,7 +11,6 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.figure import Figure
 from rich.console import Console
 
 from benchmarks.__main__ import cli
@@ -160,7 +159,7 @@ def test_the_document_has_every_key(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 def test_without_matplotlib_there_is_no_picture(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, figure: Any
 ) -> None:
     with_bars(monkeypatch)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
@@ -367,11 +366,11 @@ def test_a_gateway_run_that_had_no_time_is_undecided() -> None:
 
 
 @pytest.mark.parametrize("trials", [NO_TIME, gateway_trials()], ids=["no-time", "some"])
-def test_the_gateway_s_tables_and_picture(trials: gateway.Trials) -> None:
+def test_the_gateway_s_tables_and_picture(trials: gateway.Trials, figure: Any) -> None:
     tables = gateway.tables(trials)
     assert len(tables) == 2
     Console(width=200, quiet=True).print(*tables)
-    gateway.draw(Figure(), trials)
+    gateway.draw(figure, trials)
 
 
 # --- the DRL penalty --------------------------------------------------------------------------
@@ -411,7 +410,7 @@ def a_split(brokers: int, seed: int, factor: float = 1.0) -> Split:
     )
 
 
-def test_a_gateway_that_keeps_to_the_bucket_passes() -> None:
+def test_a_gateway_that_keeps_to_the_bucket_passes(figure: Any) -> None:
     pooled = pool([a_split(count, seed) for seed in range(3) for count in (2, 6)], 10)
     found = bars(pooled, (2, 6))
     assert verdicts(found) == [True] * 4
@@ -419,7 +418,7 @@ def test_a_gateway_that_keeps_to_the_bucket_passes() -> None:
     assert "k = 2" in found[0].name
     json.dumps([each.document() for each in pooled] + [a_split(2, 1).document()])
     Console(width=200, quiet=True).print(table_of(pooled, 200, Limit(rate=2200, burst=13)))
-    draw(Figure(), pooled)
+    draw(figure, pooled)
 
 
 def test_a_gateway_that_is_two_percent_off_fails() -> None:
@@ -477,7 +476,7 @@ def test_an_interval_of_equal_batches_is_a_point() -> None:
 # --- against real servers ---------------------------------------------------------------------
 
 
-def test_the_limiter_s_runs_on_real_servers(tmp_path: Path) -> None:
+def test_the_limiter_s_runs_on_real_servers(tmp_path: Path, figure: Any) -> None:
     program("nsqd")
     with nodes(tmp_path, {"one": []}) as started:
         node = started["one"]
@@ -503,7 +502,7 @@ def test_the_limiter_s_runs_on_real_servers(tmp_path: Path) -> None:
     conformances, costs = {"bursts": [found]}, [{"no contract": spent}]
     assert verdicts(limiter.bars(conformances)) == [True]
     Console(width=200, quiet=True).print(*limiter.tables(conformances, costs))
-    limiter.draw(Figure(), conformances)
+    limiter.draw(figure, conformances)
     json.dumps([found.document(), as_json(costs)])
 
 

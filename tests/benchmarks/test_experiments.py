@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
-from matplotlib.figure import Figure
 
 from benchmarks.experiments import live, paper
 from benchmarks.experiments.experiment import AT_SAME, Experiment, Points, claims_table, draw, shown
@@ -221,7 +221,7 @@ def test_fig_6_asks_for_its_shape() -> None:
     assert fig_6_table(growing, best_at_two).row_count == 6
 
 
-def test_figures_are_drawn_and_tabled() -> None:
+def test_figures_are_drawn_and_tabled(figure: Any) -> None:
     what = paper.CORRELATION
     panel = what.panels[0]
     found = points(what, partial(as_the_paper, what))
@@ -232,7 +232,6 @@ def test_figures_are_drawn_and_tabled() -> None:
     assert judged["2 b"][0].name.startswith("simulated, 2 b: 9a (poisson): SRTM's p99 over")
     assert claims_table(judged).row_count == len(judged["b"])
     assert shown(point("lb", 3.0, 6)) == "3 +- 0 (6) late"
-    figure = Figure()
     draw(figure, [panel], found)
     assert len(figure.axes) == 2
     assert point("lb", 3.0).document()["p99_mean_ms"] == pytest.approx(3.0)

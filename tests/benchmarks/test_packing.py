@@ -1,9 +1,9 @@
 """The arithmetic of the two packing benchmarks; none of their times."""
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
-from matplotlib.figure import Figure
 from rich.console import Console
 
 from benchmarks.autoscaler import landau, packing
@@ -112,11 +112,11 @@ def test_landau_s_twelve_and_ours() -> None:
     assert set(landau.SMALL) - set(landau.LANDAU) == {"least-loaded", "exact", "srtm"}
 
 
-def test_a_short_comparison_is_shown() -> None:
+def test_a_short_comparison_is_shown(figure: Any) -> None:
     rates = list(landau.stream(6, 3, 10, seed=1))
     found = {10: landau.compare(landau.SMALL, rates)}
     Console(width=200, quiet=True).print(landau.table_of("some", found))
-    landau.draw(Figure(), found, found)
+    landau.draw(figure, found, found)
     assert landau.document(found)[10]["exact"]["cbs"] == 0
 
 
@@ -133,7 +133,7 @@ def timed(name: str, workload: str, size: int, cpu: float) -> packing.Timed:
     return packing.Timed(name, workload, size, (cpu,), 11, 10, 1.0, False)
 
 
-def test_the_slowest_workload_is_judged() -> None:
+def test_the_slowest_workload_is_judged(figure: Any) -> None:
     found = [
         timed("mwf", "rate", 1_000, 0.01),
         timed("mwf", "unequal", 1_000, 0.06),
@@ -145,4 +145,4 @@ def test_the_slowest_workload_is_judged() -> None:
     ]
     assert [bar.met for bar in packing.bars([], ["mwf"])] == [None, None]
     Console(width=200, quiet=True).print(packing.table_of(found, "rate"))
-    packing.draw(Figure(), found)
+    packing.draw(figure, found)

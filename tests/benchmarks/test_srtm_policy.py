@@ -3,11 +3,11 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.figure import Figure
 from rich.console import Console
 
 from benchmarks.autoscaler import clairvoyant
@@ -94,7 +94,7 @@ def test_every_bar_of_the_comparison_is_there() -> None:
     assert len(clairvoyant.matched([1.0], [1.0], quick=True)[1].seeds) == 1
 
 
-def test_ours_and_the_plan_meet_the_same_arrivals() -> None:
+def test_ours_and_the_plan_meet_the_same_arrivals(figure: Any) -> None:
     rates = [60.0 + 2 * second for second in range(30)]
     match = clairvoyant.Match("short", rates, ArrivalModel.BURST, clairvoyant.DIRECT, 1.1, (1,))
     result = clairvoyant.Result(match)
@@ -115,7 +115,7 @@ def test_ours_and_the_plan_meet_the_same_arrivals() -> None:
     ]
     json.dumps([result.document(), ratio.document(), kept.document()], allow_nan=False)
     Console(width=200, quiet=True).print(clairvoyant.table_of([result]))
-    clairvoyant.draw(Figure(), [result])
+    clairvoyant.draw(figure, [result])
     assert result.document()["runs"][0]["clairvoyant"]["replica_minutes"] == theirs.replica_minutes
 
 

@@ -3,10 +3,10 @@
 import json
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 from rich.console import Console
 
 from benchmarks.autoscaler.unseen import run, tune
@@ -136,13 +136,13 @@ def test_the_bars_are_of_all_cases_and_of_those_that_keep() -> None:
     assert math.isnan(geometric_mean([]))
 
 
-def test_a_report_shows_every_case() -> None:
+def test_a_report_shows_every_case(figure: Any) -> None:
     shown = [judged(result(0.99, 20.0), CHEAP), judged(result(0.5, 1.0), CHEAP)]
     for made in (run.table_of(shown), run.shapes_table(shown)):
         Console(width=200, quiet=True).print(made)
     assert run.table_of(shown).row_count == 2
     json.dumps([each.document() for each in shown], allow_nan=False)
-    run.draw(Figure(), shown)
+    run.draw(figure, shown)
 
 
 def test_the_objective_is_of_replica_time_and_of_late_events_beyond_the_allowed() -> None:
