@@ -25,8 +25,6 @@ from srtm.text.fields import Duration, ListenAddress
 
 MAX_ROUTES = 256
 OWN_SETTINGS = {
-    "bootstrap.servers": "it is bootstrap-servers of [kafka]",
-    "metadata.broker.list": "it is bootstrap-servers of [kafka]",
     "group.id": "it is group of the route",
     "group.instance.id": "it is made of the bridge's and the route's name",
     "group.protocol": "static membership is kept by the classic protocol",
@@ -45,7 +43,7 @@ OWN_SETTINGS = {
     "queue.buffering.max.ms": "it is linger of the route",
     "message.max.bytes": "it is what NSQ's largest message takes",
 }
-"""librdkafka's settings that the bridge makes itself: name -> why"""
+"""librdkafka's settings that a bridge's file may not set: name -> why"""
 _ROUTE_NAME = re.compile(r"\S{1,200}")
 
 

@@ -26,8 +26,6 @@ from srtm.text.errors import one_line
 from srtm.text.fields import Duration, ListenAddress
 
 OWN_SETTINGS = {
-    "bootstrap.servers": "it is bootstrap-servers of [kafka]",
-    "metadata.broker.list": "it is bootstrap-servers of [kafka]",
     "group.id": "it is id of [group]",
     "group.instance.id": "members have names of their own, which are never used again",
     "group.protocol": "it follows from handover of [group]",
@@ -38,7 +36,7 @@ OWN_SETTINGS = {
     "acks": "what the group is told is kept by all replicas",
     "message.timeout.ms": "it follows from lease of [group]",
 }
-"""librdkafka's settings that are made here: name -> why"""
+"""librdkafka's settings that a group's file may not set: name -> why"""
 _WINDOW_SECONDS = 3600.0
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")

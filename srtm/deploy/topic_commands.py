@@ -23,6 +23,7 @@ from srtm.deploy.shown import broker_table, topics_table
 from srtm.deploy.topics import Topics
 from srtm.deployment.document import find
 from srtm.deployment.layout import DATA_PATH
+from srtm.limits.contract import Mode
 from srtm.text.errors import UnavailableError, UsageError
 from srtm.text.terminal import show
 
@@ -61,7 +62,10 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
 @click.argument("name")
 @click.option("--rate", help="Messages per second, over all brokers.")
 @click.option("--burst", help="Messages at once, over all brokers.")
-@click.option("--mode", help="delay (default) or reject.")
+@click.option(
+    "--mode",
+    help=f"What a message over the limit meets: {', '.join(Mode)} (default: {Mode.DELAY}).",
+)
 @click.option("--max-wait", help="How long a message may be delayed, such as 2s; or none.")
 @click.option("--slo", help="PERCENTILE@DURATION, such as 0.99@5ms; or none.")
 @click.option("--batch", help="Messages of the largest batch: no broker's share of b is below it.")

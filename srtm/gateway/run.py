@@ -16,9 +16,9 @@ class Owner(Protocol):
         """nsqd has acknowledged `count` more messages of `run`; `run.left` is what it has not."""
 
     def refuse(self, run: "Run", retry_seconds: float | None) -> None:
-        """The rest of `run` is not stored, by `run.refused`; it is told once `run.left` is 0,
-        and nothing that the owner sent behind it counts. retry_seconds: when it may be sent again;
-        None: nobody knows; infinite: never here."""
+        """The rest of `run` is not stored, by `run.refused`. The owner answers its client once
+        `run.left` is 0, and nothing that it sent behind the run counts. retry_seconds: when it may
+        be sent again; None: nobody knows; infinite: never here."""
 
     def lose(self, run: "Run") -> None:
         """nsqd went away without a word: the outcome is unknown, so no answer may be given."""

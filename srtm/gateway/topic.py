@@ -123,7 +123,7 @@ class Topic:
         self.debt = 0.0  # in tokens, of a share that was taken back; not above 0
         self.most_owed = 0.0  # a crash costs this many tokens
         self.awaits_disk = False  # `most_owed` is not written yet, and nothing goes to nsqd
-        self.refused_batch = 0  # messages of the largest that was over the share since it was asked
+        self.refused_batch = 0  # the largest batch refused as over the share since it was read
         self._is_leased = False  # its limit is a share of a Load Distributor, which may grow
         self._told_of: Run | None = None
         self._max_wait_ns = NEVER
@@ -443,7 +443,7 @@ class Topic:
 
     def _serve(self, bucket: TokenBucket, now: int) -> None:
         """Whoever waits first gets the tokens that are there, or is refused; then the next one. It
-        ends at the first that has to wait on."""
+        stops at the first run that must keep waiting."""
         held, is_open = self.held, self._gate.is_open
         next_at = when = NEVER
         while held:
@@ -482,8 +482,8 @@ class Topic:
             self._admit(run, taken, when, step_ns)
 
     def _is_refused(self, run: Run, when: int, now: int, is_open: bool) -> bool:
-        """Is the run that waits first, whose next token comes at `when`, to wait no longer? While
-        nsqd is away only max-wait counts."""
+        """Must the first waiting run be refused now? While nsqd is away only max-wait counts.
+        when: its next token comes"""
         if run.stamp + self._max_wait_ns <= now:
             return True
         if not is_open:

@@ -7,11 +7,18 @@ from pydantic import Field, field_validator
 
 from srtm.options.model import FileTable
 
+_KEYS = {
+    "bootstrap.servers": "it is bootstrap-servers of [kafka]",
+    "metadata.broker.list": "it is bootstrap-servers of [kafka]",
+}
+"""librdkafka's settings that are keys of `[kafka]`: name -> which"""
+
 
 class KafkaTable(FileTable):
-    """`[kafka]` and `[kafka.settings]`, which are librdkafka's.
+    """`[kafka]`, with librdkafka's own settings in `[kafka.settings]`.
 
-    own_settings: those that the program makes itself: name -> why
+    own_settings: librdkafka's settings that a file may not set, beside those that are keys here:
+                  name -> why
     """
 
     own_settings: ClassVar[Mapping[str, str]] = {}
@@ -31,7 +38,8 @@ class KafkaTable(FileTable):
     @field_validator("settings")
     @classmethod
     def _not_our_own(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        refused = {**_KEYS, **cls.own_settings}
         for name in settings:
-            if name in cls.own_settings:
-                raise ValueError(f"{name} cannot be set: {cls.own_settings[name]}")
+            if name in refused:
+                raise ValueError(f"{name} cannot be set: {refused[name]}")
         return settings

@@ -19,7 +19,7 @@ _NAMES = {
     "fetch.wait.max.ms": "fetch_max_wait_ms",
     "max.partition.fetch.bytes": "max_partition_fetch_bytes",
 }
-"""those that are not the same but for dots and underscores"""
+"""librdkafka's name -> kafka-python's, where more differs than dots and underscores"""
 
 
 def python_settings(kafka: KafkaTable) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def python_settings(kafka: KafkaTable) -> dict[str, Any]:
 
 
 def admin_settings(kafka: KafkaTable) -> dict[str, Any]:
-    """The settings of a consumer that an admin client knows too. Raises UsageError."""
+    """`python_settings` without those that an admin client does not know. Raises UsageError."""
     found = python_settings(kafka)
     return {name: each for name, each in found.items() if name in KafkaAdminClient.DEFAULT_CONFIG}
 

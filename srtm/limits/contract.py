@@ -63,7 +63,9 @@ class Limit(BaseModel):
     burst: float = Field(
         ge=1, le=MAX_BURST, allow_inf_nan=False, description="messages; under 1 admits nothing"
     )
-    mode: Mode = Field(default=Mode.DELAY, description=f"of a message over it: {' or '.join(Mode)}")
+    mode: Mode = Field(
+        default=Mode.DELAY, description=f"what a message over the limit meets: {', '.join(Mode)}"
+    )
     max_wait: Duration | None = Field(
         default=None, alias="max-wait", gt=0, description="how long a message may be delayed"
     )
