@@ -1,8 +1,9 @@
 """Tables in the pages that are made from the code: `make docs` writes them anew."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from pydantic import BaseModel
@@ -23,6 +24,14 @@ from srtm.text.duration import format_duration
 from srtm.text.errors import EXITS
 
 ROOT = Path(__file__).parents[2]
+PROGRAMS = {
+    "gateway": gateway,
+    "distributor": distributor,
+    "autoscaler": autoscaler,
+    "consumer": consumer,
+    "bridge": bridge,
+}
+"""modules with the tables of what a program's /metrics shows"""
 _SECTION = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.S)
 
 
@@ -44,8 +53,14 @@ def _table(*head: str, rows: Iterator[tuple[str, ...]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _metrics(*tables: Sequence[Row[Any]]) -> Callable[[], str]:
-    rows = [(f"`{row.name}`", row.kind, row.help) for table in tables for row in table]
+def metrics_of(program: ModuleType) -> list[Row[Any]]:
+    """Rows of its tables, in their order."""
+    tables = (each for name, each in vars(program).items() if name.endswith("METRICS"))
+    return [row for table in tables for row in table]
+
+
+def _metrics(program: ModuleType) -> Callable[[], str]:
+    rows = [(f"`{row.name}`", row.kind, row.help) for row in metrics_of(program)]
     return lambda: _table("metric", "kind", "", rows=iter(rows))
 
 
@@ -123,25 +138,7 @@ def _hand_over() -> str:
 
 
 MADE: dict[str, Callable[[], str]] = {
-    "gateway-metrics": _metrics(
-        gateway.TOPIC_METRICS,
-        gateway.GATEWAY_METRICS,
-        gateway.SOURCE_METRICS,
-        gateway.DISTRIBUTOR_METRICS,
-        gateway.ADMISSION_LOG_METRICS,
-        gateway.TRACE_METRICS,
-    ),
-    "distributor-metrics": _metrics(
-        distributor.LEADING_METRICS,
-        distributor.METRICS,
-        distributor.STATE_METRICS,
-        distributor.BROKER_METRICS,
-        distributor.PENALTY_METRICS,
-        distributor.TOPIC_METRICS,
-    ),
-    "autoscaler-metrics": _metrics(autoscaler.METRICS, autoscaler.GROUP_METRICS),
-    "consumer-metrics": _metrics(consumer.METRICS),
-    "bridge-metrics": _metrics(bridge.METRICS),
+    **{f"{name}-metrics": _metrics(program) for name, program in PROGRAMS.items()},
     "exit-codes": _exits,
     "deployment-keys": _keys,
     "verdicts": _verdicts,

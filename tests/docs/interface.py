@@ -1,4 +1,4 @@
-"""What people write: commands, options, keys of files, and routes of the distributor's API."""
+"""What people write: commands, options, keys of files, routes of the distributor, metrics."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +14,7 @@ from srtm.cli.main import cli
 from srtm.consumer.file import GroupFile
 from srtm.consumer.pool_file import PoolFile
 from srtm.deploy import host_tables, tables
+from tests.docs.generated import PROGRAMS, metrics_of
 
 LISTED = Path(__file__).with_name("interface.txt")
 _FILES = {"group": GroupFile, "pool": PoolFile, "bridge": BridgeFile}
@@ -29,7 +30,8 @@ def interface() -> list[str]:
     }
     keys = [line for name, model in (_FILES | models).items() for line in _keys(name, model)]
     routes = [f"{row.method} {row.path}" for row in ROUTES]
-    return sorted({*_options("srtm", cli), *keys, *routes})
+    metrics = [f"metric {row.name}" for each in PROGRAMS.values() for row in metrics_of(each)]
+    return sorted({*_options("srtm", cli), *keys, *routes, *metrics})
 
 
 def _options(path: str, command: click.Command) -> Iterator[str]:

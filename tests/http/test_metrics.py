@@ -13,26 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from distributor.http import metrics as distributor
-from srtm.autoscaler.live import figures as autoscaler
-from srtm.bridge import http as bridge
-from srtm.consumer import status as consumer
-from srtm.gateway.http import metrics as gateway
+from srtm.gateway.http.metrics import exposition
 from srtm.http.metrics import BOUNDS, Labels, Row, Text, latencies
 from srtm.limits.bins import RELATIVE_ACCURACY, bins_of
-
-PROGRAMS = {
-    "gateway": gateway,
-    "distributor": distributor,
-    "autoscaler": autoscaler,
-    "consumer": consumer,
-    "bridge": bridge,
-}
-
-
-def rows_of(program: str) -> list[Row[Any]]:
-    tables = {name: each for name, each in vars(PROGRAMS[program]).items() if "METRICS" in name}
-    return [row for table in tables.values() for row in table]
+from tests.docs.generated import PROGRAMS, metrics_of
 
 
 def read(text: Text) -> dict[str, dict[tuple[str, ...], float]]:
@@ -46,7 +30,7 @@ def read(text: Text) -> dict[str, dict[tuple[str, ...], float]]:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_names_are_as_prometheus_wants_them(program: str) -> None:
-    rows = rows_of(program)
+    rows = metrics_of(PROGRAMS[program])
     assert max(Counter(row.name for row in rows).values()) == 1
     for row in rows:
         assert row.name.startswith("srtm_"), row.name
@@ -129,5 +113,5 @@ def test_a_scrape_that_nobody_waits_for_is_given_up() -> None:
     host.stamps.name = "clock"
     host.topics.by_name[b"t"].name = Names()
     with pytest.raises(Touched):
-        asyncio.run(gateway.exposition(host, lambda: False))
-    assert asyncio.run(gateway.exposition(host, lambda: True)) is None
+        asyncio.run(exposition(host, lambda: False))
+    assert asyncio.run(exposition(host, lambda: True)) is None
