@@ -9,10 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srtm.autoscaler.packing import ALGORITHMS, Algorithm, Bin, Bins, Item, Packing, exact
+from srtm.autoscaler.packing.any_fit import AS_GIVEN, DECREASING
+from srtm.autoscaler.packing.modified import MODIFIED
 
 NONE = math.inf
+FITTING = [
+    name for name in AS_GIVEN | DECREASING if name not in ("next-fit", "next-fit-decreasing")
+]
 HEURISTICS = {name: pack for name, pack in ALGORITHMS.items() if name != "exact"}
-DECREASING = [name for name in HEURISTICS if name.endswith("-decreasing")]
 
 
 def group(*rates: float, owners: str | None = None, lags: Sequence[float] = ()) -> list[Item]:
@@ -130,9 +134,6 @@ def test_the_lag_has_to_fit_as_well() -> None:
     assert ALGORITHMS["first-fit"](items, consumers()).count == 1
 
 
-MODIFIED = ["mwf", "mbf", "mwfp", "mbfp"]
-
-
 @pytest.mark.parametrize("name", MODIFIED)
 def test_a_small_consumer_is_emptied_into_a_large_one(name: str) -> None:
     packed = ALGORITHMS[name](group(6, 3, 1, owners="122"), consumers(10, 10))
@@ -159,7 +160,7 @@ def test_the_smallest_leave_a_consumer_that_is_too_full(name: str) -> None:
 def test_what_is_left_over_is_added_largest_first(name: str) -> None:
     # 4 is too much for c1; were 3, which has no consumer, first, it would take the room there.
     packed = ALGORITHMS[name](group(7, 4, 3, 3, owners="11--"), consumers(10))
-    groups = [(0, 2), (1, 3)] if name.startswith("mb") else [(0, 3), (1, 2)]
+    groups = [(0, 2), (1, 3)] if name in ("mbf", "mbfp") else [(0, 3), (1, 2)]
     assert [i for _, i in shown(packed)] == groups
 
 
@@ -257,10 +258,10 @@ def test_hundreds_of_bins_are_sound(name: str, two: bool) -> None:
     assert packed.count <= 1.35 * packed.lower_bound
 
 
-@pytest.mark.parametrize("name", [n for n in HEURISTICS if "fit" in n and n[0] in "fbw"])
+@pytest.mark.parametrize("name", FITTING)
 @given(problem=problems(hetero=False))
 def test_any_fit_opens_no_bin_without_need(name: str, problem: tuple[list[Item], Bins]) -> None:
-    """What the first of two bins left free would not have held the least that is in the second."""
+    """The partition that opened a bin does not fit into any bin opened before it."""
     items, bins = problem
     packed = HEURISTICS[name](items, bins)
     by_id = {item.id: item for item in items}
@@ -282,7 +283,7 @@ def test_any_fit_opens_no_bin_without_need(name: str, problem: tuple[list[Item],
 
 @given(problem=problems(hetero=False))
 def test_next_fit_fills_two_bins_with_more_than_one(problem: tuple[list[Item], Bins]) -> None:
-    """Each bin and the first partition of the next one exceed a room: at most twice the optimum."""
+    """Each bin and the first partition of the next one exceed a room."""
     items, bins = problem
     packed = ALGORITHMS["next-fit"](items, bins)
     by_id = {item.id: item for item in items}

@@ -1,6 +1,6 @@
 """Packing partitions into as few consumers as will do, moving as little rate as will do."""
 
-from srtm.autoscaler.packing.any_fit import ANY_FIT
+from srtm.autoscaler.packing.any_fit import AS_GIVEN, DECREASING
 from srtm.autoscaler.packing.bounds import lower_bound
 from srtm.autoscaler.packing.exact import exact
 from srtm.autoscaler.packing.finish import finish
@@ -12,7 +12,8 @@ from srtm.autoscaler.packing.modified import MODIFIED
 from srtm.autoscaler.packing.score import cardinal_bin_scores, rscore
 
 ALGORITHMS: dict[str, Algorithm] = {
-    **ANY_FIT,
+    **AS_GIVEN,
+    **DECREASING,
     **MODIFIED,
     "least-loaded": least_loaded,
     "least-loaded-ffd": least_loaded_ffd,

@@ -13,7 +13,7 @@ from srtm.autoscaler.packing.problem import check, largest_first
 
 
 def any_fit(fit: Fit, ordered: Callable[[Sequence[Item]], Iterable[Item]] = iter) -> Algorithm:
-    """The packing that adds partitions, as `ordered` gives them, where `fit` says."""
+    """A packing that takes partitions in the order of `ordered` and puts each where `fit` says."""
 
     def pack(items: Sequence[Item], bins: Bins) -> Packing:
         check(items, bins)
@@ -25,7 +25,15 @@ def any_fit(fit: Fit, ordered: Callable[[Sequence[Item]], Iterable[Item]] = iter
     return pack
 
 
-ANY_FIT: dict[str, Algorithm] = {
-    **{f"{fit}-fit": any_fit(fit) for fit in Fit},
-    **{f"{fit}-fit-decreasing": any_fit(fit, largest_first) for fit in Fit},
+AS_GIVEN: dict[str, Algorithm] = {
+    "next-fit": any_fit(Fit.NEXT),
+    "first-fit": any_fit(Fit.FIRST),
+    "best-fit": any_fit(Fit.BEST),
+    "worst-fit": any_fit(Fit.WORST),
+}
+DECREASING: dict[str, Algorithm] = {
+    "next-fit-decreasing": any_fit(Fit.NEXT, largest_first),
+    "first-fit-decreasing": any_fit(Fit.FIRST, largest_first),
+    "best-fit-decreasing": any_fit(Fit.BEST, largest_first),
+    "worst-fit-decreasing": any_fit(Fit.WORST, largest_first),
 }

@@ -7,7 +7,7 @@ only where the number of consumers is proved.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from srtm.autoscaler.packing.any_fit import ANY_FIT
+from srtm.autoscaler.packing.any_fit import DECREASING
 from srtm.autoscaler.packing.finish import finish
 from srtm.autoscaler.packing.least_loaded import least_loaded
 from srtm.autoscaler.packing.matching import keep_owners
@@ -19,7 +19,7 @@ from srtm.autoscaler.packing.program import Program, Solution
 TIME_LIMIT_SECONDS = 10.0
 """The time limit of the three programs together."""
 _HEURISTICS = (
-    ANY_FIT["best-fit-decreasing"],
+    DECREASING["best-fit-decreasing"],
     least_loaded,
     MODIFIED["mbfp"],
     MODIFIED["mwf"],

@@ -12,7 +12,7 @@ class Fit(StrEnum):
     """Which of the open bins that have room takes a partition (Landau, section 3.2)."""
 
     NEXT = "next"
-    """The one opened last, or none."""
+    """The one opened last if it has room, else a new one."""
     FIRST = "first"
     """The one opened first."""
     BEST = "best"
@@ -65,8 +65,8 @@ class Future:
         """Landau's bin creation (section 4.4.5, Fig. 4.7): the consumer that has the partition
         now, if it is not open yet; else the first existing one that is not; else a new one.
 
-        One that it fits goes before one that it does not fit. A partition that exceeds them all
-        is alone in its bin: nothing is left there for others.
+        A consumer with room for the partition goes before one without. A partition that exceeds
+        them all is alone in its bin: nothing is left there for others.
         """
         own = self._index.get(item.consumer)
         if own is not None and self._closed.rates[own] < 0:

@@ -30,7 +30,7 @@ _SHORT = {
     "best-fit-decreasing": "bfd",
     "worst-fit-decreasing": "wfd",
 }
-"""Landau's short names of packings; the others go by their own."""
+"""Landau's short names of packings; one that is not here is `landau-` and its own name."""
 
 
 def _knowing(name: str, make: Callable[[str, Settings, Trace], Policy]) -> Factory:

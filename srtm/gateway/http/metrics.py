@@ -64,7 +64,8 @@ TOPIC_METRICS: tuple[Row[Topic], ...] = (
 
 GATEWAY_METRICS: tuple[Row[Host], ...] = (
     Row("srtm_connections", "gauge", "Client connections.", lambda g: len(g.clients)),
-    Row("srtm_refused_connections_total", "counter", "Connections closed as they came: over --max-connections, or with no file left.",
+    Row("srtm_refused_connections_total", "counter",
+        "Connections closed as they came: over --max-connections, or with no file left.",
         lambda g: g.tcp.refused),
     Row("srtm_http_connections", "gauge", "HTTP connections.", lambda g: g.http.connections),
     Row("srtm_paused_connections", "gauge",
