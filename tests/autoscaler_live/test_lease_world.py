@@ -3,10 +3,11 @@ used soon after nothing goes wrong any more."""
 
 import pytest
 
+from srtm.autoscaler.executors.executor import Abilities, Fleet
 from srtm.autoscaler.live import direct
 from srtm.autoscaler.live.figures import document
 from srtm.consumer import lease
-from tests.autoscaler_live.world import PARTITIONS, World
+from tests.autoscaler_live.world import PARTITIONS, Consumer, World
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -50,6 +51,23 @@ def test_two_controllers_one_of_them_leads() -> None:
     (other,) = [each.controller for each in world.leaders if not each.controller.leads]
     assert "leads; this one stands by" in other.fault
     assert lease.take_over_seconds(1.0) > 1.0
+
+
+def test_who_nobody_launched_is_told_to_leave_where_an_executor_ends_the_others() -> None:
+    world = World(1, loss=0.0)
+    world.calm = True
+    for leader in world.leaders:
+        leader.led.abilities = Abilities(restarts=True)
+        leader.controller.executor.seen = lambda: Fleet(running=frozenset({"launched"}))
+    launched, stray = Consumer(world, 1.0, launch="launched"), Consumer(world, 1.0)
+    world.consumers += [launched, stray]
+    world.run(10)
+    (leading,) = (each for each in world.leaders if each.controller.leads)
+    for _ in range(50):
+        assert not leading.controller.dismiss()
+        world.run(0.1)
+    assert stray.dead
+    assert not launched.dead
 
 
 def test_what_a_policy_warns_of_is_told_and_shown(caplog: pytest.LogCaptureFixture) -> None:

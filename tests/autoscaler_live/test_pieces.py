@@ -286,9 +286,9 @@ def test_who_leaves_is_not_seen_by_policies_and_not_taken_for_new() -> None:
     roster.adopt(1.0, Decision(Action.DOWN, (Member("a", (0, 1)),)), iter(()))
     roster.follow(2.0, live)
     assert [each.id for each in roster.consumers({})] == ["a"]
-    assert roster.leavers() == {"b"}
+    assert roster.leaving == {"b"}
     roster.follow(3.0, {"a": live["a"]})
-    assert roster.leavers() == set()
+    assert roster.leaving == set()
 
 
 def test_what_the_broker_assigned_comes_before_what_was_meant() -> None:

@@ -15,7 +15,8 @@ from typing import Protocol
 class Abilities:
     """What executors differ in.
 
-    restarts:  it starts again what ends by itself, so consumers have to be ended by it
+    restarts:  it starts again what ends by itself: a Kafka consumer of its is ended by it, and not
+               told to leave
     anonymous: it cannot say which launch a consumer is: who joins takes the oldest launch
     blind:     it tells somebody else how many are wanted: it knows nobody, and ends nobody by name
     numbered:  consumers are `numbered`-0, `numbered`-1, ... and the highest go first; "": they are
@@ -50,9 +51,10 @@ def ordinal(name: str) -> int:
 class Wanted:
     """All that a controller wants now.
 
-    launches: ids that are to start, oldest first. One that is left out has joined, or is called off
-              where it is among the leavers.
-    leavers:  consumers that are to end: they get SIGTERM, and the time that they are given to leave
+    launches: ids that are to start, oldest first. One that is here no more has joined, or was given
+              up: then it is among the leavers.
+    leavers:  consumers that are to end, with the time that they are given to leave. Each is in
+              `Fleet.leaving` until it is gone, or it is taken for spared.
     count:    consumers in all, as decided last (None: nobody has decided); there: who has joined
     """
 
@@ -67,11 +69,11 @@ class Fleet:
     """What an executor knows.
 
     running:     launched by anybody for this group, and not on their way out
-    starting:    launch -> what is wrong should it not have joined within the time of a start-up
+    starting:    launch -> what to report if it has still not joined after the time of a start-up
     leaving:     told to end, and still there
     died:        launch -> why it came to nothing, for as long as it is wanted
     next_number: of the next launch, where consumers are numbered
-    fault:       what is wrong, or would be; "" while all is well
+    fault:       what is wrong now; "" while all is well
     """
 
     running: frozenset[str] = frozenset()

@@ -55,7 +55,7 @@ class Effects(Protocol):
 class KafkaWorld:
     """dead: is the process surely dead? seconds: since 1970, for how old a memory is
     mu: (consumer, what it says itself) -> what it serves, as learnt; None: not known
-    restarts: does the executor start again who ends by itself?
+    abilities: of the executor
     """
 
     group: GroupTable
@@ -65,7 +65,7 @@ class KafkaWorld:
     dead: Callable[[Process], bool]
     seconds: Callable[[], float]
     mu: Callable[[str, float], float | None]
-    restarts: bool = False
+    abilities: Abilities = field(default_factory=Abilities)
     grace_seconds: float = 10.0
     ledger: Ledger = field(default_factory=Ledger)
     direct: Direct | None = None
@@ -84,6 +84,7 @@ class KafkaWorld:
         self._to_recall = False
         self._alone = 0
         self._slow = SlowLeavers(self.grace_seconds)
+        self._launched: frozenset[str] = frozenset()  # consumers that the executor knows
 
     # --- words ------------------------------------------------------------------------------------
 
@@ -195,14 +196,19 @@ class KafkaWorld:
         roster.begin(identified(self._led.live()), self._led.told())
 
     def members(self, fleet: Fleet, roster: Roster) -> Mapping[str, str]:
+        self._launched = fleet.running | fleet.leaving
         return identified(self._led.live())
 
+    def _would_restart(self, id_: str) -> bool:
+        """Would the executor start it again if it ended by itself? Not one that nobody launched."""
+        return self.abilities.restarts and (self.abilities.blind or id_ in self._launched)
+
     def may_end(self, id_: str, roster: Roster) -> bool:
-        """Where its executor would start it again if it ended by itself: once it has given
-        everything up. The broker takes partitions away only when their consumer ends."""
+        """Where it would be started again if it ended by itself: once it has given everything up.
+        The broker takes partitions away only when their consumer ends."""
         report = self._led.live().get(roster.members.get(id_, ""))
         holds = self._led.assigns and report is not None and report.holds
-        return self.restarts and not holds
+        return self._would_restart(id_) and not holds
 
     def is_empty(self, roster: Roster) -> bool:
         return not self._led.ledger.members
@@ -268,9 +274,11 @@ class KafkaWorld:
             roster.reflect(direct.live())
         wanted = roster.wanted(direct.told())
         direct.wanted = {name: frozenset(part) for name, part in wanted.items()}
-        direct.leaving = set()
-        if not self.restarts:
-            direct.leaving = {name for name in roster.leavers() if not wanted.get(name)}
+        direct.leaving = {
+            name
+            for id_, name in roster.members.items()
+            if id_ in roster.leaving and not wanted.get(name) and not self._would_restart(id_)
+        }
         self._slow.look(direct.leaving, self.ledger, now_ns)
         words, ended = direct.step(now_ns, self.dead)
         for command in words:

@@ -109,9 +109,6 @@ class Roster:
                 found[name] |= waiting.intersection(partitions)
         return found
 
-    def leavers(self) -> set[str]:
-        return {self.members[id_] for id_ in self.leaving if id_ in self.members}
-
     def consumers(self, learnt: Mapping[str, float | None]) -> tuple[LiveConsumer, ...]:
         """What policies see; learnt: consumer -> mu"""
         found = []

@@ -64,7 +64,7 @@ class Service:
             dead=lambda process: process.is_dead,
             seconds=time.time,
             mu=self._sampler.mu,
-            restarts=executor.abilities.restarts,
+            abilities=executor.abilities,
             grace_seconds=table.grace,
         )
         self.controller = Controller(
