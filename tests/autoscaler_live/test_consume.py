@@ -104,7 +104,8 @@ def test_a_topic_that_is_made_anew_is_read_from_its_beginning(make_group: Make) 
         "the new topic is read whole",
         60,
     )
-    assert "was made anew: it is read from its beginning" in group.logs()
+    # Seen by its id, or by an offset that it does not reach yet.
+    assert "it is read from its beginning" in group.logs()
 
 
 def test_markers_of_transactions_are_neither_lag_nor_late(make_group: Make) -> None:
