@@ -24,7 +24,7 @@ from srtm.autoscaler.pool.shares import (
     pool_observation,
     share_count,
 )
-from srtm.autoscaler.pool.state import PoolState
+from srtm.autoscaler.pool.state import PoolState, read_state
 from srtm.autoscaler.pool.world import PoolWorld
 from srtm.consumer.pool_file import PoolTable
 from srtm.host.clock import NS
@@ -43,6 +43,7 @@ class Played:
     there: list[str] = field(default_factory=list)
     begun: set[str] = field(default_factory=set)
     died: dict[str, str] = field(default_factory=dict)
+    leaving: frozenset[str] = frozenset()
     asked: int | None = None
     launches: int = 0
 
@@ -65,7 +66,7 @@ class Played:
 
     def seen(self) -> Fleet:
         running = frozenset() if self.abilities.blind else frozenset(self.there)
-        return Fleet(running=running, died=dict(self.died))
+        return Fleet(running=running, leaving=self.leaving, died=dict(self.died))
 
     def close(self) -> None:
         return None
@@ -214,6 +215,21 @@ def test_what_cannot_be_launched_is_told_at_once(make: Make) -> None:
     assert channel.controller.fault == "command none: No such file or directory"
 
 
+@pytest.mark.parametrize(
+    "kept",
+    [
+        pytest.param('{"decisions": {"a": {"number": "abc"}}}', id="a-number-that-is-none"),
+        pytest.param('{"decisions": {"a": {"number": true}}}', id="a-truth"),
+        pytest.param('{"decisions": {"a": {"number": 1e400}}}', id="infinite"),
+        pytest.param('{"decisions": [1]}', id="a-list"),
+    ],
+)
+def test_a_file_that_no_controller_wrote_begins_anew(tmp_path: Path, kept: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(kept)
+    assert read_state(path) == {}
+
+
 def test_a_policy_that_fails_decides_nothing(make: Make) -> None:
     channel = make(min=2)
 
@@ -236,6 +252,23 @@ def test_a_consumer_that_is_gone_is_replaced(make: Make) -> None:
     channel.executor.there = before[1:]
     channel.run(3, 120.0)
     assert len(channel.executor.there) == len(before)
+
+
+def test_a_launch_that_was_given_up_is_no_consumer_while_it_goes(make: Make) -> None:
+    channel = make(min=2)
+    channel.executor.leaving = frozenset({"hangs"})
+    channel.run(5, 10.0)
+    assert channel.counts[-1] == 2
+    assert "hangs" not in channel.controller.roster.parts
+    assert len(channel.executor.there) == 2
+
+
+def test_nothing_is_done_by_what_was_seen_before_a_pause(make: Make) -> None:
+    channel = make()
+    channel.at = 60.0
+    channel.show(PoolReading(_quiet(), ("b",), {}, frozenset()))
+    channel.controller.tick(round(channel.at * NS))
+    assert channel.executor.launches == 0
 
 
 def test_consumers_that_nobody_launched_count(make: Make) -> None:

@@ -60,8 +60,10 @@ class Crew:
 
     def look(self, roster: Roster) -> Fleet:
         """What the executor knows now. A consumer that was to end, and in whose place another one
-        went, works on."""
+        went, works on. A launch that was given up and is still there is on its way out: it is
+        nobody's consumer, though it may join."""
         self.fleet = self.executor.seen()
+        roster.leaving |= self.fleet.leaving
         spared = self._told - self.fleet.leaving
         roster.leaving -= spared & self.fleet.running
         self._told -= spared

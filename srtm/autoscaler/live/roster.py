@@ -47,6 +47,8 @@ class Roster:
         it is"""
         self.members = dict(members)
         self.leaving &= self.members.keys()
+        for id_ in self.leaving:
+            self.parts.pop(id_, None)
         joined = [
             id_
             for id_ in sorted(self.members.keys() - self.leaving)

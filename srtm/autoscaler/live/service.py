@@ -112,6 +112,8 @@ class Service:
         self._sampler.close()
         self.controller.executor.close()
         self._log.close()
+        if dismiss and self._stop.asked:
+            raise UnavailableError("stop was interrupted: consumers may be left")
         running = counted(self.world.running(), "consumer")
         log.info("the controller has ended; %s at work", running)
         return Exit.OK

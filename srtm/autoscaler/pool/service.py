@@ -60,8 +60,8 @@ class PoolService:
             open_door(address, self, f"{self._path}: [controller]")
         self._sampler.start()
         try:
-            if self._wait_to_lead(dismiss):
-                self._lead(dismiss)
+            if not (self._wait_to_lead(dismiss) and self._lead(dismiss)) and dismiss:
+                raise UnavailableError("stop was interrupted: consumers may be left")
         finally:
             self._sampler.close()
             if self.controller is not None:
@@ -81,7 +81,8 @@ class PoolService:
                 return False
         return True
 
-    def _lead(self, dismiss: bool) -> None:
+    def _lead(self, dismiss: bool) -> bool:
+        """With `dismiss`: have all consumers left?"""
         file = self._file
         state = PoolState(state_path(self._path, file.controller.state_folder))
         executor = make_executor(file.executor, self._path, pool_key(file))
@@ -124,13 +125,14 @@ class PoolService:
             first, world.seen = world.seen is None, seen
             if dismiss:
                 if controller.dismiss() and not first:
-                    return
+                    return True
                 continue
             controller.decide(seen.reading, now_ns)
             self._fault = controller.fault
         state.save()
         running = counted(world.running(), "consumer")
         log.info("the controller has ended; %s at work", running)
+        return False
 
     def _tell(self, fault: str) -> None:
         """Tell of a fault at the door, and once in the log."""

@@ -73,12 +73,14 @@ def read_state(path: Path) -> dict[str, Any]:
         log.warning("%s: cannot be read (%s); it begins anew", path, error)
         return {}
     decisions = found.get("decisions") if isinstance(found, dict) else None
-    if not isinstance(decisions, dict) or not all(
-        isinstance(each, dict) for each in decisions.values()
-    ):
+    if not isinstance(decisions, dict) or not all(map(_is_decision, decisions.values())):
         log.warning("%s: not what a controller keeps; it begins anew", path)
         return {}
     return found  # type: ignore[no-any-return]
+
+
+def _is_decision(value: object) -> bool:
+    return isinstance(value, dict) and type(value.get("number", 0)) is int
 
 
 def _positive(value: object) -> float | None:

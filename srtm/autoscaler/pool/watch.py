@@ -109,5 +109,5 @@ def explain_pool(file: PoolFile, where: Path, last: int, as_json: bool) -> None:
     if not path.exists():
         raise UnavailableError(f"{path}: not there: no controller has run for this pool yet")
     found = list(read_state(path).get("decisions", {}).values())
-    found.sort(key=lambda each: int(str(each.get("number", 0))))
+    found.sort(key=lambda each: each.get("number", 0))
     show_decisions(found[-last:], as_json)

@@ -18,7 +18,10 @@ from srtm.autoscaler.pool.sampler import PoolReading
 from srtm.autoscaler.pool.shares import change_of, pool_observation, share_count
 from srtm.autoscaler.pool.state import PoolState
 from srtm.consumer.pool_file import PoolTable
+from srtm.host.clock import NS
 
+_OLD_INTERVALS, _OLD_SECONDS = 2, 2.0
+"""A reading comes once an interval; brokers have a second to answer."""
 _PAUSED = "the channel is paused: no consumer gets anything"
 
 
@@ -50,7 +53,11 @@ class PoolWorld:
         return None
 
     def may_act(self, now_ns: int) -> bool:
-        return self.seen is not None
+        """What was seen before this process stood still says nothing of who is there now."""
+        if self.seen is None:
+            return False
+        age_seconds = now_ns / NS - self.seen.reading.at
+        return age_seconds <= _OLD_INTERVALS * self.group.interval + _OLD_SECONDS
 
     # --- who is there -----------------------------------------------------------------------------
 
