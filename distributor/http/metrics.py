@@ -7,7 +7,7 @@ from srtm.http.metrics import Row, Text, latencies
 from tb_adaptor.penalty import Compared
 
 LEADING_METRICS: tuple[Row[Distributor | None], ...] = (
-    Row("srtm_distributor_leading", "gauge", "1 where this distributor leads.",
+    Row("srtm_distributor_leading", "gauge", "1 while this distributor leads.",
         lambda s: s is not None),
 )  # fmt: skip
 METRICS: tuple[Row[Distributor], ...] = (
@@ -18,22 +18,22 @@ METRICS: tuple[Row[Distributor], ...] = (
         lambda s: sum(len(each.publishers) for each in s.state.topics.values())),
     Row("srtm_distributor_placed_publishers", "gauge", "Publishers that have a broker.",
         lambda s: sum(len(each.places) for each in s.state.topics.values())),
-    Row("srtm_distributor_leads_seconds", "gauge", "Since this distributor began to lead.",
+    Row("srtm_distributor_leads_seconds", "gauge", "Seconds since this distributor began to lead.",
         lambda s: s.now() - s.leads_since),
     Row("srtm_distributor_unsure", "gauge",
-        "1 while gateways tell what a lost or older store does not: nothing is granted.",
+        "1 while the store may be new or old and gateways tell their shares: nothing is granted.",
         lambda s: s.state.unsure),
-    Row("srtm_distributor_warnings", "gauge", "What /v1/health warns of.",
+    Row("srtm_distributor_warnings", "gauge", "Number of warnings in /v1/health.",
         lambda s: len(s.warnings())),
     Row("srtm_distributor_refused_epochs_total", "counter",
-        "Epochs that gateways showed and nobody had given out.",
+        "Epochs reported by gateways that no distributor had given out.",
         lambda s: s.state.refused_epochs),
     Row("srtm_distributor_fittings", "gauge", "Topics that are being fitted.",
         lambda s: len(s.fitters)),
-    Row("srtm_distributor_rescales_total", "counter", "Splits that followed the traffic.",
+    Row("srtm_distributor_rescales_total", "counter", "Rescales of shares by the TB Adaptor.",
         lambda s: s.adaptor.rescales),
     Row("srtm_distributor_brokers_in_trouble", "gauge",
-        "Brokers that are late or get more than they hold, whatever their tokens.",
+        "Brokers that get more than their capacity, or are late apart from token waits.",
         lambda s: len(s.troubles.ill)),
     Row("srtm_distributor_proposed_moves", "gauge", "Publishers whose move is proposed.",
         lambda s: sum(len(each.moves) for each in s.troubles.proposals.values())),
@@ -43,7 +43,7 @@ METRICS: tuple[Row[Distributor], ...] = (
     Row("srtm_distributor_watched_publishers", "gauge", "Publishers over all watch streams.",
         lambda s: s.watches.watched),
     Row("srtm_distributor_writes_total", "counter",
-        "Changes written to the store; registrations that came together are one.",
+        "Changes written to the store; registrations that came together count as one.",
         lambda s: s.committer.writes),
     Row("srtm_distributor_commit_seconds", "histogram", "How long a transaction of the store took.",
         lambda s: latencies(*s.committer.times.counted(monotonic_ns()))),
@@ -53,14 +53,15 @@ STATE_METRICS: tuple[Row[int], ...] = (
     Row("srtm_distributor_brokers", "gauge", "Brokers by state.", lambda count: count),
 )
 BROKER_METRICS: tuple[Row[BrokerShown], ...] = (
-    Row("srtm_distributor_broker_capacity", "gauge", "messages/s that it holds within its SLO.",
+    Row("srtm_distributor_broker_capacity", "gauge",
+        "Messages/s that the broker can take within its SLO.",
         lambda b: b.capacity),
     Row("srtm_distributor_broker_allocated", "gauge",
         "Declared messages/s of the publishers placed there.", lambda b: b.allocated),
 )  # fmt: skip
 PENALTY_METRICS: tuple[Row[Compared | str], ...] = (
     Row("srtm_distributor_topic_penalty_known", "gauge",
-        "1 where the penalty of a shared topic is known.",
+        "1 if the penalty of a shared topic is known.",
         lambda found: isinstance(found, Compared)),
 )  # fmt: skip
 TOPIC_METRICS: tuple[Row[Compared], ...] = (
@@ -77,18 +78,19 @@ TOPIC_METRICS: tuple[Row[Compared], ...] = (
         "The 99th percentile of the wait that the same messages would have had in one bucket.",
         lambda c: c.unsplit.p99),
     Row("srtm_distributor_topic_penalty_mean_seconds", "gauge",
-        "What the split costs in the mean wait; may be below 0.",
+        "How much longer the mean wait is because of the split; may be below 0.",
         lambda c: c.penalty.mean),
     Row("srtm_distributor_topic_penalty_p99_seconds", "gauge",
-        "What the split costs in the 99th percentile of the wait.",
+        "How much longer the 99th percentile of the wait is because of the split.",
         lambda c: c.penalty.p99),
     Row("srtm_distributor_topic_penalty_error_mean_seconds", "gauge",
-        "By how much clocks and delays may make the mean's penalty wrong.",
+        "Largest error of the mean's penalty, from clocks and delays.",
         lambda c: c.error.mean),
     Row("srtm_distributor_topic_penalty_error_p99_seconds", "gauge",
-        "By how much clocks and delays may make the 99th percentile's penalty wrong.",
+        "Largest error of the 99th percentile's penalty, from clocks and delays.",
         lambda c: c.error.p99),
-    Row("srtm_distributor_topic_penalty_messages", "gauge", "Messages that the figures are of.",
+    Row("srtm_distributor_topic_penalty_messages", "gauge",
+        "Messages from which the penalty was computed.",
         lambda c: c.messages),
 )  # fmt: skip
 """of topics that several brokers share; a topic of which nothing is known has none of them"""

@@ -28,19 +28,19 @@ COUNTERS = {
     "message_count": "Messages that came from the source.",
     "message_bytes": "Bytes of the bodies that came from the source.",
     "delivered_count": "Messages that the other side has acknowledged.",
-    "redelivered_count": "Messages that nsqd gave again: attempts over 1.",
-    "not_repeated_count": "Redeliveries left out, as the first copy is queued or delivered.",
-    "requeue_count": "Messages given back to nsqd, as Kafka did not take them.",
+    "redelivered_count": "Messages that nsqd delivered again (attempts over 1).",
+    "not_repeated_count": "Redeliveries left out because the first copy is queued or delivered.",
+    "requeue_count": "Messages requeued at nsqd because Kafka did not take them.",
     "touch_count": "TOUCHes of messages that wait for Kafka.",
-    "late_finish_count": "FINs that came after nsqd had given the message up.",
+    "late_finish_count": "FINs that came after the message had timed out at nsqd.",
     "dead_letter_count": "Messages in the dead-letter topic or file.",
-    "cut_count": "Dead letters cut short, as their topic does not take them whole.",
+    "cut_count": "Dead letters cut short because they were too big for their topic.",
     "tombstone_count": "Records without a body that were skipped.",
     "looped_count": "Records that came from the topic that they would go to.",
-    "resent_count": "Messages published again, as their connection broke before the answer.",
+    "resent_count": "Messages published again because their connection broke before the answer.",
     "connect_count": "Connections to nsqd that were made.",
-    "gone_count": "Offsets that Kafka had deleted before they were read: records, or no more than "
-    "markers of transactions.",
+    "gone_count": "Offsets that Kafka had deleted before they were read (of records, or only of "
+    "transaction markers).",
 }
 """Their names are nsqd's where it has one."""
 

@@ -21,7 +21,7 @@ _ADDRESS = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:%_-]{0,254}")
 class HostTable(Table):
     """`[[host]]`: a host, and how it is reached."""
 
-    name: str = Field(description="its name; each host has another")
+    name: str = Field(description="its name, unique")
     kind: Literal["local", "netns", "ssh"] = Field(
         default="local",
         description="local: processes of this machine; netns: a network namespace of this machine; "
@@ -29,25 +29,28 @@ class HostTable(Table):
     )
     address: str = Field(
         default="",
-        description="where the other hosts reach it; local: 127.0.0.1, 127.0.0.2, ...; netns: one "
-        "of 198.18.0.0/15; ssh: needed",
+        description="address at which the other hosts reach it; local: default 127.0.0.1, "
+        "127.0.0.2, "
+        "...; netns: default one of 198.18.0.0/15; ssh: needed",
     )
     login: str = Field(
         default="",
-        description="ssh: an alias of ~/.ssh/config, HOST or USER@HOST; else the address",
+        description="ssh: an alias of ~/.ssh/config, HOST or USER@HOST; default: the address",
     )
     cores: int = Field(
         default=0,
         ge=0,
         le=4096,
-        description="cores that it needs; local and netns hosts are pinned to so many of their own "
-        "where this machine has enough; 0: any",
+        description="cores that it needs; local and netns hosts are each pinned to this "
+        "number of cores "
+        "if the machine has enough for all; 0: any",
     )
     data_path: str = Field(
         default="",
         alias="data-path",
-        description="where it keeps its files; without it a folder of the deployment's data-path "
-        "with its name (ssh: srtm-testbed/DEPLOYMENT of the user's home, of /var/lib for root)",
+        description="folder of its files; default: a folder with its name in the "
+        "deployment's data-path "
+        "(ssh: srtm-testbed/DEPLOYMENT in the user's home, or in /var/lib for root)",
     )
     python: str = Field(
         default="",
@@ -55,13 +58,14 @@ class HostTable(Table):
         "wheel is installed",
     )
     bandwidth: str = Field(
-        default="", description="netns: of what it sends, such as 10mbit (kbit, mbit or gbit)"
+        default="", description="netns: limit on what it sends, such as 10mbit (kbit, mbit or gbit)"
     )
 
     disk: str = Field(
         default="",
-        description="netns: its data path is a file system in memory, so big, such as 64m; it goes "
-        "with the host",
+        description="netns: size of the file system in memory that has its data path, such "
+        "as 64m; it "
+        "is removed with the host",
     )
 
     _check_name = field_validator("name")(plain_name)

@@ -76,19 +76,19 @@ def plain_name(name: str) -> str:
 
 
 class DeploymentTable(Table):
-    """`[deployment]`: where it keeps its files and how others reach it."""
+    """`[deployment]`: where the deployment keeps its files, and how clients reach it."""
 
     name: str = Field(default="local", description="name that logs and `srtm stat` show")
     data_path: Path = Field(
         default=DATA_PATH,
         alias="data-path",
-        description="folder of its files, relative to this file",
+        description="folder of the deployment's files, relative to this file",
     )
     broadcast_address: str = Field(
         default="127.0.0.1",
         alias="broadcast-address",
         min_length=1,
-        description="the host's address that clients are told",
+        description="address of the host that clients are told",
     )
 
     _check_name = field_validator("name")(plain_name)
@@ -97,17 +97,21 @@ class DeploymentTable(Table):
 class Placed(Table):
     """A table whose program runs on one of the hosts, where the file has `[[host]]` tables."""
 
-    host: str = Field(default="", description="name of its host; without it the first `[[host]]`")
+    host: str = Field(default="", description="name of its host; default: the first `[[host]]`")
 
 
 class LookupdTable(Placed):
     """`[lookupd]`: the nsqlookupd to start."""
 
     tcp_address: ListenAddress = Field(
-        default=Address("127.0.0.1", 4160), alias="tcp-address", description="for nsqds"
+        default=Address("127.0.0.1", 4160),
+        alias="tcp-address",
+        description="TCP address, for nsqds",
     )
     http_address: ListenAddress = Field(
-        default=Address("127.0.0.1", 4161), alias="http-address", description="for consumers"
+        default=Address("127.0.0.1", 4161),
+        alias="http-address",
+        description="HTTP address, for consumers",
     )
 
 
@@ -115,7 +119,9 @@ class NsqadminTable(Placed):
     """`[nsqadmin]`: the nsqadmin to start."""
 
     http_address: ListenAddress = Field(
-        default=Address("127.0.0.1", 4171), alias="http-address", description="for browsers"
+        default=Address("127.0.0.1", 4171),
+        alias="http-address",
+        description="HTTP address, for browsers",
     )
 
 
@@ -126,8 +132,8 @@ class BridgeTable(Placed):
 
 
 class DistributorTable(Placed, DistributorOptions):
-    """`[distributor]`: the Load Distributor to start; its flags are the keys. `store` is a file of
-    the data path where it is not given."""
+    """`[distributor]`: the Load Distributor to start; its flags are the keys. The default of
+    `store` is a file in the data path."""
 
     model_config = ConfigDict(alias_generator=lambda name: name.replace("_", "-"))
 
@@ -135,11 +141,13 @@ class DistributorTable(Placed, DistributorOptions):
 
 
 class BrokerTable(Table):
-    """`[[broker]]`: an nsqd and the gateway in front of it, which has the addresses. The gateway's
-    options are keys too; folders among them may be shared by brokers."""
+    """`[[broker]]`: an nsqd and the gateway in front of it. The addresses are the gateway's. The
+    gateway's options are keys too; brokers may share the folders that they name."""
 
     name: str = Field(description="its name, unique; broker-1, broker-2, ... by default")
-    host: str = Field(default="", description="name of its host, where there are `[[host]]` tables")
+    host: str = Field(
+        default="", description="name of its host; needed if there are `[[host]]` tables"
+    )
     tcp_address: ListenAddress = Field(
         default=Address("127.0.0.1", 4150),
         alias="tcp-address",
@@ -151,13 +159,13 @@ class BrokerTable(Table):
         description="HTTP address of the gateway",
     )
     nsqd_flags: tuple[str, ...] = Field(
-        default=(), alias="nsqd-flags", description='nsqd\'s own, such as ["--mem-queue-size=0"]'
+        default=(), alias="nsqd-flags", description='flags of nsqd, such as ["--mem-queue-size=0"]'
     )
     capacity: int = Field(
         default=0,
         ge=0,
         le=int(MAX_RATE),
-        description="messages/s that it holds within its SLO; 0: not measured",
+        description="messages/s that the broker can take within its SLO; 0: not measured",
     )
     gateway: Mapping[str, Any] = Field(
         default={}, exclude=True, description="the gateway's options that the table has as keys"
@@ -214,18 +222,18 @@ def _key(option: str) -> str:
 
 
 class TopicTable(Contract):
-    """`[[topic]]`: a contract. With `publishers`, a file of all who send, the distributor places
-    them and holds the contract; without, it is split evenly over the brokers."""
+    """`[[topic]]`: a contract. With `publishers`, the distributor places them and holds the
+    contract; without, the contract is split evenly over the brokers."""
 
     publishers: Path | None = Field(
         default=None,
         exclude=True,
-        description="file of all who send: CSV `id,key,rate`, or JSON lines",
+        description="file of all publishers: CSV `id,key,rate`, or JSON lines",
     )
     keys: tuple[Id, ...] | None = Field(
         default=None,
         exclude=True,
-        description="correlation keys that they may have; without it, any",
+        description="correlation keys that publishers may have; default: any",
     )
 
     @model_validator(mode="before")

@@ -1,4 +1,4 @@
-"""What a controller tells at its HTTP door."""
+"""The figures that a controller shows over HTTP."""
 
 from typing import Any
 
@@ -16,19 +16,19 @@ METRICS: tuple[Row[dict[str, Any]], ...] = (
     Row("srtm_autoscale_budget_left", "gauge",
         "What is left of the late events that the SLO allows over its time; negative: overspent.",
         lambda d: d.get("budget_left")),
-    Row("srtm_autoscale_late_share", "gauge", "Share of late events over that time.",
+    Row("srtm_autoscale_late_share", "gauge", "Share of late events over the time of the SLO.",
         lambda d: d.get("late_share")),
     Row("srtm_autoscale_oldest_wait_seconds", "gauge",
-        "How long the event that has waited longest has done so.",
+        "Wait so far of the event that has waited the longest.",
         lambda d: d.get("oldest_wait_seconds")),
     Row("srtm_autoscale_replica_seconds_total", "counter",
-        "Consumers times seconds, as they are billed: from the launch on.",
+        "Seconds of all consumers together, each counted from its launch.",
         lambda d: d.get("replica_seconds", 0)),
     Row("srtm_autoscale_up_count_total", "counter", "Decisions for more consumers.",
         lambda d: d.get("up_count", 0)),
-    Row("srtm_autoscale_down_count_total", "counter", "Decisions for fewer.",
+    Row("srtm_autoscale_down_count_total", "counter", "Decisions for fewer consumers.",
         lambda d: d.get("down_count", 0)),
-    Row("srtm_autoscale_reassign_count_total", "counter", "Decisions that moved partitions only.",
+    Row("srtm_autoscale_reassign_count_total", "counter", "Decisions that only moved partitions.",
         lambda d: d.get("reassign_count", 0)),
 )  # fmt: skip
 """read off what /stats says of a group or a pool"""

@@ -1,4 +1,4 @@
-"""/metrics of a gateway: what its tables name."""
+"""/metrics of a gateway, from the tables that name its metrics."""
 
 import asyncio
 from collections.abc import Callable
@@ -34,7 +34,7 @@ TOPIC_METRICS: tuple[Row[Topic], ...] = (
     Row("srtm_topic_rejected_messages_total", "counter",
          "Messages refused: over the limit, or nsqd away.", lambda t: t.meter.rejected),
     Row("srtm_topic_abandoned_messages_total", "counter",
-         "Messages given up before nsqd had them: their client left, or an error ended it.",
+         "Messages dropped before they were sent to nsqd: their client left, or an error ended it.",
          lambda t: t.meter.abandoned),
     Row("srtm_topic_failed_messages_total", "counter",
          "Messages that nsqd answered with an error.", lambda t: t.meter.failed),
@@ -42,7 +42,7 @@ TOPIC_METRICS: tuple[Row[Topic], ...] = (
          "Messages whose outcome is unknown: nsqd went away before it answered.",
          lambda t: t.meter.unknown),
     Row("srtm_topic_unmatched_deliveries_total", "counter",
-         "Messages of batches whose probe did not come back; they are in no latency.",
+         "Messages of batches whose probe did not come back; no broker latency counts them.",
          lambda t: t.meter.unmatched),
     Row("srtm_topic_waiting_messages", "gauge", "Messages that wait for a token.",
          lambda t: t.waiting),
@@ -65,7 +65,7 @@ TOPIC_METRICS: tuple[Row[Topic], ...] = (
 GATEWAY_METRICS: tuple[Row[Host], ...] = (
     Row("srtm_connections", "gauge", "Client connections.", lambda g: len(g.clients)),
     Row("srtm_refused_connections_total", "counter",
-        "Connections closed as they came: over --max-connections, or with no file left.",
+        "Connections closed at once: over --max-connections, or no file descriptor was left.",
         lambda g: g.tcp.refused),
     Row("srtm_http_connections", "gauge", "HTTP connections.", lambda g: g.http.connections),
     Row("srtm_paused_connections", "gauge",
@@ -78,7 +78,7 @@ GATEWAY_METRICS: tuple[Row[Host], ...] = (
     Row("srtm_wall_clock_steps_total", "counter", "Steps of the wall clock.",
         lambda g: g.wall.steps),
     Row("srtm_timestamp_degraded_bytes_total", "counter",
-        "Bytes without a segment's time, stamped by a worse source.",
+        "Bytes without a time of their segment, which got the time of a worse source.",
         lambda g: g.stamps.degraded_bytes),
     Row("srtm_timestamp_lost_records_total", "counter",
         "Segments that came too fast to be recorded.", lambda g: g.stamps.lost_records),
@@ -96,7 +96,7 @@ DISTRIBUTOR_METRICS: tuple[Row[Agent], ...] = (
         lambda a: a.contact_at is not None and not a.failures),
     Row("srtm_share_epoch", "gauge", "Epoch of the shares in force.", lambda a: a.lease.epoch),
     Row("srtm_distributor_lease_seconds", "gauge",
-        "What is left of the lease of the shares; 0: they have fallen to the safe shares.",
+        "Seconds left of the lease of the shares; 0: the gateway has only its safe shares.",
         lambda a: a.lease_left_seconds),
 )  # fmt: skip
 """Metrics of the contact with the Load Distributor, only where there is one."""
@@ -113,7 +113,7 @@ ADMISSION_LOG_METRICS: tuple[Row[Logged], ...] = (
     Row("srtm_admission_log_written_bytes_total", "counter", "Bytes of the admission log.",
         lambda a: a.files.written_bytes),
     Row("srtm_admission_log_dropped_messages_total", "counter",
-        "Admitted messages that are not in the log, as the disk fell behind.",
+        "Admitted messages that are not in the log, because the disk fell behind.",
         lambda a: a.log.dropped),
     Row("srtm_admission_log_failing", "gauge", "1 while the log cannot be written.",
         lambda a: bool(a.files.failing)),
