@@ -1,1 +1,1 @@
-"""The service while it leads: what is known, leases, placements and fittings in force."""
+"""The service while it leads: its state, leases, and the placements and fittings in force."""

@@ -1,5 +1,5 @@
 """The TB Adaptor of a distributor that leads: it follows the reports of each topic that several
-brokers serve, and gives the topic another split where its policy asks for one.
+brokers serve, and gives the topic another split when its policy asks for one.
 
 A rescale changes what the placement in force gives each broker; leases carry it out, so that the
 contract holds whatever is lost. It rests while a topic is fitted, while gateways tell what a lost

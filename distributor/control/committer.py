@@ -1,4 +1,4 @@
-"""Writes of many requests in one transaction: one fsync for all that waited for the last one."""
+"""Writes of many requests in one transaction, so that all that wait share one fsync."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""One topic's online fitting, carried out: publishers moved, brokers heard, until it is done."""
+"""One topic's online fitting, carried out: it moves publishers and reads reports until done."""
 
 import asyncio
 import logging

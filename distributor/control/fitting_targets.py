@@ -1,4 +1,4 @@
-"""What a topic's fitting puts in force: its rounds, and what it ends with."""
+"""The placements that a topic's fitting puts in force: those of its rounds, and its final one."""
 
 import asyncio
 import json

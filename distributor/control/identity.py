@@ -1,4 +1,4 @@
-"""One gateway for each broker's name: two would each get the broker's whole share.
+"""One gateway for each broker's name, because two would each get the broker's whole share.
 
 A gateway is its instance, an id in its state file, so that a restart is the same one. Its process
 shows where two run with copies of one state file: the one that another has replaced comes back.

@@ -1,4 +1,4 @@
-"""Learning from gateways what the store does not say: it is another one, or an older copy.
+"""Learning from gateways what the store lacks because it is a new one, or an older copy.
 
 The side with the older state yields. A gateway registers with all that it knows. Where that is
 more than the store says, the distributor takes it in, and until every lease that the better store

@@ -1,4 +1,4 @@
-"""What brokers report while a topic is fitted: samples of a round, and the topic's arrivals."""
+"""Reports of brokers while a topic is fitted: samples of a round, and the topic's arrivals."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Between the service's state and the pure placement: what is asked, what it means for leases."""
+"""Translation between the service's state and the pure placement: its inputs, and its leases."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict

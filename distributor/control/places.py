@@ -1,4 +1,4 @@
-"""Where publishers connect."""
+"""The gateway to which each publisher connects."""
 
 from heapq import nsmallest
 

@@ -1,4 +1,4 @@
-"""Publishers that register, thousands of them at once: whoever waits is written with the others."""
+"""Registration of publishers, thousands at once: all that wait are written in one transaction."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Moves from a broker in trouble as one placement: checked, with the shares after them, applied."""
+"""Moves from a broker in trouble as one placement, checked and applied with the new shares."""
 
 import logging
 from collections import Counter

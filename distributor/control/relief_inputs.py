@@ -1,4 +1,4 @@
-"""Between the service's state and the pure decision of who leaves a broker in trouble."""
+"""Translation of the service's state for the pure decision of who leaves a broker in trouble."""
 
 from collections.abc import Iterable
 from math import fsum

@@ -1,4 +1,4 @@
-"""The state as the store has it: what a distributor knows when it becomes the leader."""
+"""The state as read from the store, with which a distributor becomes the leader."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""What one broker is to have of each topic, by its report and the leases: changes of the state."""
+"""The share that one broker gets of each topic, by its report and the leases, as state changes."""
 
 from collections.abc import Iterable, Mapping
 

@@ -1,4 +1,4 @@
-"""Contracts of topics: set, taken away, shown."""
+"""Contracts of topics: they are set, removed and shown."""
 
 from math import fsum
 

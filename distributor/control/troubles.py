@@ -1,4 +1,4 @@
-"""Which brokers are in trouble by their reports, and what was made of it.
+"""Which brokers are in trouble by their reports, and which moves were decided for it.
 
 Brokers are asked who sends to them only while they are in trouble.
 """

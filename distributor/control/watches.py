@@ -1,5 +1,5 @@
-"""Who watches which publishers. A watcher holds the ids that changed since it last looked, so its
-memory is bounded by what it asked for, however slowly it reads."""
+"""Which clients watch which publishers. A watch holds the ids that changed since its client last
+looked, so its memory is bounded by what the client asked for, however slowly it reads."""
 
 import asyncio
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The agent: it tells the Load Distributor what came, and applies what the distributor answers.
+"""The agent: it reports arrivals to the Load Distributor, and applies the shares in the answers.
 
 One small request a second, in the gateway's own loop. Each answer is the whole desired state, so no
 answer depends on another having come. While the distributor is away the gateway goes on with what

@@ -1,4 +1,4 @@
-"""What the gateway holds of one topic: its bounds, and who is not read because of them."""
+"""The messages of one topic that the gateway holds: their bounds, and the clients they pause."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The bytes of all topics' backlogs together: bounded, and fair.
+"""The bytes of all topics' backlogs together: they are bounded, and shared fairly by topics.
 
 Each topic has a bound of its own, and there may be thousands. Over the common bound a topic takes
 no more once it has its part of that: the bound, divided by the topics that have a backlog; over

@@ -1,4 +1,4 @@
-"""Batches: what goes to nsqd at once, whom its answer is for, and the last ones for matching."""
+"""Batches: messages sent to nsqd at once, who gets the answer, and recent ones for matching."""
 
 from bisect import bisect_left
 from collections import deque

@@ -1,4 +1,4 @@
-"""Big bodies under way to one topic: they count in its bound before they are read.
+"""Big bodies under way to one topic: they count in the topic's bound before they are read.
 
 A body bigger than one read is asked for as soon as its size is known. While the topic has room it
 comes; else its reader waits, unread, and is let in when there is room, in the order of asking. So

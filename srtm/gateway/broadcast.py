@@ -1,4 +1,4 @@
-"""What others are told of this broker: its name and its addresses."""
+"""The name and the addresses under which this broker is announced to others."""
 
 import hashlib
 import logging

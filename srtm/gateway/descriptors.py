@@ -1,4 +1,4 @@
-"""Open files, shared out between the doors: neither can take those of the other."""
+"""The open-file limit, divided between the doors: neither can use the other's part."""
 
 import resource
 from dataclasses import dataclass

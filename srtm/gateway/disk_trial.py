@@ -1,4 +1,4 @@
-"""Can an ill nsqd write to its disk again? Only a write tells, so one is made.
+"""A trial write that shows whether an nsqd that was ill can write to its disk again.
 
 nsqd 1.3.0 sets its health in two places, where a topic or a channel writes a message to its disk
 (topic.go, channel.go: `SetHealth` in `put`); metadata and `/topic/create` leave it as it is. So

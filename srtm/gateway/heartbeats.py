@@ -1,4 +1,4 @@
-"""When each client gets its next heartbeat, at the interval that it negotiated."""
+"""When each client gets its next heartbeat, by the interval that the client negotiated."""
 
 import heapq
 import itertools

@@ -1,4 +1,4 @@
-"""What the Load Distributor lets this gateway hold, and until when. No I/O, no clock.
+"""The shares that this gateway holds from the Load Distributor, and until when. No I/O, no clock.
 
 A sub-bucket is a lease. It counts from when the answered report was *sent*, which is before the
 distributor answered it, so that the gateway's lease ends before the distributor gives the share to

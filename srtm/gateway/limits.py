@@ -1,4 +1,4 @@
-"""Which limit holds for a topic: a Load Distributor's share, its own contract, or the default."""
+"""The limit in force for a topic: a Load Distributor's share, its own contract, or the default."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Listeners as nsqd has them: an address that stands for all takes IPv4 and IPv6."""
+"""Listeners as nsqd has them: a wildcard address takes IPv4 and IPv6."""
 
 import errno
 import socket

@@ -1,4 +1,4 @@
-"""nsqd's HTTP side, as the gateway needs it: limits, health, topics, where lookupd is."""
+"""nsqd's HTTP API, as far as the gateway needs it: limits, health, topics, nsqlookupd's address."""
 
 import asyncio
 import json

@@ -1,5 +1,5 @@
-"""Answers of one wake-up, sent together at its end: a client with several gets them in one piece,
-and the clients run when all are answered, not in place of the gateway after each send."""
+"""Answers of one wake-up, sent together at its end. A client gets several answers in one piece, and
+clients wake up when all are answered, rather than take the gateway's CPU after each send."""
 
 from collections.abc import Callable
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""The gateway's hot loop, inside the place where asyncio waits.
+"""The gateway's hot loop, a selector in which asyncio does its waiting.
 
 asyncio calls its selector when it has nothing to do; `HotSelector` serves the hot descriptors there
 and comes back only when asyncio's own are readable, a timer of it is due, or it is asked to. At

@@ -1,4 +1,4 @@
-"""The sentences with which a topic refuses a run: what is wrong, and what to do. Pure."""
+"""The error texts with which a topic refuses a run: what is wrong, and what to do. No I/O."""
 
 from srtm.limits.contract import Limit
 

@@ -1,4 +1,4 @@
-"""A run: what one read of one publisher brought for one topic, and who is owed the answer."""
+"""A run: the messages for one topic from one read of one publisher, and who gets the answer."""
 
 from typing import Protocol
 

@@ -1,4 +1,4 @@
-"""`send_all(fds, pieces)`: many small sends in one call, by _sender.c where that is compiled.
+"""`send_all(fds, pieces)`: many small sends in one call, by _sender.c if it is compiled.
 
 Piece i goes to the non-blocking stream socket fds[i]; an empty piece goes nowhere, and its
 descriptor may be closed. Returns (i, bytes taken) for each piece that was not taken whole, and

@@ -1,4 +1,4 @@
-"""What a gateway keeps over its own restart: limits set at run time, and token levels.
+"""The state that a gateway keeps over a restart: limits set at run time, and token levels.
 
 A topic that the file knows starts with the level that a clean stop wrote. After a crash nobody can
 say what was spent, nor whether a topic that the file does not know had its burst: all start empty,

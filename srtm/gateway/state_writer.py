@@ -1,4 +1,4 @@
-"""Who writes the state file: a thread beside the loop, one write after the other.
+"""The writer of the state file: a thread beside the loop that makes one write after the other.
 
 A batch that leaves a bigger debt than the file knows goes to nsqd once the debt is on disk, or a
 kill -9 would forget it. Its own topic waits for that, and no other.

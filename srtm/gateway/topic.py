@@ -1,4 +1,4 @@
-"""One topic on one host: its bucket, who waits for tokens, and what is on its way to nsqd.
+"""One topic in one gateway: its bucket, messages waiting for tokens, and those on the way to nsqd.
 
 A *run* is what one read of one publisher brought for this topic (run.py). At the end of each
 wake-up the topic decides about the runs that came: those whose tokens are there are ready, the

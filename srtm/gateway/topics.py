@@ -1,4 +1,4 @@
-"""The topics of one gateway: found or begun at a publish, limited, kept over a restart."""
+"""The topics of one gateway: looked up or created at a publish, limited, kept over a restart."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence

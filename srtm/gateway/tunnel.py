@@ -1,4 +1,4 @@
-"""A subscriber's own connection to nsqd: relayed both ways, framed on the way in.
+"""A subscriber's own connection to nsqd: it is relayed both ways, towards nsqd frame by frame.
 
 The client's last IDENTIFY is replayed with features off and its answer swallowed; from SUB on nsqd
 beats with the client itself, or it would keep a hung consumer. A PUB on a subscribed connection

@@ -1,4 +1,4 @@
-"""Watching nsqd: is it there, is it well, and does nsqlookupd know of it?"""
+"""Watching nsqd: whether it is there, whether it is well, and whether nsqlookupd knows of it."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What a policy decides, within what the group may be. Pure.
+"""Fits a policy's decision to the bounds of the group. Pure.
 
 A policy's answer is checked before it is carried out: every partition once, nobody who is not
 there, between `least` and `most` consumers. What nobody has and no policy looks after is adopted.

@@ -1,4 +1,4 @@
-"""The broker's own assignment (KIP-848): a policy chooses how many consumers there are, no more.
+"""The broker's own assignment (KIP-848): a policy only chooses how many consumers there are.
 
 Members beat and are told to leave as in direct hand-over, and report what the broker gave them. No
 lease is needed: the broker refuses commits of whom it has put out, whose sink it cannot stop. Pure.

@@ -1,4 +1,4 @@
-"""What one consumer can serve, from what it did serve while it had work. Pure.
+"""The rate that one consumer can serve, learnt from its rate while it had work. Pure.
 
 A window counts where there was more work at its begin than was served in it: the consumer never
 waited for events then. Windows are as long as several batches, so that what a commit rounds away

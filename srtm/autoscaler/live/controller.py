@@ -1,5 +1,5 @@
-"""The controller of a Kafka group or an NSQ pool: it leads or stands by, looks, asks its policy,
-and has it done.
+"""The controller of a Kafka group or an NSQ pool: it leads or stands by, observes, asks its
+policy, and carries the decision out.
 
     standby ──▶ synchronize ──▶ sentinel ── the policy wants another group ──▶ reassign
        ▲             │             ▲  ▲                                           │

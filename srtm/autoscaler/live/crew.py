@@ -1,5 +1,5 @@
-"""What a controller has its executor do: consumers are launched and ended, and after launches that
-came to nothing the next ones wait for longer and longer. Pure but for the executor.
+"""Launching and ending consumers through the executor. After launches that failed, the next
+one waits for longer each time. Pure except for the executor.
 
     launched ──── joins ────▶ a consumer ──── the world lets it go ────▶ told to end ──▶ gone
         │                         ▲                                          │

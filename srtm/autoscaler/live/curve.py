@@ -1,4 +1,4 @@
-"""When events arrived, from end offsets that were read now and then. Pure."""
+"""When events arrived, computed from end offsets that were read at intervals. Pure."""
 
 from bisect import bisect_left, bisect_right
 

@@ -1,5 +1,5 @@
-"""Direct hand-over (Landau, section 4.4.7): stop, acknowledge, start. Pure: words and time come in,
-words go out.
+"""Direct hand-over (Landau, section 4.4.7): stop, acknowledge, start. Pure: records and time
+come in, records go out.
 
 A partition is granted to a member only when nobody else may have it: not by what they report, nor
 by any command that they can have read. Who is silent is fenced, and what it had is free when its

@@ -1,4 +1,4 @@
-"""`srtm autoscale explain`: the last decisions, their reasons, and what came of them."""
+"""`srtm autoscale explain`: the last decisions, their reasons, and the hand-overs that followed."""
 
 import time
 from typing import Any

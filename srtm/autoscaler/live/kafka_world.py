@@ -1,4 +1,4 @@
-"""A Kafka group as its controller uses it: who leads and who has what is said in the group's topic.
+"""A Kafka group as its controller uses it: the group's topic says who leads and who has what.
 
 What is to be done goes out as words of `Effects`. All that has to be known again after a restart
 stands in the group's topic and in what its members report.

@@ -1,4 +1,4 @@
-"""How long what changes a group takes, by phase: start-up, and the stop of a partition. Pure."""
+"""How long changes of a group take: start-up of a consumer, and stop of a partition. Pure."""
 
 from collections import Counter, deque
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""How many records a range of a partition's offsets has, as those who commit tell. Pure.
+"""How many records a range of a partition's offsets has, by what consumers commit. Pure.
 
 Markers of transactions, records of aborted ones and compacted ones have offsets, and are no events.
 Consumers of our own commit the number of records beside the offset; of a range that is not passed

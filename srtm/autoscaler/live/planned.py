@@ -1,5 +1,5 @@
-"""Hand-over by the group's own leader: the plan is written, members join again for it, and what
-they got is read back. Pure.
+"""Hand-over by the group's own leader: the controller writes a plan, members join again for it, and
+the controller reads back what they got. Pure.
 
 Members subscribe, and the assignor (srtm/consumer/assignor.py) shares partitions out by the plan.
 What members report is held against it; where that is not what is wanted, the plan is written once

@@ -1,4 +1,4 @@
-"""A thread that takes members who have ended out of Kafka's group.
+"""A thread that removes members that have ended from Kafka's group.
 
 Kafka keeps the place, and the partitions, of a static member for its session timeout. Whoever is
 taken out here was fenced, and its lease is over, or it is surely dead; its name is never used

@@ -1,4 +1,4 @@
-"""`srtm autoscale run`: the controller with its clocks, its words and its HTTP door."""
+"""`srtm autoscale run`: the controller with its clocks, its records and its HTTP server."""
 
 import logging
 import signal

@@ -1,4 +1,4 @@
-"""What a topic's partitions take on the brokers' disks."""
+"""The bytes that a topic's partitions take on the brokers' disks."""
 
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError

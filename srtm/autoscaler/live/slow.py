@@ -1,4 +1,4 @@
-"""Consumers that were told to leave and do not: they are ended, and their batches come again."""
+"""Consumers that were told to leave and do not: they are killed, and their batches come again."""
 
 import logging
 import signal

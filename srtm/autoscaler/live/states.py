@@ -1,4 +1,4 @@
-"""The controller's states (Landau, Fig. 4.6), as a table; standby is of the second one."""
+"""The controller's states (Landau, Fig. 4.6), as a table; a second controller is in standby."""
 
 from enum import StrEnum
 from typing import Final

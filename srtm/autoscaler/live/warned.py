@@ -1,4 +1,4 @@
-"""What decisions warn of: told in the log as it begins, and shown for as long as it lasts. Pure."""
+"""Warnings of decisions: each is logged when it begins, and shown for as long as it lasts. Pure."""
 
 import logging
 import re

@@ -1,5 +1,6 @@
-"""What a controller is for: a Kafka group, or a pool of an NSQ channel. The world knows how load is
-measured, who is there, and how work is given to them; the controller decides how many there are."""
+"""The world of a controller: a Kafka group, or a pool of an NSQ channel. The world knows how load
+is measured, which consumers there are, and how they get work; the controller decides their number.
+"""
 
 from collections.abc import Mapping
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""HTTP connections: so many and no more, and none for ever that keeps the gateway waiting.
+"""HTTP connections: bounded in number, and in the time for which each keeps the gateway waiting.
 
 When all are in use the one that has been idle, or has kept us waiting for the rest of its request,
 the longest makes room for a new one; then one that does not read its answer. One whose request is

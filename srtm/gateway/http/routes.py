@@ -1,4 +1,4 @@
-"""Which path leads where, by the rules of nsqd's own router (httprouter 1.3.0).
+"""Which handler serves which path, by the rules of nsqd's own router (httprouter 1.3.0).
 
 A path that differs from one that is there by its slashes, dots or case is answered with a redirect
 to that one; a path that is there for other methods only, with 405 and these.

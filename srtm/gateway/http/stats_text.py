@@ -1,4 +1,4 @@
-"""/stats for people and for monitors that cut it: nsqd's own lines, and ours behind them."""
+"""/stats as text, for people and monitors that parse it: nsqd's own lines, then the gateway's."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""HTTP requests that wait for somebody else: each holds a connection, and connections are bounded.
+"""Places for HTTP requests that wait: each holds a connection, and connections are bounded.
 
 They are counted by what they wait for, a topic or a call of nsqd's. Nobody may have more of them
 than there are places left, so one that is throttled gets half of the places, two a third each
