@@ -16,7 +16,7 @@ class DistributorOptions(BaseModel):
 
     http_address: ListenAddress = Field(
         Address("127.0.0.1", 4180),
-        description="address to listen on; one that other hosts reach needs --token-file",
+        description="address to listen on; an address that other hosts reach needs --token-file",
     )
     store: str = Field(
         "srtm-distributor.db",
@@ -27,23 +27,23 @@ class DistributorOptions(BaseModel):
         30.0,
         ge=1,
         le=3600,
-        description="how long a broker keeps its share without contact; a share that moves away "
-        "from a lost broker is free after it",
+        description="how long a broker without contact keeps its share; then the share of a lost "
+        "broker can be given to others",
     )
     unplaced: Unplaced = Field(
         "floor",
-        description="what gateways do with messages of a topic that the placement has not put on "
-        "their broker: floor: hold them until the others have made room for one message of burst "
-        "with its part of the rate; reject: refuse them; pass: let them through without a limit",
+        description="what a gateway does with messages of a topic that is placed on other brokers: "
+        "floor: hold them until the other brokers have given up a small share for it, one message "
+        "of burst with the matching rate; reject: refuse them; pass: admit them without a limit",
     )
     forget: bool = Field(
         False,
-        description="start although gateways know topics and shares of a store that was lost: "
-        "these count for nothing, and limits that only gateways know end",
+        description="start even if gateways hold topics and shares that the store has lost: ignore "
+        "those, and end limits that only gateways know",
     )
-    token_file: str = Field("", description="file of mode 0600 with the token that callers give")
+    token_file: str = Field("", description="file of mode 0600 with the bearer token of callers")
     log_level: Literal["debug", "info", "warn", "error"] = Field(
-        "info", description="debug, info, warn or error"
+        "info", description="lowest level that is logged"
     )
 
     @model_validator(mode="after")

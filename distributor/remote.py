@@ -91,13 +91,13 @@ def remote_options(command: Command) -> Command:
     """--distributor-address, --distributor-token-file and --json, which each command takes; the
     command gets `remote` and `as_json`."""
     command = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
-    return _address("127.0.0.1:4180", "The Load Distributor.")(command)
+    return _address("127.0.0.1:4180", "Address of the Load Distributor.")(command)
 
 
 def remote_or_none(command: Command) -> Command:
     """--distributor-address and --distributor-token-file as by `remote_options`, without a default
     and --json, for commands that may do without a distributor; `remote` is None then."""
-    return _address(None, "Ask this Load Distributor, and no deployment.")(command)
+    return _address(None, "Ask this Load Distributor instead of a deployment.")(command)
 
 
 def _address(default: str | None, text: str) -> Callable[[Command], Command]:
@@ -133,7 +133,7 @@ def _address(default: str | None, text: str) -> Callable[[Command], Command]:
             type=click.Path(),
             default="",
             is_eager=True,  # read before the address that it goes to
-            help="File of mode 0600 with its token.",
+            help="File of mode 0600 with the distributor's token.",
         )(command)
 
     return decorate

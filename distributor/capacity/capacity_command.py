@@ -47,7 +47,7 @@ _START = 10
 )
 @click.option("--publishers", default=100, show_default=True, help="Connections that publish.")
 @click.option(
-    "--batch", default=1, show_default=True, help="Messages a publisher sends at one instant."
+    "--batch", default=1, show_default=True, help="Messages that a publisher sends at one instant."
 )
 @click.option("--message-size", default=100, show_default=True, help="Bytes of a body, 24 or more.")
 @click.option(
@@ -64,9 +64,9 @@ _START = 10
     default="10s",
     show_default=True,
     callback=parsed(parse_duration),
-    help="How long a rate is measured each time.",
+    help="How long each round measures a rate.",
 )
-@click.option("--most", type=int, metavar="RATE", help="Try no more than so many messages/s.")
+@click.option("--most", type=int, metavar="RATE", help="Highest rate to try, in messages/s.")
 @click.option("--set", "store", is_flag=True, help="Store the figure at the distributor.")
 @remote_options
 def capacity(
@@ -79,7 +79,7 @@ def capacity(
     as_json: bool,
     **how: Any,
 ) -> None:
-    """Measure how many messages/s broker NAME holds within an SLO; or store N, which is known.
+    """Measure how many messages/s broker NAME holds within an SLO, or store the known capacity N.
 
     \b
       srtm broker capacity b1 --slo 0.99@1ms --set
@@ -87,12 +87,12 @@ def capacity(
       srtm broker capacity --slo 0.99@5ms \\
         --nsqd-tcp-address 127.0.0.1:4150 --nsqd-http-address 127.0.0.1:4151
 
-    Loads the broker through its gateway, on a topic of its own without a contract that is gone
-    afterwards. The rate is doubled until the broker is late, then the bracket is narrowed to 5 %; a
-    rate holds if it does in two rounds out of three. Latency is the broker's: from sending to
+    The command loads the broker through its gateway, on a topic without a contract that it deletes
+    afterwards. It doubles the rate until the broker misses the SLO, then narrows the bracket to
+    5 %. A rate holds if the SLO is kept in two rounds out of three. Latency counts from sending to
     receipt by a consumer that is always ready. This process both sends and receives; if it cannot
-    keep up, the figure is a lower bound, and so it is where --most ends the search. The traffic of
-    other topics goes on: the figure is what is left beside them.
+    keep up, or if --most ends the search, the result is a lower bound. The traffic of other topics
+    goes on; the result is what is left beside it.
     """
     if figure is not None:
         if name is None or tcp or http or store or how["slo"]:

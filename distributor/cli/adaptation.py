@@ -15,12 +15,17 @@ ADAPTATION_KEYS = ("policy", "window", "every")
 def adaptation_options(command: Command) -> Command:
     """--adapt, --adapt-window and --adapt-every; the command gets `policy`, `window`, `every`."""
     for flag, name, shape, text in (
-        ("--adapt-every", "every", "DURATION", "How often the policy is asked; srtm acts at once."),
+        (
+            "--adapt-every",
+            "every",
+            "DURATION",
+            "How often the policy is asked; srtm reacts at once.",
+        ),
         (
             "--adapt-window",
             "window",
             "DURATION",
-            "Stretch of traffic that the policy looks back at.",
+            "How far back the policy looks at the traffic.",
         ),
     ):
         command = click.option(flag, name, metavar=shape, help=text)(command)
@@ -28,7 +33,7 @@ def adaptation_options(command: Command) -> Command:
         "--adapt",
         "policy",
         type=click.Choice(["srtm", "paper", "rate-only", "off"]),
-        help="How shares follow the traffic, of a topic that the distributor holds.",
+        help="How the shares of a topic that the distributor holds follow its traffic.",
     )(command)
 
 

@@ -41,7 +41,7 @@ def adaptor() -> None:
 @adaptor.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON list.")
 def policies(as_json: bool) -> None:
-    """List what `srtm adaptor simulate --policy` knows: policies, and what to hold them against."""
+    """List the policies of `srtm adaptor simulate --policy`, and the references beside them."""
     known = {name: each.shows for name, each in POLICIES.items()}
     list_policies(known | _YARDSTICKS, as_json)
 
@@ -55,23 +55,23 @@ def policies(as_json: bool) -> None:
     "names",
     multiple=True,
     type=click.Choice([*POLICIES, *_YARDSTICKS]),
-    help="May be given more than once; by default all but hindsight and unsplit.",
+    help="Policy to run; may be given more than once.  [default: all but hindsight and unsplit]",
 )
 @click.option(
     "--shift",
     "shifts",
     multiple=True,
     metavar="DURATION",
-    help="When hindsight takes another split; may be given more than once.",
+    help="Time at which hindsight changes its split; may be given more than once.",
 )
-@duration_option("--window", "10s", "What a policy looks back at.")
+@duration_option("--window", "10s", "How far back a policy looks at the traffic.")
 @duration_option("--every", "10s", "How often a policy is asked.")
 @duration_option("--report", "1s", "How often a broker reports and is told its share.")
 @click.option(
     "--initial",
     type=click.Path(path_type=Path),
     metavar="FILE.json",
-    help='Shares at 0 s, {"b1": [r_l, b_l], ...}; even ones by default.',
+    help='Shares at 0 s, {"b1": [r_l, b_l], ...}.  [default: even shares]',
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON list.")
 def simulate_command(
@@ -86,7 +86,7 @@ def simulate_command(
     initial: Path | None,
     as_json: bool,
 ) -> None:
-    """What each policy makes of recorded arrivals.
+    """Show the token waits that each policy would give recorded arrivals.
 
     ARRIVALS.csv has the columns seconds,broker,messages, sorted by time. A row is one batch, which
     waits for as many tokens as it has messages; one bigger than b_l goes when its bucket is full.
@@ -149,8 +149,8 @@ def _contract(rate: float, burst: float) -> Part:
 @click.argument("topic")
 @remote_options
 def explain(topic: str, remote: Remote, as_json: bool) -> None:
-    """How the shares of TOPIC follow its traffic: what they are and since when, and each rescale
-    since the distributor leads with its reasons, newest first."""
+    """Show how the shares of TOPIC follow its traffic: the shares, since when they are in force,
+    and each rescale since the distributor became leader, with its reasons, newest first."""
     found = remote.call("GET", "topics", topic, "adaptation")
     if as_json:
         print_json(found)

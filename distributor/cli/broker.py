@@ -10,13 +10,13 @@ from srtm.text.words import number, some
 
 @click.group(cls=LazyGroup, imported={"capacity": "distributor.capacity.capacity_command:capacity"})
 def broker() -> None:
-    """The brokers that the Load Distributor knows."""
+    """List, drain and measure the brokers that the Load Distributor knows."""
 
 
 @broker.command("list")
 @remote_options
 def list_(remote: Remote, as_json: bool) -> None:
-    """Every broker: capacity, what is placed there, and whether it is in contact."""
+    """List every broker: its capacity, the load placed on it, and whether it is in contact."""
     answer = remote.call("GET", "brokers")
     for warning in answer["warnings"]:
         click.echo(f"warning: {warning}", err=True)
@@ -53,7 +53,7 @@ def list_(remote: Remote, as_json: bool) -> None:
 @click.option("--undo", is_flag=True, help="Let it take publishers again.")
 @remote_options
 def drain(name: str, undo: bool, remote: Remote, as_json: bool) -> None:
-    """Let broker NAME take no new publishers; the next placement moves its own away."""
+    """Give broker NAME no new publishers; the next placement moves its publishers away."""
     answer = remote.call("POST", "brokers", name, "drain", body={"drain": not undo})
     if as_json:
         print_json(answer)
@@ -69,9 +69,9 @@ def drain(name: str, undo: bool, remote: Remote, as_json: bool) -> None:
 @click.argument("name")
 @remote_options
 def forget(name: str, remote: Remote, as_json: bool) -> None:
-    """Say that lost broker NAME never comes back: what it held is free at once.
+    """Declare that lost broker NAME never comes back: its shares are free at once.
 
-    Only when its gateway is stopped: one that runs on would still admit a little of each topic.
+    Stop its gateway first: a running gateway would still admit a little of each topic.
     """
     remote.call("DELETE", "brokers", name)
     if as_json:

@@ -24,12 +24,12 @@ _SHOWN = 20
 @click.option(
     "--number",
     type=int,
-    help="Number of the proposal that was looked at; with it a newer one is refused.",
+    help="Number of the proposal that you looked at; the command fails if a newer one has come.",
 )
-@click.option("--lift", type=float, help="auto: at least this.  [3 at first]")
-@click.option("--q", type=float, help="auto: at most this.  [0.001 at first]")
-@click.option("--coincidences", type=int, help="auto: at least so many.  [20 at first]")
-@click.option("--share", type=float, help="auto: at least this.  [0.3 at first]")
+@click.option("--lift", type=float, help="auto: smallest lift that is accepted.  [3 at first]")
+@click.option("--q", type=float, help="auto: largest q that is accepted.  [0.001 at first]")
+@click.option("--coincidences", type=int, help="auto: fewest coincidences.  [20 at first]")
+@click.option("--share", type=float, help="auto: smallest share accepted.  [0.3 at first]")
 @remote_options
 def groups(
     topic: str,
@@ -42,15 +42,15 @@ def groups(
     remote: Remote,
     as_json: bool,
 ) -> None:
-    """The groups that srtm correlate propose sent for TOPIC: with their evidence, and where they
-    and the keys of users disagree.
+    """Show the groups that srtm correlate propose sent for TOPIC, with their evidence, and where
+    they and the keys of users disagree; or decide on them.
 
     \b
-      accept   they count from the next placement on (keys of users come first)
-      reject   the proposal is dropped
-      forget   no group counts any more
-      auto     groups whose evidence reaches the floor are accepted as they come
-      propose  somebody has to accept them (so it is at first)
+      accept   the proposed groups count from the next placement on (keys of users come first)
+      reject   drop the proposal
+      forget   drop the accepted groups
+      auto     accept proposed groups whose evidence meets --lift, --q, --coincidences, --share
+      propose  groups count only after accept (the default)
     """
     floor = {"lift": lift, "q": q, "coincidences": coincidences, "share": share}
     changes = {name: value for name, value in floor.items() if value is not None}

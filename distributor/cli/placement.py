@@ -30,20 +30,20 @@ _policy = click.option(
     type=click.Choice(list(POLICIES)),
     default="srtm",
     show_default=True,
-    help="How to place; all but srtm are there to compare with.",
+    help="How publishers are placed; all policies but srtm are for comparison.",
 )
 _keep = click.option(
     "--keep",
     is_flag=True,
-    help="Move nobody whose broker is up; only the others get one (policy srtm).",
+    help="Place only publishers whose broker is not up or that have none (policy srtm).",
 )
 
 
 _groups = click.option(
     "--groups",
     type=click.Choice(get_args(Use)),
-    help="Whose count: keys of users, accepted groups of traces, or both, keys first (so by "
-    "default). A plan that names inferred or both goes by groups that are only proposed, too.",
+    help="Which groups count: the keys of users, the groups inferred from traces, or both, where "
+    "keys come first. With inferred or both, srtm placement plan uses proposed groups, too.",
 )
 
 
@@ -61,7 +61,7 @@ def placement() -> None:
     "file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="JSON file with brokers, topic and publishers; no service is asked.",
+    help="JSON file with brokers, topic and publishers; the distributor is not asked.",
 )
 @_policy
 @_keep
@@ -83,9 +83,9 @@ def plan(
            "topic": {"name": "t", "rate": 11000, "burst": 50, "slo": "0.99@1ms"},
            "publishers": [{"id": "p1", "key": "room-1", "rate": 10}]}
 
-    Rates are messages/s. capacity is what the broker holds within topic.slo, allocated the declared
-    rates of all that is there; key (or null) says which publishers send together. Publishers for
-    which there is no room are listed as unplaced, and the exit code stays 0.
+    Rates are messages/s. capacity is the rate that the broker holds within topic.slo; allocated is
+    the sum of the declared rates already there; publishers with the same key send together (null:
+    none). Publishers for which there is no room are listed as unplaced, and the exit code is 0.
     """
     if (topic is None) == (file is None):
         raise UsageError("srtm placement plan: give TOPIC, or --offline FILE")
@@ -144,7 +144,7 @@ placement.add_command(groups)
     type=click.Choice(get_args(Meanwhile)),
     default="hold",
     show_default=True,
-    help="Publishers that a violated broker has shed wait, or send through other brokers "
+    help="Publishers taken off a broker that misses its SLO wait, or send through other brokers "
     "that have room.",
 )
 @click.option(
@@ -154,8 +154,10 @@ placement.add_command(groups)
     show_default=True,
     help="Messages that a publisher sends at one instant, where that is known.",
 )
-@click.option("--stop", is_flag=True, help="Stop the fitting that goes on.")
-@click.option("--no-wait", is_flag=True, help="Start it only; the distributor goes on.")
+@click.option("--stop", is_flag=True, help="Stop the fitting in progress.")
+@click.option(
+    "--no-wait", is_flag=True, help="Start the fitting and return; the distributor carries it on."
+)
 @remote_options
 def fit(
     topic: str,
@@ -219,7 +221,7 @@ def _fitting(found: dict[str, Any]) -> Group:
 @click.argument("topic")
 @remote_options
 def show(topic: str, remote: Remote, as_json: bool) -> None:
-    """The placement of TOPIC that is in force."""
+    """Show the placement of TOPIC that is in force."""
     _show(remote.call("GET", "topics", topic, "placements", "current"), as_json)
 
 
@@ -228,8 +230,8 @@ def show(topic: str, remote: Remote, as_json: bool) -> None:
 @click.argument("publisher", required=False)
 @remote_options
 def explain(topic: str, publisher: str | None, remote: Remote, as_json: bool) -> None:
-    """Why TOPIC is placed as it is: every placement with its reasons, newest first; or where
-    PUBLISHER is and by which of them."""
+    """Show why TOPIC is placed as it is: every placement with its reasons, newest first. With
+    PUBLISHER, show its broker and the placement that put it there."""
     history = remote.call("GET", "topics", topic, "placements")["placements"]
     if publisher is None:
         if as_json:
@@ -274,11 +276,12 @@ def _explain(entry: dict[str, Any]) -> None:
 @click.argument("topic")
 @remote_options
 def migrations(topic: str, remote: Remote, as_json: bool) -> None:
-    """Who of TOPIC should leave a broker in trouble, who did, when and why; newest first.
+    """Show which publishers of TOPIC should leave a broker in trouble, and which have left one,
+    when and why; newest first.
 
-    A broker is in trouble where more comes to it than it holds, or its messages are late even
-    without the wait for their tokens, for 10 s. srtm topic set TOPIC --migrate says whether moves
-    are proposed (the default), made, or neither.
+    A broker is in trouble if for 10 s it gets more messages than it holds, or its messages are late
+    even without their token wait. srtm topic set TOPIC --migrate decides whether moves are proposed
+    (the default), made, or neither.
     """
     found = remote.call("GET", "topics", topic, "migrations")
     if as_json:

@@ -31,10 +31,10 @@ def register(file: Path, remote: Remote, as_json: bool) -> None:
       keys = ["room-1", "room-2"]    # optional: the only correlation keys
       publishers = "publishers.csv"  # beside FILE
 
-    Publishers are CSV with the header id,key,rate, or JSON lines (.jsonl) of {"id", "key", "rate"};
-    publishers with one key send together, an empty key is none, rate is in messages/s. All is
-    checked before anything is sent. Registering again changes what is different; publishers that
-    are not in the file stay.
+    Publishers are CSV with the header id,key,rate, or JSON lines (.jsonl) of {"id", "key", "rate"}.
+    Publishers with the same key send together; an empty key means none; rates are messages/s. Both
+    files are checked before anything is sent. Registering again changes what differs; publishers
+    that are not in the file stay.
     """
     found = read_topic_file(file)
     upload(remote, found)
@@ -53,10 +53,10 @@ _POLL_SECONDS = 0.1
 
 @click.command()
 @click.argument("name")
-@click.option("--broker", help="Only those of this broker; '-' for those without one.")
+@click.option("--broker", help="Only publishers of this broker; '-' for publishers without one.")
 @remote_options
 def publishers(name: str, broker: str | None, remote: Remote, as_json: bool) -> None:
-    """The publishers of topic NAME: key, rate, and the broker of each."""
+    """List the publishers of topic NAME with their keys, rates and brokers."""
     found = [
         each
         for each in every_publisher(remote, name)
@@ -90,14 +90,15 @@ def publishers(name: str, broker: str | None, remote: Remote, as_json: bool) -> 
 @click.argument("name")
 @click.argument("publisher")
 @click.option("--rate", required=True, type=float, help="Messages/s that it sends.")
-@click.option("--key", help="Correlation key: publishers with one key send together.")
+@click.option("--key", help="Correlation key: publishers with the same key send together.")
 @remote_options
 def add(
     name: str, publisher: str, rate: float, key: str | None, remote: Remote, as_json: bool
 ) -> None:
     """Register PUBLISHER of topic NAME, or change its rate and key.
 
-    In a topic that is placed it gets a broker at once where there is room; nobody else moves.
+    If the topic is placed, the publisher gets a broker at once where there is room; no other
+    publisher moves.
     """
     values = {"id": publisher, "rate": rate, "key": key}
     try:
@@ -118,7 +119,8 @@ def add(
 @click.argument("publisher")
 @remote_options
 def remove(name: str, publisher: str, remote: Remote, as_json: bool) -> None:
-    """Forget PUBLISHER of topic NAME. One that runs and gives its rate registers itself again."""
+    """Forget PUBLISHER of topic NAME. A running srtm.client Publisher that gives its rate registers
+    itself again."""
     remote.call("DELETE", "topics", name, "publishers", publisher)
     if as_json:
         print_json({"topic": name, "publisher": publisher, "removed": True})

@@ -19,14 +19,14 @@ _LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"
 def distributor(context: click.Context, /, **_: object) -> None:
     """Run the Load Distributor: it places the publishers of topics on brokers.
 
-    Gateways report to it and get their part of each topic's contract; publishers learn from it
-    where to connect. What it has acknowledged survives its death. Two of them on one store: one
-    leads, the other answers 503 and takes over.
+    Gateways report to it and get their shares of each topic's contract; publishers learn from it
+    where to connect. Every change that it has acknowledged survives a crash. Of two distributors on
+    one store one leads; the other answers 503 and takes over if the leader is gone.
 
     \b
       srtm distributor --http-address=127.0.0.1:4180 --store=/var/lib/srtm/distributor.db
 
-    The API is described at /v1/openapi.json, figures are at /metrics. SIGTERM ends it.
+    /v1/openapi.json describes the API; /metrics has the metrics. SIGTERM ends the distributor.
     """
     options = read_options(DistributorOptions, context)
     logging.basicConfig(

@@ -25,7 +25,7 @@ _DURATION = parsed(parse_duration)
     "policies",
     type=click.Choice(list(POLICIES)),
     multiple=True,
-    help="Several times: these only.  [default: all]",
+    help="Policy to simulate; may be given more than once.  [default: all]",
 )
 @click.option(
     "--arrivals",
@@ -39,7 +39,7 @@ _DURATION = parsed(parse_duration)
     type=click.IntRange(1, 10_000),
     default=1,
     show_default=True,
-    help="Messages a publisher sends at one instant.",
+    help="Messages that a publisher sends at one instant.",
 )
 @click.option(
     "--jitter",
@@ -78,12 +78,13 @@ def simulate(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Which latencies the topic of FILE would have, by each policy; nothing runs.
+    """Simulate the latencies that the topic of FILE would have under each policy; nothing is run.
 
-    FILE is that of srtm placement plan --offline. Publishers send at their rates, those of one key
-    at the same instants. Buckets are exact. A broker serves one message after the other, just fast
+    FILE has the form of srtm placement plan --offline. Publishers send at their rates; those with
+    the same key send at the same instants. A broker serves one message after the other, just fast
     enough to hold its `capacity` of such batches within topic.slo, as srtm broker capacity measures
-    it; what is `allocated` comes as Poisson messages. All policies get the same messages.
+    it; the load that is `allocated` there arrives as Poisson messages. All policies get the same
+    messages.
 
     \b
       srtm placement simulate plan.json --batch 10 --arrivals periodic

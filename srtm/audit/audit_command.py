@@ -35,14 +35,14 @@ _SAID_BY = {
     "--clock-error",
     metavar="DURATION",
     callback=parsed(parse_duration),
-    help="error of each host's wall clock, in place of what its kernel said",
+    help="error of each host's wall clock, in place of the error that its kernel reported",
 )
 @click.option(
     "--batches",
     type=click.Choice([each.value for each in Batches]),
     default=Batches.WHOLE.value,
     show_default=True,
-    help="what the contract says of batches that are bigger than a broker's share of b",
+    help="how the contract limits batches bigger than a broker's share of b",
 )
 @click.option("--json", "as_json", is_flag=True, help="one JSON object")
 def audit(
@@ -54,14 +54,15 @@ def audit(
     batches: str,
     as_json: bool,
 ) -> None:
-    """Did all brokers of TOPIC together keep to its contract?
+    """Check whether all brokers of TOPIC together kept its contract.
 
-    DIR... are what `srtm gateway --admission-log` wrote, of one broker or of several. Over every
-    interval of bucket time messages may not exceed max(b, largest batch) + r*t; the worst one is
-    shown. The contract is the one that the logs tell, with its changes, or that of --rate and
-    --burst. With --batches each it is the sum of max(b_l, largest batch) over the brokers, + r*t.
+    Each DIR is a folder of `srtm gateway --admission-log`, of one broker or of several. In every
+    interval of t seconds of bucket time the messages must not exceed max(b, largest batch) + r*t;
+    the worst interval is shown. The contract is the one recorded in the logs, with its changes, or
+    that of --rate and --burst. With --batches each the bound is the sum of max(b_l, largest batch)
+    over the brokers, + r*t.
 
-    Exit code 1: the contract was exceeded, whatever the clocks' error.
+    Exit code 1: the contract was exceeded, even allowing for the error of the clocks.
     """
     given = _given(rate, burst)
     stated = None if clock_error is None else int(clock_error * 1e9)

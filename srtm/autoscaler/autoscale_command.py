@@ -35,12 +35,12 @@ from srtm.text.terminal import show
 
 @click.group(cls=LazyGroup)
 def autoscale() -> None:
-    """Consumer autoscalers: simulated and compared, and on groups that run.
+    """Scale the consumers of Kafka groups and NSQ pools; compare autoscalers by simulation.
 
     \b
-    See a group without touching it, and what each policy would do:
+    See a group without changing it, and what each policy would do:
       srtm autoscale watch group.toml
-    Control it:
+    Control the group:
       srtm autoscale run group.toml
     """
 
@@ -61,15 +61,16 @@ def policies(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list, one object for a policy.")
 @click.pass_context
 def simulate(context: click.Context, /, as_json: bool, **_: object) -> None:
-    """Run policies on a workload, event by event, and compare what they cost and keep.
+    """Run policies on a workload, event by event, and compare their cost and how they keep the SLO.
 
-    Each event of the workload is one message with a latency of its own. The group has start-up
-    times, heartbeats, polls and rebalances; consumers are billed from their launch to the end of
-    their last poll. Policies see what a live controller sees: rates, lag and members, once a
-    second. Under `burst` arrivals --lag-phase decides how much of a second they see as lag.
+    Each event of the workload is one message with its own latency. The group has start-up times,
+    heartbeats, polls and rebalances; consumers are billed from their launch to the end of their
+    last poll. Policies see what a live controller sees: rates, lag and members, once a second. With
+    `burst` arrivals --lag-phase decides how much of a second's events they see as lag.
 
-    What cannot be met runs all the same and is named below the table, with what would help; with
-    --json on stderr. So are the clamps that a policy's paper prescribes.
+    A setting under which the SLO cannot be met is simulated all the same, and a note below the
+    table says what would help. Notes also name the limits that a policy's paper prescribes. With
+    --json the notes go to stderr.
 
     \b
     CLOSER's two algorithms on a workload, as in the paper, with plots:

@@ -46,26 +46,26 @@ class SimulateOptions(BaseModel):
         "--shares]",
     )
     shares: Numbers | None = Field(
-        None, description="share of the events of each partition, as 0.5,0.3,0.2; they sum to 1"
+        None, description="each partition's share of the events, such as 0.5,0.3,0.2; they sum to 1"
     )
     mu: Numbers = Field(
         (200.0,),
         min_length=1,
-        description="events/s that a consumer serves; several, as 140,200,260: of each, in the "
-        "order of launches",
+        description="events/s that a consumer serves; with several, such as 140,200,260, launched "
+        "consumers get them in turn",
     )
     slo: Objective = Field(
         SLO(0.99, 0.5),
         description="share of events and the time from arrival to the end of processing (w_sla); "
-        "0.99@500ms over 10m asks it of every ten minutes",
+        "0.99@500ms over 10m has to hold in every ten minutes",
     )
     rebalance: Duration = Field(
         0.5, description="t_reb: from the last member's rejoining to the new assignment"
     )
     handover: Handover = Field(
         Handover.EAGER,
-        description="eager: all stop; cooperative: what moves stops for two rebalances; direct: "
-        "for one",
+        description="what stops at a rebalance: eager: all partitions; cooperative: partitions "
+        "that move, for two rebalances; direct: partitions that move, for one",
     )
     startup: Duration = Field(
         5.0, description="time from a launch, which is billed, to joining the group"

@@ -27,9 +27,9 @@ def bridge() -> None:
 def run(file: Path, log_level: str) -> None:
     """Run all routes of FILE.
 
-    SIGTERM drains: nothing new is taken, what is under way gets its answers, offsets are committed.
-    SIGHUP reads FILE again and touches only the routes that changed. /ping, /stats and /metrics are
-    at http-address of [bridge] (127.0.0.1:4190).
+    After SIGTERM the bridge takes no new messages, waits for the answers to messages under way, and
+    commits offsets. SIGHUP reads FILE again and restarts only the routes that changed. /ping,
+    /stats and /metrics are at http-address of [bridge] (127.0.0.1:4190).
     """
     logging.basicConfig(
         stream=sys.stderr,
@@ -52,9 +52,9 @@ def run(file: Path, log_level: str) -> None:
 @bridge.command("check")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 def check(file: Path) -> None:
-    """Check FILE, ask both sides, and show what would run. Nothing is changed.
+    """Check FILE, ask NSQ and Kafka, and show what would run. Nothing is changed.
 
-    Exit code 2: FILE is wrong; 3: it is right, and something that it needs is not there.
+    Exit code 2: FILE is wrong; 3: FILE is right, but something that it needs is not there.
     """
     parsed = read_bridge_file(file)
     _require_client()

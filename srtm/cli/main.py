@@ -15,23 +15,23 @@ from srtm.text.errors import Exit, SrtmError
 COMMANDS = {
     "gateway": (
         "srtm.gateway.gateway_command:gateway",
-        "put a gateway before an nsqd that runs",
+        "run a gateway in front of a running nsqd",
     ),
     "up": (
         "srtm.deploy.up_command:up",
-        "deploy brokers and topics of a TOML file on this host",
+        "deploy the brokers and topics of a TOML file on this host",
     ),
     "doctor": (
         "srtm.doctor.doctor_command:doctor",
-        "is this host fit for brokers? what is missing, and the remedy",
+        "check that this host can run brokers: what is missing, and the remedy",
     ),
     "testbed": (
         "srtm.testbed.testbed_command:testbed",
-        "the same over several hosts: local, network namespaces, ssh; and faults",
+        "run one deployment over several hosts, or inject failures into it",
     ),
     "topic": (
         "srtm.deploy.topic_commands:topic",
-        "set, list and describe the topics of a deployment; register one for placement",
+        "set, list and describe the limits of topics; register a topic for placement",
     ),
     "distributor": (
         "distributor.cli.serve:distributor",
@@ -47,19 +47,19 @@ COMMANDS = {
     ),
     "adaptor": (
         "distributor.cli.adaptor:adaptor",
-        "move r and b between brokers as traffic moves: simulate, explain",
+        "explain and simulate how r and b move between brokers as traffic moves",
     ),
     "autoscale": (
         "srtm.autoscaler.autoscale_command:autoscale",
-        "simulate consumer autoscalers and compare them; watch and run one on a Kafka group",
+        "watch and scale a Kafka group or an NSQ pool; compare autoscalers by simulation",
     ),
     "consume": (
         "srtm.consumer.consume_command:consume",
-        "run one consumer of a Kafka group that is autoscaled",
+        "run one consumer of an autoscaled Kafka group or NSQ pool",
     ),
     "audit": (
         "srtm.audit.audit_command:audit",
-        "did all brokers of a topic together keep to its contract? by their admission logs",
+        "check by admission logs whether the brokers of a topic together kept its contract",
     ),
     "bridge": (
         "srtm.bridge.bridge_command:bridge",
@@ -67,11 +67,11 @@ COMMANDS = {
     ),
     "correlate": (
         "srtm.correlation.correlate_command:correlate",
-        "which publishers burst together, by Spark from the gateways' traces",
+        "find which publishers burst together, by Spark, from the gateways' traces",
     ),
     "report": (
         "srtm.report:report",
-        "make a page of the results of benchmarks",
+        "make a page of benchmark results",
     ),
     "stat": (
         "srtm.stat.stat_command:stat",
@@ -83,7 +83,7 @@ COMMANDS = {
     ),
     "demo": (
         "srtm.demo:demo",
-        "the whole thing on this machine: one topic placed in two ways",
+        "show all parts on this machine: one topic is placed in two ways",
     ),
 }
 """by name: where it is, and what it is for"""

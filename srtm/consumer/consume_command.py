@@ -33,11 +33,11 @@ def log_to_stderr(level: str) -> None:
 def consume(file: Path, log_level: str) -> None:
     """Run one consumer of FILE's group or pool, under the controller of `srtm autoscale run`.
 
-    It gathers records, gives them to `process` of [consumer], the results to its sink, and commits
-    (Kafka) or finishes (NSQ) what the sink has. It does what the controller says, and goes on
-    without it.
+    The consumer gathers records, passes them to `process` of [consumer], passes the results to the
+    sink, and commits (Kafka) or finishes (NSQ) the records that the sink has taken. It follows the
+    controller, and goes on while there is none.
 
-    SIGTERM ends it after what it has in hand. /ping, /stats and /metrics are at http-address of
+    SIGTERM ends it after the batch in hand. /ping, /stats and /metrics are at http-address of
     [consumer].
     """
     log_to_stderr(log_level)

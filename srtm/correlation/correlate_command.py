@@ -41,15 +41,17 @@ def correlate() -> None:
     type=click.Path(path_type=Path),
     required=True,
     metavar="DIR",
-    help="Where gateways write their arrivals (srtm gateway --trace-dir), folders below too.",
+    help="Folder of srtm gateway --trace-dir, with its subfolders.",
 )
 @group_options
-@click.option("--skip-damaged", is_flag=True, help="Leave files out that cannot be read.")
+@click.option(
+    "--skip-damaged", is_flag=True, help="Leave out files that cannot be read, and say so."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def run_command(trace: Path, asked: GroupOptions, skip_damaged: bool, as_json: bool) -> None:
     """Find the groups of a trace: publishers whose arrivals coincide beyond chance.
 
-    Under spark-submit it runs where that says; by itself on all cores of this machine.
+    Under spark-submit the run uses that master; otherwise it uses all cores of this machine.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends Spark, as Ctrl-C does
     with spark_session() as spark:
@@ -75,7 +77,7 @@ for command in (stream, report, propose, envelope, statistics, what_if):
 @click.option("--topic", help="Only this topic.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def show_command(folder: Path, topic: str | None, as_json: bool) -> None:
-    """Show the groups that a run left in DIR. Needs no Spark."""
+    """Show the groups that a run left in DIR. It needs no Spark."""
     print_result(read_result(folder).only(topic), as_json)
 
 

@@ -62,15 +62,15 @@ def _print(document: dict[str, Any], as_json: bool, tables: Callable[..., list[A
 @_as_json
 @click.pass_context
 def envelope(context: click.Context, /, as_json: bool, **_: object) -> None:
-    """Show which burst each rate needs: r-b curves.
+    """Show the burst that each rate needs, as r-b curves.
 
     \b
       srtm correlate envelope --trace DIR
       srtm correlate envelope --trace DIR --topic sensors --by publisher
       srtm correlate envelope --trace DIR --by group --groups RESULT
 
-    The burst is the smallest with which this share of messages waits for no token in a bucket of
-    the given headroom; that of a topic also as it is split over its brokers.
+    The burst is the smallest with which the share --percentile of the messages waits for no token
+    in a bucket of the rate of --headroom. For a topic it is also shown as split over its brokers.
     """
     options = read_options(EnvelopeOptions, context)
     with _rows(options) as rows:
@@ -106,7 +106,7 @@ def _grouped(rows: "DataFrame", groups: Path) -> "DataFrame":
 @_as_json
 @click.pass_context
 def statistics(context: click.Context, /, as_json: bool, **_: object) -> None:
-    """Show each topic's rates, burstiness, day, drift, and who sends most.
+    """Show each topic's rates, burstiness, daily course, drift, and largest publishers.
 
     \b
       srtm correlate statistics --trace DIR --slo 0.99@5ms

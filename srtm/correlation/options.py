@@ -59,17 +59,21 @@ def group_options(command: Callable[..., None]) -> Callable[..., None]:
                 type=click.Path(path_type=Path),
                 required=True,
                 metavar="DIR",
-                help="Folder for groups.json and Parquet; a result there is replaced once this "
-                "one is whole.",
+                help="Folder for groups.json and Parquet; an older result there is replaced once "
+                "the new one is complete.",
             ),
             click.option("--topic", help="Only this topic."),
-            duration_option("--window", "0", "Also by stretches of this length; windows.parquet."),
+            duration_option(
+                "--window",
+                "0",
+                "Also find groups in each window of this length, for windows.parquet.",
+            ),
             click.option(
                 "--floor",
                 type=click.FloatRange(0, 1, min_open=True),
                 default=0.3,
                 show_default=True,
-                help="Share of a publisher's arrivals that have to coincide, beyond chance.",
+                help="Least share of a publisher's arrivals that coincide, beyond chance.",
             ),
             click.option(
                 "--rate",
@@ -98,19 +102,19 @@ class EnvelopeOptions(TraceOptions):
     """See `srtm correlate envelope --help`."""
 
     by: Literal["topic", "broker", "publisher", "group"] = Field(
-        "topic", description="whose curves are drawn up"
+        "topic", description="one curve for each of these"
     )
     groups: Path | None = Field(
         None, description="with --by group: the folder that srtm correlate run left"
     )
     headroom: float = Field(
-        1.1, gt=1, allow_inf_nan=False, description="rate of the bucket, over the traced one"
+        1.1, gt=1, allow_inf_nan=False, description="rate of the bucket, divided by the traced rate"
     )
     percentile: float = Field(
         0.99, gt=0, le=1, description="share of messages that wait for no token"
     )
     most: int = Field(
-        50, ge=1, description="how many keys are listed, those with the biggest bursts first"
+        50, ge=1, description="how many curves are listed, those with the biggest bursts first"
     )
 
     @model_validator(mode="after")
@@ -125,7 +129,9 @@ class EnvelopeOptions(TraceOptions):
 class JudgedOptions(TraceOptions):
     """The options of a command that judges by an SLO, where one is given."""
 
-    slo: Objective | None = Field(None, description="say how many are late by it, such as 0.99@5ms")
+    slo: Objective | None = Field(
+        None, description="count the messages later than its target, such as 0.99@5ms"
+    )
 
     @property
     def target_seconds(self) -> float | None:
@@ -136,7 +142,7 @@ class StatisticsOptions(JudgedOptions):
     """See `srtm correlate statistics --help`."""
 
     most: int = Field(
-        5, ge=1, description="how many publishers are listed, those who send most first"
+        5, ge=1, description="how many publishers are listed, those that send most first"
     )
 
 
@@ -150,7 +156,7 @@ class WhatIfOptions(JudgedOptions):
         None, ge=1, allow_inf_nan=False, description="burst b of the contract, messages"
     )
     placement: Path | None = Field(
-        None, description="CSV with publisher,broker: they are moved there, the others stay"
+        None, description="CSV with publisher,broker: moves these publishers; the others stay"
     )
     split: Literal["proportional", "even"] = Field(
         "proportional", description="how the contract is divided over brokers"

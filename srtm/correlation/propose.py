@@ -24,9 +24,9 @@ from srtm.text.words import counted
 def propose(folder: Path, topic: str | None, remote: Remote, as_json: bool) -> None:
     """Propose the groups that srtm correlate run or stream left in DIR to the Load Distributor.
 
-    Nobody moves: srtm placement groups TOPIC shows and accepts them, srtm placement apply TOPIC
-    places by them. Topics that the distributor does not know are left out. Sent again, the same
-    groups are no new proposal.
+    No publisher moves by this: srtm placement groups TOPIC shows and accepts the groups, and srtm
+    placement apply TOPIC places by them. Topics that the distributor does not know are left out.
+    Sending the same groups again makes no new proposal.
     """
     answers, lines = [], []
     for each in sent(remote, folder, topic):

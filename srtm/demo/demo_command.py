@@ -47,24 +47,29 @@ that break"""
 
 
 @click.command("demo")
-@click.option("--seconds", default=17.0, help="load on each placement [default: 17]")
+@click.option("--seconds", default=17.0, help="seconds of load on each placement [default: 17]")
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     default=Path("out/demo.png"),
-    help="the plot [default: out/demo.png]",
+    help="file for the plot [default: out/demo.png]",
 )
-@click.option("--infer", is_flag=True, help="Nobody names the rooms: Spark finds them (spark).")
+@click.option(
+    "--infer",
+    is_flag=True,
+    help="Let Spark find the rooms in a trace (needs Java and the extra spark).",
+)
 def demo(seconds: float, out: Path, infer: bool) -> None:
     """Deploy four real brokers, place one topic's publishers by lb and by srtm, and compare. Then
     the bridge brings all messages to a real Kafka.
 
-    The load, its send times and the contract (r, b) are the same. lb takes all brokers and is blind
-    to who sends together; srtm takes as few as hold the load, and spreads each room over them.
+    The load, its send times and the contract (r, b) are the same for both. lb uses all brokers and
+    ignores which publishers send together; srtm uses as few brokers as hold the load, and spreads
+    each room over them.
 
-    With --infer all take as few brokers: without groups, with the groups that Spark finds in the
-    gateways' trace of that, proposed and accepted as by srtm correlate propose and srtm placement
-    groups, and with the rooms as their users name them. It needs Java.
+    With --infer three placements on equally few brokers are compared: without groups; with the
+    groups that Spark finds in the trace of that first load, proposed and accepted as by srtm
+    correlate propose and srtm placement groups; and with the rooms as users name them.
     """
     console = Console()
     if infer:

@@ -38,8 +38,8 @@ from srtm.text.terminal import show
     },
 )
 def topic() -> None:
-    """Set, delete and show the limits of topics in a deployment that runs, or of a Load Distributor
-    alone (--distributor-address); register topics whose publishers are to be placed."""
+    """Set, delete and show the limits of topics, in a running deployment or at a Load Distributor
+    (--distributor-address); register topics whose publishers are to be placed."""
 
 
 def _options(function: Callable[..., None]) -> Callable[..., None]:
@@ -64,31 +64,31 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
 @click.option("--burst", help="Messages at once, over all brokers.")
 @click.option(
     "--mode",
-    help=f"What a message over the limit meets: {', '.join(Mode)} (default: {Mode.DELAY}).",
+    help=f"What happens to a message over the limit: {', '.join(Mode)} (default: {Mode.DELAY}).",
 )
-@click.option("--max-wait", help="How long a message may be delayed, such as 2s; or none.")
-@click.option("--slo", help="PERCENTILE@DURATION, such as 0.99@5ms; or none.")
-@click.option("--batch", help="Messages of the largest batch: no broker's share of b is below it.")
+@click.option("--max-wait", help="How long a message may be delayed, such as 2s; or the word none.")
+@click.option("--slo", help="PERCENTILE@DURATION, such as 0.99@5ms; or the word none.")
+@click.option("--batch", help="Messages in the largest batch: no broker's share of b is smaller.")
 @click.option(
     "--batches",
-    help="What bounds a batch that is bigger than a broker's share of b: whole (default: it waits "
+    help="How a batch bigger than its broker's share of b is limited: whole (the default: it waits "
     "until its broker has all of b) or each (it goes at once; brokers together may exceed b).",
 )
 @adaptation_options
 @click.option(
     "--migrate",
     type=click.Choice(get_args(MigrationMode)),
-    help="Where a broker is late or gets more than it holds, and no rescale helps: leave the "
-    "publishers there, propose who should move (the default), or move them.",
+    help="What the distributor does if a broker is late or gets more than it holds, and no "
+    "rescale helps: off: nothing; propose (the default): propose moves; auto: make them.",
 )
 @_options
 def set_(
     name: str, deployment: Path, remote: Remote | None, as_json: bool, **given: str | None
 ) -> None:
-    """Give topic NAME a limit, or change what is given of the one it has.
+    """Give topic NAME a limit, or change only the given parts of its limit.
 
-    It is kept over a restart, and split evenly over the brokers; of a topic that the distributor
-    holds, the contract is changed there, and split as the topic is placed.
+    The limit survives a restart and is split evenly over the brokers. If the distributor holds the
+    topic, its contract is changed there and split as the topic is placed.
     """
     asked = _asked(given)
     owner = PlacedTopics(remote) if remote is not None else Topics(find(deployment))
@@ -155,7 +155,7 @@ def delete(name: str, deployment: Path, remote: Remote | None, as_json: bool) ->
 @topic.command("list")
 @_options
 def list_(deployment: Path, remote: Remote | None, as_json: bool) -> None:
-    """Every topic, summed over the brokers, and who owns it: the distributor, or the deployment,
+    """List every topic, summed over the brokers, and its owner: the distributor, or the deployment,
     which splits it evenly."""
     if remote is not None:
         list_topics(remote, as_json)
@@ -172,8 +172,8 @@ def list_(deployment: Path, remote: Remote | None, as_json: bool) -> None:
 @click.argument("name")
 @_options
 def describe(name: str, deployment: Path, remote: Remote | None, as_json: bool) -> None:
-    """Topic NAME on each broker; its contract in the last row. Of one that the distributor holds
-    since when the shares are what they are."""
+    """Show topic NAME on each broker, with its contract in the last row. If the distributor holds
+    the topic, also show since when its shares are in force."""
     if remote is not None:
         describe_topic(remote, name, as_json)
         return

@@ -28,8 +28,8 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def up(file: Path, check: bool, no_topics: bool) -> None:
     """Run the deployment of a TOML FILE in the foreground until Ctrl-C or SIGTERM.
 
-    A start that fails ends all of it. Later a child that dies is started again; one that keeps
-    dying is tried once a minute, and the others go on.
+    If a program fails to start, the whole deployment ends. A program that dies later is started
+    again, once a minute if it keeps dying, while the others go on.
     """
     plan = read_plan(file)
     if plan.hosts:

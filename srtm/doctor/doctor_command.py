@@ -19,14 +19,14 @@ _STYLES = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.FAILED: "bold
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-@click.option("--java", is_flag=True, help="Java too, which srtm correlate needs.")
+@click.option("--java", is_flag=True, help="Also check Java, which srtm correlate needs.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(file: Path | None, java: bool, as_json: bool) -> None:
-    """Is this host fit for what FILE starts, or for a broker at all?
+    """Check that this host can run the deployment of FILE, or, without FILE, a broker.
 
-    It looks at NSQ's programs and versions, the ports of FILE, the limit of open files, the source
-    of arrival times and why it is not a better one, cgroup2, disk and clock, and says what to do
-    about each. It changes nothing. Exit code 3: something that is needed is not there.
+    The checks are NSQ's programs and versions, the ports of FILE, the limit of open files, the
+    source of arrival times and why no better one works, cgroup2, disk and clock. Each finding comes
+    with its remedy; nothing is changed. Exit code 3: something that is needed is not there.
     """
     plan: Plan | None = read_plan(file) if file else None
     data_path = plan.deployment.data_path if plan else DATA_PATH.absolute()

@@ -20,17 +20,19 @@ _LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"
 @add_options(GatewayOptions)
 @click.pass_context
 def gateway(context: click.Context, /, **_: object) -> None:
-    """Put a gateway before an nsqd that runs already.
+    """Run a gateway in front of an nsqd that is already running.
 
     Publishers connect to the gateway as they would to nsqd. Each topic with a contract has a token
-    bucket; messages over it are held (or refused), all others pass. nsqd stays unmodified.
+    bucket: the gateway delays or refuses messages over it and passes all others. nsqd stays
+    unmodified.
 
     \b
       srtm gateway --tcp-address=0.0.0.0:4150 --http-address=0.0.0.0:4151 \\
         --nsqd-tcp-address=127.0.0.1:5150 --nsqd-http-address=127.0.0.1:5151 \\
         --topic sensors,rate=1100,burst=40,slo=0.99@5ms
 
-    SIGTERM drains for --drain-timeout; SIGHUP reads the contracts of --config again.
+    After SIGTERM the gateway finishes messages in hand for at most --drain-timeout. SIGHUP reads
+    the contracts of --config again.
     """
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it can be heeded
     options = read_options(GatewayOptions, context)

@@ -51,10 +51,11 @@ class GatewayOptions(BaseModel):
     nsqd_tcp_address: str = Field(description="nsqd's TCP address, or its unix socket's path")
     nsqd_http_address: str = Field(description="nsqd's HTTP address, or its unix socket's path")
     lookupd_tcp_address: tuple[str, ...] = Field(
-        (), description="nsqlookupd that nsqd registers with once the gateway is ready"
+        (), description="nsqlookupd where nsqd registers once the gateway is ready"
     )
     broadcast_address: str = Field(
-        default_factory=socket.gethostname, description="address that clients are told"
+        default_factory=socket.gethostname,
+        description="host name or address at which clients reach the gateway",
     )
     topic: tuple[Contract, ...] = Field(
         (),
@@ -64,17 +65,21 @@ class GatewayOptions(BaseModel):
     default_limit: Limit | None = Field(
         None, description="contract of every other topic: rate=R,burst=B[,...]"
     )
-    max_topics: int = Field(10_000, ge=1, description="topics kept; publishing to more is refused")
+    max_topics: int = Field(
+        10_000, ge=1, description="topics in use; a publish to one more is refused"
+    )
     max_connections: int = Field(
-        0, ge=0, description="client connections; 0: as many as the open-file limit allows"
+        0, ge=0, description="TCP client connections; 0: as many as the open-file limit allows"
     )
     max_http_connections: int = Field(
         0,
         ge=0,
-        description="HTTP connections, of 16 KiB each; over them the one that has been idle the "
-        "longest goes; 0: a quarter of the open-file limit, at most 16384",
+        description="HTTP connections, of 16 KiB each; above this the connection that has been "
+        "idle the longest is closed; 0: a quarter of the open-file limit, at most 16384",
     )
-    max_topic_backlog: int = Field(100_000, ge=1, description="messages of a topic in the gateway")
+    max_topic_backlog: int = Field(
+        100_000, ge=1, description="messages of one topic in the gateway"
+    )
     max_topic_backlog_bytes: int = Field(
         64 * _MIB, ge=1, description="bytes of one topic's messages in the gateway"
     )
@@ -83,28 +88,30 @@ class GatewayOptions(BaseModel):
         ge=1,
         description="bytes held for all topics; above this the largest topics are not read",
     )
-    max_connection_backlog: int = Field(20_000, ge=1, description="unanswered messages of a client")
+    max_connection_backlog: int = Field(
+        20_000, ge=1, description="unanswered messages of one client"
+    )
     max_connection_backlog_bytes: int = Field(
-        8 * _MIB, ge=1, description="bytes of a client's unanswered messages"
+        8 * _MIB, ge=1, description="bytes of one client's unanswered messages"
     )
     max_partial_bytes: int = Field(
         256 * _MIB,
         ge=1,
-        description="bytes of half-received commands and of HTTP answers that are not read, over "
-        "all clients",
+        description="bytes of half-received commands and of HTTP answers that clients have not "
+        "read, over all clients",
     )
     http_timeout: Duration = Field(
         60.0,
         gt=0,
-        description="time for the head of an HTTP request, for each MiB of its body, and for a "
-        "client to read on; a connection between requests may be idle for ever",
+        description="longest time for the head of an HTTP request, for each MiB of its body, and "
+        "until a client reads more of its answer; between requests a connection may stay idle",
     )
-    drain_timeout: Duration = Field(10.0, description="time that SIGTERM leaves for what was taken")
+    drain_timeout: Duration = Field(10.0, description="time after SIGTERM for messages in hand")
     nsqd_timeout: Duration = Field(
-        10.0, gt=0, description="an nsqd that owes an answer for longer is given up"
+        10.0, gt=0, description="longest wait for an answer of nsqd; then its connection is closed"
     )
     nsqd_away_timeout: Duration = Field(
-        30.0, description="how long messages wait for an nsqd that is away before they are refused"
+        30.0, description="how long messages wait while nsqd is away before they are refused"
     )
     http_admin: bool = Field(
         False, description="let HTTP clients create, pause, empty and delete topics and channels"
@@ -116,48 +123,52 @@ class GatewayOptions(BaseModel):
         "", description="file of mode 0600 with the distributor's bearer token"
     )
     broker_name: str = Field(
-        "", description="name at the distributor; none: broadcast address and TCP port"
+        "", description="name at the distributor; default: broadcast address and TCP port"
     )
     broker_capacity: int = Field(
         0, ge=0, description="messages/s that this broker holds within its SLO; 0: not measured yet"
     )
-    admin_socket: str = Field("", description="path of the 0600 socket that changes limits")
-    state_file: str = Field("", description="keeps token levels and limits over a restart")
+    admin_socket: str = Field(
+        "", description="path of a Unix socket, of mode 0600, for changes of limits"
+    )
+    state_file: str = Field(
+        "", description="file that keeps token levels and limits over a restart"
+    )
     admission_log: str = Field(
-        "", description="folder that gets a log of who got tokens when, for `srtm audit`"
+        "", description="folder for a log of when messages got their tokens, for `srtm audit`"
     )
     admission_log_bytes: int = Field(
         512 * _MIB,
         ge=_MIB,
-        description="bytes of the admission log that are kept; the oldest files go first",
+        description="bytes of the admission log that are kept; the oldest files are removed first",
     )
     trace_dir: str = Field(
         "",
-        description="folder that gets a trace of arrivals as Parquet files, for `srtm correlate`",
+        description="folder for a trace of arrivals as Parquet files, for `srtm correlate`",
     )
     trace_file_age: Duration = Field(
-        60.0, gt=0, description="a file of the trace appears once its oldest row is so old"
+        60.0, gt=0, description="a file of the trace is finished once its oldest row is this old"
     )
     trace_file_bytes: int = Field(
         64 * _MIB,
         ge=64 * 1024,
-        description="a file of the trace appears once its rows take so much, before compression",
+        description="a file of the trace is finished once its rows take so many bytes uncompressed",
     )
     trace_age: Duration = Field(
-        7 * 86400.0, gt=0, description="files of the trace that are older are removed"
+        7 * 86400.0, gt=0, description="files of the trace older than this are removed"
     )
     trace_bytes: int = Field(
         4096 * _MIB,
         ge=_MIB,
-        description="bytes of the trace that are kept; the oldest files go first",
+        description="bytes of the trace that are kept; the oldest files are removed first",
     )
     timestamps: Literal["auto", "ebpf", "sockopt", "clock"] = Field(
         "auto",
-        description="where arrival times come from: ebpf, sockopt or clock; auto: the first of "
-        "them that works here",
+        description="source of arrival times; auto: the first of ebpf, sockopt and clock that "
+        "works on this host",
     )
     log_level: Literal["debug", "info", "warn", "error"] = Field(
-        "info", description="debug, info, warn or error"
+        "info", description="lowest level that is logged"
     )
 
     @field_validator("tcp_address", "http_address")

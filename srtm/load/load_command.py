@@ -34,12 +34,13 @@ from srtm.text.terminal import show
 def load(context: click.Context, /, as_json: bool, **_: object) -> None:
     """Publish a load and measure its latency.
 
-    Open loop: messages are sent at their intended times whatever the broker does, and latency
-    counts from the intended time to the receipt by a consumer of this process. With --max-speed
-    the loop is closed and shows throughput. A topic split over brokers is shown broker by broker.
+    The load is open-loop: messages are sent at their intended times whatever the broker does, and
+    latency counts from the intended time to the receipt by a consumer of this process. With
+    --max-speed the loop is closed and measures throughput. A topic that is split over brokers is
+    shown broker by broker.
 
     \b
-    1,000 publishers with 10 msg/s each, a minute, judged:
+    1,000 publishers with 10 msg/s each, for a minute, judged by an SLO:
       srtm load --publishers 1000 --rate 10 --duration 1m --warmup 5s --slo 0.99@1ms
     Throughput:
       srtm load --publishers 50 --outstanding 20 --max-speed

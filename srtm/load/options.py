@@ -15,27 +15,30 @@ class LoadOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     topic: str = Field("load", description="topic to publish to")
-    channel: str = Field("load", description="channel to consume from; it stays, and fills")
+    channel: str = Field(
+        "load", description="channel to consume from; it stays afterwards, and fills"
+    )
     nsqd_tcp_address: tuple[str, ...] = Field(
         (),
-        description="nsqd or gateway to publish to, of which publishers take one after the other; "
-        "none: the topic's brokers, or without a deployment 127.0.0.1:4150",
+        description="nsqd or gateway to publish to; publishers are spread over several in turn; "
+        "default: the topic's brokers, or without a deployment 127.0.0.1:4150",
     )
     lookupd_http_address: tuple[str, ...] = Field(
         (), description="nsqlookupd that knows the topic's brokers"
     )
     deployment: Path | None = Field(
         None,
-        description="data path or file of the `srtm up` that knows them; none: ./srtm-data",
+        description="data path or file of the `srtm up` that runs the topic's brokers; default: "
+        "./srtm-data",
         json_schema_extra=environment("SRTM_DEPLOYMENT"),
     )
     consumer_nsqd_tcp_address: tuple[str, ...] = Field(
-        (), description="nsqd or gateway to consume from; none: where is published to"
+        (), description="nsqd or gateway to consume from; default: the publishing addresses"
     )
     no_consumer: bool = Field(False, description="publish only; no end-to-end latency")
     consumer_buffer: bool = Field(
         False,
-        description="consume with nsqd's own output buffer: more throughput, up to 250 ms later",
+        description="consume with nsqd's output buffer: more throughput, up to 250 ms more latency",
     )
     publishers: int = Field(10, description="connections that publish")
     rate: float | None = Field(
@@ -53,8 +56,8 @@ class LoadOptions(BaseModel):
     jitter: Duration = Field(0.0, description="spread the members of a group evenly over this time")
     distributor_address: str = Field(
         "",
-        description="Load Distributor that has placed the topic: its publishers, their rates and "
-        "groups, each at its own gateway, wherever they are moved",
+        description="Load Distributor that has placed the topic: sends as its publishers, with "
+        "their rates and groups, and follows each to the gateway that it is moved to",
     )
     distributor_token_file: str = Field(
         "", description="file of mode 0600 with the distributor's token"
@@ -73,14 +76,16 @@ class LoadOptions(BaseModel):
         None, description="how long to send [default: 10s, or the whole trace]"
     )
     warmup: Duration = Field(
-        0.0, description="leave out what is intended in this first part of the duration"
+        0.0, description="first part of the duration, whose messages are not measured"
     )
     drain: Duration = Field(
         5.0, description="longest wait for answers and messages after the last send"
     )
     message_size: int = Field(100, description="bytes of a body, 24 or more")
     seed: int = Field(1, description="seed of all random choices")
-    slo: Objective | None = Field(None, description="judge end to end, such as 0.99@1ms")
+    slo: Objective | None = Field(
+        None, description="judge end-to-end latency by this, such as 0.99@1ms"
+    )
     strict: bool = Field(False, description="exit with 1 when the SLO is missed")
     histogram: Path | None = Field(
         None, description="file that gets the end-to-end percentile distribution (ms)"

@@ -22,14 +22,14 @@ HTML, MARKDOWN = "report.html", "report.md"
 )
 @click.option("--title", default="Results", show_default=True, help="Headline.")
 def report(folder: Path, out: Path | None, title: str) -> None:
-    """Make a page of the results of benchmarks in DIR.
+    """Make a page of the benchmark results in DIR.
 
     \b
       python -m benchmarks run placement --quick
       srtm report out/benchmarks
 
     DIR holds NAME.json, as the benchmarks write them, and their plots NAME.png. The page needs no
-    network and no JavaScript. A file that is no result is left out, and named here and there.
+    network and no JavaScript. It leaves out a file that is no result, and names it.
     """
     results, faults = read_all(folder)
     place = out or folder

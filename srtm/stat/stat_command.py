@@ -44,7 +44,7 @@ _ASKED_SECONDS = 3.0
     "bridges",
     multiple=True,
     metavar="HOST:PORT",
-    help="HTTP address of an `srtm bridge`: its routes too; may be given several times",
+    help="HTTP address of an `srtm bridge`, to show its routes; may be given several times",
 )
 @click.option(
     "--deployment",
@@ -71,17 +71,17 @@ def stat(
     count: int | None,
     as_json: bool,
 ) -> None:
-    """Watch topics: depth and messages as nsq_stat, and contract, tokens, throttling, latency.
+    """Watch topics: depth and messages (as in nsq_stat), contract, tokens, throttling, latency.
 
     \b
       srtm stat --nsqd-http-address 127.0.0.1:4151
       srtm stat --deployment ./srtm-data --topic sensors --count 1 --json
       srtm stat --bridge-http-address 127.0.0.1:4190
 
-    p50, p95 and p99 are broker latency: from arrival to delivery to a consumer that is always
-    ready, of the last minute. "wait" is the delay in the token bucket alone. Of a topic that
-    several brokers share its Load Distributor says what the split costs: the wait beside that of
-    the same messages in one bucket, and by how much the clocks may make that wrong.
+    p50, p95 and p99 are the broker latency of the last minute: from arrival to delivery to a
+    consumer that is always ready. "wait" is the delay in the token bucket alone. For a topic that
+    several brokers share, the Load Distributor shows what the split costs: the wait compared with
+    that of the same messages in one bucket, and the error of this that clocks may cause.
     """
     try:
         seconds = parse_duration(interval or "2s")

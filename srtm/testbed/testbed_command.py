@@ -31,11 +31,11 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 @click.group(cls=LazyGroup)
 def testbed() -> None:
-    """Bring up the deployment of a FILE with [[host]] tables, on all of its hosts; cut hosts off
-    and do worse to them; take all of it down.
+    """Bring up the deployment of a FILE with [[host]] tables on all of its hosts, inject failures,
+    and take it down.
 
-    Each command may be repeated: it does what is left to do. Exit code 0: all hosts are as asked
-    for; otherwise a line for each host that is not.
+    Each command may be repeated: it does what is left to do. Exit code 0: all hosts are in the
+    state that was asked for; otherwise there is a line for each host that is not.
     """
 
 
@@ -43,7 +43,7 @@ def testbed() -> None:
 @_FILE
 @click.option("--check", is_flag=True, help="Only check FILE; touch no host.")
 def up(file: Path, check: bool) -> None:
-    """Start what is not running yet on each host of FILE, all hosts at the same time."""
+    """Start all hosts of FILE at the same time; what already runs is left alone."""
     found = open_testbed(file)
     if check:
         plan = found.inventory.plan
@@ -62,8 +62,8 @@ def up(file: Path, check: bool) -> None:
 @_FILE
 @_JSON
 def status(file: Path, as_json: bool) -> None:
-    """What runs on each host, its versions, cores, by how much its clock is off, and what was done
-    to its links."""
+    """Show what runs on each host, its versions, cores and clock error, and which of its links are
+    cut or slow."""
     found = open_testbed(file)
     rows = found.status()
     done = {
@@ -83,8 +83,8 @@ def status(file: Path, as_json: bool) -> None:
 @click.argument("host")
 @click.argument("command", nargs=-1, required=True)
 def exec_(file: Path, host: str, command: tuple[str, ...]) -> None:
-    """Run COMMAND on HOST, such as srtm load on a host of [[load]]. Its input, output and exit code
-    are those of this one."""
+    """Run COMMAND on HOST, such as srtm load on a host of [[load]]. COMMAND uses this terminal, and
+    its exit code is that of srtm testbed exec."""
     words = open_testbed(file).calling(host, command[1:] if command[0] == "--" else command)
     try:
         os.execvp(words[0], words)
@@ -95,10 +95,16 @@ def exec_(file: Path, host: str, command: tuple[str, ...]) -> None:
 @testbed.command()
 @_FILE
 @click.argument("host", required=False)
-@click.option("--program", default="", help="b1-gateway, distributor, ...; else srtm up.")
-@click.option("--lines", type=click.IntRange(1, 100_000), default=20, show_default=True)
+@click.option("--program", default="", help="b1-gateway, distributor, ...; default: srtm up.")
+@click.option(
+    "--lines",
+    type=click.IntRange(1, 100_000),
+    default=20,
+    show_default=True,
+    help="Lines of each host.",
+)
 def logs(file: Path, host: str | None, program: str, lines: int) -> None:
-    """The last lines that were logged on HOST, or on every host."""
+    """Show the last lines that were logged on HOST, or on every host."""
     found = open_testbed(file)
     names = [found.inventory.host(host).name] if host else list(found.hosts)
     failures = []
@@ -116,9 +122,9 @@ def logs(file: Path, host: str | None, program: str, lines: int) -> None:
 
 @testbed.command()
 @_FILE
-@click.option("--purge", is_flag=True, help="Remove what brokers and distributor kept, too.")
+@click.option("--purge", is_flag=True, help="Also remove the data of brokers and distributor.")
 def down(file: Path, purge: bool) -> None:
-    """End all that runs on the hosts of FILE, and heal and remove their networks."""
+    """End all programs on the hosts of FILE, heal their links and remove their networks."""
     found = open_testbed(file)
     with _progress(found) as say:
         found.down(say, purge=purge)
@@ -128,7 +134,7 @@ def down(file: Path, purge: bool) -> None:
 @_FILE
 @click.argument("host")
 @click.argument("other", required=False, default="")
-@click.option("--one-way", is_flag=True, help="Only what HOST sends is lost.")
+@click.option("--one-way", is_flag=True, help="Lose only what HOST sends.")
 def cut(file: Path, host: str, other: str, one_way: bool) -> None:
     """Cut HOST off from OTHER, or from all others and this machine, until srtm testbed heal."""
     found = open_testbed(file)
@@ -148,10 +154,10 @@ def cut(file: Path, host: str, other: str, one_way: bool) -> None:
     "--delay",
     metavar="DURATION",
     callback=parsed(parse_duration),
-    help="Delay of each packet, either way, such as 20ms.",
+    help="Delay of each packet, in each direction, such as 20ms.",
 )
 def slow(file: Path, host: str, bandwidth: str, delay: float | None) -> None:
-    """Make the link of HOST slow, until srtm testbed heal."""
+    """Limit or delay the link of HOST, until srtm testbed heal."""
     if not bandwidth and not delay:
         raise UsageError("srtm testbed slow: give --bandwidth or --delay")
     how = links.slow(open_testbed(file), host, bandwidth, delay or 0.0)
@@ -162,7 +168,7 @@ def slow(file: Path, host: str, bandwidth: str, delay: float | None) -> None:
 @_FILE
 @click.argument("host", required=False, default="")
 def heal(file: Path, host: str) -> None:
-    """Make the links of HOST, or all, what they were at first."""
+    """Undo srtm testbed cut and slow on the links of HOST, or of all hosts."""
     links.heal(open_testbed(file), host)
     click.echo(f"the links of {host or 'all hosts'} are whole")
 
@@ -171,15 +177,21 @@ _LIST = "".join(f"  {name:<20}{each.summary}\n" for name, each in FAULTS.items()
 
 
 @testbed.command(
-    help="Carry out FAULT on HOST, and end it after a while; Ctrl-C ends it at once.\n\n"
+    help="Inject FAULT on HOST for the time of --for; Ctrl-C ends it at once.\n\n"
     f"\b\nFAULT is one of:\n{_LIST}"
 )
 @_FILE
 @click.argument("name", type=click.Choice(list(FAULTS)), metavar="FAULT")
 @click.argument("host")
-@click.option("--program", default="", help="b1-gateway, b1-nsqd, distributor, ...")
-@click.option("--other", default="", help="The other host, of faults between two.")
-@click.option("--topic", default="", help="Topic of the slow reader (fault slow-reader).")
+@click.option(
+    "--program",
+    default="",
+    help="Program that the fault hits: b1-gateway, b1-nsqd, distributor, ...",
+)
+@click.option("--other", default="", help="The other host, for a fault between two hosts.")
+@click.option(
+    "--topic", default="", help="Topic that the slow reader consumes (fault slow-reader)."
+)
 @click.option(
     "--for",
     "seconds",

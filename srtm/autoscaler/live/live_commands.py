@@ -22,19 +22,21 @@ _file = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
     "names",
     multiple=True,
     metavar="NAME",
-    help="Only these. The default is every policy, of landau-* that of the file and landau-mbfp.",
+    help="Show only this policy; may be given more than once. The default is every policy, but of "
+    "landau-* only landau-mbfp and the policy of FILE.",
 )
 @click.option(
     "--count",
     type=click.IntRange(min=0),
-    help="Looks before it ends; 0: until it is stopped.  [default: 0 on a terminal, 3 in a pipe]",
+    help="Stop after N looks; 0 repeats for ever.  [default: 0 on a terminal, 3 in a pipe]",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each look.")
 def watch(file: Path, names: tuple[str, ...], count: int | None, as_json: bool) -> None:
     """Show the group or pool of FILE once an interval, and what each policy would do.
 
-    Rates and lags of each partition, who consumes it, what each consumer can serve. Nothing is
-    changed: it asks for offsets, members and /stats only. Any will do, whatever its consumers are.
+    It shows the rate, lag and consumer of each partition, and the rate that each consumer can
+    serve. Nothing is changed: it only reads offsets, members and /stats. It works for any group or
+    pool, whatever its consumers are.
     """
     parsed = read_scaled_file(file)
     log_to_stderr("error")
@@ -59,13 +61,14 @@ def _watch(
 
 @click.command()
 @_file
-@click.option("--dry-run", is_flag=True, help="Only say what would be done; as watch does.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done, as watch does.")
 @click.option("--log-level", type=click.Choice(list(LOG_LEVELS)), default="info")
 def run(file: Path, dry_run: bool, log_level: str) -> None:
-    """Control the group of FILE: as many consumers as its SLO needs, and who has which partition.
+    """Control the group or pool of FILE: run as many consumers as its SLO needs and assign the
+    partitions to them.
 
-    Of several controllers of a group one leads, the others stand by. SIGTERM ends the controller;
-    consumers work on as they are, and the next controller takes over from there. /ping, /stats and
+    Of several controllers of one group one leads and the others stand by. SIGTERM ends the
+    controller; consumers go on as they are until the next controller takes over. /ping, /stats and
     /metrics are at http-address of [controller].
     """
     parsed = read_scaled_file(file)
@@ -104,9 +107,9 @@ def _run(parsed: GroupFile | PoolFile, file: Path, dismiss: bool = False) -> int
 @click.command()
 @_file
 def stop(file: Path) -> None:
-    """End all consumers of the group of FILE, after the batches that they have in hand.
+    """End all consumers of the group or pool of FILE, after the batches that they have in hand.
 
-    End its controllers first: one that leads would launch them again.
+    End its controllers first: a running controller would launch consumers again.
     """
     parsed = read_scaled_file(file)
     log_to_stderr("warn")
@@ -118,13 +121,20 @@ def stop(file: Path) -> None:
 
 @click.command()
 @_file
-@click.option("--last", default=20, show_default=True, type=click.IntRange(1, 200))
+@click.option(
+    "--last",
+    default=20,
+    show_default=True,
+    type=click.IntRange(1, 200),
+    help="How many decisions.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON list.")
 def explain(file: Path, last: int, as_json: bool) -> None:
-    """Show the last decisions for the group of FILE: why, what moved, how long it stood still.
+    """Show the last decisions for the group or pool of FILE: why each was taken, what moved, and
+    for how long it stood still.
 
-    They are read from Kafka, or from the file that a pool's controller keeps, so no controller has
-    to run.
+    Decisions are read from Kafka, or from the file that a pool's controller keeps, so no controller
+    has to run.
     """
     parsed = read_scaled_file(file)
     if isinstance(parsed, PoolFile):

@@ -13,7 +13,7 @@ from srtm.text.errors import UnavailableError, UsageError
     "--trace",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="The trace that it was found in [default: where it was then].",
+    help="Trace of the result [default: the folder that srtm correlate run read].",
 )
 @click.option("--topic", help="Only this topic.")
 @click.option(
@@ -21,18 +21,18 @@ from srtm.text.errors import UnavailableError, UsageError
     type=click.Path(dir_okay=False, path_type=Path),
     default=Path("groups.html"),
     show_default=True,
-    help="The page.",
+    help="File for the page.",
 )
 def report(folder: Path, trace: Path | None, topic: str | None, out: Path) -> None:
-    """Make one HTML page of the result in DIR, which needs no network.
+    """Make one HTML page, which needs no network, from the result in DIR.
 
     \b
       srtm correlate run --trace TRACE --out DIR --window 10m
       srtm correlate report DIR
 
-    Groups come from DIR; their bursts, r-b curves, statistics, and what spreading them would save
-    in token wait are computed from the trace by Spark. Where the trace is gone the page does
-    without, and says so.
+    Groups come from DIR. Spark computes from the trace their bursts, r-b curves, statistics, and
+    the token wait that spreading them would save. If the trace is gone, the page leaves these out
+    and says so.
     """
     try:
         from srtm.correlation.report.shown import shown

@@ -21,13 +21,13 @@ from srtm.text.errors import UsageError
     type=click.Path(path_type=Path),
     required=True,
     metavar="DIR",
-    help="Where gateways write their arrivals; with --kafka, where those of Kafka are kept.",
+    help="Folder of srtm gateway --trace-dir; with --kafka, folder for the arrivals from Kafka.",
 )
 @click.option("--kafka", metavar="HOST:PORT[,...]", help="Take arrivals from this Kafka.")
 @click.option(
     "--kafka-topic",
     metavar="NAME",
-    help="Kafka topic of arrivals, each the JSON of a trace's columns.",
+    help="Kafka topic of arrivals, one JSON object each.",
 )
 @click.option(
     "--kafka-config",
@@ -36,8 +36,8 @@ from srtm.text.errors import UsageError
     help="Properties of Kafka's Java client, such as security.protocol=SASL_SSL.",
 )
 @click.option("--skip-lost", is_flag=True, help="Go on where Kafka has removed unread records.")
-@duration_option("--every", "1m", "Between two looks at the trace.")
-@duration_option("--history", "24h", "Back from the newest arrival, what groups are found in.")
+@duration_option("--every", "1m", "How often the trace is read.")
+@duration_option("--history", "24h", "How far back from the newest arrival groups are searched.")
 @group_options
 def stream(
     trace: Path,
@@ -51,10 +51,10 @@ def stream(
 ) -> None:
     """Keep the groups of a trace current until SIGTERM or Ctrl-C; srtm correlate show shows them.
 
-    With --kafka, records of a Kafka topic become files of the trace, each once, whenever this is
-    killed. A record is a JSON object: {"time": ns since 1970, "topic", "publisher", "broker",
-    "messages", "bytes", "wait": ns or null, "outcome": "admitted"|"rejected"|"closed"}. One that is
-    not is left out, counted and shown.
+    With --kafka, records of a Kafka topic become files of the trace, each record once even if this
+    command is killed. A record is a JSON object: {"time": ns since 1970, "topic", "publisher",
+    "broker", "messages", "bytes", "wait": ns or null, "outcome": "admitted"|"rejected"|"closed"}.
+    Other records are left out, counted and shown.
     """
     _refuse_slips(trace, kafka, kafka_topic, kafka_config, skip_lost)
     for flag, seconds in (("--every", every), ("--history", history)):
