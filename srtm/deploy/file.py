@@ -65,7 +65,7 @@ class Plan(Table):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if not self.brokers and not self.elsewhere:
-            raise ValueError("there is no [[broker]]; one table [[broker]] is enough")
+            raise ValueError("there is no [[broker]] table; write at least one")
         _refuse_twice("broker name", (each.name for each in self.brokers))
         _refuse_twice("topic name", (each.topic for each in self.topics))
         _refuse_twice("host name", (each.name for each in self.hosts))
@@ -95,7 +95,7 @@ class Plan(Table):
             used[host].append((key, address))
 
     def _refuse_what_only_a_distributor_does(self) -> None:
-        remedy = "is for the distributor; leave out distributor = false"
+        remedy = "needs the distributor; leave out distributor = false"
         for broker in self.brokers:
             if broker.capacity:
                 raise ValueError(f"broker {broker.name}: capacity {remedy}")

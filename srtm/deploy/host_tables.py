@@ -74,24 +74,30 @@ class HostTable(Table):
     def _of_its_kind(self) -> "HostTable":
         if self.address and not _ADDRESS.fullmatch(self.address):
             raise ValueError(
-                f"host {self.name}: address {self.address!r} is no name or IP address of a host"
+                f"host {self.name}: address {self.address!r} is neither a name nor an IP address"
             )
         if self.kind == "ssh" and not self.address:
-            raise ValueError(f"host {self.name}: address is missing: where do the others reach it?")
+            raise ValueError(
+                f"host {self.name}: address is missing; write where the other hosts reach it"
+            )
         if self.login and self.kind != "ssh":
-            raise ValueError(f"host {self.name}: login is for kind = 'ssh'")
+            raise ValueError(f"host {self.name}: login needs kind = 'ssh'")
         if self.login and not _LOGIN.fullmatch(self.login):
-            raise ValueError(f"host {self.name}: login {self.login!r} is no HOST or USER@HOST")
+            raise ValueError(
+                f"host {self.name}: login {self.login!r} is neither HOST nor USER@HOST"
+            )
         if self.python and (self.kind != "ssh" or not self.python.startswith("/")):
-            raise ValueError(f"host {self.name}: python is an absolute path, for kind = 'ssh'")
+            raise ValueError(
+                f"host {self.name}: python must be an absolute path, and needs kind = 'ssh'"
+            )
         if self.bandwidth and self.kind != "netns":
-            raise ValueError(f"host {self.name}: bandwidth is for kind = 'netns'")
+            raise ValueError(f"host {self.name}: bandwidth needs kind = 'netns'")
         if self.bandwidth and not RATE.fullmatch(self.bandwidth):
-            raise ValueError(f"host {self.name}: bandwidth {self.bandwidth!r}: write 10mbit")
+            raise ValueError(f"host {self.name}: bandwidth {self.bandwidth!r} must be like 10mbit")
         if self.disk and self.kind != "netns":
-            raise ValueError(f"host {self.name}: disk is for kind = 'netns'")
+            raise ValueError(f"host {self.name}: disk needs kind = 'netns'")
         if self.disk and not _SIZE.fullmatch(self.disk):
-            raise ValueError(f"host {self.name}: disk {self.disk!r}: write 64m")
+            raise ValueError(f"host {self.name}: disk {self.disk!r} must be like 64m")
         return self
 
 
@@ -143,8 +149,8 @@ def check_hosts(hosts: Iterable[str], placed: Mapping[str, str]) -> None:
     known = list(hosts)
     for what, host in placed.items():
         if host and not known:
-            raise ValueError(f"{what}: host = {host!r}, and there is no [[host]]")
+            raise ValueError(f"{what}: host = {host!r} is set, but there is no [[host]] table")
         if host and host not in known:
             raise ValueError(f"{what}: no [[host]] is called {host!r}; known: {', '.join(known)}")
         if known and not host and what.startswith("broker "):
-            raise ValueError(f"{what}: host is missing: one of {', '.join(known)}")
+            raise ValueError(f"{what}: host is missing; write one of {', '.join(known)}")

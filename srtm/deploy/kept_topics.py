@@ -54,8 +54,8 @@ class KeptTopics:
                 except BlockingIOError:
                     if monotonic_ns() > deadline_ns:
                         raise UnavailableError(
-                            f"another change of topics in {self._layout.data_path} is under way "
-                            f"for more than {wait_seconds:g} s; try again when it has ended"
+                            f"another change of topics in {self._layout.data_path} has not ended "
+                            f"within {wait_seconds:g} s; try again later"
                         ) from None
                     time.sleep(_POLL_SECONDS)
             yield

@@ -48,11 +48,11 @@ class DataPathLock:
                 raise UnavailableError(
                     f"data-path {self._path.parent} is in use by srtm up (pid {pid or 'unknown'})"
                     if in_use
-                    else f"data-path {self._path.parent}: what srtm up (pid {pid}, ended) started "
-                    f"still runs; wait for it, or end it: fuser -k {self._path}"
+                    else f"data-path {self._path.parent}: programs that srtm up (pid {pid}, ended) "
+                    f"started still run; wait for them, or end them: fuser -k {self._path}"
                 )
             if not told:
-                say(f"waiting for what srtm up (pid {pid}, ended) started to end")
+                say(f"waiting for the programs of srtm up (pid {pid}, ended) to end")
                 told = True
             time.sleep(_POLL_SECONDS)
         os.ftruncate(descriptor, 0)

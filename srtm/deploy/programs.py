@@ -61,7 +61,7 @@ def check_nsqd_flags(nsqd: str, flags: Sequence[str], where: str) -> None:
     Raises UsageError."""
     done = _asked(nsqd, *flags)
     if done.returncode or not done.stdout.startswith(b"nsqd "):
-        said = "it would only print help"
+        said = "nsqd would only print its help"
         if done.returncode:
             said = done.stderr.decode(errors="replace").partition("\n")[0]
         raise UsageError(f"{where}: nsqd-flags: {said}")

@@ -20,7 +20,7 @@ from srtm.text.fields import ListenAddress
 OWN_NSQD_FLAGS = {
     "tcp-address": "the gateway listens there: set the broker's tcp-address",
     "http-address": "the gateway listens there: set the broker's http-address",
-    "https-address": "publishers would walk round the gateway",
+    "https-address": "publishers could bypass the gateway",
     "data-path": "set data-path of [deployment]",
     "broadcast-address": "set broadcast-address of [deployment]",
     "broadcast-tcp-port": "it is the port of the broker's tcp-address",
@@ -28,12 +28,12 @@ OWN_NSQD_FLAGS = {
     "node-id": "each broker gets its own",
     "worker-id": "each broker gets its own node id",
     "lookupd-tcp-address": "the gateway announces the broker once it is ready",
-    "tls-required": "the gateway speaks no TLS",
-    "tls-cert": "the gateway speaks no TLS",
-    "tls-key": "the gateway speaks no TLS",
+    "tls-required": "the gateway does not support TLS",
+    "tls-cert": "the gateway does not support TLS",
+    "tls-key": "the gateway does not support TLS",
     "auth-http-address": "the gateway cannot authenticate clients",
-    "config": "write the flags themselves",
-    "version": "it ends nsqd",
+    "config": "write the flags of that file here",
+    "version": "nsqd would only print its version",
 }
 """nsqd's flags that `srtm up` sets, or that would open a way round the gateway: flag -> why"""
 OWN_GATEWAY_OPTIONS = {
@@ -41,7 +41,7 @@ OWN_GATEWAY_OPTIONS = {
     "nsqd_http_address": "nsqd listens on a socket of the data path",
     "broadcast_address": "set broadcast-address of [deployment]",
     "topic": "write [[topic]] tables, which are split over the brokers",
-    "distributor_address": "the gateway reports to the one of [distributor]",
+    "distributor_address": "the gateway reports to the distributor of [distributor]",
     "distributor_token_file": "set token-file of [distributor]",
     "broker_name": "set name",
     "broker_capacity": "set capacity",
@@ -249,7 +249,7 @@ class TopicTable(Contract):
         if "name" not in values:
             raise ValueError("name is missing")
         if "keys" in values and "publishers" not in values:
-            raise ValueError("keys are those of publishers: name their file too")
+            raise ValueError("keys needs publishers: write the file of the publishers too")
         return {("topic" if key == "name" else key): value for key, value in values.items()}
 
 

@@ -182,7 +182,7 @@ def describe(name: str, deployment: Path, remote: Remote | None, as_json: bool) 
     status = next((each for each in report.topics if each.topic == name), None)
     if status is None:
         _complain(report.silent)
-        raise UsageError(f"nobody knows topic {name}; srtm topic list shows those that they know")
+        raise UsageError(f"there is no topic {name}; srtm topic list shows the known topics")
     adaptation = topics.adaptation(status)
     if as_json:
         document = {**status.document(), "silent": report.silent}
@@ -200,4 +200,4 @@ def describe(name: str, deployment: Path, remote: Remote | None, as_json: bool) 
 def _complain(silent: dict[str, str]) -> None:
     if silent:
         why = "; ".join(f"{broker} does not answer: {error}" for broker, error in silent.items())
-        raise UnavailableError(f"this is not all: {why}")
+        raise UnavailableError(f"the answer is incomplete: {why}")

@@ -174,7 +174,8 @@ class Topics:
             return self._distributor.one(topic)
         except UnavailableError as error:
             raise UnavailableError(
-                f"topic {topic} was not changed: whose it is, only the distributor knows ({error})"
+                f"topic {topic} was not changed: only the distributor can tell whether it holds "
+                f"the topic ({error})"
             ) from None
 
     def change(self, topic: str, changes: Mapping[str, object]) -> Contract:
@@ -215,8 +216,8 @@ class Topics:
         `change` does."""
         if self._distributor is None or not self.placed(topic):
             raise UsageError(
-                f"topic {topic} is split evenly, and stays so: shares follow the traffic of topics "
-                "that the distributor holds; srtm topic register gives it one"
+                f"topic {topic} is split evenly, and stays so: only the shares of a topic that the "
+                "distributor holds follow the traffic; srtm topic register hands the topic to it"
             )
         return self._distributor.adapt(topic, changes)
 
@@ -225,7 +226,7 @@ class Topics:
         if self._distributor is None or not self.placed(topic):
             raise UsageError(
                 f"topic {topic} is split evenly: only publishers of topics that the distributor "
-                "holds can be moved; srtm topic register gives it one"
+                "holds can be moved; srtm topic register hands the topic to it"
             )
         return self._distributor.migrate(topic, mode)
 
@@ -262,8 +263,8 @@ class Topics:
         if self._has_other_hosts:
             raise UsageError(
                 f"topic {topic} is split evenly over brokers of several hosts: change it in the "
-                "file between srtm testbed down and up; the contract of a topic with publishers "
-                "can be changed while they run"
+                "file, after srtm testbed down and before up; only a topic with publishers can be "
+                "changed while the brokers run"
             )
 
     def _current(self, topic: str) -> dict[str, Limit | None]:

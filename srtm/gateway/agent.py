@@ -187,8 +187,8 @@ class Agent:
         if what != self._said:
             if self._taken and self.contact_at is None:
                 return  # it ends, and says why
-            held = "the safe shares hold" if self.lease.ended else "the shares it gave hold"
-            log.warning("distributor: %s; going on without it, %s", what, held)
+            held = "safe shares" if self.lease.ended else "its last shares"
+            log.warning("distributor: %s; going on without it, with %s", what, held)
             self._said = what
 
     # --- the exchange -------------------------------------------------------------------------
@@ -270,8 +270,8 @@ class Agent:
         changes = self.lease.answered(desired, asked_at)
         if changes is None:
             raise UnavailableError(
-                f"{self.endpoint.address} answers with epoch {desired.epoch}, and "
-                f"{self.lease.epoch} was known: ignored, with its lease"
+                f"{self.endpoint.address} answers with epoch {desired.epoch}, older than the known "
+                f"{self.lease.epoch}: the answer and its lease are ignored"
             )
         before = self._desired
         self._desired = desired
@@ -305,7 +305,9 @@ class Agent:
         self.close()
         changes = self.lease.expire(boottime_ns())
         if changes:
-            log.warning("distributor: the lease has ended; %d safe shares hold", len(changes))
+            log.warning(
+                "distributor: the lease has ended; topics with safe shares: %d", len(changes)
+            )
         self._apply(changes)
         if not self.lease.ended:
             seconds = min(self.lease_left_seconds, _LEASE_CHECK_SECONDS)

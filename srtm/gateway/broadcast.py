@@ -44,7 +44,7 @@ def check_broadcast(options: GatewayOptions, tcp: str, web: str, facts: Facts) -
         if facts.broadcast[name] != value:
             flag = name.replace("_", "-")
             log.warning(
-                "nsqd tells nsqlookupd --%s=%s, so consumers and nsqadmin go round the "
+                "nsqd tells nsqlookupd --%s=%s, so consumers and nsqadmin bypass the "
                 "gateway; start nsqd with --%s=%s",
                 flag,
                 facts.broadcast[name],

@@ -41,8 +41,8 @@ def share_out(options: GatewayOptions, limit: int) -> Descriptors:
         else:
             flags += " needs"
         raise UsageError(
-            f"{flags} {tcp + http + _SPARE_FILES} open files, and the hard limit is {limit}; "
-            "lower it or raise the limit (ulimit -Hn)"
+            f"{flags} {tcp + http + _SPARE_FILES} open files, but the hard limit is {limit}; "
+            "lower the option or raise the limit (ulimit -Hn)"
         )
     return Descriptors(files - http, http)
 

@@ -74,6 +74,7 @@ class DiskTrial:
             response = await self._http.call("POST", f"/topic/delete?topic={TOPIC}")
             if response.status not in (200, 404):
                 raise UnavailableError(
-                    f"nsqd at {self._http.address} does not delete topic {TOPIC}: {response.status}"
+                    f"nsqd at {self._http.address} did not delete topic {TOPIC}: "
+                    f"status {response.status}"
                 )
             self._left = False

@@ -118,7 +118,7 @@ def read_desired(document: Any, before: Desired | None = None) -> Desired:
         newest = max(epoch, int(document.get("newest", 0)))
         unplaced = Unplaced(document.get("unplaced", Unplaced.PASS))
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise UsageError(f"it answers with no desired state: {document!r:.200}") from None
+        raise UsageError(f"the answer is not a desired state: {document!r:.200}") from None
     return Desired(
         epoch,
         float(lease_seconds),

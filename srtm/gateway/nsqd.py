@@ -66,7 +66,9 @@ class NsqdHttp:
         """Topics and channels: all, or those of the names."""
         document = await self.get(stats_path(topic, channel, clients, memory))
         if not isinstance(document, dict):
-            raise UnavailableError(f"nsqd at {self.address} answered /stats with no object")
+            raise UnavailableError(
+                f"nsqd at {self.address} answered /stats, but not with a JSON object"
+            )
         return document
 
     async def set_lookupd(self, addresses: tuple[str, ...]) -> None:
@@ -75,7 +77,7 @@ class NsqdHttp:
         response = await self.call("PUT", "/config/nsqlookupd_tcp_addresses", body)
         if response.status != 200:
             raise UnavailableError(
-                f"nsqd at {self.address} did not take its nsqlookupd addresses: {response.status}"
+                f"nsqd at {self.address} refused the nsqlookupd addresses: status {response.status}"
             )
 
     async def facts(self) -> Facts:

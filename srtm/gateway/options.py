@@ -234,13 +234,13 @@ class GatewayOptions(BaseModel):
             for flag, address in (("tcp", self.tcp_address), ("http", self.http_address)):
                 if address.endswith(":0"):
                     raise ValueError(
-                        f"--{flag}-address {address}: with a distributor the gateway needs a port "
-                        "of its own, which clients are told before it opens"
+                        f"--{flag}-address {address}: with a distributor the gateway needs a fixed "
+                        "port, because clients learn it before the port opens"
                     )
         for name in ("distributor_token_file", "broker_name", "broker_capacity"):
             if getattr(self, name) and not self.distributor_address:
                 flag = name.replace("_", "-")
-                raise ValueError(f"--{flag} is for a distributor; give --distributor-address too")
+                raise ValueError(f"--{flag} needs a distributor; give --distributor-address too")
         if self.nsqd_tcp_address == self.tcp_address:
             raise ValueError(
                 f"--nsqd-tcp-address {self.tcp_address} is the gateway's own --tcp-address; "

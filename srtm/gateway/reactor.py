@@ -76,7 +76,7 @@ class Reactor:
         place = _place(error)
         if place not in self._told:
             self._told.add(place)
-            log.error("a fault: %s; the same again is only counted", what, exc_info=error)
+            log.error("a fault: %s; repeats are only counted", what, exc_info=error)
 
     def _fail(self, fd: int, error: Exception) -> None:
         """A handler has failed: whoever is at the other end is not left to wait."""

@@ -158,7 +158,9 @@ class Gateway:
         self.stamps = choose_source(self.wall, self.options.timestamps)
         closing.callback(self.stamps.close)
         if self.stamps.reason:
-            log.info("timestamps by %s, as there is no %s", self.stamps.name, self.stamps.reason)
+            log.info(
+                "timestamps by %s, because there is no %s", self.stamps.name, self.stamps.reason
+            )
         sender.begin()
         if sender.why_slower:
             log.info("answers are sent one by one: %s", sender.why_slower)
@@ -327,7 +329,7 @@ class Gateway:
             other = [each for each, value in self.options if getattr(options, each) != value]
             if other:
                 names = ", ".join(each.replace("_", "-") for each in other)
-                log.warning("SIGHUP: changed in the file, but only a restart heeds it: %s", names)
+                log.warning("SIGHUP: these changes in the file need a restart: %s", names)
         self.watch.announce_again()
 
     def _gate_changed(self) -> None:
@@ -370,7 +372,7 @@ class Gateway:
         """What needs nobody else."""
         now = monotonic_ns()
         if self.wall.refresh():
-            log.warning("the wall clock was stepped; kernel stamps of this second are off")
+            log.warning("the wall clock was stepped; kernel time stamps of this second are wrong")
         self.stamps.tick()
         self.tcp.try_again()
         self.watch.pool.drop_silent(now - int(self.options.nsqd_timeout * NS))

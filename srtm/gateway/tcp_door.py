@@ -70,7 +70,7 @@ class TcpDoor:
             except OSError as error:
                 if error.errno in _NO_DESCRIPTOR:
                     # It stays readable: asked at each wake-up, it would take all our time.
-                    log.warning("no connection can be taken: %s", error.strerror)
+                    log.warning("new TCP connections cannot be accepted: %s", error.strerror)
                     gateway.reactor.change(self._listener.fileno(), 0)
                 return
             if len(gateway.clients) >= self._max_connections or not self.has_room:

@@ -204,4 +204,4 @@ def _check(rate: float, burst: float) -> None:
     if not _MIN_RATE <= rate < float("inf"):
         raise ValueError(f"rate {rate} must be at least {_MIN_RATE:g} messages per second")
     if not 1 <= burst < float("inf"):
-        raise ValueError(f"burst {burst} must be at least 1 message: less admits nothing")
+        raise ValueError(f"burst {burst} must be at least 1 message: a smaller one admits nothing")

@@ -89,7 +89,7 @@ class Limit(BaseModel):
     @classmethod
     def _is_some_rate(cls, rate: float) -> float:
         if rate < MIN_RATE:
-            raise ValueError(f"{rate:g} messages/s is less than one in eleven days")
+            raise ValueError(f"{rate:g} messages/s is less than one message in eleven days")
         return rate
 
     @property
@@ -113,8 +113,8 @@ class Limit(BaseModel):
         if slo is not None and slo.window_seconds is not None:
             plain = SLO(slo.percentile, slo.target_seconds)
             raise ValueError(
-                f"a topic's SLO has no window: write {plain}; `over` counts for srtm autoscale, "
-                "which spends by it what may be late"
+                f"a topic's SLO has no window: write {plain}; only srtm autoscale takes a window "
+                "(`over`)"
             )
         return slo
 
@@ -122,7 +122,7 @@ class Limit(BaseModel):
         """One of `parts` (at least 1) even sub-buckets. Raises UsageError where b/parts is less
         than the largest batch."""
         if parts < 1:
-            raise ValueError(f"{parts} parts: a bucket is split into one or more")
+            raise ValueError(f"{parts} parts: a bucket is split into one or more parts")
         if parts == 1:
             return self
         least = self.least_burst

@@ -41,7 +41,7 @@ def unfinished_work_exceeds(rho: float, x: ArrayLike) -> Floats:
     points = np.asarray(x, dtype=np.float64)
     _check_load(rho)
     if np.isnan(points).any():
-        raise ValueError("x has a NaN: leave out the points that are not known")
+        raise ValueError("x has a NaN: leave out the unknown points")
     if rho == 0:
         return np.where(points < 0, 1.0, 0.0)
     tail = _tail(rho)
@@ -260,7 +260,7 @@ def _checked(arrivals: Floats) -> Floats:
         after = f" after {times[at - 1]}" if at else ""
         raise ValueError(
             f"arrivals must be sorted and finite (got {times[at]}{after} at index {at}): "
-            "sort them and leave out what is no time"
+            "sort them and leave out values that are not finite"
         )
     return times
 

@@ -148,14 +148,14 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"{path}: not TOML: no UTF-8 (at line {line})") from None
+        raise UsageError(f"{path}: not TOML: not UTF-8 text (at line {line})") from None
     except ValueError as error:
         end = max(len(data.splitlines()), 1)
         said = str(error).replace("(at end of document)", f"(at line {end}, its end)")
         if said.startswith("Exceeds the limit"):  # of Python, which says no line
             said = "an integer has thousands of digits"
         quotes = said.startswith(("Invalid value", "Expected newline"))
-        hint = "; texts need quotes, and durations too" if quotes else ""
+        hint = "; strings and durations need quotes" if quotes else ""
         raise UsageError(f"{path}: not TOML: {said}{hint}") from None
 
 

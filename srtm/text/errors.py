@@ -19,7 +19,7 @@ class Exit(IntEnum):
 
 EXITS = {
     Exit.OK: "done",
-    Exit.FAILED: "it was tried, and it failed: a broker went away, a bar was missed",
+    Exit.FAILED: "the command ran and failed: a broker went away, a benchmark missed its bar",
     Exit.USAGE: "the command line or a file is wrong; nothing was started",
     Exit.UNAVAILABLE: "something that is needed is not there: nsqd, a port, a broker",
 }
@@ -65,7 +65,7 @@ def one_line(error: "ValidationError", where: str, named: int = 0) -> UsageError
     unquoted = ("missing", "value_error", "json_invalid")  # the last one would quote the whole text
     given = "" if fault["type"] in unquoted else f" (got {fault['input']!r})"
     left = len(faults) - len(paths)
-    more = f"; {left} more" if left else ""
+    more = f"; {left} more error{'s' if left > 1 else ''}" if left else ""
     return UsageError(f"{where}: {shown + ': ' if shown else ''}{message}{given}{more}")
 
 

@@ -252,7 +252,7 @@ def test_while_the_distributor_hangs_its_topics_stay_its_own(
             "topic", "list", "--json", f"--deployment={spec['deployment']['data-path']}"
         )
     assert done.returncode == Exit.UNAVAILABLE
-    assert "this is not all: distributor does not answer" in done.stderr
+    assert "the answer is incomplete: distributor does not answer" in done.stderr
     [topic] = json.loads(done.stdout)["topics"]
     assert (topic["owner"], topic["last_known"]) == ("distributor", True)
     assert (topic["rate"], topic["burst"], topic["slo"]) == (66, 12, "0.99@5ms")

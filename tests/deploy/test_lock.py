@@ -80,7 +80,7 @@ def test_what_a_killed_holder_left_is_waited_for(tmp_path: Path) -> None:
         lock = DataPathLock(tmp_path / "up.lock")
         lock.acquire(say)
         lock.release()
-        assert said == [f"waiting for what srtm up (pid {pid}, ended) started to end"]
+        assert said == [f"waiting for the programs of srtm up (pid {pid}, ended) to end"]
 
 
 @pytest.mark.parametrize(
@@ -93,6 +93,6 @@ def test_what_a_killed_holder_left_is_waited_for(tmp_path: Path) -> None:
 def test_the_wait_ends(tmp_path: Path, wait_seconds: float, stopped: bool) -> None:
     with (
         orphaned(tmp_path / "up.lock"),
-        pytest.raises(UnavailableError, match="still runs; wait for it, or end it: fuser -k"),
+        pytest.raises(UnavailableError, match="still run; wait for them, or end them: fuser -k"),
     ):
         DataPathLock(tmp_path / "up.lock").acquire(print, lambda: stopped, wait_seconds)

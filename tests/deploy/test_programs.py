@@ -79,7 +79,7 @@ def test_another_version_is_one_line_of_warning(tmp_path: Path, says: str, warne
         pytest.param(["--mem-queue-size=0", "-verbose"], "", id="right"),
         pytest.param(["--max-body-size=5x"], 'invalid value "5x" for flag', id="no-number"),
         pytest.param(["--mem-size=5"], "not defined: -mem-size", id="no-such-flag"),
-        pytest.param(["--help"], "it would only print help", id="help"),
+        pytest.param(["--help"], "nsqd would only print its help", id="help"),
     ],
 )
 def test_nsqd_reads_its_flags_before_it_is_started(

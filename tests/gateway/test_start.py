@@ -278,7 +278,7 @@ def test_what_is_no_nsqd_is_told_in_one_line(servers: Servers, nsqd: Nsqd) -> No
         ("/info", 200, b'{"version": 5}', "is not an nsqd"),
         ("/config/max_msg_size", 404, b"{}", "with 404"),
         ("/config/max_msg_size", 200, b'"x"', "is not an nsqd: max_msg_size is 'x'"),
-        ("/stats", 200, b"OK", "answered /stats with no object"),
+        ("/stats", 200, b"OK", "answered /stats, but not with a JSON object"),
         ("/stats", 500, b"", "answered /stats"),
         ("/stats", 200, b'{"topics": [{}]}', "its /stats has another shape"),
     ]

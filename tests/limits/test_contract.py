@@ -53,7 +53,7 @@ BAD_SPECS = [
     pytest.param("t", "rate, burst: needed", id="a-name-alone"),
     pytest.param("t,rate=5", "burst: needed", id="no-burst"),
     pytest.param(
-        "t,rate=5,burst=1,slo=0.99@5ms over 1h", "write 0.99@5ms; `over` counts", id="a-window"
+        "t,rate=5,burst=1,slo=0.99@5ms over 1h", "write 0.99@5ms; only srtm", id="a-window"
     ),
     pytest.param("t,", "'' is not one of rate, burst, mode, max-wait", id="a-comma"),
     pytest.param("t,rate", "'rate' is not one of", id="no-value"),

@@ -180,7 +180,7 @@ def test_the_file_can_be_named_by_the_environment(file: Path) -> None:
         pytest.param("max-topics = 1\nmax-topics = 2\n\n",
                      ": not TOML: Cannot overwrite a value (at line 2, column 15)", id="key-twice"),
         pytest.param("a = " + "[" * 20_000, ": not TOML: ", id="20,000-brackets"),
-        pytest.param(b"\xff", ": not TOML: no UTF-8 (at line 1)", id="not-text"),
+        pytest.param(b"\xff", ": not TOML: not UTF-8 text (at line 1)", id="not-text"),
     ],
 )  # fmt: skip
 def test_a_wrong_file_is_told_with_its_name(file: Path, content: str | bytes, message: str) -> None:

@@ -143,16 +143,16 @@ SLIPS = [
     ),
     pytest.param('"netns"\ncores', '"local"\ncores', "make all hosts kind = 'netns'", id="mixed"),
     pytest.param('"netns"\ncores', '"ssh"\ncores', "host h2: address is missing", id="no-address"),
-    pytest.param("cores = 1", 'login = "x"', "host h2: login is for kind = 'ssh'", id="login"),
+    pytest.param("cores = 1", 'login = "x"', "host h2: login needs kind = 'ssh'", id="login"),
     pytest.param(
         'kind = "netns"\ncores = 1',
         'kind = "ssh"\naddress = "10.0.0.1"\nlogin = "-oProxyCommand=x"',
-        "is no HOST or USER@HOST",
+        "is neither HOST nor USER@HOST",
         id="a-login-that-is-an-option",
     ),
     pytest.param("cores = 1", 'address = "10.0.0.1"', "gets its address by itself", id="given"),
     pytest.param("cores = 1", "core = 1", 'did you mean "cores"', id="a-slip-of-the-keyboard"),
-    pytest.param("cores = 1", 'bandwidth = "fast"', "write 10mbit", id="bandwidth"),
+    pytest.param("cores = 1", 'bandwidth = "fast"', "must be like 10mbit", id="bandwidth"),
     pytest.param('"rooms.csv"', '"none.csv"', "none.csv", id="no-publishers"),
     pytest.param("burst = 10\n[[", "burst = 1\n[[", "topic even", id="a-burst-too-small-to-split"),
 ]
@@ -170,7 +170,7 @@ def test_a_slip_is_one_clear_line(tmp_path: Path, text: str, instead: str, says:
     ("old", "new", "says"),
     [
         ('name = "h3"\nkind = "netns"', 'name = "h3"\nkind = "ssh"\naddress = "-oProxyCommand=x"',
-         "host h3: address '-oProxyCommand=x' is no name or IP address"),
+         "host h3: address '-oProxyCommand=x' is neither a name nor an IP address"),
         ('name = "lab"', 'name = "lab"\ndata-path = "~nobody-of-this-name/x"', "begins with ~"),
         ('admission-log = "log"', 'admission-log = "a\\u0000b"', "a character that is none"),
     ],

@@ -71,7 +71,7 @@ class _Asking(Handler):
                 async with self._turns:
                     yield not self.request.connection.stream.closed()  # type: ignore[union-attr]
         except Full:
-            raise HttpError(429, "TOO_MANY_REQUESTS: as many wait for the same", 1.0) from None
+            raise HttpError(429, "TOO_MANY_REQUESTS: too many such requests wait", 1.0) from None
 
 
 class _Metrics(_Asking):
@@ -213,7 +213,7 @@ class _Door(Application):
         method = request.method or ""
         found = route(method, request.uri or "")
         if found.answer is Answer.BAD:
-            raise HTTPInputError(f"{request.uri}: a broken escape")
+            raise HTTPInputError(f"{request.uri}: a broken percent escape")
         if found.answer is None:
             request.path = found.path
             kind, more = self._handlers[found.path]

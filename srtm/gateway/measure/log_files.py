@@ -109,7 +109,7 @@ class LogFiles:
         if failing:
             log.error("--admission-log %s: %s", self._folder, failing)
         else:
-            log.info("--admission-log %s: it is written again", self._folder)
+            log.info("--admission-log %s: the log is written again", self._folder)
 
     def _rotate(self) -> None:
         full = self._file

@@ -172,7 +172,9 @@ class TraceProcess:
         self.written_bytes += status["bytes"] - before.get("bytes", 0)
         self.dropped += status["dropped"] - before.get("dropped", 0)
         if status["untidy"] and status["untidy"] != before.get("untidy"):
-            log.warning("--trace-dir %s: old files stay: %s", self.folder, status["untidy"])
+            log.warning(
+                "--trace-dir %s: old files are not removed: %s", self.folder, status["untidy"]
+            )
         if status["messages"] != before.get("messages", 0):
             self._pause_ns = _FIRST_PAUSE_NS
         if status["failing"] or status["messages"]:
@@ -186,7 +188,7 @@ class TraceProcess:
         if failing:
             log.error("--trace-dir %s: %s", self.folder, failing)
         else:
-            log.info("--trace-dir %s: it is written again", self.folder)
+            log.info("--trace-dir %s: the trace is written again", self.folder)
 
     def close(self) -> None:
         """End the process once what was put is in a file, or cannot be."""
@@ -202,7 +204,7 @@ class TraceProcess:
         try:
             process.wait(max(0.0, (deadline - monotonic_ns()) / NS))
         except subprocess.TimeoutExpired:
-            log.error("--trace-dir %s: it is still being written at the end", self.folder)
+            log.error("--trace-dir %s: the trace was not fully written before the end", self.folder)
 
 
 def _input(process: "subprocess.Popen[bytes]") -> int:
