@@ -35,7 +35,8 @@ _YARDSTICKS = {
 
 @click.group(cls=LazyGroup)
 def adaptor() -> None:
-    """The TB Adaptor: how r and b of a topic follow its traffic from broker to broker."""
+    """Explain and simulate how the TB Adaptor moves r and b of a topic between brokers as its
+    traffic moves."""
 
 
 @adaptor.command()

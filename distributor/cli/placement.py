@@ -169,10 +169,11 @@ def fit(
     remote: Remote,
     as_json: bool,
 ) -> None:
-    """Fit TOPIC by measurement: its publishers on the fewest brokers that keep its SLO.
+    """Fit TOPIC by measurement: put its publishers on the fewest brokers that keep its SLO.
 
-    The publishers must be sending. Rounds are in srtm placement explain TOPIC; this command follows
-    them, and the distributor goes on without it. Exit code 1 where no design keeps the SLO.
+    The publishers must be sending. The command shows the current round and then the result; srtm
+    placement explain TOPIC shows all rounds. The distributor goes on even if the command is ended.
+    Exit code 1: the SLO cannot be kept, or the fitting failed.
     """
     if stop:
         found = remote.call("DELETE", "topics", topic, "fitting")

@@ -23,13 +23,19 @@ def bridge() -> None:
 
 @bridge.command("run")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--log-level", type=click.Choice(["debug", "info", "warn", "error"]), default="info")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warn", "error"]),
+    default="info",
+    show_default=True,
+    help="Lowest level that is logged.",
+)
 def run(file: Path, log_level: str) -> None:
     """Run all routes of FILE.
 
     After SIGTERM the bridge takes no new messages, waits for the answers to messages under way, and
-    commits offsets. SIGHUP reads FILE again and restarts only the routes that changed. /ping,
-    /stats and /metrics are at http-address of [bridge] (127.0.0.1:4190).
+    commits offsets. SIGHUP reads FILE again and leaves unchanged routes alone. /ping, /stats and
+    /metrics are at http-address of [bridge] (127.0.0.1:4190).
     """
     logging.basicConfig(
         stream=sys.stderr,

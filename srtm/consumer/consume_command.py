@@ -29,7 +29,13 @@ def log_to_stderr(level: str) -> None:
 
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--log-level", type=click.Choice(list(LOG_LEVELS)), default="info")
+@click.option(
+    "--log-level",
+    type=click.Choice(list(LOG_LEVELS)),
+    default="info",
+    show_default=True,
+    help="Lowest level that is logged.",
+)
 def consume(file: Path, log_level: str) -> None:
     """Run one consumer of FILE's group or pool, under the controller of `srtm autoscale run`.
 

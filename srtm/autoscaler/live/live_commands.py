@@ -62,7 +62,13 @@ def _watch(
 @click.command()
 @_file
 @click.option("--dry-run", is_flag=True, help="Only show what would be done, as watch does.")
-@click.option("--log-level", type=click.Choice(list(LOG_LEVELS)), default="info")
+@click.option(
+    "--log-level",
+    type=click.Choice(list(LOG_LEVELS)),
+    default="info",
+    show_default=True,
+    help="Lowest level that is logged.",
+)
 def run(file: Path, dry_run: bool, log_level: str) -> None:
     """Control the group or pool of FILE: run as many consumers as its SLO needs and assign the
     partitions to them.
