@@ -22,7 +22,7 @@ def test_random_faults_lose_nothing_and_let_in_nothing_too_much(
     with World(tmp_path_factory.mktemp("s")) as world:  # sockets' paths are short
         verdict, log = soak(world, SECONDS, seed)
     told = f"seed {seed}, worst interval {verdict.worst}: {log}"
-    assert verdict.acknowledged > 10 * RATE, told
+    assert verdict.acknowledged > RATE, told
     assert verdict.lost == [], told
     assert verdict.unexpected == [], told
     assert verdict.excess <= 0, told
