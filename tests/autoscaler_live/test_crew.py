@@ -98,6 +98,16 @@ def test_a_launch_that_does_not_join_in_time_is_called_off_once(pods: Pods) -> N
     assert [(each.launches, set(each.leavers)) for each in pods.told] == [((), {"x"}), ((), set())]
 
 
+def test_what_starts_for_the_controller_before_is_a_launch(pods: Pods) -> None:
+    crew, roster = Crew(pods, 5.0), Roster(members={"a": "a"}, parts={"a": (0,)})
+    pods.fleet = Fleet(running=frozenset("ax"), leaving=frozenset("y"))
+    crew.take_over(1.0, roster)
+    assert roster.launched == {"x": 1.0}
+    assert roster.parts == {"a": (0,), "x": ()}
+    assert crew.failed(6.1, roster) == ["x did not join in time"]
+    assert roster.parts == {"a": (0,)}
+
+
 def test_who_joins_takes_the_oldest_launch() -> None:
     roster = Roster(parts={"l-1": (0, 1), "l-2": (2,)}, launched={"l-1": 1.0, "l-2": 2.0})
     assert roster.follow(5.0, {"pod-x": "pod-x"}, claims=True) == []

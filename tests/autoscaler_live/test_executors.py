@@ -145,6 +145,26 @@ def test_the_next_controller_finds_who_is_there(kind: str, stages: Callable[[str
 
 
 @pytest.mark.parametrize("kind", LIVE)
+def test_what_starts_for_the_controller_before_is_not_launched_again(
+    kind: str, stages: Callable[[str], Stage]
+) -> None:
+    stage = stages(kind)
+    first = Driven(stage.executor())
+    running = first.start(2)
+    first.executor.close()
+    second = Driven(stage.executor())
+    second.look()
+    second.launches = [*running]
+    for _ in range(3):
+        second.look()
+    assert set(second.executor.seen().starting) == set(running)
+    second.launches, second.leavers = running[:1], {running[1]}
+    second.wait(lambda fleet: not fleet.leaving and fleet.running == {running[0]}, "one stays")
+    if stage.api:
+        assert stage.api.replicas == 1
+
+
+@pytest.mark.parametrize("kind", LIVE)
 def test_what_is_said_again_is_done_once(kind: str, stages: Callable[[str], Stage]) -> None:
     driven = Driven(stages(kind).executor())
     running = driven.start(2)
@@ -200,6 +220,26 @@ def test_a_launch_that_comes_to_nothing(
     )
     driven.launches = []
     assert not driven.look().died
+
+
+def test_a_launch_for_the_controller_before_that_dies_is_told(
+    stages: Callable[[str], Stage],
+) -> None:
+    stage = stages("local")
+    command = [sys.executable, "-c", "import time; print('begun', flush=True); time.sleep(600)"]
+    first = Driven(stage.executor(command=command, log_folder="logs"))
+    (id_,) = first.start(1)
+    log = stage.folder / "logs" / f"{id_}.log"
+    wait_for(lambda: log.read_text() == "begun\n", "it runs")
+    second = Driven(stage.executor())
+    second.launches = [id_]
+    assert not second.look().died
+    first.end([id_])
+    first.wait(lambda fleet: not fleet.leaving, "it has ended")
+    fleet = second.wait(lambda fleet: fleet.died, "and is missed")
+    assert fleet.died == {id_: f"{id_} ended before it joined"}
+    second.look()
+    assert log.read_text() == "begun\n"
 
 
 # --- Kubernetes -----------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def test_who_nobody_launched_is_told_to_leave_where_an_executor_ends_the_others(
     world.calm = True
     for leader in world.leaders:
         leader.led.abilities = Abilities(restarts=True)
-        leader.controller.executor.seen = lambda: Fleet(running=frozenset({"launched"}))
+        leader.launcher.fleet = Fleet(running=frozenset({"launched"}))
     launched, stray = Consumer(world, 1.0, launch="launched"), Consumer(world, 1.0)
     world.consumers += [launched, stray]
     world.run(10)
@@ -68,6 +68,20 @@ def test_who_nobody_launched_is_told_to_leave_where_an_executor_ends_the_others(
         world.run(0.1)
     assert stray.dead
     assert not launched.dead
+
+
+def test_what_starts_for_the_controller_before_is_waited_for() -> None:
+    world = World(1, loss=0.0)
+    world.calm = True
+    for leader in world.leaders:
+        leader.launcher.fleet = Fleet(running=frozenset({"slow"}))
+    world.run(2)
+    (leading,) = (each for each in world.leaders if each.controller.leads)
+    assert "slow" in leading.controller.roster.launched
+    world.consumers.append(Consumer(world, 1.0, launch="slow"))
+    world.run(1)
+    assert "slow" not in leading.controller.roster.launched
+    assert "slow" in leading.controller.roster.parts
 
 
 def test_what_a_policy_warns_of_is_told_and_shown(caplog: pytest.LogCaptureFixture) -> None:

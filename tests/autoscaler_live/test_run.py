@@ -50,6 +50,19 @@ def test_a_controller_is_killed_and_another_takes_over(make_group: Make) -> None
     assert set(group.ids().values()) == {1}
 
 
+def test_what_starts_as_a_controller_is_killed_is_not_launched_again(make_group: Make) -> None:
+    group = make_group("slow-start", group={"min": 1, "max": 1})
+    work = group.folder / "work.py"
+    work.write_text(f"import time\ntime.sleep(4)\n{work.read_text()}")
+    first = group.controller()
+    logs = group.folder / "logs"
+    wait_for(lambda: list(logs.glob("c-*")), "one is launched", 20)
+    first.kill()
+    group.controller()
+    group.wait_state(1)
+    assert len(list(logs.glob("c-*"))) == 1
+
+
 def test_a_consumer_frozen_past_its_lease_drops_its_batch(make_group: Make) -> None:
     """It stops in the middle of a batch; another gets its partitions; when it thaws the batch goes
     nowhere, and it comes back as somebody new."""

@@ -148,16 +148,18 @@ class Whims:
 
 
 class Launcher:
-    """The executor, played: processes begin a little later, or not at all."""
+    """The executor, played: processes begin a little later, or not at all. fleet: what it says that
+    it knows"""
 
     abilities = Abilities()
 
     def __init__(self, world: "World") -> None:
         self._world = world
         self._begun: set[str] = set()
+        self.fleet = Fleet()
 
     def want(self, at: float, wanted: Wanted) -> None:
-        for id_ in set(wanted.launches) - self._begun:
+        for id_ in set(wanted.launches) - self._begun - self.fleet.running:
             self._begun.add(id_)
             assert id_ not in self._world.launched, "nothing is launched twice"
             self._world.launched.add(id_)
@@ -165,7 +167,7 @@ class Launcher:
                 self._world.births.append((self._world.now + NS // 2, id_))
 
     def seen(self) -> Fleet:
-        return Fleet()
+        return self.fleet
 
     def close(self) -> None:
         return None
@@ -175,6 +177,7 @@ class Launcher:
 class Leader(Actor):
     led: KafkaWorld = field(init=False)
     controller: Controller = field(init=False)
+    launcher: Launcher = field(init=False)
     decide_at: int = 0
     pid: int = 0
 
@@ -189,10 +192,11 @@ class Leader(Actor):
             seconds=lambda: self.now / NS,
             mu=lambda id_, said: None,
         )
+        self.launcher = Launcher(self.world)
         self.controller = Controller(
             group=group(),
             world=self.led,
-            executor=Launcher(self.world),
+            executor=self.launcher,
             make=lambda mu: Whims(self.world),
             startup_seconds=3.0,
             wall=lambda: "",

@@ -51,8 +51,9 @@ def ordinal(name: str) -> int:
 class Wanted:
     """All that a controller wants now.
 
-    launches: ids that are to start, oldest first. One that is here no more has joined, or was given
-              up: then it is among the leavers.
+    launches: ids that are to start, oldest first. One that runs already was begun for the
+              controller before. One that is here no more has joined, or was given up: then it is
+              among the leavers.
     leavers:  consumers that are to end, with the time that they are given to leave. Each is in
               `Fleet.leaving` until it is gone, or it is taken for spared.
     count:    consumers in all, as decided last (None: nobody has decided); there: who has joined

@@ -95,8 +95,10 @@ class Kubernetes:
             self._died.update(dict.fromkeys(fresh, self._fault))
             return
         self._begun.update(dict.fromkeys(fresh))
+        there = self._running().intersection(fresh)  # begun for the controller before
+        self._accepted = (self._accepted or set()) - there
         self._ended.difference_update(fresh)
-        self._change(len(fresh))
+        self._change(len(fresh) - len(there))
 
     def _base(self) -> int:
         if self._replicas is not None:
@@ -160,14 +162,17 @@ class Kubernetes:
         why = waits or self._fault or "no reason is known"
         return f"{id_} was not ready within the time that startup gives it ({why})"
 
+    def _running(self) -> set[str]:
+        live = {each.name for each in self._pods if not each.terminating}
+        return (live & (self._accepted or set())) - self._ended
+
     def seen(self) -> Fleet:
         with self._lock:
             there = {each.name for each in self._pods}
-            live = {each.name for each in self._pods if not each.terminating}
             accepted = self._accepted or set()
             bad = [each for each in self._pods if each.hopeless and each.name in accepted]
             return Fleet(
-                running=frozenset((accepted & live) - self._ended),
+                running=frozenset(self._running()),
                 starting={id_: self._late(id_) for id_ in self._begun},
                 leaving=frozenset(self._ended & there),
                 died=dict(self._died),

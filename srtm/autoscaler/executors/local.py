@@ -46,12 +46,13 @@ class Local:
     def want(self, at: float, wanted: Wanted) -> None:
         self._launches = wanted.launches
         self._died = {id_: why for id_, why in self._died.items() if id_ in wanted.launches}
+        known = self._children.keys() | self._found.keys() | self._died.keys()
         for id_ in wanted.launches:
-            if id_ not in self._children and id_ not in self._died:
+            if id_ not in known:
                 self._launch(id_)
         self._end(at, wanted.leavers - self._ending.keys())
         if self._reap() or self._ending or at - (self._found_at or 0.0) >= _LOOK_SECONDS:
-            self._found, self._found_at = self._processes(), at
+            self._look(at)
         self._kill_slow_leavers(at)
 
     def close(self) -> None:
@@ -120,6 +121,13 @@ class Local:
             each.kill(number, launch)
 
     # --- who is there -----------------------------------------------------------------------------
+
+    def _look(self, at: float) -> None:
+        others = self._found.keys() - self._children.keys()
+        self._found, self._found_at = self._processes(), at
+        for id_ in (others - self._found.keys()).intersection(self._launches):
+            why = f"{id_} ended before it joined{self._log_of(id_)}"
+            self._died.setdefault(id_, why)  # of a child its code is known
 
     def _processes(self) -> dict[str, list[Process]]:
         """Launch -> its processes, whichever controller has begun them."""

@@ -76,6 +76,8 @@ class Controller:
         event = self.world.lead(now_ns)
         if event is not None:
             self._step(event)
+        if event is Event.SYNCHRONIZED:
+            self._crew.take_over(now_ns / NS, self.roster)
         if not self.leads:
             self.fault = self.world.fault or self.fault
             return

@@ -58,6 +58,13 @@ class Crew:
     backoff: Backoff = field(default_factory=Backoff)
     _told: set[str] = field(default_factory=set)
 
+    def take_over(self, at: float, roster: Roster) -> None:
+        """Enter as launches those that the controller before this one launched and that have not
+        joined: they have the time of a start-up from now on."""
+        self.want(at, roster, lambda id_: False)
+        for id_ in sorted(self.look(roster).running - roster.members.keys()):
+            roster.launched[id_], roster.parts[id_] = at, ()
+
     def look(self, roster: Roster) -> Fleet:
         """What the executor knows now. A consumer that was to end, and in whose place another one
         went, works on. A launch that was given up and is still there is on its way out: it is
