@@ -66,6 +66,15 @@ def test_who_is_spared_works_on(pods: Pods) -> None:
     assert set(roster.parts) == {"a", "b"}
 
 
+def test_who_is_called_off_between_two_looks_is_not_taken_for_spared(pods: Pods) -> None:
+    crew, roster = Crew(pods, 5.0), Roster()
+    pods.fleet = Fleet(running=frozenset("x"))
+    crew.call_off({"x"})
+    crew.look(roster)
+    crew.want(1.0, roster, lambda id_: True)
+    assert pods.told[-1].leavers == {"x"}
+
+
 def test_launches_that_fail_are_tried_later_each_time(pods: Pods) -> None:
     crew, roster = Crew(pods, 5.0), Roster()
     pods.fleet = Fleet(died={"x": "quota", "y": "quota"})

@@ -7,6 +7,7 @@ from srtm.autoscaler.executors.executor import Abilities, Fleet
 from srtm.autoscaler.live import direct
 from srtm.autoscaler.live.figures import document
 from srtm.consumer import lease
+from srtm.host.clock import NS
 from tests.autoscaler_live.world import PARTITIONS, Consumer, World
 
 
@@ -82,6 +83,31 @@ def test_what_starts_for_the_controller_before_is_waited_for() -> None:
     world.run(1)
     assert "slow" not in leading.controller.roster.launched
     assert "slow" in leading.controller.roster.parts
+
+
+def test_nobody_is_left_once_the_executor_knows_nobody() -> None:
+    """One still starts, and one is frozen and fenced: only the executor can end them."""
+    world = World(1, loss=0.0)
+    world.calm = True
+    frozen = Consumer(world, 1.0, launch="frozen")
+    world.consumers.append(frozen)
+    for leader in world.leaders:
+        leader.launcher.fleet = Fleet(running=frozenset({"frozen", "starting"}))
+        leader.decide_at = 100 * NS
+    world.run(2)
+    (leading,) = (each for each in world.leaders if each.controller.leads)
+    frozen.frozen_until = 100 * NS
+    for _ in range(40):
+        assert not leading.controller.dismiss()
+        world.run(0.1)
+    assert not leading.led.ledger.members
+    assert leading.launcher.leavers == {"frozen", "starting"}
+    leading.launcher.fleet = Fleet(leaving=frozenset({"frozen", "starting"}))
+    world.run(0.1)
+    assert not leading.controller.dismiss()
+    leading.launcher.fleet = Fleet()
+    world.run(0.1)
+    assert leading.controller.dismiss()
 
 
 def test_what_a_policy_warns_of_is_told_and_shown(caplog: pytest.LogCaptureFixture) -> None:

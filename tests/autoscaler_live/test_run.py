@@ -219,6 +219,23 @@ def test_sigterm_leaves_the_group_at_work(make_group: Make) -> None:
     wait_for(lambda: not group.pids(), "all have ended")
 
 
+def test_stop_ends_who_starts_and_who_is_frozen(make_group: Make) -> None:
+    group = make_group("half-there", group={"min": 2, "max": 2}, executor={"grace": "1s"})
+    work = group.folder / "work.py"
+    wait = "if (HERE / 'slow').exists():\n    time.sleep(8)\n"
+    work.write_text(work.read_text().replace("\n\ndef handle", f"{wait}\n\ndef handle"))
+    first = group.controller()
+    group.wait_state(2)
+    starting, frozen = group.pids()
+    os.kill(frozen, signal.SIGSTOP)
+    (group.folder / "slow").touch()
+    os.kill(starting, signal.SIGKILL)
+    wait_for(lambda: len(list((group.folder / "logs").glob("c-*"))) > 2, "another is launched", 20)
+    assert first.stop() == 0
+    assert group.command("stop").returncode == 0
+    assert not group.pids()
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

@@ -149,7 +149,7 @@ class Whims:
 
 class Launcher:
     """The executor, played: processes begin a little later, or not at all. fleet: what it says that
-    it knows"""
+    it knows; leavers: whom it was told to end"""
 
     abilities = Abilities()
 
@@ -157,8 +157,10 @@ class Launcher:
         self._world = world
         self._begun: set[str] = set()
         self.fleet = Fleet()
+        self.leavers: set[str] = set()
 
     def want(self, at: float, wanted: Wanted) -> None:
+        self.leavers |= wanted.leavers
         for id_ in set(wanted.launches) - self._begun - self.fleet.running:
             self._begun.add(id_)
             assert id_ not in self._world.launched, "nothing is launched twice"

@@ -102,6 +102,7 @@ class Controller:
     def _follow(self, at: float) -> None:
         fleet = self._crew.look(self.roster)
         members = self.world.members(fleet, self.roster)
+        self._crew.call_off((self.roster.leaving - members.keys()) & fleet.running)
         for id_ in self.roster.follow(at, members, self.executor.abilities.anonymous):
             log.warning("%s is gone", id_)
         while self.roster.startups:
@@ -224,6 +225,8 @@ class Controller:
             self._step(Event.ASSIGNED)
         self._crew.count = 0
         self._call_off(set())
+        fleet = self._crew.fleet
+        self._crew.call_off(fleet.running - self.roster.members.keys())
         self.roster.parts.clear()
         self.roster.leaving = set(self.roster.members)
-        return self.world.is_empty(self.roster)
+        return self.world.is_empty(self.roster) and not fleet.running | fleet.leaving

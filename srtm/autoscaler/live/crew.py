@@ -57,6 +57,7 @@ class Crew:
     fleet: Fleet = field(default_factory=Fleet)
     backoff: Backoff = field(default_factory=Backoff)
     _told: set[str] = field(default_factory=set)
+    _said: frozenset[str] = frozenset()
 
     def take_over(self, at: float, roster: Roster) -> None:
         """Enter as launches those that the controller before this one launched and that have not
@@ -71,7 +72,7 @@ class Crew:
         nobody's consumer, though it may join."""
         self.fleet = self.executor.seen()
         roster.leaving |= self.fleet.leaving
-        spared = self._told - self.fleet.leaving
+        spared = self._said - self.fleet.leaving
         roster.leaving -= spared & self.fleet.running
         self._told -= spared
         return self.fleet
@@ -91,18 +92,20 @@ class Crew:
         return found
 
     def call_off(self, ids: Iterable[str]) -> None:
-        """Launches that nobody wants any more."""
+        """Have the executor end them: launches that nobody wants any more, and who is to leave and
+        cannot be told so, as it is no member."""
         self._told.update(ids)
 
     def want(self, at: float, roster: Roster, may_end: Callable[[str], bool]) -> None:
         """Tell the executor all that is wanted. may_end: a consumer that leaves -> is it the
         executor that ends it, and now?"""
         self._told.update(id_ for id_ in roster.leaving if may_end(id_))
+        self._said = frozenset(self._told)
         self.executor.want(
             at,
             Wanted(
                 launches=tuple(roster.launched),
-                leavers=frozenset(self._told),
+                leavers=self._said,
                 count=self.count,
                 there=len(roster.parts) - len(roster.launched),
             ),

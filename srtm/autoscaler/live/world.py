@@ -49,7 +49,7 @@ class World(Protocol):
         """Is this consumer, which is to leave, to be ended by the executor now?"""
 
     def is_empty(self, roster: Roster) -> bool:
-        """Has everybody left?"""
+        """Has everybody left who had joined?"""
 
     # --- what is seen -----------------------------------------------------------------------------
 
