@@ -222,6 +222,15 @@ def test_a_launch_that_comes_to_nothing(
     assert not driven.look().died
 
 
+def test_what_a_launch_that_died_has_begun_ends_with_it(stages: Callable[[str], Stage]) -> None:
+    stage = stages("local")
+    driven = Driven(stage.executor(command=["sh", "-c", "sleep 600 & exit 3"]))
+    (id_,) = driven.launch(1)
+    fleet = driven.wait(lambda fleet: fleet.died and not fleet.leaving, "it has died")
+    assert fleet.died == {id_: f"{id_} ended with code 3 before it joined"}
+    assert not stage.executor().seen().running
+
+
 def test_a_launch_for_the_controller_before_that_dies_is_told(
     stages: Callable[[str], Stage],
 ) -> None:

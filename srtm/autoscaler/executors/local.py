@@ -51,7 +51,7 @@ class Local:
             if id_ not in known:
                 self._launch(id_)
         self._end(at, wanted.leavers - self._ending.keys())
-        if self._reap() or self._ending or at - (self._found_at or 0.0) >= _LOOK_SECONDS:
+        if self._reap(at) or self._ending or at - (self._found_at or 0.0) >= _LOOK_SECONDS:
             self._look(at)
         self._kill_slow_leavers(at)
 
@@ -79,8 +79,8 @@ class Local:
         except OSError as error:
             self._died[id_] = f"command {self._command[0]}: {error.strerror or error}"
 
-    def _reap(self) -> bool:
-        """Has any child ended?"""
+    def _reap(self, at: float) -> bool:
+        """Has any child ended? What it began ends with it where it had not joined."""
         ended = {id_: child.poll() for id_, child in self._children.items()}
         ended = {id_: code for id_, code in ended.items() if code is not None}
         for id_, code in ended.items():
@@ -88,6 +88,7 @@ class Local:
             if id_ in self._launches:
                 why = f"{id_} ended with code {code} before it joined"
                 self._died[id_] = why + self._log_of(id_)
+        self._end(at, ended.keys() & set(self._launches))
         return bool(ended)
 
     def _log_of(self, id_: str) -> str:
