@@ -231,6 +231,22 @@ def test_what_a_launch_that_died_has_begun_ends_with_it(stages: Callable[[str], 
     assert not stage.executor().seen().running
 
 
+def test_a_consumer_that_dies_is_gone_though_its_child_lives(
+    stages: Callable[[str], Stage],
+) -> None:
+    executor = stages("local").executor(command=())
+    assert isinstance(executor, Local)
+    child = "import subprocess, time; subprocess.Popen(['sleep', '600']); time.sleep(600)"
+    executor._command = (sys.executable, "-c", child)
+    driven = Driven(executor)
+    (id_,) = driven.start(1)
+    wait_for(lambda: len(executor._processes()[id_]) == 2, "it has its child")
+    executor._children[id_].kill()
+    fleet = driven.wait(lambda fleet: not fleet.running and not fleet.leaving, "both are gone")
+    assert fleet.died == {}
+    assert not executor._processes()
+
+
 def test_a_launch_for_the_controller_before_that_dies_is_told(
     stages: Callable[[str], Stage],
 ) -> None:

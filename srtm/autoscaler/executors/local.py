@@ -23,6 +23,7 @@ class Local:
     abilities = Abilities()
 
     def __init__(self, table: ExecutorTable, file: Path, group: str = "") -> None:
+        self._is_ours = not table.command
         self._command = table.command or (*module("srtm"), "consume", str(file.resolve()))
         self._grace = table.grace
         self._group = group or f"file:{file.resolve()}"
@@ -111,7 +112,7 @@ class Local:
             elif at - since > self._grace:
                 for each in left:
                     each.kill(signal.SIGKILL, id_)
-            elif not any(_leads_session(each.pid) for each in left):
+            elif not _any_leads(left):
                 self._signal(left, signal.SIGTERM, id_)  # its shell has gone
 
     @staticmethod
@@ -129,6 +130,9 @@ class Local:
         for id_ in (others - self._found.keys()).intersection(self._launches):
             why = f"{id_} ended before it joined{self._log_of(id_)}"
             self._died.setdefault(id_, why)  # of a child its code is known
+        if self._is_ours:  # a command of the user's may leave its work to a child, and end
+            orphans = [id_ for id_, each in self._found.items() if not _any_leads(each)]
+            self._end(at, set(orphans) - self._ending.keys())
 
     def _processes(self) -> dict[str, list[Process]]:
         """Launch -> its processes, whichever controller has begun them."""
@@ -148,6 +152,11 @@ class Local:
             if named and process is not None:
                 found.setdefault(named[0].decode(errors="replace"), []).append(process)
         return found
+
+
+def _any_leads(processes: Sequence[Process]) -> bool:
+    """Is the process that was launched among them?"""
+    return any(_leads_session(each.pid) for each in processes)
 
 
 def _leads_session(pid: int) -> bool:
