@@ -126,7 +126,9 @@ class KafkaSource:
         """Raises KafkaException for settings that librdkafka does not know."""
         self.tracks: dict[Partition, Track] = {}
         self.paused = False
+        self._topics: set[str] = set()  # that this client has read; one may be gone for a while
         self.fault = ""  # fatal: the consumer is of no use any more
+        self.anew = ""  # a topic was made anew, which takes another client
         self.away = ""  # no broker of Kafka answers, and why
         self._ask_at = 0.0
         self._kafka = kafka
@@ -228,7 +230,7 @@ class KafkaSource:
     def look(self, now: float) -> None:
         """Look for what librdkafka does not tell: was a topic made anew, and is Kafka back? Call it
         often."""
-        self._ids.tick({topic for topic, _ in self.tracks}, now, self._begin_anew)
+        self._ids.tick(self._topics, now, self._made_anew)
         if self.away and now >= self._ask_at:
             try:
                 self._consumer.list_topics(timeout=_LOOK_SECONDS)
@@ -236,15 +238,12 @@ class KafkaSource:
             except KafkaException:
                 self._ask_at = time.monotonic() + _LOOK_EVERY_SECONDS
 
-    def _begin_anew(self, topic: str) -> bool:
-        mine = [each for each in self.tracks if each[0] == topic]
-        try:
-            self._restart(dict.fromkeys(mine, OFFSET_BEGINNING))
-        except KafkaException as error:
-            log.info("%s is read from its beginning later: %s", topic, told(error))
-            return False
-        _say_anew(topic)
-        return True
+    def _made_anew(self, topic: str) -> bool:
+        """Have it read by another client: librdkafka takes no leader of a partition whose epoch is
+        below one that it has seen, and a new topic begins at 0. Until then the id stays, so that no
+        offset of the old topic is noted as one of the new."""
+        self.anew = f"{topic} was made anew: it is read from its beginning"
+        return False
 
     def pause(self) -> None:
         """Fetch nothing more; the place in the group is kept."""
@@ -291,6 +290,7 @@ class KafkaSource:
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         ask_until = time.monotonic() + _ASK_SECONDS
+        self._topics.update(each.topic for each in partitions)
         ids = self._ids.first(each.topic for each in partitions)
         with contextlib.suppress(KafkaException):  # asked for again as the partition is fetched
             partitions = consumer.committed(partitions, timeout=_ASK_SECONDS)

@@ -171,6 +171,8 @@ class KafkaToNsq(Runner):
             raise KafkaException(KafkaError(KafkaError._FATAL, self._source.fault))
         self._source.store()
         self._source.look(now)
+        if self._source.anew:
+            raise KafkaException(KafkaError(KafkaError._FATAL, self._source.anew))
         self.figures.in_flight = sum(len(track.entries) for track in self._source.tracks.values())
         self.figures.records_lag = self._source.lag()
         away = [each.reason for each in self._publishers if not each.connected]

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -51,24 +52,23 @@ class Reader(Records):
         self._recommit_ns = monotonic_ns() + _RECOMMIT_NS
         self._idle_ns = 0
         self._not_there: dict[int, int] = {}
-        self._consumer = Consumer(
-            {
-                "queued.max.messages.kbytes": _QUEUED_KBYTES,
-                "max.partition.fetch.bytes": 4 << 20,
-                "fetch.max.bytes": 16 << 20,
-                "fetch.wait.max.ms": _FETCH_MS,
-                "fetch.queue.backoff.ms": 5,
-                **client_settings(file.kafka, client),
-                "group.id": file.group.id,
-                "enable.auto.commit": False,
-                # What was committed and is gone by now is told; never committed is decided in
-                # `start`.
-                "auto.offset.reset": "error",
-                "enable.partition.eof": True,
-                "error_cb": self._failed,
-                **(protocol or {}),
-            }
-        )
+        self._was_anew = self._is_stale = False  # the topic; the client, which knows the old one
+        self._settings: dict[str, Any] = {
+            "queued.max.messages.kbytes": _QUEUED_KBYTES,
+            "max.partition.fetch.bytes": 4 << 20,
+            "fetch.max.bytes": 16 << 20,
+            "fetch.wait.max.ms": _FETCH_MS,
+            "fetch.queue.backoff.ms": 5,
+            **client_settings(file.kafka, client),
+            "group.id": file.group.id,
+            "enable.auto.commit": False,
+            # What was committed and is gone by now is told; never committed is decided in `start`.
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            "error_cb": self._failed,
+            **(protocol or {}),
+        }
+        self._consumer = Consumer(self._settings)
 
     def warm(self) -> None:
         """Learn who leads the topic's partitions: librdkafka would look for it once a second only,
@@ -107,7 +107,7 @@ class Reader(Records):
             is_mine = read_note(committed.metadata).is_of(self._places.topic_id)
             return committed.offset if is_mine else 0
         low, high = self._consumer.get_watermark_offsets(committed, _ASK_SECONDS)
-        if self._reset == "earliest" or self._is_anew:
+        if self._reset == "earliest" or self._was_anew:
             return low
         # Kept at once, or what comes before the first commit would be skipped by the next owner.
         note = str(Note(self._places.topic_id, 0))
@@ -127,15 +127,18 @@ class Reader(Records):
 
     def rewind(self) -> None:
         self._let_go()
-        again = [TopicPartition(self._topic, p, at) for p, at in self.positions.items()]
-        if again:
+        if again := self._all():
             self._consumer.incremental_unassign(again)
             self._consumer.incremental_assign(again)
+
+    def _all(self) -> list[TopicPartition]:
+        """Its partitions, and where each goes on."""
+        return [TopicPartition(self._topic, p, at) for p, at in self.positions.items()]
 
     def gather(self, interrupted: Callable[[], bool]) -> list[Record]:
         while not interrupted():
             self._ids.tick([self._topic], monotonic_ns() / NS, self._made_anew)
-            elsewhere = self._is_anew or bool(self._not_there)
+            elsewhere = self._is_anew or self._is_stale or bool(self._not_there)
             if elsewhere and not self._gathered:
                 self._begin_elsewhere()
             left = self._table.batch - len(self._gathered)
@@ -170,7 +173,31 @@ class Reader(Records):
         else:
             for partition, at in not_there.items():
                 self._places.begin_at(partition, self._begin_of(partition, at))
-        self.rewind()
+        if self._is_stale:
+            self._renew()
+        else:
+            self.rewind()
+
+    def _made_anew(self, topic: str) -> bool:
+        self._was_anew = self._is_stale = True
+        return super()._made_anew(topic)
+
+    def _renew(self) -> None:
+        """Read on by a client that knows nothing of the topic that was there before: librdkafka
+        takes no leader of a partition whose epoch is below one that it has seen, and a new topic
+        begins at 0."""
+        self._let_go()
+        self._open_again()
+        if again := self._all():
+            self.warm()
+            self._consumer.incremental_assign(again)
+
+    def _open_again(self) -> None:
+        """The old client is closed beside the work: librdkafka may wait for an answer of Kafka
+        without an end."""
+        old, self._consumer = self._consumer, Consumer(self._settings)
+        self._is_stale = False
+        threading.Thread(target=old.close, name="old-client", daemon=True).start()
 
     def _begin_of(self, partition: int, expected: int) -> int:
         """Where it is read on, as `expected` is not there."""
@@ -227,7 +254,9 @@ class Reader(Records):
 
     def pause(self) -> None:
         self._ids.tick([self._topic], monotonic_ns() / NS, self._made_anew)
-        if self._is_full:
+        if self._is_stale:
+            self._renew()
+        elif self._is_full:
             self.rewind()
         message = self._consumer.poll(0)
         if message is not None:

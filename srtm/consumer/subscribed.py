@@ -16,14 +16,25 @@ class Subscribed(Reader):
 
     def __init__(self, file: GroupFile, table: ConsumerTable, client: str) -> None:
         super().__init__(file, table, client, {"group.protocol": "consumer"})
+        self._subscribe()
+
+    def _subscribe(self) -> None:
         self._consumer.subscribe(
-            [file.group.topic],
+            [self._topic],
             on_assign=self._assigned,
             on_revoke=self._revoked,
             on_lost=self._lost,
         )
 
-    def _assigned(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+    def _renew(self) -> None:
+        """Join as a new member, which gets the partitions once the old one has left."""
+        self._drop(list(self.positions))
+        self._open_again()
+        self._subscribe()
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if consumer is not self._consumer:  # it is being closed
+            return
         try:
             self.start(each.partition for each in partitions)
         except KafkaException as error:
@@ -32,10 +43,14 @@ class Subscribed(Reader):
             for each in partitions:
                 self._places.begin(each.partition, each.offset)
 
-    def _revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if consumer is not self._consumer:
+            return
         self.commit()
         self.stop(each.partition for each in partitions)
 
-    def _lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+    def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if consumer is not self._consumer:
+            return
         log.warning("the broker has given our partitions away; what was not committed comes again")
         self.stop(each.partition for each in partitions)

@@ -3,9 +3,16 @@
 import threading
 from pathlib import Path
 
+import pytest
+
 from tests.support.groups import group
 from tests.support.kafka import kafka_in
 from tests.support.servers import Servers, wait_for
+
+QUICK_MEMBERS = {
+    "group_consumer_heartbeat_interval_ms": "300",
+    "group_consumer_min_heartbeat_interval_ms": "300",
+}
 
 
 def test_kafka_is_killed_and_comes_back(tmp_path: Path, servers: Servers) -> None:
@@ -30,6 +37,35 @@ def test_kafka_is_killed_and_comes_back(tmp_path: Path, servers: Servers) -> Non
             found.wait_state(2, 60)
             found.check()
             assert controller.alive
+            assert found.pids() == pids
+        finally:
+            found.end()
+
+
+@pytest.mark.parametrize("handover", ["direct", "assignor", "kip-848"])
+def test_a_topic_of_a_kafka_that_was_restarted_is_made_anew(
+    tmp_path: Path, servers: Servers, handover: str
+) -> None:
+    """Its partitions have a leader epoch above 0 then, and those of the new topic begin at 0."""
+    with kafka_in(tmp_path / "kafka", **QUICK_MEMBERS) as kafka:
+        found = group(kafka, servers, "again", group={"min": 1, "max": 1, "handover": handover})
+        try:
+            with kafka.dead():
+                pass
+            wait_for(lambda: kafka.leader_epoch("again") > 0, "the leader epoch has grown", 30)
+            found.controller()
+            found.produce(100)
+            found.wait_kept()
+            pids = found.pids()
+            kafka.delete("again")
+            wait_for(lambda: not kafka.partitions("again"), "the topic is gone")
+            kafka.create("again", 4)
+            found.produce(200)
+            found.wait_kept()
+            found.produce(100)
+            found.wait_kept()
+            found.check_kept()
+            wait_for(lambda: kafka.committed("again-group", "again") == 300, "all is committed", 30)
             assert found.pids() == pids
         finally:
             found.end()

@@ -173,6 +173,34 @@ def test_a_topic_that_is_made_anew_as_long_as_it_was_is_read_whole(
     assert "Traceback" not in made.process.text()
 
 
+@pytest.mark.parametrize(
+    "gone", [pytest.param(False, id="at-once"), pytest.param(True, id="later")]
+)
+def test_a_topic_that_is_made_anew_after_a_restart_of_kafka(
+    servers: Servers, kafka: Kafka, gone: bool
+) -> None:
+    """Its partitions have a leader epoch above 0 then, and that of the new topic begins at 0."""
+    topic = f"epoch-{gone}"
+    nsqd = servers.nsqd(IN_MEMORY)
+    open_channel(nsqd, topic, "reader")
+    kafka.create(topic)
+    with kafka.dead():
+        pass
+    wait_for(lambda: kafka.leader_epoch(topic) > 0, "the leader epoch has grown", 30)
+    made = bridge(servers, kafka, back(nsqd, topic))
+    kafka.produce(topic, [b"old-%d" % n for n in range(50)])
+    wait_committed(kafka, topic, 50)
+    kafka.delete(topic)
+    if gone:
+        wait_for(lambda: topic in made.reason(), "the bridge says that it is gone", 30)
+    kafka.create(topic)
+    kafka.produce(topic, [b"new-%d" % n for n in range(100)])
+    wait_committed(kafka, topic, 100)
+    new = {b"new-%d" % n for n in range(100)}
+    assert new <= set(read_all(nsqd, topic, 150))
+    assert "Traceback" not in made.process.text()
+
+
 def at_rest(nsqd: Nsqd, topic: str) -> None:
     """Its channels have all that the topic has got."""
     wait_for(lambda: (nsqd.topic(topic) or {"depth": 1})["depth"] == 0, "the topic is empty")

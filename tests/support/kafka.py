@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
 
 from srtm.kafka.server import KafkaServer, missing
 from tests.support.servers import wait_for
@@ -71,6 +71,13 @@ class Kafka:
         """0: there is no such topic."""
         found = _answered(lambda: self.admin.list_topics(timeout=10)).topics.get(topic)
         return len(found.partitions) if found else 0
+
+    def leader_epoch(self, topic: str) -> int:
+        """Of its first partition; it grows when Kafka is restarted."""
+        asked = TopicPartition(topic, 0)
+        new = AdminClient(self._settings)  # one that knows an older epoch is refused
+        found = _answered(lambda: new.list_offsets({asked: OffsetSpec.latest()})[asked].result(10))
+        return found.leader_epoch or 0
 
     def setting(self, topic: str, name: str) -> str | None:
         asked = ConfigResource("topic", topic)
