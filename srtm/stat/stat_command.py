@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,10 @@ from srtm.stat.tables import (
 from srtm.text.address import Address
 from srtm.text.duration import parse_duration
 from srtm.text.errors import SrtmError, UsageError
-from srtm.text.terminal import Table, show
+from srtm.text.terminal import show
 
 _ASKED_SECONDS = 3.0
+_TABLES = (queue_table, contract_table, timestamps_table, distributor_table, trace_table)
 
 
 @click.command("stat")
@@ -98,47 +100,65 @@ def stat(
         remote = _distributor_of(found)
     if count is None:  # whoever reads a pipe waits for its end
         count = 0 if interval or sys.stdout.isatty() else 1
-    before: list[Row] = []
-    shown, then = 0, 0.0
+    watch = _Watch(brokers, bridges, remote, topic)
+    shown = 0
     while True:
-        rows, away = read_rows(brokers, topic) if brokers else ([], {})
-        if topic and not rows and not away:
-            raise UsageError(
-                f"no broker knows topic {topic}; without --topic all that they know are shown"
-            )
-        now = time.monotonic()
-        rated = with_rates(rows, before, now - then) if before else rows
-        try:
-            penalties = penalties_of(remote, rows, topic)
-        except SrtmError as error:
-            penalties, away["distributor"] = [], str(error)
+        watch.look()
         if as_json:
-            routes = [{"bridge": each, **route} for each in bridges for route in routes_of(each)]
-            costs = [{"topic": each["topic"], "penalty": each} for each in penalties]
-            click.echo(json.dumps([row.document() for row in rated] + costs + routes))
+            click.echo(watch.as_json())
         else:
-            tables: list[Table] = []
-            if brokers:
-                made = (
-                    queue_table,
-                    contract_table,
-                    timestamps_table,
-                    distributor_table,
-                    trace_table,
-                )
-                tables += [each(rated) for each in made]
-            tables.append(penalties_table(penalties))
-            tables += [bridge_table(each, routes_of(each)) for each in bridges]
-            for table in tables:
-                if len(table):
-                    show(table, "")
-        for name, why in away.items():
+            watch.show()
+        for name, why in watch.away.items():
             click.echo(f"{name}: {why}", err=True)
-        before, then = rows, now
         shown += 1
         if shown == count:
             return
         time.sleep(seconds)
+
+
+@dataclass
+class _Watch:
+    """What brokers, bridges and the distributor said last; rates come from the look before."""
+
+    brokers: list[StatSource]
+    bridges: tuple[str, ...]
+    remote: Remote | None
+    topic: str
+    rated: list[Row] = field(default_factory=list)
+    penalties: list[dict[str, Any]] = field(default_factory=list)
+    away: dict[str, str] = field(default_factory=dict)
+    _before: list[Row] = field(default_factory=list)
+    _then: float = 0.0
+
+    def look(self) -> None:
+        """Raises UsageError for a topic that nobody knows."""
+        rows, self.away = read_rows(self.brokers, self.topic) if self.brokers else ([], {})
+        if self.topic and not rows and not self.away:
+            raise UsageError(
+                f"no broker knows topic {self.topic}; without --topic all that they know are shown"
+            )
+        now = time.monotonic()
+        self.rated = with_rates(rows, self._before, now - self._then) if self._before else rows
+        self._before, self._then = rows, now
+        try:
+            self.penalties = penalties_of(self.remote, rows, self.topic)
+        except SrtmError as error:
+            self.penalties, self.away["distributor"] = [], str(error)
+
+    def as_json(self) -> str:
+        rows = [row.document() for row in self.rated]
+        costs = [{"topic": each["topic"], "penalty": each} for each in self.penalties]
+        routes = [{"bridge": each, **route} for each in self.bridges for route in routes_of(each)]
+        return json.dumps(rows + costs + routes)
+
+    def show(self) -> None:
+        """Show the tables that have rows."""
+        tables = [each(self.rated) for each in _TABLES if self.brokers]
+        tables.append(penalties_table(self.penalties))
+        tables += [bridge_table(each, routes_of(each)) for each in self.bridges]
+        for table in tables:
+            if len(table):
+                show(table, "")
 
 
 def penalties_of(remote: Remote | None, rows: list[Row], topic: str) -> list[dict[str, Any]]:
