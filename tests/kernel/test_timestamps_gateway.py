@@ -257,7 +257,7 @@ def test_without_privileges_it_says_what_is_missing_and_goes_on(servers: Servers
     assert MISSING in found["reason"]
     metrics = http(gateway.http, "/metrics")[1]
     assert 'srtm_timestamp_source{reason="ebpf: ' in metrics
-    assert f"timestamps by sockopt, as there is no {found['reason']}" in gateway.process.text()
+    assert f"timestamps by sockopt, because there is no {found['reason']}" in gateway.process.text()
     assert f"Timestamps: sockopt (no {found['reason']})" in http(gateway.http, "/stats")[1]
 
 
