@@ -1,11 +1,13 @@
 """When an HTTP connection has kept the gateway waiting for too long."""
 
+import asyncio
+import socket
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from srtm.gateway.http.connections import Connection
+from srtm.gateway.http.connections import Connection, Stream, _keeps_waiting
 from srtm.host.clock import NS
 
 MIB = 1 << 20
@@ -44,3 +46,15 @@ def test_lateness(looks: list[tuple[int, str, int, int, int, int]], late: bool) 
         stream._total_write_done_index = sent
         found = connection.is_late(second * NS, 10 * NS)
     assert found is late
+
+
+def test_a_connection_that_was_closed_and_is_not_forgotten_can_make_room() -> None:
+    async def both() -> tuple[bool, bool]:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            stream = Stream(ours)
+            before = _keeps_waiting(stream)
+            stream.close()
+            return before, _keeps_waiting(stream)
+
+    assert asyncio.run(both()) == (True, True)

@@ -39,7 +39,10 @@ _MIB = 1024 * 1024
 
 
 def _keeps_waiting(stream: IOStream) -> bool:
-    """Does the client keep us waiting? Not where it is we who have yet to read what it sent."""
+    """Does the client keep us waiting? Not where it is we who have yet to read what it sent. One
+    that has left, of which tornado has yet to tell, can make room."""
+    if stream.closed():
+        return True
     poll = select.poll()
     poll.register(stream.fileno(), select.POLLIN | select.POLLRDHUP)
     return all(event != select.POLLIN for _, event in poll.poll(0))
