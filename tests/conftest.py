@@ -10,7 +10,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
 from tests.support.cases import cases
-from tests.support.distributors import DistributorProcess, distributors_in
+from tests.support.distributors import DistributorProcess, Starter, distributors_in
 from tests.support.servers import STARTED, Servers, servers_in
 
 _CI = bool(os.environ.get("CI"))
@@ -150,12 +150,18 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
 
 @pytest.fixture
-def distributor(tmp_path: Path) -> Iterator[DistributorProcess]:
+def start(tmp_path: Path) -> Iterator[Starter]:
+    """What starts a distributor with flags of its own; all of them end with the test."""
+    with distributors_in(tmp_path) as starter:
+        yield starter
+
+
+@pytest.fixture
+def distributor(start: Starter) -> DistributorProcess:
     """A Load Distributor that leads, on a store of its own."""
-    with distributors_in(tmp_path) as start:
-        running = start()
-        running.wait_leading()
-        yield running
+    running = start()
+    running.wait_leading()
+    return running
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -21,13 +21,12 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from benchmarks.harness.kafka import create_topic
 from benchmarks.harness.nsqd import ask, depth, drain
 from benchmarks.harness.world import start, until, write_toml
 from srtm.deploy.programs import find_program
 from srtm.http.client import request
 from srtm.http.nsqd import stats
-from srtm.kafka.server import KafkaServer
+from srtm.kafka.server import KafkaServer, create_topic
 from srtm.text.address import free_addresses
 from srtm.text.errors import UnavailableError
 

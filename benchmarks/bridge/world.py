@@ -12,12 +12,11 @@ from confluent_kafka import Consumer, TopicPartition
 
 from benchmarks.bridge.programs import publish
 from benchmarks.harness.arms import Node, nodes
-from benchmarks.harness.kafka import create_topic
 from benchmarks.harness.machine import cpu_seconds
 from benchmarks.harness.nsqd import depth
 from benchmarks.harness.session import Session
 from benchmarks.harness.world import child, until, write_toml
-from srtm.kafka.server import KafkaServer
+from srtm.kafka.server import KafkaServer, create_topic
 from srtm.text.address import free_addresses
 from srtm.text.errors import UnavailableError
 

@@ -4,19 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
-
-from srtm.kafka.server import KafkaServer, kafka
+from srtm.kafka.server import KafkaServer, create_topic, kafka
 
 TOPIC = "events"
 """of `events_kafka`"""
-
-
-def create_topic(address: str, topic: str, partitions: int) -> None:
-    """A topic of Kafka. Raises KafkaException."""
-    admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(20)
 
 
 @contextmanager

@@ -1,16 +1,13 @@
 """`srtm distributor`."""
 
 import asyncio
-import logging
-import sys
 
 import click
 
 from distributor.http.server import Server
 from distributor.options import DistributorOptions
+from srtm.options.logs import log_to_stderr
 from srtm.options.model import add_options, read_options
-
-_LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}
 
 
 @click.command("distributor", context_settings={"auto_envvar_prefix": "SRTM_DISTRIBUTOR"})
@@ -29,11 +26,5 @@ def distributor(context: click.Context, /, **_: object) -> None:
     /v1/openapi.json describes the API; /metrics has the metrics. SIGTERM ends the distributor.
     """
     options = read_options(DistributorOptions, context)
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=_LEVELS[options.log_level],
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
-    logging.getLogger("asyncio").setLevel("WARNING")
-    logging.getLogger("tornado").setLevel("WARNING")  # it tells of each malformed request
+    log_to_stderr(options.log_level)
     asyncio.run(Server(options).run())

@@ -1,13 +1,13 @@
 """`srtm bridge`."""
 
 import logging
-import sys
 from pathlib import Path
 
 import click
 
 from srtm.bridge.file import read_bridge_file
 from srtm.cli.group import LazyGroup
+from srtm.options.logs import log_level_option, log_to_stderr
 from srtm.text.errors import Exit, UnavailableError
 
 
@@ -23,13 +23,7 @@ def bridge() -> None:
 
 @bridge.command("run")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warn", "error"]),
-    default="info",
-    show_default=True,
-    help="Lowest level that is logged.",
-)
+@log_level_option
 def run(file: Path, log_level: str) -> None:
     """Run all routes of FILE.
 
@@ -37,13 +31,7 @@ def run(file: Path, log_level: str) -> None:
     commits offsets. SIGHUP reads FILE again and leaves unchanged routes alone. /ping, /stats and
     /metrics are at http-address of [bridge] (127.0.0.1:4190).
     """
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
-    for name in ("asyncio", "tornado"):
-        logging.getLogger(name).setLevel("WARNING")
+    log_to_stderr(log_level)
     parsed = read_bridge_file(file)
     _require_client()
     from srtm.bridge.check import check_settings

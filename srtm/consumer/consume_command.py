@@ -1,7 +1,5 @@
 """`srtm consume`."""
 
-import logging
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,30 +10,13 @@ from srtm.consumer.batch import Batch, Record
 from srtm.consumer.file import ConsumerTable, GroupFile
 from srtm.consumer.pool_file import PoolFile, read_scaled_file
 from srtm.consumer.required import require_client
+from srtm.options.logs import log_level_option, log_to_stderr
 from srtm.text.errors import UsageError
-
-LOG_LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}
-
-
-def log_to_stderr(level: str) -> None:
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=LOG_LEVELS[level],
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
-    for name in ("asyncio", "tornado"):
-        logging.getLogger(name).setLevel("WARNING")
 
 
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option(
-    "--log-level",
-    type=click.Choice(list(LOG_LEVELS)),
-    default="info",
-    show_default=True,
-    help="Lowest level that is logged.",
-)
+@log_level_option
 def consume(file: Path, log_level: str) -> None:
     """Run one consumer of FILE's group or pool, under the controller of `srtm autoscale run`.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from srtm.demo.load import TOPIC
 from srtm.deployment.document import DeployedBroker
 from srtm.http.client import request
-from srtm.kafka.server import KafkaServer, missing
+from srtm.kafka.server import KafkaServer, create_topic, missing
 from srtm.text.errors import UnavailableError
 
 _CHANNEL = "kafka"
@@ -65,7 +65,7 @@ def carry(brokers: Sequence[DeployedBroker], sent: int) -> Carried:
         server = KafkaServer(Path(folder))
         try:
             server.start()
-            _create_topic(server.address)
+            create_topic(server.address, TOPIC)
             route = Route.model_validate(
                 {
                     "from": f"nsq:{TOPIC}/{_CHANNEL}",
@@ -86,18 +86,6 @@ def carry(brokers: Sequence[DeployedBroker], sent: int) -> Carried:
             return Carried(sent, _count(server.address), seconds)
         finally:
             server.kill()
-
-
-def _create_topic(address: str) -> None:
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
-    from confluent_kafka.cimpl import NewTopic
-
-    admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
-    try:
-        admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(20)
-    except KafkaException as error:
-        raise UnavailableError(f"Kafka makes no topic: {error.args[0].str()}") from None
 
 
 def _count(address: str) -> int:

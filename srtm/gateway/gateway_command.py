@@ -1,19 +1,16 @@
 """`srtm gateway`."""
 
 import asyncio
-import logging
 import selectors
 import signal
-import sys
 
 import click
 
 from srtm.gateway.options import GatewayOptions
 from srtm.gateway.reactor import Reactor
 from srtm.gateway.server import Gateway
+from srtm.options.logs import log_to_stderr
 from srtm.options.model import add_options, read_options
-
-_LEVELS = {"debug": "DEBUG", "info": "INFO", "warn": "WARNING", "error": "ERROR"}
 
 
 @click.command("gateway", context_settings={"auto_envvar_prefix": "SRTM_GATEWAY"})
@@ -36,11 +33,7 @@ def gateway(context: click.Context, /, **_: object) -> None:
     """
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it can be heeded
     options = read_options(GatewayOptions, context)
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=_LEVELS[options.log_level],
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    log_to_stderr(options.log_level, quiet=())
     reactor = Reactor()
     with asyncio.Runner(
         loop_factory=lambda: asyncio.SelectorEventLoop(HotSelector(reactor))

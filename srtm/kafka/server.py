@@ -148,6 +148,19 @@ def kafka(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[K
         server.kill()
 
 
+def create_topic(address: str, topic: str, partitions: int = 1) -> None:
+    """Create a topic of one replica. Raises UnavailableError."""
+    from confluent_kafka import KafkaException  # an extra
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+    try:
+        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(20)
+    except KafkaException as error:
+        raise UnavailableError(f"Kafka makes no topic: {error.args[0].str()}") from None
+
+
 def _java(*arguments: str) -> list[str]:
     return ["java", *_JAVA, "-cp", f"{JARS}{os.sep}*", *arguments]
 

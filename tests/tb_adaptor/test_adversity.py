@@ -22,12 +22,6 @@ RATE, BURST = 200.0, 20.0
 LEASE_SECONDS = 3.0
 
 
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Starter]:
-    with distributors_in(tmp_path) as starter:
-        yield starter
-
-
 def placed(distributor: DistributorProcess, count: int) -> list[FakeBroker]:
     capacities = [1000.0] * count
     brokers = distributor.placed(*capacities, publishers=16, policy="lb", rate=RATE, burst=BURST)

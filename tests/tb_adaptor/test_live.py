@@ -3,7 +3,6 @@
 import json
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from tests.support.distributors import (
     DistributorProcess,
     FakeBroker,
     Starter,
-    distributors_in,
     settle,
     srtm,
 )
@@ -21,12 +19,6 @@ from tests.support.servers import GatewayProcess, Servers, http, wait_for
 from tests.support.v2 import V2
 
 RATE, BURST = 200.0, 20.0
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Starter]:
-    with distributors_in(tmp_path) as starter:
-        yield starter
 
 
 def placed(distributor: DistributorProcess) -> list[FakeBroker]:

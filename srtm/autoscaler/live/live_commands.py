@@ -6,10 +6,10 @@ from pathlib import Path
 import click
 
 from srtm.autoscaler.live.choice import check_policy
-from srtm.consumer.consume_command import LOG_LEVELS, log_to_stderr
 from srtm.consumer.file import GroupFile
 from srtm.consumer.pool_file import PoolFile, read_scaled_file
 from srtm.consumer.required import require_client
+from srtm.options.logs import log_level_option, log_to_stderr
 from srtm.text.errors import Exit, UsageError
 
 _file = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
@@ -62,13 +62,7 @@ def _watch(
 @click.command()
 @_file
 @click.option("--dry-run", is_flag=True, help="Only show what would be done, as watch does.")
-@click.option(
-    "--log-level",
-    type=click.Choice(list(LOG_LEVELS)),
-    default="info",
-    show_default=True,
-    help="Lowest level that is logged.",
-)
+@log_level_option
 def run(file: Path, dry_run: bool, log_level: str) -> None:
     """Control the group or pool of FILE: run as many consumers as its SLO needs and assign the
     partitions to them.

@@ -17,7 +17,6 @@ _Places = tuple[bytes, list[Batch]]
 _SLACK_NS = 1_000_000
 """The slack between nsqd's reading of the clock, converted with an offset read once a second, and
 ours."""
-_MAX_PENDING = 20_000
 _READS_SAMPLED_PER_TICK = 50
 
 
