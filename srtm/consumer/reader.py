@@ -4,7 +4,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import (
@@ -122,7 +122,10 @@ class Reader(Records):
             return
         self._consumer.incremental_unassign([TopicPartition(self._topic, p) for p in gone])
         self._drop(gone)
-        for partition in gone:
+
+    def _drop(self, partitions: Collection[int]) -> None:
+        super()._drop(partitions)
+        for partition in partitions:
             self._not_there.pop(partition, None)
 
     def rewind(self) -> None:

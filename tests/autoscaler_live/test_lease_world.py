@@ -3,7 +3,7 @@ used soon after nothing goes wrong any more."""
 
 import pytest
 
-from srtm.autoscaler.executors.executor import Abilities, Fleet
+from srtm.autoscaler.executors.executor import Abilities, Fleet, Wanted
 from srtm.autoscaler.live import direct
 from srtm.autoscaler.live.figures import document
 from srtm.consumer import lease
@@ -108,6 +108,20 @@ def test_nobody_is_left_once_the_executor_knows_nobody() -> None:
     leading.launcher.fleet = Fleet()
     world.run(0.1)
     assert leading.controller.dismiss()
+
+
+def test_who_leads_no_more_wants_nothing_of_its_executor() -> None:
+    """It would go on with the old term's launches, and KEDA with its count."""
+    world = World(1, loss=0.0)
+    world.calm = True
+    world.run(10)
+    (leading,) = (each for each in world.leaders if each.controller.leads)
+    assert leading.controller._crew.count
+    wanted: list[Wanted] = []
+    leading.controller.executor.want = lambda at, what: wanted.append(what)
+    leading.led.begin_anew()
+    leading.controller.tick(leading.now)
+    assert wanted == [Wanted()]
 
 
 def test_what_a_policy_warns_of_is_told_and_shown(caplog: pytest.LogCaptureFixture) -> None:

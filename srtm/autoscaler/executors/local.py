@@ -33,7 +33,7 @@ class Local:
         self._died: dict[str, str] = {}
         self._ending: dict[str, float] = {}
         self._found = self._processes()
-        self._found_at: float | None = None
+        self._found_at = 0.0
 
     def seen(self) -> Fleet:
         late = "did not join within the time that startup gives it"
@@ -51,9 +51,12 @@ class Local:
         for id_ in wanted.launches:
             if id_ not in known:
                 self._launch(id_)
-        self._end(at, wanted.leavers - self._ending.keys())
-        if self._reap(at) or self._ending or at - (self._found_at or 0.0) >= _LOOK_SECONDS:
+        ended = self._reap()
+        leavers = wanted.leavers | (ended & set(wanted.launches))  # what these began ends with them
+        if leavers - self._ending.keys() or ended or at - self._found_at >= _LOOK_SECONDS:
             self._look(at)
+            leavers |= self._orphans()
+        self._end(at, leavers - self._ending.keys())
         self._kill_slow_leavers(at)
 
     def close(self) -> None:
@@ -80,8 +83,8 @@ class Local:
         except OSError as error:
             self._died[id_] = f"command {self._command[0]}: {error.strerror or error}"
 
-    def _reap(self, at: float) -> bool:
-        """Has any child ended? What it began ends with it where it had not joined."""
+    def _reap(self) -> set[str]:
+        """The children that have ended."""
         ended = {id_: child.poll() for id_, child in self._children.items()}
         ended = {id_: code for id_, code in ended.items() if code is not None}
         for id_, code in ended.items():
@@ -89,8 +92,7 @@ class Local:
             if id_ in self._launches:
                 why = f"{id_} ended with code {code} before it joined"
                 self._died[id_] = why + self._log_of(id_)
-        self._end(at, ended.keys() & set(self._launches))
-        return bool(ended)
+        return set(ended)
 
     def _log_of(self, id_: str) -> str:
         """Where it says why; "" where that is among the controller's own lines."""
@@ -99,14 +101,15 @@ class Local:
     # --- end --------------------------------------------------------------------------------------
 
     def _end(self, at: float, ids: Collection[str]) -> None:
-        found = self._processes() if ids else {}
         for id_ in ids:
             self._ending[id_] = at
-            self._signal(found.get(id_, []), signal.SIGTERM, id_)
+            self._signal(self._found.get(id_, []), signal.SIGTERM, id_)
 
     def _kill_slow_leavers(self, at: float) -> None:
         for id_, since in list(self._ending.items()):
-            left = self._found.get(id_, [])
+            left = [each for each in self._found.get(id_, []) if not each.is_dead]
+            if not left:  # but it may have begun others since
+                left = self._processes().get(id_, [])
             if not left:
                 del self._ending[id_]
             elif at - since > self._grace:
@@ -130,9 +133,13 @@ class Local:
         for id_ in (others - self._found.keys()).intersection(self._launches):
             why = f"{id_} ended before it joined{self._log_of(id_)}"
             self._died.setdefault(id_, why)  # of a child its code is known
-        if self._is_ours:  # a command of the user's may leave its work to a child, and end
-            orphans = [id_ for id_, each in self._found.items() if not _any_leads(each)]
-            self._end(at, set(orphans) - self._ending.keys())
+
+    def _orphans(self) -> set[str]:
+        """Launches of which a child alone is left. A command of the user's may leave its work to
+        one, and end."""
+        if not self._is_ours:
+            return set()
+        return {id_ for id_, each in self._found.items() if not _any_leads(each)}
 
     def _processes(self) -> dict[str, list[Process]]:
         """Launch -> its processes, whichever controller has begun them."""

@@ -76,7 +76,10 @@ class Controller:
         event = self.world.lead(now_ns)
         if event is not None:
             self._step(event)
-        if event is Event.SYNCHRONIZED:
+        if event is Event.DEPOSED:
+            self._crew = Crew(self.executor, self.startup_seconds)
+            self._crew.want(now_ns / NS, self.roster, lambda id_: False)
+        elif event is Event.SYNCHRONIZED:
             self._crew.take_over(now_ns / NS, self.roster)
         if not self.leads:
             self.fault = self.world.fault or self.fault
@@ -167,7 +170,7 @@ class Controller:
             self.fault = str(error)
             log.error("%s; nothing is done", error)
             return
-        decision = self.world.fitted(seen, decision, abilities)
+        decision = self.world.fitted(seen, decision)
         self._crew.count = len(decision.members) or len(self.roster.parts)
         if decision.action is Action.DOWN and abilities.blind:
             self._call_off({each.consumer for each in decision.members})

@@ -263,10 +263,10 @@ class KafkaWorld:
             return adopted(seen, f"partitions {orphans} have no consumer, and the policy waits")
         return decision
 
-    def fitted(self, seen: Observation, decision: Decision, abilities: Abilities) -> Decision:
+    def fitted(self, seen: Observation, decision: Decision) -> Decision:
         if not self._led.assigns and len(decision.members) == len(seen.consumers):
             return Decision(Action.NONE, reason="the broker assigns partitions itself")
-        return with_those_that_stay(seen, decision, abilities.staying)
+        return with_those_that_stay(seen, decision, self.abilities.staying)
 
     def assign(self, roster: Roster, now_ns: int) -> tuple[float, ...] | None:
         direct = self._led

@@ -11,7 +11,7 @@ from srtm.autoscaler.live.monitor import Reading
 from srtm.autoscaler.live.observe import LiveConsumer
 from srtm.text.terminal import Column, Table, show
 
-NO_MU = (
+UNKNOWN_MU = (
     "what one consumer serves (mu) is not known: none has had more work than it could do since "
     "this watch began; set mu in [group] to see what policies would do"
 )

@@ -9,7 +9,7 @@ from srtm.autoscaler.live.observe import LiveConsumer, Phases, new_mu, observati
 from srtm.autoscaler.live.probe import Probe
 from srtm.autoscaler.live.roster import identified
 from srtm.autoscaler.live.sampler import Sampler
-from srtm.autoscaler.live.shown import NO_MU, document, show_looks
+from srtm.autoscaler.live.shown import UNKNOWN_MU, document, show_looks
 from srtm.consumer.file import GroupFile
 from srtm.consumer.ledger import Ledger
 from srtm.consumer.log import GroupLog
@@ -70,7 +70,7 @@ class Watch:
         )
         reading = self._sampler.read()
         mu = new_mu(consumers, self._file.group.mu)
-        notes = reading.notes if mu else (*reading.notes, NO_MU)
+        notes = reading.notes if mu else (*reading.notes, UNKNOWN_MU)
         would = self._asked.ask(observation(reading, consumers, mu, Phases())) if mu else {}
         return document(reading, consumers, would, notes, self._file.group.weigh)
 

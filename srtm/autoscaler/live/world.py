@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from srtm.autoscaler.decision import Decision
-from srtm.autoscaler.executors.executor import Abilities, Fleet
+from srtm.autoscaler.executors.executor import Fleet
 from srtm.autoscaler.live.diary import Diary
 from srtm.autoscaler.live.memory import Recalled
 from srtm.autoscaler.live.monitor import Reading
@@ -69,7 +69,7 @@ class World(Protocol):
     def adopt(self, seen: Observation, decision: Decision) -> Decision:
         """The policy's decision, or another one where it leaves something alone for too long."""
 
-    def fitted(self, seen: Observation, decision: Decision, abilities: Abilities) -> Decision:
+    def fitted(self, seen: Observation, decision: Decision) -> Decision:
         """The decision, which is within bounds, as it can be carried out here."""
 
     def assign(self, roster: Roster, now_ns: int) -> tuple[float, ...] | None:

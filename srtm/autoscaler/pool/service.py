@@ -46,7 +46,6 @@ class PoolService:
         self._sampler = PoolSampler(file)
         self._stop = Stop()
         self._began = time.time()
-        self._leads = False
         self._fault = "it has just begun"
         self.controller: Controller | None = None
         self._world: PoolWorld | None = None
@@ -104,7 +103,6 @@ class PoolService:
             state=State.SENTINEL,
             learnt=Learnt(startup=state.startup or Learnt().startup),
         )
-        self._leads = True
         log.info("this controller leads")
         self._sampler.wait_first(_FIRST_SECONDS)
         self._sampler.read()
@@ -161,7 +159,7 @@ class PoolService:
         found: dict[str, Any] = {
             "topic": nsq.topic,
             "channel": nsq.channel,
-            "leads": float(self._leads),
+            "leads": float(self.controller is not None),
             "health": f"NOK - {self._fault}" if self._fault else "OK",
             "slo": str(self._file.group.slo),
         }

@@ -4,11 +4,12 @@ from pathlib import Path
 from typing import Any
 
 from srtm.autoscaler.live.choice import Asked, make_pool_policy, watched
-from srtm.autoscaler.live.observe import LiveConsumer
-from srtm.autoscaler.live.shown import NO_MU, show_decisions, show_looks
+from srtm.autoscaler.live.observe import LiveConsumer, new_mu
+from srtm.autoscaler.live.shown import UNKNOWN_MU, show_decisions, show_looks
 from srtm.autoscaler.pool.sampler import PoolReading, PoolSampler
 from srtm.autoscaler.pool.shares import pool_observation, share_count
 from srtm.autoscaler.pool.state import read_state, state_path
+from srtm.autoscaler.pool.world import PAUSED
 from srtm.consumer.pool_file import PoolFile
 from srtm.text.errors import UnavailableError
 
@@ -44,14 +45,13 @@ class PoolWatch:
         assert seen is not None  # once there, what is known stays
         clients = sorted(seen.clients or {})
         consumers = tuple(LiveConsumer(name, mu=self._sampler.mu(name)) for name in clients)
-        known = [each.mu for each in consumers if each.mu]
-        mean = sum(known) / len(known) if known else self._sampler.mean_mu(len(consumers))
-        new_mu = mean or self._file.group.mu
+        mean = self._sampler.mean_mu(len(consumers))
+        mu = new_mu(consumers, mean or self._file.group.mu)
         notes = [*seen.reading.notes, *seen.faults]
         if seen.paused:
-            notes.append("the channel is paused: no consumer gets anything")
-        if new_mu is None:
-            notes.append(NO_MU)
+            notes.append(PAUSED)
+        if mu is None:
+            notes.append(UNKNOWN_MU)
         return {
             "brokers": self._brokers(seen),
             "consumers": [
@@ -67,7 +67,7 @@ class PoolWatch:
             "served": seen.reading.served,
             "late": seen.reading.late,
             "staying_seconds": seen.reading.staying_seconds,
-            "policies": self._decide(seen, consumers, new_mu) if new_mu else {},
+            "policies": self._decide(seen, consumers, mu) if mu else {},
             "notes": notes,
         }
 

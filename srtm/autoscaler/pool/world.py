@@ -9,7 +9,7 @@ from srtm.autoscaler.executors.executor import Abilities, Fleet
 from srtm.autoscaler.live.diary import Diary
 from srtm.autoscaler.live.memory import Recalled
 from srtm.autoscaler.live.monitor import Reading
-from srtm.autoscaler.live.observe import NO_MU, LiveConsumer, Phases, any_mu
+from srtm.autoscaler.live.observe import NO_MU, LiveConsumer, Phases, any_mu, new_mu
 from srtm.autoscaler.live.rolling import RollingBudget
 from srtm.autoscaler.live.roster import Roster
 from srtm.autoscaler.live.states import Event
@@ -22,7 +22,7 @@ from srtm.host.clock import NS
 
 _OLD_INTERVALS, _OLD_SECONDS = 2, 2.0
 """A reading comes once an interval; brokers have a second to answer."""
-_PAUSED = "the channel is paused: no consumer gets anything"
+PAUSED = "the channel is paused: no consumer gets anything"
 
 
 @dataclass
@@ -102,9 +102,8 @@ class PoolWorld:
         """The mu of one consumer: the mean of those that are known, of all together, what was
         learnt before, or what the file says; and what it serves while it has work, where that is
         more."""
-        known = [found for id_ in roster.parts if (found := self.mu(id_))]
-        clients = len(self._reading.clients or ())
-        mean = sum(known) / len(known) if known else self.mean_mu(clients)
+        ours = [LiveConsumer(id_, mu=self.mu(id_)) for id_ in roster.parts]
+        mean = new_mu(ours, self.mean_mu(len(self._reading.clients or ())))
         found = mean or self.state.mu or self.group.mu
         least = self.least_mu()
         if found is not None and least is not None:
@@ -129,7 +128,7 @@ class PoolWorld:
         mu = new or any_mu(reading)
         seen = pool_observation(reading, self.consumers, mu, shares, phases.startup)
         if self._reading.paused:
-            return seen, _PAUSED
+            return seen, PAUSED
         return seen, "" if new else NO_MU
 
     def recall(self, at: float) -> Recalled:
@@ -148,13 +147,13 @@ class PoolWorld:
             return decision
         return replace(decision, reason="the channel has no consumer")
 
-    def fitted(self, seen: Observation, decision: Decision, abilities: Abilities) -> Decision:
+    def fitted(self, seen: Observation, decision: Decision) -> Decision:
         change = change_of(decision, self.consumers)
         if not change.leavers and not change.launches:
             return replace(decision, action=Action.NONE, members=())
         ours = [each.id for each in self.consumers if each.ours]
         ranked = [each for each in ours if each not in change.leavers] + list(change.leavers)
-        kept = abilities.staying(ranked, len(ours) - len(change.leavers))
+        kept = self.abilities.staying(ranked, len(ours) - len(change.leavers))
         members = (*(Member(id_, ()) for id_ in kept), *[Member(None, ())] * change.launches)
         action = Action.UP if change.launches else Action.DOWN
         return replace(decision, action=action, members=members)
