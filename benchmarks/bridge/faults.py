@@ -25,7 +25,6 @@ from benchmarks.harness.nsqd import ask, depth, drain
 from benchmarks.harness.world import start, until, write_toml
 from srtm.deploy.programs import find_program
 from srtm.http.client import request
-from srtm.http.nsqd import stats
 from srtm.kafka.server import KafkaServer, create_topic
 from srtm.text.address import free_addresses
 from srtm.text.errors import UnavailableError
@@ -174,8 +173,8 @@ class Faults:
 
     def _in_channel(self) -> int:
         """Messages in the first channel."""
-        (first,) = stats(self._first_http)["topics"]
-        return depth(self._first_http, "first").waiting - int(first["depth"])
+        found = depth(self._first_http, "first")
+        return found.waiting - found.in_topic
 
     def _publish(self) -> None:
         """Numbers, in order; one that was not acknowledged may be there all the same."""

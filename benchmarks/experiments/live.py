@@ -135,9 +135,9 @@ def _points(
 ) -> tuple[Point, Point]:
     """What was measured, and what the simulator makes of it."""
     last = runs[-1]
-    twin = simulated_point(
-        scenario, design, scale, last.placement, last.contract, [each.seen for each in runs]
-    )
+    seen = [each.seen for each in runs]
+    worst = [each.worst(scale.slo.percentile) for each in seen]
+    twin = simulated_point(scenario, design, scale, last.placement, last.contract, seen, worst)
     measured = replace(
         twin,
         p99=tuple(each.worst for each in runs),

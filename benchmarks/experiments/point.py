@@ -80,8 +80,10 @@ def simulated_point(
     placement: Placement,
     contract: Contract,
     repetitions: Sequence[Seen],
+    worst: Sequence[float],
 ) -> Point:
-    """The point of what the simulator saw in each repetition."""
+    """The point of what the simulator saw in each repetition. worst: by repetition, of the worst
+    broker at the SLO's percentile, seconds"""
     percentile = scale.slo.percentile
     return Point(
         scenario,
@@ -89,7 +91,7 @@ def simulated_point(
         scale.slo.target_seconds,
         len(placement.brokers),
         contract.burst,
-        tuple(each.worst(percentile) for each in repetitions),
+        tuple(worst),
         tuple(each.latency(percentile) for each in repetitions),
         fmean(each.late_share(scale.slo) for each in repetitions),
         tuple(np.quantile(repetitions[-1].latencies, CURVE).tolist()),

@@ -1,6 +1,6 @@
 """A scenario in virtual time, at any scale; each design on the fewest brokers that it holds on."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,8 +16,6 @@ from distributor.placement.srtm import concentrate
 from distributor.simulator.run import Seen, SimulatedTopic, placed, simulate
 from distributor.simulator.traffic import Traffic
 from srtm.limits.contract import Contract
-
-Place = Callable[[Contract, Sequence[Broker], Sequence[Publisher], int], Placement]
 
 
 def place(
@@ -109,13 +107,15 @@ class Simulated:
         placement = place(design, self.contract, self._brokers, self._publishers, count)
         repetitions, slo = self._effort.repetitions, self._scale.slo
         seen: list[Seen] = []
-        worst = 0.0
+        worst: list[float] = []
         for number in range(seed, seed + repetitions):
             seen.append(self._seen(placement, number))
-            worst += seen[-1].worst(slo.percentile)
-            if worst > give_up * repetitions:
+            worst.append(seen[-1].worst(slo.percentile))
+            if sum(worst) > give_up * repetitions:
                 break
-        return simulated_point(self._scenario, design, self._scale, placement, self.contract, seen)
+        return simulated_point(
+            self._scenario, design, self._scale, placement, self.contract, seen, worst
+        )
 
     def _send(self, seed: int) -> Traffic:
         if seed not in self._sent:

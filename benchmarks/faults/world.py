@@ -149,8 +149,11 @@ class World:
         root = str(Path(__file__).parents[2])
         load = self._load
         load.start(Unit(_PUBLISHERS, command, {"PYTHONPATH": root}))
-        begun = "the publishers publish"
-        until(lambda: "publishes" in load.log(_PUBLISHERS, 5), begun, _READY_SECONDS)
+        until(
+            lambda: "publishes" in load.log(_PUBLISHERS, 5),
+            lambda: f"the publishers publish: {load.log(_PUBLISHERS, 5)}",
+            _READY_SECONDS,
+        )
 
     @property
     def _load(self) -> Host:

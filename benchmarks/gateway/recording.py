@@ -182,8 +182,8 @@ def _shown(rounds: Mapping[str, Sequence[Round]]) -> Table:
     }
     for name, found in rounds.items():
         for number_, (title, figure) in enumerate(figures.items()):
-            if _ratios(found):
-                medians = (number(median(of_arm(found, figure, arm))) for arm in ARMS)
+            if whole := [each for each in found if len(each) == len(ARMS)]:
+                medians = (number(median(of_arm(whole, figure, arm))) for arm in ARMS)
                 made.add_row("" if number_ else name, title, *medians)
     return made
 

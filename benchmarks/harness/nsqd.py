@@ -18,22 +18,23 @@ nothing."""
 @dataclass(frozen=True, slots=True)
 class Depth:
     """The messages of one topic in nsqd: how many it ever got, and how many wait in the topic or
-    its channels."""
+    its channels; in_topic: of these, those in the topic itself."""
 
     received: int
     waiting: int
+    in_topic: int
 
 
 def depth(nsqd_http: str, topic: str, channel: str = "") -> Depth:
     """The depth of a topic with all of its channels or the one that is named, asked without nsqd's
     list of clients and without its memory figures: those stop its world."""
-    received = waiting = 0
+    received = in_topic = in_channels = 0
     for found in stats(nsqd_http, topic, channel)["topics"]:
         received += found["message_count"]
-        waiting += found["depth"]
+        in_topic += found["depth"]
         for each in found["channels"]:
-            waiting += each["depth"] + each["in_flight_count"] + each["deferred_count"]
-    return Depth(received, waiting)
+            in_channels += each["depth"] + each["in_flight_count"] + each["deferred_count"]
+    return Depth(received, in_topic + in_channels, in_topic)
 
 
 def ask(nsqd_http: str, what: str, topic: str, channel: str = "") -> None:
@@ -59,7 +60,7 @@ def create_paused(nsqd_http: str, topic: str, channel: str) -> None:
 def drain(nsqd_tcp: str, topic: str, channel: str, quiet_seconds: float) -> list[tuple[bytes, int]]:
     """Take what a channel has by now, or until nothing comes for so long: bodies, with nsqd's own
     time of receipt in ns since 1970. All that was sent here is finished: what is in flight dies
-    with nsqd. Raises OSError, UnavailableError."""
+    with nsqd. Raises UnavailableError."""
     found: list[tuple[bytes, int]] = []
     began_at = time.time_ns()
     identity = {"client_id": "drain", "heartbeat_interval": 60000}
@@ -72,6 +73,8 @@ def drain(nsqd_tcp: str, topic: str, channel: str, quiet_seconds: float) -> list
                 messages = link.messages()
             except TimeoutError:
                 return found
+            except OSError as error:
+                raise UnavailableError(f"{nsqd_tcp}: {error}") from None
             found += [(bytes(each.body), each.timestamp_ns) for each in messages]
             newest = max((each.timestamp_ns for each in messages), default=0)
             if newest > began_at and not ends:

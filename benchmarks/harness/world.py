@@ -14,12 +14,19 @@ from srtm.text.address import free_addresses
 from srtm.text.errors import UnavailableError
 
 
-def until(condition: Callable[[], object], what: str, seconds: float, poll: float = 0.1) -> None:
-    """Wait for the condition. Raises UnavailableError where it does not come about."""
+def until(
+    condition: Callable[[], object],
+    what: str | Callable[[], str],
+    seconds: float,
+    poll: float = 0.1,
+) -> None:
+    """Wait for the condition. Raises UnavailableError where it does not come about. what: is waited
+    for; a function that says more is asked then."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise UnavailableError(f"not within {seconds:g} s: {what}")
+            said = what if isinstance(what, str) else what()
+            raise UnavailableError(f"not within {seconds:g} s: {said}")
         time.sleep(poll)
 
 

@@ -195,7 +195,7 @@ class World:
         other times the topic is paused (`create_paused` says why)."""
         for name in BROKERS:
             for change in ("unpause", "pause"):
-                with contextlib.suppress(OSError, SrtmError):
+                with contextlib.suppress(SrtmError):
                     ask(self.nsqd_http(name), change, TOPIC)
                     for body, stamp in drain(self.nsqd_tcp(name), TOPIC, CHANNEL, _QUIET_SECONDS):
                         self._stored.setdefault(body, stamp)
@@ -269,11 +269,10 @@ class World:
             except SrtmError:
                 return False
 
-        try:
-            until(holds, what, _READY_SECONDS, poll=0.2)
-        except UnavailableError as error:
-            said = self._log.read_text()[-2000:]
-            raise SrtmError(f"{error}; srtm up said: {said}") from None
+        def told() -> str:
+            return f"{what}; srtm up said: {self._log.read_text()[-2000:]}"
+
+        until(holds, told, _READY_SECONDS, poll=0.2)
 
 
 def _worst_interval(times: Floats) -> tuple[float, float]:

@@ -3,10 +3,13 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from benchmarks.harness.bars import judge
 from benchmarks.harness.report import Report, table
 from benchmarks.harness.session import Session
 from benchmarks.kept import PAGE, keep, page
+from srtm.text.errors import UsageError
 
 
 def test_the_page_in_the_repository_is_made_from_the_results_there() -> None:
@@ -34,3 +37,10 @@ def test_a_result_is_kept_and_shown_with_its_bars(tmp_path: Path) -> None:
     assert "undecided: not measured" in text
     assert text.endswith("- a note\n")
     assert keep(kept, tmp_path / "again").read_text() == kept.read_text()
+
+
+def test_a_file_that_is_no_result_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "x.json"
+    file.write_text("{}")
+    with pytest.raises(UsageError, match="not a result"):
+        keep(file, tmp_path)

@@ -42,7 +42,8 @@ _SEEDS = (1, 2, 3)
 _POINTS = 3.0
 _PERCENT = 10.0
 _HEARTBEAT_MS = 500
-_PLAIN_HEARTBEAT_MS = 3000
+_PLAIN_MS = ("3000", "45000")
+"""heartbeat and session timeout: librdkafka's defaults"""
 _BATCH = 50
 """events in hand at most"""
 _JOIN_SECONDS = 60.0
@@ -186,7 +187,7 @@ def play(arm: Arm, workload: Workload, arrivals: Arrivals, folder: Path) -> Outc
         watched = Assignments(server.address, "workers", partitions)
         kafkas = stack.enter_context(watched.watching())
         if arm.plain:
-            how = (server.address, "cooperative-sticky", str(_PLAIN_HEARTBEAT_MS))
+            how = (server.address, "cooperative-sticky", *_PLAIN_MS, "stays")
             worker = command(folder, "confluent-kafka", 0.0, each_event, *how)
             for _ in range(count):
                 stack.enter_context(child(worker, log, _END_SECONDS))

@@ -114,7 +114,7 @@ def _measure(arm: Arm, folder: Path, moves: int) -> dict[str, Any]:
             file = write_group(folder, server.address, group, {"wait": "1ms"}, seconds)
             Mover(read_group_file(file), folder, PARTITIONS, moves, arm.one_by_one).run()
         else:
-            how = (server.address, arm.handover, str(arm.heartbeat_ms))
+            how = (server.address, arm.handover, str(arm.heartbeat_ms), "6000", "moves")
             worker = command(folder, arm.client, arm.batch_seconds, 0.0, *how)
             _come_and_go(worker, folder, moves)
     batches = read_batches(folder)
@@ -163,7 +163,7 @@ def _come_and_go(worker: Sequence[str], folder: Path, moves: int) -> None:
         """Wait until so many consumers have worked on something."""
         until(
             lambda: sum(file.stat().st_size > 0 for file in folder.glob(_BATCHES)) >= count,
-            f"{count} consumers work; see {log}",
+            lambda: f"{count} consumers work: {log.read_text('utf-8', 'replace')[-500:]}",
             _CHANGE_SECONDS,
         )
 
@@ -173,9 +173,11 @@ def _come_and_go(worker: Sequence[str], folder: Path, moves: int) -> None:
         work(CONSUMERS - 1)
         while len(moves_of(read_batches(folder))) < moves:
             before = len(list(folder.glob(_BATCHES)))
-            with child(worker, log, _CHANGE_SECONDS):
+            with child(worker, log) as guest:
                 work(before + 1)
                 time.sleep(_SETTLED_SECONDS)
+                guest.terminate()
+                guest.wait(_CHANGE_SECONDS)  # one that is killed would be a hand-over after a crash
             time.sleep(_SETTLED_SECONDS)
 
 

@@ -51,7 +51,8 @@ if __name__ == "__main__":
 _PLAIN = """
 over = []
 signal.signal(signal.SIGTERM, lambda *_: over.append(1))
-ADDRESS, STRATEGY, BEAT_MS = sys.argv[3], sys.argv[4], int(sys.argv[5])
+ADDRESS, STRATEGY, BEAT_MS, SESSION_MS = *sys.argv[3:5], *map(int, sys.argv[5:7])
+MOVES = sys.argv[7] == "moves"  # a commit fails in the middle of a rebalance
 
 
 def run(poll, commit):
@@ -62,7 +63,8 @@ def run(poll, commit):
             try:
                 commit()
             except Exception:
-                pass
+                if not MOVES:
+                    raise
 """
 _CONFLUENT = """
 from confluent_kafka import Consumer
@@ -70,7 +72,7 @@ from confluent_kafka import Consumer
 consumer = Consumer({
     "bootstrap.servers": ADDRESS, "group.id": "workers", "enable.auto.commit": False,
     "auto.offset.reset": "earliest", "partition.assignment.strategy": STRATEGY,
-    "heartbeat.interval.ms": BEAT_MS, "session.timeout.ms": 6000, "fetch.wait.max.ms": 20,
+    "heartbeat.interval.ms": BEAT_MS, "session.timeout.ms": SESSION_MS, "fetch.wait.max.ms": 20,
 })
 consumer.subscribe(["events"])
 
@@ -92,7 +94,7 @@ KINDS = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStick
 consumer = KafkaConsumer(
     "events", bootstrap_servers=ADDRESS, group_id="workers", enable_auto_commit=False,
     auto_offset_reset="earliest", partition_assignment_strategy=[KINDS[STRATEGY]],
-    heartbeat_interval_ms=BEAT_MS, session_timeout_ms=6000, fetch_max_wait_ms=20,
+    heartbeat_interval_ms=BEAT_MS, session_timeout_ms=SESSION_MS, fetch_max_wait_ms=20,
     max_poll_records=50, isolation_level="read_committed",
 )
 
@@ -127,8 +129,8 @@ def command(
     folder: Path, client: str, batch_seconds: float, event_seconds: float, *rest: str
 ) -> tuple[str, ...]:
     """The command line of one consumer in `folder`, where its program is written; it works so long
-    on each batch, and on each event. rest: the group's file, or Kafka's address, the strategy and
-    the heartbeat in ms."""
+    on each batch, and on each event. rest: the group's file, or Kafka's address, the strategy, the
+    heartbeat and the session timeout in ms, and whether partitions move (`moves`, `stays`)."""
     program = folder / "worker.py"
     program.write_text(_TEXTS[client])
     return (sys.executable, str(program), str(batch_seconds), str(event_seconds), *rest)
