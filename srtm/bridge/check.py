@@ -3,7 +3,6 @@
 import os
 import socket
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -83,7 +82,8 @@ def _kafka_side(route: Route, topics: dict[str, int]) -> list[Finding]:
             continue
         name = end.of(route.source.topic)
         if end.is_pattern:
-            found.append(Finding(route.name, f"Kafka {_matching(end, topics)}"))
+            names = sorted(filter(end.matches, topics))
+            found.append(Finding(route.name, f"Kafka {_matching(end, names)}"))
         elif name in topics:
             found.append(Finding(route.name, f"kafka:{name} has {topics[name]} partitions"))
         else:
@@ -91,8 +91,7 @@ def _kafka_side(route: Route, topics: dict[str, int]) -> list[Finding]:
     return found
 
 
-def _matching(end: End, topics: Iterable[str]) -> str:
-    names = sorted(name for name in topics if end.matches(name))
+def _matching(end: End, names: list[str]) -> str:
     found = f"now has {', '.join(names[:20])}" if names else "has none yet"
     return f"{found} that match {end.topic}"
 

@@ -116,6 +116,8 @@ def _figures(
     found: DataFrame, keys: list[str], late_us: int | None
 ) -> Iterator[tuple[str, Document]]:
     """The topic, and the other columns, of each row."""
-    for row in what_if.figures(found, keys, late_us).orderBy(*keys).collect():
+    # Few rows are left: sorting them in Spark would be one more exchange.
+    rows = what_if.figures(found, keys, late_us).collect()
+    for row in sorted(rows, key=lambda row: [row[key] for key in keys]):
         document = row.asDict()
         yield document.pop("topic"), document

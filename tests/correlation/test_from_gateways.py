@@ -76,6 +76,8 @@ def test_statistics_are_those_of_what_was_sent(
     assert sensors["late"] == {"tokens": 0, "rejected": 0, "closed": 0}
     assert topics["strict"]["late"]["rejected"] == 0.75
     assert topics["alarms"]["talkers"][0]["publisher"] == "@127.0.0.1"
+    (alone,) = answer("statistics", "--trace", traced, "--topic", "sensors")["topics"]
+    assert alone["messages"] == 40
     show(*statistics_tables(document))
     assert "room-1/door 75.0%, room-2/door 25.0%" in capsys.readouterr().out
 
