@@ -270,12 +270,12 @@ class Topic:
         arrivals = self._arrived(horizon)
         if not arrivals:
             return
-        self._note(arrivals)
+        offered = self._note(arrivals)
         if self.is_shut or not self._gate.is_open:
             self.held.extend(arrivals)
             self._release(now)
         elif self.bucket is None:
-            self._pass(arrivals, now)
+            self._pass(arrivals, offered, now)
         else:
             self._admit_or_hold(arrivals, self.bucket)
             if self.held:
@@ -298,8 +298,8 @@ class Topic:
             del arrivals[first:]
         return arrivals
 
-    def _note(self, arrivals: list[Run]) -> None:
-        """Count the arrivals, and keep of them what somebody asks for."""
+    def _note(self, arrivals: list[Run]) -> int:
+        """Count the messages that arrive, and keep of them what somebody asks for."""
         offered = 0
         for run in arrivals:
             offered += run.count
@@ -310,26 +310,28 @@ class Topic:
             self.observed.keep_times(arrivals)
         if self.observed.senders is not None:
             self.observed.count_senders(arrivals)
+        return offered
 
-    def _pass(self, arrivals: list[Run], now: int) -> None:
-        """No contract: all go."""
-        passed = 0
+    def _pass(self, arrivals: list[Run], count: int, now: int) -> None:
+        """No contract: all go, which are `count` messages."""
         for run in arrivals:
-            passed += run.count
             run.since = run.stamp
         self.ready.extend(arrivals)
         if self.log is not None:
-            self.log.admit(self.name, now, passed)
+            self.log.admit(self.name, now, count)
         if self.trace is not None:
             self.trace.passed(self.name, arrivals)
 
     def _admit_or_hold(self, arrivals: list[Run], bucket: TokenBucket) -> None:
         """Each run goes as a whole where all of its tokens are there, or else waits."""
         held, ready, token_wait = self.held, self.ready, self.meter.token_wait
+        take, burst = bucket.take, bucket.burst
+        told = self.record is not None or self.log is not None or self.trace is not None
         at_once = 0
         for run in arrivals:
             count, stamp = run.count, run.stamp
-            when = self._tokens_at(run, bucket)
+            usual = count <= burst and not held
+            when = take(count, stamp) if usual else self._tokens_at(run, bucket)
             if when is None:
                 self._hold(run)
                 if len(held) == 1 and not run.atomic:
@@ -342,7 +344,8 @@ class Topic:
                 at_once += count
             else:
                 token_wait.add(when - stamp, count)
-            self._tell_admitted(run, count, when, 0.0)
+            if told:
+                self._tell_admitted(run, count, when, 0.0)
         token_wait.add_zeros(at_once)
 
     def _tokens_at(self, run: Run, bucket: TokenBucket) -> int | None:
