@@ -112,7 +112,7 @@ def simulate_command(
             return hindsight(contract, came, at)
         return simulate(name, contract, came, split, Settings(window, every, report))
 
-    outcomes = {name: outcome(name) for name in names or POLICIES}
+    outcomes = {name: outcome(name) for name in dict.fromkeys(names or POLICIES)}
     same = {"unsplit_ms": in_ms(one.waits), "least_ms": least}
     rows = [_row(name, each, contract, same) for name, each in outcomes.items()]
     if as_json:

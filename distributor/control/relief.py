@@ -68,12 +68,14 @@ def _in_force(service: Distributor, topic: RegisteredTopic, shown: MigrationShow
     """Raises Conflict."""
     before = topic.in_force
     assert before is not None
+    places = _places_after(topic, shown)
+    parts = _parts(service, topic, shown, places)
     who = some([f"{each.publisher} from {each.source} to {each.target}" for each in shown.moves])
     return InForce(
         epoch=service.state.next_epoch(),
         at=service.wall(),
         policy=POLICY,
-        brokers=_brokers(topic, before, shown, _parts(service, topic, shown)),
+        brokers=_brokers(topic, before, places, parts),
         unplaced=before.unplaced,
         unplaced_rate=before.unplaced_rate,
         reasons=(f"moved {who}", *shown.reasons, *(each.reason for each in shown.moves[:_SAID])),
@@ -82,9 +84,9 @@ def _in_force(service: Distributor, topic: RegisteredTopic, shown: MigrationShow
 
 
 def _parts(
-    service: Distributor, topic: RegisteredTopic, shown: MigrationShown
+    service: Distributor, topic: RegisteredTopic, shown: MigrationShown, places: Mapping[str, str]
 ) -> Mapping[str, Part]:
-    """The sub-buckets after the moves. Raises Conflict."""
+    """The sub-buckets after the moves, when publishers are at `places`. Raises Conflict."""
     name = topic.contract.topic
     targets = service.state.leases[name].targets
     carried = service.troubles.carried().get(name, 1.0)
@@ -94,16 +96,18 @@ def _parts(
             {each: Part(share.rate, share.burst) for each, share in targets.items()},
             {each: service.troubles.loads(each).get(name, 0.0) * carried for each in targets},
             [(each.source, each.target, each.rate) for each in shown.moves],
-            sources - set(_places_after(topic, shown).values()),
+            sources - set(places.values()),
         )
     except ValueError as error:
         raise Conflict(f"topic {name}: {error}") from None
 
 
 def _brokers(
-    topic: RegisteredTopic, before: InForce, shown: MigrationShown, parts: Mapping[str, Part]
+    topic: RegisteredTopic,
+    before: InForce,
+    places: Mapping[str, str],
+    parts: Mapping[str, Part],
 ) -> tuple[ShareShown, ...]:
-    places = _places_after(topic, shown)
     there = Counter(places.values())
     declared: dict[str, list[float]] = {}
     for publisher, broker in places.items():

@@ -3,11 +3,11 @@ it knows the topic; otherwise the deployment, which splits it evenly over its ga
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distributor.cli.adaptation import set_adaptation
 from distributor.cli.topic_file import TopicFile, read_publishers, upload
-from distributor.cli.topics import set_migration, warn_of_rates
+from distributor.cli.topics import set_migration
 from distributor.remote import Remote
 from srtm.deploy.split import contract_with
 from srtm.deployment.document import Deployment
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from srtm.deploy.tables import TopicTable
 
 _TIMEOUT_SECONDS = 3.0
-SPLIT = "split by the distributor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +66,15 @@ def placed_topics(deployment: Deployment) -> "PlacedTopics | None":
     return PlacedTopics(Remote(deployment.distributor.http_address, token))
 
 
+class Changed(NamedTuple):
+    """A contract as it was set; split: how, in words; offered: messages/s that the topic's
+    publishers have declared."""
+
+    contract: Contract
+    split: str
+    offered: float = 0.0
+
+
 class PlacedTopics:
     """Asks the distributor. All of it raises UnavailableError where that does not answer, and
     UsageError for what it refuses."""
@@ -85,7 +93,7 @@ class PlacedTopics:
         row = self._remote.find("topics", topic, timeout_seconds=_TIMEOUT_SECONDS)
         return None if row is None else _placed_topic(row)
 
-    def change(self, topic: str, changes: Mapping[str, object]) -> Contract:
+    def change(self, topic: str, changes: Mapping[str, object]) -> Changed:
         """Change keys of its contract (None takes one away), or register it with one; shares shrink
         before others grow."""
         row = self._remote.find("topics", topic)
@@ -93,12 +101,7 @@ class PlacedTopics:
         contract = contract_with(changes, topic, shares, "is not registered")
         body = TopicFile(contract, row and row["keys"], []).topic_document()
         answer = self._remote.call("PUT", "topics", topic, body=body)
-        warn_of_rates(topic, contract.rate, answer["offered"])
-        return contract
-
-    def split(self, topic: str) -> str:
-        """How its contract is split, in words."""
-        return SPLIT
+        return Changed(contract, "split by the distributor", answer["offered"])
 
     def adapt(self, topic: str, changes: Mapping[str, str]) -> dict[str, Any]:
         """Another way in which its shares follow the traffic."""

@@ -57,8 +57,9 @@ def contract_with(
     if held:
         values = held[0].document()
         values.pop("contract-burst", None)
-        for key in ("rate", "burst"):
-            values[key] = float(f"{sum(getattr(each, key) for each in held):.12g}")
+        if len(held) > 1:  # a sum of parts has lost the contract's last digits
+            for key in ("rate", "burst"):
+                values[key] = float(f"{sum(getattr(each, key) for each in held):.12g}")
     elif None in (changes.get("rate"), changes.get("burst")):
         raise UsageError(f"topic {topic} {none}: give both --rate and --burst")
     values.update(changes)

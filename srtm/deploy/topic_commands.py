@@ -14,7 +14,13 @@ from distributor.cli.adaptation import (
     settings_line,
     since_line,
 )
-from distributor.cli.topics import batch_lines, delete_topic, describe_topic, list_topics
+from distributor.cli.topics import (
+    batch_lines,
+    delete_topic,
+    describe_topic,
+    list_topics,
+    warn_of_rates,
+)
 from distributor.remote import Remote, print_json, remote_or_none
 from srtm.cli.group import LazyGroup
 from srtm.deploy.kept_topics import describe as describe_limit
@@ -95,9 +101,11 @@ def set_(
     document: dict[str, Any] = {"topic": name}
     lines = []
     if asked.contract:
-        contract = owner.change(name, asked.contract)
+        changed = owner.change(name, asked.contract)
+        contract = changed.contract
+        warn_of_rates(name, contract.rate, changed.offered)
         document |= contract.document()
-        lines.append(f"topic {name}: {describe_limit(contract)}, {owner.split(name)}")
+        lines.append(f"topic {name}: {describe_limit(contract)}, {changed.split}")
     if asked.adaptation:
         document["adaptation"] = owner.adapt(name, asked.adaptation)
         lines.append(settings_line(document["adaptation"]))

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from srtm.deploy.kept_topics import KeptTopics, describe
-from srtm.deploy.placed_topics import SPLIT, PlacedTopic, placed_topics
+from srtm.deploy.placed_topics import Changed, PlacedTopic, placed_topics
 from srtm.deploy.split import Step, change, contract_with
 from srtm.deployment.admin import Row, delete_topic, limit_of, put_topic, topics_of
 from srtm.deployment.document import DeployedBroker, Deployment
-from srtm.limits.contract import Contract, Limit
+from srtm.limits.contract import Limit
 from srtm.text.errors import SrtmError, UnavailableError, UsageError
 from srtm.text.words import counted
 
@@ -178,7 +178,7 @@ class Topics:
                 f"the topic ({error})"
             ) from None
 
-    def change(self, topic: str, changes: Mapping[str, object]) -> Contract:
+    def change(self, topic: str, changes: Mapping[str, object]) -> Changed:
         """Change keys of its contract (None takes one away), and keep it. The distributor splits
         its own topics as they are placed; all others are split evenly.
 
@@ -189,10 +189,10 @@ class Topics:
         """
         with self._kept.changing():
             if self._distributor and self.placed(topic):
-                contract = self._distributor.change(topic, changes)
+                changed = self._distributor.change(topic, changes)
                 if not self._has_other_hosts:  # there the file says it at the next start
-                    self._kept.keep(topic, contract.limit())
-                return contract
+                    self._kept.keep(topic, changed.contract.limit())
+                return changed
             self._refuse_other_hosts(topic)
             current = self._current(topic)
             contract = contract_with(changes, topic, current.values(), "has no limit yet")
@@ -203,13 +203,7 @@ class Topics:
             self._apply(topic, plan.shrinks, "no share was raised")
             self._kept.keep(topic, limit)
             self._apply(topic, plan.grows, "some shares are still lower than asked for")
-        return contract
-
-    def split(self, topic: str) -> str:
-        """How its contract is split, in words."""
-        if self.placed(topic):
-            return SPLIT
-        return f"over {counted(len(self._brokers), 'broker')}"
+        return Changed(contract, f"over {counted(len(self._brokers), 'broker')}")
 
     def adapt(self, topic: str, changes: Mapping[str, str]) -> dict[str, Any]:
         """How the shares of a topic that the distributor holds follow its traffic. Raises as

@@ -4,6 +4,8 @@ import re
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from srtm.text.words import counted
+
 if TYPE_CHECKING:  # a twentieth of a second to import
     from pydantic import ValidationError
 
@@ -65,7 +67,7 @@ def one_line(error: "ValidationError", where: str, named: int = 0) -> UsageError
     unquoted = ("missing", "value_error", "json_invalid")  # the last one would quote the whole text
     given = "" if fault["type"] in unquoted else f" (got {fault['input']!r})"
     left = len(faults) - len(paths)
-    more = f"; {left} more error{'s' if left > 1 else ''}" if left else ""
+    more = f"; {counted(left, 'more error')}" if left else ""
     return UsageError(f"{where}: {shown + ': ' if shown else ''}{message}{given}{more}")
 
 

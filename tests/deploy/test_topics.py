@@ -185,7 +185,7 @@ def test_what_is_right_already_is_left_alone() -> None:
 
 
 def test_a_new_topic_is_split_evenly_and_kept(far: Far) -> None:
-    contract = far.topics.change("t", {"rate": 30, "burst": 12, "slo": "0.99@5ms"})
+    contract = far.topics.change("t", {"rate": 30, "burst": 12, "slo": "0.99@5ms"}).contract
     assert far.shares() == [(10, 4)] * 3
     assert far.kept.read() == {"t": contract.limit()}
 
@@ -204,7 +204,7 @@ def test_shrinks_come_first_and_a_restart_never_hands_out_more(far: Far) -> None
 
 def test_what_is_not_given_stays_and_none_takes_away(far: Far) -> None:
     far.topics.change("t", {"rate": 30, "burst": 12, "slo": "0.99@5ms", "max-wait": "2s"})
-    contract = far.topics.change("t", {"rate": 60, "max-wait": None, "mode": "reject"})
+    contract = far.topics.change("t", {"rate": 60, "max-wait": None, "mode": "reject"}).contract
     assert contract.document() == {
         "topic": "t",
         "rate": 60,
