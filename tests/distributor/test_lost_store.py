@@ -17,7 +17,8 @@ from tests.support.distributors import (
 from tests.support.servers import http, wait_for
 
 LEASE = "--lease-duration=1s"
-"""the shortest: a distributor that knows less listens for 4/3 of it"""
+"""The shortest: a distributor that knows less listens for 4/3 of it. A machine that is busy for so
+long ends it, so only who listens has it."""
 LONG = "--lease-duration=1h"
 
 
@@ -32,7 +33,15 @@ def placed(distributor: DistributorProcess, brokers: int = 2) -> list[FakeBroker
     found = [distributor.broker(f"b{n}", 100.0) for n in range(1, brokers + 1)]
     distributor.topic(mode="reject", max_wait="2s")
     distributor.publishers(12)
-    distributor.place()
+
+    def is_placed() -> bool:
+        """A machine that is busy for a short lease ends it, and a broker without one has no
+        room."""
+        for each in found:
+            each.report()
+        return distributor.call("POST", "/topics/t/placements", {})[0] == 200
+
+    wait_for(is_placed, "topic t is placed", 20)
     distributor.topic("u", rate=5.0)
     settle(*found)
     return found
@@ -64,7 +73,7 @@ def warnings(distributor: DistributorProcess) -> str:
 
 def test_a_lost_store_is_learnt_again_from_the_gateways(start: Starter, tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    first = led(start, path, LEASE)
+    first = led(start, path)
     b1, b2 = placed(first)
     before = [shares(b1), shares(b2)]
     assert before[0]["t"] == (75.0, 10.0)
@@ -102,7 +111,7 @@ def test_the_floor_of_a_gateway_that_is_not_heard_is_kept_back(
     start: Starter, tmp_path: Path
 ) -> None:
     path = tmp_path / "store.db"
-    first = led(start, path, LEASE)
+    first = led(start, path)
     b1 = placed(first)[0]
     first.process.kill()
     remove(path)
@@ -218,7 +227,7 @@ def test_a_gateway_of_another_store_long_after_the_start_disturbs_nobody(
     start: Starter, tmp_path: Path
 ) -> None:
     """Its own lease has ended with its store: what it holds is taken into account, no more."""
-    first = led(start, tmp_path / "a.db", LEASE)
+    first = led(start, tmp_path / "a.db")
     [stranger] = placed(first, 1)[:1]
     first.process.kill()
     second = led(start, tmp_path / "b.db", LEASE)
@@ -371,7 +380,7 @@ def test_a_store_with_an_epoch_of_a_lie_serves_honest_gateways(
 def test_a_gateway_that_is_refused_leaves_nothing_behind(start: Starter, tmp_path: Path) -> None:
     """What is in memory only would be missing from the store, whatever refers to it."""
     path = tmp_path / "store.db"
-    first = led(start, path, LEASE)
+    first = led(start, path)
     other = first.broker("b1")
     share = {"rate": 1.0, "burst": 1.0, "topic_rate": 10.0, "topic_burst": 5.0}
     held = [
@@ -389,7 +398,7 @@ def test_a_gateway_that_is_refused_leaves_nothing_behind(start: Starter, tmp_pat
 
 def test_what_a_full_disk_does_not_take_is_learnt_again(start: Starter, tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    first = led(start, path, LEASE)
+    first = led(start, path)
     b1 = placed(first, 1)[0]
     first.process.kill()
     remove(path)
