@@ -2,14 +2,15 @@
 
 import re
 import socket
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from srtm.host.certificates import MIN_VERSIONS, TlsFiles
 from srtm.limits.contract import Contract, Limit, Mode
 from srtm.text.address import Address
 from srtm.text.errors import UsageError
-from srtm.text.fields import Duration
+from srtm.text.fields import YES_NO, Duration, YesNo
 
 _MIB = 1024 * 1024
 _BROKER_NAME = re.compile(r"[A-Za-z0-9_.:\[\]-]{1,128}")
@@ -50,6 +51,51 @@ class GatewayOptions(BaseModel):
     http_address: str = Field("0.0.0.0:4151", description="address to listen on for HTTP clients")
     nsqd_tcp_address: str = Field(description="nsqd's TCP address, or its unix socket's path")
     nsqd_http_address: str = Field(description="nsqd's HTTP address, or its unix socket's path")
+    https_address: str = Field(
+        "0.0.0.0:4152",
+        description="address to listen on for HTTPS clients, with --tls-cert; empty: none",
+    )
+    tls_cert: str = Field("", description="file of PEM with the certificate of this gateway")
+    tls_key: str = Field("", description="file of PEM with the private key of --tls-cert")
+    tls_root_ca_file: str = Field(
+        "", description="file of PEM with the authorities by which clients are verified"
+    )
+    tls_client_auth_policy: str = Field(
+        "", description="require-verify: take only clients with a certificate of --tls-root-ca-file"
+    )
+    tls_min_version: str = Field(
+        "tls1.2", description=f"oldest version of TLS that is spoken: {' or '.join(MIN_VERSIONS)}"
+    )
+    tls_required: Annotated[Literal["true", "tcp-https", "false"], YES_NO] = Field(
+        "false",
+        description="refuse clients without TLS: true: at every door; tcp-https: but for "
+        "--http-address",
+    )
+    snappy: YesNo = Field("true", description="let clients compress with snappy")
+    deflate: YesNo = Field("true", description="let clients compress with deflate")
+    max_deflate_level: int = Field(
+        6, ge=1, le=9, description="highest level of deflate that a client gets"
+    )
+    auth_http_address: tuple[str, ...] = Field(
+        (),
+        description="HOST:PORT or URL of an auth server; clients must then send AUTH, and HTTP "
+        "clients a bearer token",
+    )
+    auth_http_request_method: Literal["get", "post"] = Field(
+        "get", description="how auth servers are asked"
+    )
+    nsqd_tls_root_ca_file: str = Field(
+        "",
+        description="file of PEM with the authority of nsqd's certificate: nsqd is reached by TLS",
+    )
+    nsqd_tls_cert: str = Field("", description="file of PEM with the gateway's certificate at nsqd")
+    nsqd_tls_key: str = Field("", description="file of PEM with the key of --nsqd-tls-cert")
+    nsqd_tls_server_name: str = Field(
+        "", description="name in nsqd's certificate; default: the host of --nsqd-tcp-address"
+    )
+    nsqd_auth_secret_file: str = Field(
+        "", description="file of mode 0600 with the gateway's secret for an nsqd that requires AUTH"
+    )
     lookupd_tcp_address: tuple[str, ...] = Field(
         (), description="nsqlookupd where nsqd registers once the gateway is ready"
     )
@@ -176,6 +222,34 @@ class GatewayOptions(BaseModel):
     def _listen(cls, text: str) -> str:
         return _endpoint(text)
 
+    @field_validator("https_address")
+    @classmethod
+    def _https(cls, text: str) -> str:
+        return _endpoint(text) if text else text
+
+    @field_validator("tls_client_auth_policy")
+    @classmethod
+    def _policy(cls, text: str) -> str:
+        if text == "require":
+            raise ValueError(
+                "require would take any certificate, unverified, from anybody; write require-verify"
+            )
+        if text not in ("", "require-verify"):
+            raise ValueError(f"{text!r} is no policy; write require-verify, or leave it out")
+        return text
+
+    @field_validator("tls_min_version")
+    @classmethod
+    def _version(cls, text: str) -> str:
+        if text not in MIN_VERSIONS:
+            raise ValueError(f"{text!r} is not spoken here; write {' or '.join(MIN_VERSIONS)}")
+        return text
+
+    @field_validator("auth_http_address")
+    @classmethod
+    def _auth(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(text if "://" in text else _endpoint(text) for text in texts)
+
     @field_validator("nsqd_tcp_address", "nsqd_http_address")
     @classmethod
     def _far(cls, text: str) -> str:
@@ -247,6 +321,68 @@ class GatewayOptions(BaseModel):
                 "nsqd needs an address of its own"
             )
         return self
+
+    @model_validator(mode="after")
+    def _tls(self) -> "GatewayOptions":
+        if bool(self.tls_cert) != bool(self.tls_key):
+            raise ValueError("TLS needs both --tls-cert and --tls-key")
+        wants = [
+            flag
+            for flag, value in (
+                ("--tls-root-ca-file", self.tls_root_ca_file),
+                ("--tls-client-auth-policy", self.tls_client_auth_policy),
+                ("--tls-required", self.tls_required != "false"),
+            )
+            if value
+        ]
+        if wants and not self.tls_cert:
+            raise ValueError(f"{wants[0]} needs a certificate: give --tls-cert and --tls-key too")
+        if self.tls_client_auth_policy and not self.tls_root_ca_file:
+            raise ValueError(
+                "--tls-client-auth-policy needs the authority that clients are verified by: give "
+                "--tls-root-ca-file too"
+            )
+        if bool(self.nsqd_tls_cert) != bool(self.nsqd_tls_key):
+            raise ValueError("--nsqd-tls-cert and --nsqd-tls-key go together")
+        for name in ("nsqd_tls_cert", "nsqd_tls_server_name"):
+            if getattr(self, name) and not self.nsqd_tls_root_ca_file:
+                raise ValueError(
+                    f"--{name.replace('_', '-')} has no effect: give --nsqd-tls-root-ca-file, by "
+                    "which nsqd is verified"
+                )
+        return self
+
+    @property
+    def tls_files(self) -> TlsFiles | None:
+        """What the doors speak TLS with; None where they do not."""
+        if not self.tls_cert:
+            return None
+        return TlsFiles(
+            self.tls_cert,
+            self.tls_key,
+            self.tls_root_ca_file,
+            require_peer=bool(self.tls_client_auth_policy),
+            min_version=self.tls_min_version,
+        )
+
+    @property
+    def nsqd_tls_files(self) -> TlsFiles | None:
+        """What nsqd is reached with by TLS; None where it is not."""
+        if not self.nsqd_tls_root_ca_file:
+            return None
+        return TlsFiles(self.nsqd_tls_cert, self.nsqd_tls_key, self.nsqd_tls_root_ca_file)
+
+    @property
+    def tcp_requires_tls(self) -> bool:
+        """Do clients of the TCP door have to speak TLS? Where they must show a certificate, as at
+        nsqd."""
+        return self.tls_required != "false" or bool(self.tls_client_auth_policy)
+
+    @property
+    def http_requires_tls(self) -> bool:
+        """Is the HTTP door closed to all but a redirection to HTTPS?"""
+        asked = self.tls_required
+        return asked == "true" or (asked == "false" and bool(self.tls_client_auth_policy))
 
     def check_body_size(self, max_body_size: int) -> None:
         """max_body_size: of nsqd. Raises UsageError where a client's backlog holds no such body."""

@@ -479,6 +479,10 @@ def identify(document: bytes) -> bytes:
     return b"IDENTIFY\n" + message(document)
 
 
+def auth(secret: bytes) -> bytes:
+    return b"AUTH\n" + message(secret)
+
+
 def sub(topic: bytes, channel: bytes) -> bytes:
     return b"SUB %b %b\n" % (topic, channel)
 

@@ -1,42 +1,135 @@
-"""The client's end of a V2 connection to nsqd or a gateway. No I/O: its owner moves the bytes."""
+"""The client's end of a V2 connection to nsqd or a gateway. No I/O: its owner moves the bytes.
+
+IDENTIFY's answer comes in clear; then, each where it was asked for and the other side has it: TLS,
+snappy or deflate, and AUTH. What is sent before waits for the end of that.
+
+    answer --> handshake --> OK inside --> OK packed --> AUTH's answer --> identified
+"""
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any
 
-from srtm.nsq.commands import MAGIC_V2, NOP, identify
+from srtm.nsq.commands import MAGIC_V2, NOP, auth, identify
 from srtm.nsq.frames import ERROR, HEARTBEAT_DATA, RESPONSE, Frame, FrameError, FrameReader
+
+if TYPE_CHECKING:  # most connections are plain, and go without OpenSSL
+    import ssl
+
+    from srtm.nsq.layers import Layer, TlsLayer
 
 
 class Refused(Exception):
     """The other side does not go on with this connection; the text says why."""
 
 
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What a client asks for; the names are go-nsq's and pynsq's.
+
+    tls:         how the other side is verified; None: plain text
+    server_name: whom its certificate must name
+    auth_secret: sent to an nsqd that requires AUTH
+    """
+
+    tls: "ssl.SSLContext | None" = None
+    server_name: str = ""
+    auth_secret: str = field(default="", repr=False)
+    snappy: bool = False
+    deflate: bool = False
+    deflate_level: int = 6
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The keys of IDENTIFY."""
+        asked: dict[str, Any] = {}
+        if self.tls is not None:
+            asked["tls_v1"] = True
+        if self.snappy:
+            asked["snappy"] = True
+        if self.deflate:
+            asked |= {"deflate": True, "deflate_level": self.deflate_level}
+        if asked or self.auth_secret:
+            asked["feature_negotiation"] = True
+        return asked
+
+
+PLAIN = Features()
+
+
+class _Await(Enum):
+    """What comes next."""
+
+    ANSWER = auto()
+    HANDSHAKE = auto()
+    TLS_OK = auto()
+    PACKED_OK = auto()
+    AUTH = auto()
+    FRAMES = auto()
+
+
 class Connection:
     """A connection that begins with IDENTIFY, takes the answer, and answers heartbeats.
 
-    write:      takes what is to be sent; it may be replaced
-    identified: the answer has come, so that commands may be written
-    told:       what it said, with feature negotiation: nsqd's limits for this connection
+    write:      takes what goes over the wire; it may be replaced
+    identified: what was asked for is agreed on, and commands go out as they are sent
+    told:       what the answer said, with feature negotiation: nsqd's limits for this connection
     """
 
-    __slots__ = ("_frames", "identified", "told", "write")
+    __slots__ = (
+        "_awaits",
+        "_features",
+        "_frames",
+        "_held",
+        "_layer",
+        "_rest",
+        "_tls",
+        "identified",
+        "told",
+        "write",
+    )
 
     def __init__(
-        self, write: Callable[[bytes], None], identity: Mapping[str, Any], max_frame_bytes: int
+        self,
+        write: Callable[[bytes], None],
+        identity: Mapping[str, Any],
+        max_frame_bytes: int,
+        features: Features = PLAIN,
     ) -> None:
         """write: is given what the connection begins with. max_frame_bytes: of a longer frame the
         other side is no nsqd."""
         self._frames = FrameReader(max_frame_bytes)
+        self._features = features
+        self._layer: Layer | None = None
+        self._tls: TlsLayer | None = None
+        self._awaits = _Await.ANSWER
+        self._rest = b""  # of a frame that is not whole, before `identified`
+        asked = features.asked
+        self._held: bytearray | None = bytearray() if asked else None
         self.write = write
         self.identified = False
         self.told: dict[str, Any] = {}
-        write(MAGIC_V2 + identify(json.dumps(identity, separators=(",", ":")).encode()))
+        document = json.dumps({**identity, **asked}, separators=(",", ":")).encode()
+        write(MAGIC_V2 + identify(document))
+
+    @property
+    def is_plain(self) -> bool:
+        """Are bytes of NSQ those of the wire, from the beginning to the end?"""
+        return self._layer is None and self._held is None
 
     @property
     def buffered(self) -> int:
         """Bytes of a frame that is not whole yet."""
-        return self._frames.buffered
+        return len(self._rest) + self._frames.buffered
+
+    def send(self, data: bytes) -> None:
+        """Commands; before `identified` they wait where something is to be agreed on."""
+        if self._held is not None:
+            self._held += data
+        else:
+            self.write(data if self._layer is None else self._layer.encode(data))
 
     def receive(self, data: bytes) -> list[Frame]:
         """The answers and messages that are whole now. Raises Refused, FrameError."""
@@ -53,31 +146,166 @@ class Connection:
     def receive_raw(self, data: bytes) -> tuple[bytes, list[int]]:
         """The bytes of the frames that are whole now, heartbeats among them, and where each one
         ends. Raises Refused, FrameError."""
-        raw, ends = self._frames.feed_raw(data)
-        while ends and not self.identified:
-            first = ends[0]
-            if not self.is_heartbeat(raw[7], raw[8:first]):
-                self._take_answer(raw[7], raw[8:first])
-            raw, ends = raw[first:], [end - first for end in ends[1:]]
-        return raw, ends
+        if self._layer is not None:
+            data = self._decoded(data)
+        if not self.identified:
+            data = self._agree(data)
+        return self._frames.feed_raw(data)
 
     def is_heartbeat(self, kind: int, content: bytes) -> bool:
         """Was this frame a heartbeat? It is answered then."""
         if kind != RESPONSE or content != HEARTBEAT_DATA:
             return False
-        self.write(NOP)
+        self._send_now(NOP)
         return True
 
-    def _take_answer(self, kind: int, content: bytes) -> None:
-        if kind == ERROR:
-            raise Refused(" ".join(content[:300].decode(errors="replace").split()))
+    def _send_now(self, data: bytes) -> None:
+        self.write(data if self._layer is None else self._layer.encode(data))
+
+    def _decoded(self, data: bytes) -> bytes:
+        """Raises FrameError."""
+        from srtm.nsq.layers import LayerError
+
+        layer = self._layer
+        assert layer is not None
         try:
-            told = {} if content == b"OK" else json.loads(content)
-        except (ValueError, RecursionError):
-            told = None
-        if kind != RESPONSE or not isinstance(told, dict):
+            plain = layer.decode(data)
+            while layer.more:
+                plain += layer.decode(b"")
+        except LayerError as error:
+            raise FrameError(str(error)) from None
+        return plain
+
+    # --- until all is agreed on ----------------------------------------------------------------
+
+    def _agree(self, data: bytes) -> bytes:
+        """Go on from answer to answer. Returns what came behind the last one."""
+        data = self._rest + data
+        self._rest = b""
+        while not self.identified:
+            if self._awaits is _Await.HANDSHAKE:
+                if not self._shake(data):
+                    return b""
+                data = self._decoded(b"")
+            frame, size = _first_frame(data, self._frames)
+            if frame is None:
+                self._rest = data
+                return b""
+            data = data[size:]
+            if self.is_heartbeat(*frame):
+                continue
+            if frame.kind == ERROR:
+                raise Refused(_line(frame.data))
+            if frame.kind != RESPONSE:
+                raise FrameError("its answer to IDENTIFY is not nsqd's")
+            data = self._take(frame.data, data)
+        return data
+
+    def _shake(self, data: bytes) -> bool:
+        """A step of the handshake; True when it is done. Raises Refused."""
+        from srtm.nsq.layers import LayerError
+
+        tls = self._tls
+        assert tls is not None
+        try:
+            self.write(tls.handshake(data))
+        except LayerError as error:
+            self.write(tls.ending())
+            raise Refused(str(error)) from None
+        if tls.done:
+            self._layer = tls
+            self._awaits = _Await.TLS_OK
+        return tls.done
+
+    def _take(self, content: bytes, behind: bytes) -> bytes:
+        """An answer. Returns what came behind it, as it is read from now on."""
+        awaited = self._awaits
+        if awaited is _Await.ANSWER:
+            self.told = _document(content)
+            if self._features.tls is not None:
+                self._begin_tls(self._features.tls)
+                return behind
+        elif awaited is _Await.AUTH:
+            _document(content)
+            self._ready()
+            return behind
+        elif content != b"OK":
             raise FrameError("its answer to IDENTIFY is not nsqd's")
-        self.told = told
-        if self.told.get("auth_required"):
-            raise Refused("it asks for AUTH, which is not spoken here")
+        if awaited is not _Await.PACKED_OK and self._begin_packing():
+            return self._unpacked(behind)
+        self._authorize()
+        return behind
+
+    def _begin_tls(self, context: "ssl.SSLContext") -> None:
+        from srtm.nsq.layers import TlsLayer
+
+        if not self.told.get("tls_v1"):
+            raise Refused("it offers no TLS, and this side does not go on in clear text")
+        self._tls = TlsLayer(context, self._features.server_name)
+        self._awaits = _Await.HANDSHAKE
+        self.write(self._tls.handshake(b""))
+
+    def _begin_packing(self) -> bool:
+        """Compression is a wish: an nsqd without it goes on without."""
+        inner: Layer
+        if self._features.snappy and self.told.get("snappy"):
+            from srtm.nsq.layers.snappy import SnappyLayer
+
+            inner = SnappyLayer()
+        elif self._features.deflate and self.told.get("deflate"):
+            from srtm.nsq.layers.deflate import DeflateLayer
+
+            inner = DeflateLayer(int(self.told.get("deflate_level") or 6))
+        else:
+            return False
+        from srtm.nsq.layers.layer import Stack
+
+        self._layer = inner if self._tls is None else Stack(self._tls, inner)
+        self._awaits = _Await.PACKED_OK
+        return True
+
+    def _unpacked(self, behind: bytes) -> bytes:
+        """What came behind the answer is packed already. In TLS it has been decrypted."""
+        if self._tls is None:
+            return self._decoded(behind)
+        from srtm.nsq.layers.layer import Stack
+
+        assert isinstance(self._layer, Stack)
+        return self._layer.decode_inner(behind)
+
+    def _authorize(self) -> None:
+        if not self.told.get("auth_required"):
+            self._ready()
+            return
+        if not self._features.auth_secret:
+            raise Refused("it requires AUTH, and no secret is given: see auth-secret-file")
+        self._awaits = _Await.AUTH
+        self._send_now(auth(self._features.auth_secret.encode()))
+
+    def _ready(self) -> None:
+        self._awaits = _Await.FRAMES
         self.identified = True
+        held, self._held = self._held, None
+        if held:
+            self._send_now(bytes(held))
+
+
+def _document(content: bytes) -> dict[str, Any]:
+    """Raises FrameError."""
+    try:
+        told = {} if content == b"OK" else json.loads(content)
+    except (ValueError, RecursionError):
+        told = None
+    if not isinstance(told, dict):
+        raise FrameError("its answer to IDENTIFY is not nsqd's")
+    return told
+
+
+def _first_frame(data: bytes, frames: FrameReader) -> tuple[Frame | None, int]:
+    """The first frame and its size; None while it is not whole. Raises FrameError."""
+    end = frames.end_of_first(data)
+    return (Frame(data[7], data[8:end]) if end else None), end
+
+
+def _line(content: bytes) -> str:
+    return " ".join(content[:300].decode(errors="replace").split())

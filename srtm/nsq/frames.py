@@ -80,7 +80,7 @@ class FrameReader:
         while position + 8 <= length:
             size, kind = unpack(data, position)
             if not 4 <= size <= self._max_size or kind > MESSAGE:
-                raise FrameError(f"frame of size {size} and type {kind} cannot come from nsqd")
+                self._check(size, kind)
             end = position + 4 + size
             if end > length:
                 self._need = 4 + size
@@ -91,6 +91,21 @@ class FrameReader:
             tail += data[position:]
             data = data[:position]
         return data, ends
+
+    def end_of_first(self, data: bytes) -> int:
+        """Where the first frame of `data` ends, which is not taken; 0 while it is not whole.
+        Raises FrameError."""
+        if len(data) < 8:
+            return 0
+        size, kind = _HEADER.unpack_from(data)
+        self._check(size, kind)
+        end: int = 4 + size
+        return end if end <= len(data) else 0
+
+    def _check(self, size: int, kind: int) -> None:
+        """Raises FrameError."""
+        if not 4 <= size <= self._max_size or kind > MESSAGE:
+            raise FrameError(f"frame of size {size} and type {kind} cannot come from nsqd")
 
     @property
     def buffered(self) -> int:

@@ -1,6 +1,6 @@
 """Durations and addresses as fields of pydantic models."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, PlainSerializer
 
@@ -33,3 +33,9 @@ ListenAddress = Annotated[
     PlainSerializer(str, return_type=str),
 ]
 """A pydantic field that is written as `host:port`."""
+
+YES_NO = BeforeValidator(lambda v: str(v).lower() if isinstance(v, bool) else v)
+"""Lets a file write true and false without quotes where a flag takes them as words."""
+
+YesNo = Annotated[Literal["true", "false"], YES_NO]
+"""A pydantic field that is on until it is switched off: `--snappy=false`, as Go's flags are."""

@@ -1,0 +1,161 @@
+"""TLS by OpenSSL over memory: ciphertext in, plain bytes out.
+
+Ciphertext is cut at the headers of records (RFC 8446, section 5.1). So it is known how many records
+there are to decrypt, what is no TLS is told from its first byte, and no more than one record that
+is not whole is ever held.
+"""
+
+import contextlib
+import ssl
+from typing import Any
+
+from srtm.nsq.layers.layer import LayerError
+
+_HEADER_BYTES = 5
+_MOST_RECORD_BYTES = 16_384 + 2048  # RFC 5246, section 6.2.3; TLS 1.3 allows less
+_MOST_PLAIN_BYTES = 16_384
+_KINDS = range(20, 24)  # change_cipher_spec, alert, handshake, application_data
+_ALERT = 21
+
+
+class TlsLayer:
+    """One side of a connection. `handshake` is called until it is done, `decode` from then on.
+
+    done: the handshake is complete
+    """
+
+    __slots__ = ("_in", "_out", "_rest", "_tls", "done", "ended")
+
+    more = False
+
+    def __init__(self, context: ssl.SSLContext, server_name: str | None = None) -> None:
+        """server_name: whom a client expects at the other side; None at a server"""
+        self._in = ssl.MemoryBIO()
+        self._out = ssl.MemoryBIO()
+        is_server = context.protocol == ssl.PROTOCOL_TLS_SERVER
+        self._tls = context.wrap_bio(
+            self._in, self._out, server_side=is_server, server_hostname=server_name or None
+        )
+        self._rest = b""  # of a record that is not whole, or of records behind the handshake
+        self.done = False
+        self.ended = False
+
+    def handshake(self, data: bytes) -> bytes:
+        """What is to be sent now. What comes behind the handshake waits for `decode`. Raises
+        LayerError, after which `ending` is still to be sent."""
+        data = self._rest + data
+        position = 0
+        while not self.done:
+            end = _record_end(data, position)
+            if end == position and position < len(data):
+                break  # a record is not whole
+            self._in.write(data[position:end])
+            position = end
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                if position == len(data):
+                    break
+            except (ssl.SSLError, ValueError) as error:
+                raise _error(error) from None
+            else:
+                self.done = True
+        self._rest = data[position:]
+        return self._out.read()
+
+    def decode(self, data: bytes) -> bytes:
+        if self._rest:
+            data = self._rest + data
+            self._rest = b""
+        # The commonest read by far is one whole record.
+        length = len(data)
+        end, count = 0, 0
+        while end < length:
+            after = _record_end(data, end)
+            if after == end:
+                self._rest = data[end:]
+                data = data[:end]
+                break
+            end = after
+            count += 1
+        if not count:
+            return b""
+        self._in.write(data)
+        read = self._tls.read
+        try:
+            if count == 1:
+                return read(_MOST_PLAIN_BYTES)
+            plain: list[bytes] = []
+            try:
+                for _ in range(count):
+                    plain.append(read(_MOST_PLAIN_BYTES))
+            except ssl.SSLWantReadError:
+                pass  # a record of them held nothing for us, as a new key
+            except ssl.SSLZeroReturnError:
+                self.ended = True
+            return b"".join(plain)
+        except ssl.SSLWantReadError:
+            return b""
+        except ssl.SSLZeroReturnError:
+            self.ended = True
+            return b""
+        except ssl.SSLError as error:
+            raise _error(error) from None
+
+    def encode(self, data: bytes) -> bytes:
+        if data:
+            self._tls.write(data)
+        return self._out.read()
+
+    def ending(self) -> bytes:
+        if self.done:
+            # It waits for the other side's last word; we do not.
+            with contextlib.suppress(ssl.SSLError, ValueError):
+                self._tls.unwrap()
+        return self._out.read()
+
+    @property
+    def version(self) -> str:
+        return self._tls.version() or ""
+
+    @property
+    def cipher(self) -> str:
+        cipher = self._tls.cipher()
+        return cipher[0] if cipher else ""
+
+    @property
+    def common_name(self) -> str:
+        """Of the certificate that the other side has shown and that was verified; "" without."""
+        certificate: Any = self._tls.getpeercert() or {}
+        for names in certificate.get("subject", ()):
+            for key, value in names:
+                if key == "commonName":
+                    return str(value)
+        return ""
+
+    @property
+    def is_mutual(self) -> bool:
+        """Did the other side show a certificate that was verified?"""
+        return bool(self._tls.getpeercert())
+
+
+def _record_end(data: bytes, start: int) -> int:
+    """Where the record at `start` ends; `start` while it is not whole. Raises LayerError."""
+    if len(data) <= start:
+        return start
+    if data[start] not in _KINDS or (len(data) > start + 1 and data[start + 1] != 3):
+        raise LayerError("what came is no TLS: is the other side set to plain text?")
+    if len(data) < start + _HEADER_BYTES:
+        return start
+    size = data[start + 3] << 8 | data[start + 4]
+    if size > _MOST_RECORD_BYTES:
+        raise LayerError(f"a TLS record of {size} bytes, where {_MOST_RECORD_BYTES} are allowed")
+    end = start + _HEADER_BYTES + size
+    return end if end <= len(data) else start
+
+
+def _error(error: Exception) -> LayerError:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return LayerError(f"the certificate is not accepted: {error.verify_message}")
+    reason = getattr(error, "reason", None) or str(error)
+    return LayerError(f"TLS failed: {reason.replace('_', ' ').lower()}")
