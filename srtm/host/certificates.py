@@ -89,6 +89,8 @@ def why_tls_failed(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
+        if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
+            return "it does not answer in TLS; is it a port of plain text?"
         return (error.reason or str(error)).replace("_", " ").lower()
     return str(error)
 

@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import socket
+import ssl
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -18,6 +19,7 @@ from typing import Any, Self
 
 import h11
 
+from srtm.host.certificates import why_tls_failed
 from srtm.text.address import Address
 from srtm.text.errors import UnavailableError
 
@@ -35,14 +37,26 @@ _MAX_ERROR_BYTES = 64 << 10
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """A service at `host:port` or behind the path of a unix socket; `token` goes with each request
-    where there is one."""
+    where there is one.
+
+    tls:         how its certificate is verified; None: plain HTTP
+    server_name: whom that must name; empty: the host of the address
+    """
 
     address: str
     token: str = field(default="", repr=False)
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
+    server_name: str = ""
 
     @property
     def is_socket(self) -> bool:
         return "/" in self.address and "://" not in self.address
+
+    @property
+    def expected_name(self) -> str:
+        if self.server_name:
+            return self.server_name
+        return "localhost" if self.is_socket else Address.of(self.address).host
 
 
 @dataclass(frozen=True)
@@ -129,10 +143,13 @@ class _Connection:
     async def open(cls, endpoint: Endpoint) -> Self:
         """Raises OSError; UnavailableError where nobody listens."""
         try:
+            options: dict[str, Any] = {}
+            if endpoint.tls is not None:
+                options = {"ssl": endpoint.tls, "server_hostname": endpoint.expected_name}
             if endpoint.is_socket:
-                return cls(*await asyncio.open_unix_connection(endpoint.address))
+                return cls(*await asyncio.open_unix_connection(endpoint.address, **options))
             reached = await _reached(Address.of(endpoint.address))
-            return cls(*await asyncio.open_connection(sock=reached))
+            return cls(*await asyncio.open_connection(sock=reached, **options))
         except (ConnectionRefusedError, FileNotFoundError):
             raise UnavailableError(f"{endpoint.address}: nothing listens there") from None
 
@@ -408,6 +425,8 @@ def _sentence(error: BaseException) -> str:
     if isinstance(error, h11.ProtocolError):
         said = " ".join(str(error).split())[:_MOST_TEXT]
         return f"it does not answer as HTTP does ({said}); is it an HTTP port?"
+    if isinstance(error, ssl.SSLError):  # whose number is not one of errno
+        return why_tls_failed(error)
     if isinstance(error, socket.gaierror):
         return f"its name is not known ({error.strerror})"
     if isinstance(error, OSError) and error.errno:
