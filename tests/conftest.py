@@ -10,6 +10,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
 from tests.support.cases import cases
+from tests.support.certificates import Authority
 from tests.support.distributors import DistributorProcess, Starter, distributors_in
 from tests.support.servers import STARTED, Servers, servers_in
 
@@ -147,6 +148,12 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     """Real servers that the tests of one file share."""
     with servers_in(tmp_path_factory.mktemp("servers")) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Who issues the certificates of these tests."""
+    return Authority(tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture
