@@ -37,6 +37,7 @@ HOT = [
     "srtm/gateway/backlogs.py",
     "srtm/gateway/bodies.py",
     "srtm/gateway/client.py",
+    "srtm/gateway/layered.py",
     "srtm/gateway/outbox.py",
     "srtm/gateway/pool.py",
     "srtm/gateway/reactor.py",

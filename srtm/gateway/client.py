@@ -6,6 +6,8 @@ match each answer to the oldest command of theirs. So whatever is not answered s
 and only the oldest there may write; what comes behind it earlier waits for its turn. SUB begins a
 tunnel to nsqd, which relays all that is a consumer's.
 
+    securing                   after IDENTIFY, where TLS was agreed on: its handshake
+       |
     reading <----> paused      a bound is reached: its own, its topic's, or replies are not read
        |              |
        +------+-------+        it ends its side, sends what is wrong, or is refused
@@ -18,26 +20,34 @@ tunnel to nsqd, which relays all that is a consumer's.
 From anywhere it is closed at once where it is broken or silent, or an outcome is unknown.
 """
 
+import logging
 import socket
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from errno import EAGAIN
 from typing import NamedTuple, Protocol
 
 from kernel.stamps import Pieces, StampSource
 from srtm.gateway.backlog import Backlog
 from srtm.gateway.farewells import Farewells
+from srtm.gateway.handshakes import Handshakes
 from srtm.gateway.heartbeats import Heartbeats
+from srtm.gateway.layered import LayeredReader
 from srtm.gateway.outbox import Outbox
 from srtm.gateway.reactor import BROKEN, EDGE, ENDED, READABLE, WRITABLE
 from srtm.gateway.run import Gone, Run
 from srtm.gateway.topics import Topics
 from srtm.gateway.tunnel import Tunnel, TunnelHost
+from srtm.host.certificates import Renewed
 from srtm.host.clock import monotonic_ns
 from srtm.nsq import identify
-from srtm.nsq.commands import Body, CommandReader, Identify, Limits, Line, Subscribe
+from srtm.nsq.commands import Auth, Body, CommandReader, Identify, Limits, Line, Subscribe
 from srtm.nsq.errors import ProtocolError
 from srtm.nsq.frames import ERROR, HEARTBEAT_FRAME, OK_FRAME, RESPONSE, build_frame
+from srtm.nsq.layers import DeflateLayer, Layer, LayerError, SnappyLayer, Stack, TlsLayer
+
+log = logging.getLogger("srtm.gateway")
 
 MAX_UNREAD_BYTES = 256 * 1024
 """Replies that a client has not read; past it the gateway reads no more from it."""
@@ -72,7 +82,9 @@ class ClientHost(TunnelHost, Protocol):
     connection_bounds: ConnectionBounds
     topics: Topics
     farewells: Farewells
+    handshakes: Handshakes
     heartbeats: Heartbeats
+    tls: Renewed | None
     outbox: Outbox
     clients: "set[Client]"
 
@@ -80,11 +92,12 @@ class ClientHost(TunnelHost, Protocol):
 class _Reply:
     """An answer that waits for its turn behind unanswered commands."""
 
-    __slots__ = ("frame", "last")
+    __slots__ = ("agreed", "frame", "last")
 
-    def __init__(self, frame: bytes, last: bool) -> None:
+    def __init__(self, frame: bytes, last: bool, agreed: identify.Agreed | None) -> None:
         self.frame = frame
         self.last = last  # and then the connection ends
+        self.agreed = agreed  # and then what follows goes through other layers
 
 
 class _Closing:
@@ -113,6 +126,9 @@ class Client:
         "_ends",
         "_fd",
         "_gateway",
+        "_guarded",
+        "_layer",
+        "_layered",
         "_out",
         "_outbox",
         "_pauses",
@@ -120,6 +136,7 @@ class Client:
         "_reader",
         "_reads",
         "_replies",
+        "_securing",
         "_send",
         "_slot",
         "_socket",
@@ -135,6 +152,7 @@ class Client:
         "published",
         "publisher",
         "stuck_since",
+        "tls",
         "tunnel",
         "unanswered",
         "unanswered_bytes",
@@ -158,6 +176,10 @@ class Client:
         self._body: Body | None = None  # a big one that is under way, and for which topic
         self._body_backlog: Backlog | None = None
         self._ends = False  # no more commands are taken; closed when all is answered
+        self._layer: Layer | None = None  # TLS, compression, or both
+        self._layered: LayeredReader | None = None  # reads through it
+        self._securing: identify.Agreed | None = None  # until its layers are there
+        self._guarded = gateway.server.requires_tls  # not everything is allowed (yet)
         self.address = address
         self.beat_serial = 0
         self.closed = False
@@ -167,6 +189,7 @@ class Client:
         self.publisher = self._publisher_name()
         self.published: dict[bytes, int] = {}
         self.stuck_since = 0
+        self.tls: TlsLayer | None = None
         self.tunnel: Tunnel | None = None
         self.unanswered = 0
         self.unanswered_bytes = 0
@@ -182,7 +205,10 @@ class Client:
 
     def _on_event(self, mask: int) -> None:
         if mask & READABLE and not self._ends:
-            self._read(until_end=mask & ENDED != 0)
+            if self._securing is None:
+                self._read(until_end=mask & ENDED != 0)
+            elif self.tls is not None:
+                self._gateway.handshakes.want(self)
         elif mask & BROKEN:
             self.close()
         if mask & ENDED and self._pauses and not self.closed:
@@ -193,9 +219,9 @@ class Client:
     def _read(self, until_end: bool) -> None:
         """Read until a read comes short, or until the end of what it has sent; no longer than its
         turn."""
-        reads = self._reads
         taken = 0
         while True:
+            reads = self._reads
             try:
                 pieces = reads.read()
             except BlockingIOError:
@@ -203,10 +229,17 @@ class Client:
             except OSError:
                 self.close()
                 return
+            except LayerError as error:
+                self._corrupt(error)
+                return
             if not pieces:
                 self.finish()
                 return
             self._take(pieces)
+            if self._securing is not None:
+                if self.tls is not None:
+                    self._gateway.handshakes.want(self)
+                return
             if self._pauses or self._ends or not (until_end or reads.more):
                 return
             taken += sum(len(data) for data, _ in pieces)
@@ -216,6 +249,7 @@ class Client:
 
     def _take(self, pieces: Pieces) -> None:
         """Run the commands that are whole now, each at the stamp of its last byte."""
+        reads = self._reads
         for data, stamp in pieces:
             for command in self._reader.feed(data):
                 self.last_read = max(self.last_read, stamp)  # a pause of ours is no silence
@@ -223,8 +257,8 @@ class Client:
                     self._publish(command, stamp)
                 else:
                     self._command(command)
-                if self._ends:
-                    return
+                if self._ends or self._securing is not None or self._reads is not reads:
+                    return  # what came behind does not run, or is not in these bytes
             if self._reader.body is not self._body:
                 self._body_changed()
 
@@ -253,6 +287,8 @@ class Client:
                 self._socket.setsockopt(level, option, value)
 
     def _publish(self, run: Run, stamp: int) -> None:
+        if self._guarded and self._is_kept_out(run.verb):
+            return
         run.owner = self
         run.stamp = stamp
         self._pending.append(run)
@@ -277,6 +313,8 @@ class Client:
         return self._came_ill
 
     def _command(self, command: object) -> None:
+        if self._guarded and self._is_kept_out(_name(command)):
+            return
         if isinstance(command, Line):
             self._line(command)
         elif isinstance(command, ProtocolError):
@@ -287,6 +325,14 @@ class Client:
             self._identify(command)
         else:
             self._fail(ProtocolError("E_AUTH_DISABLED", "AUTH disabled"))
+
+    def _is_kept_out(self, name: str) -> bool:
+        """Does a client that has yet to begin TLS send a command which is not for it?"""
+        if self._layer is not None and self.tls is not None:
+            self._guarded = False
+        elif name != "IDENTIFY":
+            self._cannot(name, " (TLS required)")
+        return self._ends
 
     def _line(self, line: Line) -> None:
         """A command that is a consumer's: it goes to nsqd."""
@@ -317,7 +363,7 @@ class Client:
                 self.tunnel.start()
 
     def _identify(self, command: Identify) -> None:
-        if self.tunnel is not None:
+        if self.tunnel is not None or self._layer is not None:
             self._cannot("IDENTIFY")
             return
         server = self._gateway.server
@@ -329,10 +375,15 @@ class Client:
         self.publisher = self._publisher_name()
         self.heartbeat_ns = self.identity.heartbeat_ms(server) * 1_000_000
         self._gateway.heartbeats.reschedule(self)
-        self._answer(build_frame(RESPONSE, identify.answer(self.identity, server)))
+        frame = build_frame(RESPONSE, identify.answer(self.identity, server))
+        agreed = identify.agreed(self.identity, server)
+        if agreed.is_plain:
+            self._answer(frame)
+        else:
+            self._answer_and_secure(frame, agreed)
 
-    def _cannot(self, name: str) -> None:
-        self._fail(ProtocolError("E_INVALID", f"cannot {name} in current state"))
+    def _cannot(self, name: str, why: str = "") -> None:
+        self._fail(ProtocolError("E_INVALID", f"cannot {name} in current state{why}"))
 
     def _publisher_name(self) -> str:
         return identify.publisher_name(self.identity, self.address.rpartition(":")[0].strip("[]"))
@@ -353,6 +404,102 @@ class Client:
         self._watch()
         if self._body is not None:
             self._body_changed()
+
+    # --- TLS and compression ------------------------------------------------------------------
+
+    def _answer_and_secure(self, frame: bytes, agreed: identify.Agreed) -> None:
+        """Bytes that came behind IDENTIFY are in clear: whoever put them there, they do not run."""
+        self._reader.drop()
+        self._securing = agreed
+        if self._pending:
+            self._pending.append(_Reply(frame, False, agreed))
+        else:
+            self.write(frame)
+            self._secure(agreed)
+
+    def _secure(self, agreed: identify.Agreed) -> None:
+        """IDENTIFY is answered: what follows goes through what was agreed on."""
+        self._take_from_outbox()
+        renewed = self._gateway.tls
+        if agreed.tls and renewed is not None:
+            self.tls = TlsLayer(renewed.context)
+            self._gateway.handshakes.begin(self)
+            self._gateway.handshakes.want(self)
+        else:
+            self._compress(agreed, 0)
+
+    def shake(self) -> bool:
+        """Go on with the handshake (see `Shaking`)."""
+        tls, agreed = self.tls, self._securing
+        assert tls is not None
+        assert agreed is not None
+        stamp = 0
+        while not tls.done:
+            try:
+                pieces = self._reads.read()
+            except BlockingIOError:
+                return False
+            except OSError:
+                pieces = []
+            if not pieces:
+                self.close()
+                return False
+            stamp = pieces[-1][1]
+            try:
+                self._write_now(tls.handshake(b"".join(data for data, _ in pieces)))
+            except LayerError as error:
+                self._corrupt(error)
+                return False
+            if self.closed:
+                return False
+        self._layer = tls
+        self.write(OK_FRAME)
+        self._compress(agreed, stamp)
+        return not self.closed
+
+    def shake_late(self) -> None:
+        """No handshake has come: the client may have gone on in clear text."""
+        self._fail_in_clear("no TLS handshake came within 5 s")
+
+    def _compress(self, agreed: identify.Agreed, stamp: int) -> None:
+        """The last step: where it was agreed on, the OK is packed already. stamp: of what came
+        last, of which the handshake may have left something."""
+        inner: Layer | None = None
+        if agreed.snappy:
+            inner = SnappyLayer()
+        elif agreed.deflate:
+            inner = DeflateLayer(agreed.deflate_level)
+        if inner is not None:
+            self._layer = inner if self.tls is None else Stack(self.tls, inner)
+            self.write(OK_FRAME)
+        if self.closed:
+            return
+        assert self._layer is not None
+        self._layered = LayeredReader(self._reads, self._layer, stamp)
+        self._reads = self._layered
+        self._securing = None
+        self.last_read = monotonic_ns()
+        self._gateway.reactor.nudge(self._fd)  # commands may have come with the last of it
+
+    def _corrupt(self, error: LayerError) -> None:
+        """What came is not what was agreed on: nothing that follows can be read."""
+        log.debug("%s: %s", self.address, error)
+        if self.tls is not None and self._layer is None:
+            if error.is_foreign:
+                self._fail_in_clear(str(error))
+                return
+            self._write_now(self.tls.ending())
+        self.close()
+
+    def _fail_in_clear(self, why: str) -> None:
+        self._gateway.handshakes.left(self)
+        self._securing = None
+        self.tls = None
+        self._fail(ProtocolError("E_IDENTIFY_FAILED", f"IDENTIFY failed: {why}"))
+
+    def _coded(self, data: bytes) -> bytes:
+        """As it goes over the wire."""
+        return data if self._layer is None else self._layer.encode(data)
 
     # --- answers ------------------------------------------------------------------------------
 
@@ -376,7 +523,12 @@ class Client:
                     self.write(answer)
                 else:
                     self._turn = turn
-                    self._slot = self._outbox.put(self, self._fd, answer)
+                    layer = self._layer
+                    self._slot = (
+                        self._outbox.put(self, self._fd, answer)
+                        if layer is None
+                        else self._outbox.put_through(self, self._fd, answer, layer)
+                    )
             if not left:
                 self.unanswered_bytes -= run.size
                 if run.refused is None:
@@ -433,7 +585,7 @@ class Client:
             if self._replies > _MOST_REPLIES and not last:
                 self._fail(ProtocolError("E_INVALID", "too many commands behind unanswered PUBs"))
                 return
-            self._pending.append(_Reply(frame, last))
+            self._pending.append(_Reply(frame, last, None))
             return
         self.write(frame)
         if last:
@@ -475,6 +627,8 @@ class Client:
                 if entry.last:
                     pending.clear()
                     break
+                if entry.agreed is not None and not self.closed:
+                    self._secure(entry.agreed)
             if self.closed:
                 return
             pending.popleft()
@@ -488,9 +642,9 @@ class Client:
         if self._turn == self._outbox.turn:
             self._outbox.join(self._slot, data)
         elif self._out:
-            self._write_later(data)
+            self._write_later(self._coded(data))
         else:
-            self._write_now(data)
+            self._write_now(self._coded(data))
 
     def _write_now(self, data: bytes) -> None:
         try:
@@ -516,7 +670,7 @@ class Client:
         """Send at once what waits there: the connection may end."""
         if self._turn == self._outbox.turn:
             self._turn = 0
-            self._write_now(self._outbox.take(self._slot))
+            self._write_now(self._coded(self._outbox.take(self._slot)))
 
     def _write_later(self, data: bytes) -> None:
         """The client is slow to read: keep the rest, and past a bound stop reading it."""
@@ -564,6 +718,8 @@ class Client:
         stuck = bool(self._out) and now - self.stuck_since > self.heartbeat_ns
         if silent or stuck:
             self.close()
+        elif self._securing is not None:
+            pass  # there is no place for a beat between clear text and TLS
         elif self.tunnel is None or not self.tunnel.answered or self._ends:
             self.write(HEARTBEAT_FRAME)
 
@@ -593,6 +749,8 @@ class Client:
         if not self.closed:
             events = EDGE if self._pauses or self._ends else EDGE | READABLE
             self._gateway.reactor.change(self._fd, events | (WRITABLE if self._out else 0))
+            if events & READABLE and self._layered is not None and self._layered.holds:
+                self._gateway.reactor.nudge(self._fd)
 
     def _close_if_done(self) -> None:
         if self._ends and not self._pending:
@@ -614,6 +772,8 @@ class Client:
             return
         self.closed = True
         self._take_from_outbox()
+        if self.tls is not None:
+            self._say_end()
         self._gateway.reactor.forget(self._fd)
         self._reads.close()
         part(self._socket)
@@ -621,6 +781,13 @@ class Client:
         self._leave_topics()
         if self.tunnel is not None:
             self.tunnel.close()
+
+    def _say_end(self) -> None:
+        if self._layer is None:
+            self._gateway.handshakes.left(self)
+        elif not self._out:
+            with suppress(OSError):
+                self._send(self._layer.ending())
 
     def _leave_topics(self) -> None:
         """What has gone to nsqd is answered to nobody; what has not is given up."""
@@ -643,3 +810,12 @@ class Client:
             if topic is not None:
                 topic.give_up(entry)
             entry.void = True
+
+
+def _name(command: object) -> str:
+    """The command as errors call it."""
+    if isinstance(command, Line):
+        return command.name.decode()
+    if isinstance(command, Subscribe):
+        return "SUB"
+    return "AUTH" if isinstance(command, Auth) else "IDENTIFY"

@@ -5,10 +5,13 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from srtm.gateway.options import HTTPS, GatewayOptions
+from srtm.host.certificates import client_context
+from srtm.http.bearer import read_token
 from srtm.http.client import TIMEOUT_SECONDS, Answer, Endpoint, call
 from srtm.http.nsqd import stats_path
 from srtm.nsq.commands import Limits
-from srtm.nsq.connection import Connection, Refused
+from srtm.nsq.connection import PLAIN, Connection, Features, Refused
 from srtm.nsq.frames import FrameError
 from srtm.nsq.identify import Server
 from srtm.text.address import Address
@@ -33,15 +36,18 @@ class Facts:
 class NsqdHttp:
     """GET, PUT and POST to one nsqd. Raises UnavailableError when it does not answer."""
 
-    def __init__(self, address: str) -> None:
-        self.address = address
+    def __init__(self, endpoint: Endpoint, features: Features = PLAIN) -> None:
+        """features: what its V2 door is spoken to with"""
+        self._endpoint = endpoint
+        self._features = features
+        self.address = endpoint.address
 
     async def call(self, method: str, path: str, body: bytes | None = None) -> Answer:
         """The response, whatever its status."""
         if body is None and method in ("POST", "PUT"):
             body = b""
         try:
-            return await call(Endpoint(self.address), method, path, body)
+            return await call(self._endpoint, method, path, body)
         except UnavailableError as error:
             why = str(error).removeprefix(f"{self.address}: ")
             raise UnavailableError(f"nsqd at {self.address} does not answer: {why}") from None
@@ -81,7 +87,8 @@ class NsqdHttp:
             )
 
     async def facts(self) -> Facts:
-        """Raises UnavailableError where nsqd is away, is no nsqd, or wants TLS or AUTH."""
+        """Raises UnavailableError where nsqd is away, is no nsqd, or wants TLS or AUTH without
+        that we have it."""
         info = await self.get("/info")
         if not isinstance(info, dict) or not isinstance(info.get("version"), str):
             raise UnavailableError(f"what listens at {self.address} is not an nsqd")
@@ -92,15 +99,15 @@ class NsqdHttp:
                 raise UnavailableError(
                     f"what listens at {self.address} is not an nsqd: {name} is {option[name]!r}"
                 )
-        if option["tls_required"] not in (0, False):
+        if option["tls_required"] not in (0, False) and self._features.tls is None:
             raise UnavailableError(
-                f"nsqd at {self.address} requires TLS, which the gateway does not speak yet; "
-                "start it without --tls-required and let only the gateway reach it"
+                f"nsqd at {self.address} requires TLS: give --nsqd-tls-root-ca-file, by which its "
+                "certificate is verified"
             )
-        if option["auth_http_addresses"]:
+        if option["auth_http_addresses"] and not self._features.auth_secret:
             raise UnavailableError(
-                f"nsqd at {self.address} requires AUTH, which the gateway cannot pass on; "
-                "start it without --auth-http-address"
+                f"nsqd at {self.address} requires AUTH: give --nsqd-auth-secret-file, with a "
+                "secret that may publish and subscribe to every topic"
             )
         stats = await self.stats()
         option |= {name: option[name] // 1_000_000 for name in _DURATIONS}  # nsqd's are nanoseconds
@@ -118,7 +125,26 @@ class NsqdHttp:
         )
 
 
-async def check_tcp(address: str) -> None:
+def reach_nsqd(options: GatewayOptions) -> tuple[Features, Endpoint]:
+    """How nsqd's TCP and HTTP doors are spoken to. Raises UsageError."""
+    files = options.nsqd_tls_files
+    name = options.nsqd_tls_server_name or _host(options.nsqd_tcp_address)
+    tls = None if files is None else client_context(files)
+    secret = read_token(options.nsqd_auth_secret_file, "--nsqd-auth-secret-file", shortest=1)
+    address = options.nsqd_http_address
+    is_https = address.startswith(HTTPS)
+    return (
+        Features(tls=tls, server_name=name, auth_secret=secret),
+        Endpoint(address.removeprefix(HTTPS), tls=tls if is_https else None, server_name=name),
+    )
+
+
+def _host(address: str) -> str:
+    """The host of an address; a unix socket is on this one."""
+    return "localhost" if "/" in address else Address.parse(address).host
+
+
+async def check_tcp(address: str, features: Features = PLAIN) -> None:
     """Raises UnavailableError where no nsqd answers at its TCP address."""
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -127,7 +153,7 @@ async def check_tcp(address: str) -> None:
             else:
                 reader, writer = await asyncio.open_connection(*Address.parse(address, lowest=0))
             try:
-                v2 = Connection(writer.write, {}, _MAX_FRAME_BYTES)
+                v2 = Connection(writer.write, {}, _MAX_FRAME_BYTES, features)
                 while not v2.identified:
                     data = await reader.read(_MAX_FRAME_BYTES)
                     if not data:

@@ -4,7 +4,14 @@ import re
 import socket
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from srtm.host.certificates import MIN_VERSIONS, TlsFiles
 from srtm.limits.contract import Contract, Limit, Mode
@@ -12,6 +19,8 @@ from srtm.text.address import Address
 from srtm.text.errors import UsageError
 from srtm.text.fields import YES_NO, Duration, YesNo
 
+HTTPS = "https://"
+"""What --nsqd-http-address begins with where it is nsqd's HTTPS address."""
 _MIB = 1024 * 1024
 _BROKER_NAME = re.compile(r"[A-Za-z0-9_.:\[\]-]{1,128}")
 
@@ -50,7 +59,10 @@ class GatewayOptions(BaseModel):
     tcp_address: str = Field("0.0.0.0:4150", description="address to listen on for TCP clients")
     http_address: str = Field("0.0.0.0:4151", description="address to listen on for HTTP clients")
     nsqd_tcp_address: str = Field(description="nsqd's TCP address, or its unix socket's path")
-    nsqd_http_address: str = Field(description="nsqd's HTTP address, or its unix socket's path")
+    nsqd_http_address: str = Field(
+        description="nsqd's HTTP address, https://HOST:PORT for its HTTPS address, or its unix "
+        "socket's path"
+    )
     https_address: str = Field(
         "0.0.0.0:4152",
         description="address to listen on for HTTPS clients, with --tls-cert; empty: none",
@@ -252,8 +264,10 @@ class GatewayOptions(BaseModel):
 
     @field_validator("nsqd_tcp_address", "nsqd_http_address")
     @classmethod
-    def _far(cls, text: str) -> str:
-        return _endpoint_or_path(text) if text else text
+    def _far(cls, text: str, field: ValidationInfo) -> str:
+        is_https = text.startswith(HTTPS) and field.field_name == "nsqd_http_address"
+        bare = text.removeprefix(HTTPS) if is_https else text
+        return (HTTPS if is_https else "") + _endpoint_or_path(bare) if bare else text
 
     @field_validator("admin_socket")
     @classmethod
@@ -350,6 +364,11 @@ class GatewayOptions(BaseModel):
                     f"--{name.replace('_', '-')} has no effect: give --nsqd-tls-root-ca-file, by "
                     "which nsqd is verified"
                 )
+        if self.nsqd_http_address.startswith(HTTPS) and not self.nsqd_tls_root_ca_file:
+            raise ValueError(
+                f"--nsqd-http-address {self.nsqd_http_address} needs --nsqd-tls-root-ca-file, by "
+                "which nsqd is verified"
+            )
         return self
 
     @property

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from srtm.gateway.sender import send_all
+from srtm.nsq.layers.layer import Layer
 
 
 class Recipient(Protocol):
@@ -26,6 +27,7 @@ class Outbox:
         self._clients: list[Recipient] = []
         self._fds: list[int] = []
         self._pieces: list[bytes] = []
+        self._layers: list[tuple[int, Layer]] = []  # by slot
 
     def put(self, client: Recipient, fd: int, data: bytes) -> int:
         """Returns its slot."""
@@ -33,6 +35,12 @@ class Outbox:
         self._clients.append(client)
         self._fds.append(fd)
         self._pieces.append(data)
+        return slot
+
+    def put_through(self, client: Recipient, fd: int, data: bytes, layer: Layer) -> int:
+        """Like `put`; all that is in the slot at the end goes through `layer` together."""
+        slot = self.put(client, fd, data)
+        self._layers.append((slot, layer))
         return slot
 
     def join(self, slot: int, data: bytes) -> None:
@@ -50,6 +58,8 @@ class Outbox:
             clients, pieces = self._clients, self._pieces
             self._clients, self._fds, self._pieces = [], [], []
             self.turn += 1
+            if self._layers:
+                self._encode(clients, pieces)
             for slot, sent in send_all(fds, pieces):
                 try:
                     clients[slot].sent_short(pieces[slot], sent)
@@ -57,3 +67,14 @@ class Outbox:
                     self._on_fault(error, "answers could not be kept and the connection is closed")
                     clients[slot].close()
         return False
+
+    def _encode(self, clients: list[Recipient], pieces: list[bytes]) -> None:
+        layers, self._layers = self._layers, []
+        for slot, layer in layers:
+            data, pieces[slot] = pieces[slot], b""
+            if data:
+                try:
+                    pieces[slot] = layer.encode(data)
+                except Exception as error:
+                    self._on_fault(error, "answers could not be sent and the connection is closed")
+                    clients[slot].close()

@@ -51,6 +51,7 @@ class Reactor:
         self._order = itertools.count()
         self._asyncio_wanted = False
         self._again = False
+        self._nudged: dict[int, int] = {}
         self.watch(self._timer.fd, self._ring)
 
     def watch(
@@ -100,6 +101,11 @@ class Reactor:
         """Wake up again at once."""
         self._again = True
 
+    def nudge(self, fd: int) -> None:
+        """Call its handler at the next wake-up as if it was readable: it holds what it has read."""
+        self._nudged[fd] = READABLE
+        self._again = True
+
     def call_at(self, when: int, alarm: Callable[[int], None]) -> None:
         """Call `alarm(now)` at monotonic nanosecond `when`, as a timerfd keeps it (asyncio's own
         timers are rounded up to a millisecond, too coarse for an SLO of one)."""
@@ -128,6 +134,9 @@ class Reactor:
             if run_stages:
                 events = _merged(events, poll(0, _MAX_EVENTS))
             self._again = False
+            if self._nudged:
+                events = _merged(events, list(self._nudged.items()))
+                self._nudged.clear()
             while events:
                 for fd, mask in events:
                     handler = handlers.get(fd)  # an earlier handler may have closed it

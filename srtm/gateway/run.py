@@ -111,9 +111,14 @@ class Run(Publish):
     @property
     def failure_code(self) -> str:
         """The error code that this command gets when nsqd could not store it."""
+        return f"E_{self.verb}_FAILED"
+
+    @property
+    def verb(self) -> str:
+        """The command's name."""
         if not self.atomic:
-            return "E_PUB_FAILED"
-        return "E_MPUB_FAILED" if self.defer_ms is None else "E_DPUB_FAILED"
+            return "PUB"
+        return "MPUB" if self.defer_ms is None else "DPUB"
 
 
 class Gone:

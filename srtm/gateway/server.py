@@ -6,6 +6,7 @@ import logging
 import signal
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 
 from kernel import StampSource, choose_source
@@ -17,6 +18,7 @@ from srtm.gateway.broadcast import broker_name, check_broadcast, identity
 from srtm.gateway.client import Client, ConnectionBounds
 from srtm.gateway.descriptors import Descriptors, take_descriptors
 from srtm.gateway.farewells import Farewells
+from srtm.gateway.handshakes import Handshakes
 from srtm.gateway.heartbeats import Heartbeats
 from srtm.gateway.host import Sender
 from srtm.gateway.http.doors import HttpDoors
@@ -27,7 +29,7 @@ from srtm.gateway.measure.probe import Probe
 from srtm.gateway.measure.subscription import Subscription
 from srtm.gateway.measure.trace import Trace
 from srtm.gateway.measure.trace_process import TraceProcess
-from srtm.gateway.nsqd import TESTED_VERSION, Facts, NsqdHttp, check_tcp
+from srtm.gateway.nsqd import TESTED_VERSION, Facts, NsqdHttp, check_tcp, reach_nsqd
 from srtm.gateway.options import GatewayOptions
 from srtm.gateway.outbox import Outbox
 from srtm.gateway.reactor import Reactor
@@ -36,9 +38,11 @@ from srtm.gateway.tcp_door import TcpDoor
 from srtm.gateway.topics import Topics
 from srtm.gateway.upstream import NsqdAddress
 from srtm.gateway.watch import NsqdWatch
+from srtm.host.certificates import LOOK_SECONDS, Renewed
 from srtm.host.clock import NS, WallClock, monotonic_ns, wall_clock_error_ns
 from srtm.http.bearer import read_token
 from srtm.http.client import TIMEOUT_SECONDS, Endpoint
+from srtm.nsq.identify import Server
 from srtm.nsq.names import PROBE_TOPIC
 from srtm.text.errors import SrtmError, UnavailableError
 
@@ -68,9 +72,11 @@ class Gateway:
         self.options = options
         self.reactor = reactor
         self.wall: WallClock = WallClock()
-        self.nsqd = NsqdAddress(options.nsqd_tcp_address)
-        self.nsqd_http = NsqdHttp(options.nsqd_http_address)
+        features, endpoint = reach_nsqd(options)
+        self.nsqd = NsqdAddress(options.nsqd_tcp_address, features)
+        self.nsqd_http = NsqdHttp(endpoint, features)
         self.farewells = Farewells(reactor)
+        self.handshakes = Handshakes(reactor)
         self.heartbeats = Heartbeats(reactor.fault)
         self.outbox = Outbox(reactor.fault)
         self.deliveries = Deliveries(self.wall)
@@ -81,6 +87,7 @@ class Gateway:
         self.log_files: LogFiles | None = None
         self.trace: Trace | None = None
         self.trace_process: TraceProcess | None = None
+        self.tls: Renewed | None = None
         self.draining = False
         self.http_requests = 0
         self._read_options = read_options
@@ -111,6 +118,7 @@ class Gateway:
             gc.disable()  # a collection in the middle of a burst is a latency of its own
             closing.callback(gc.enable)
             tasks = [
+                asyncio.create_task(self._forever(LOOK_SECONDS, self._look_at_files)),
                 asyncio.create_task(self._forever(1.0, self._tick)),
                 asyncio.create_task(self._forever(1.0, self._look_at_nsqd)),
                 asyncio.create_task(self._forever(_OFTEN_SECONDS, self._look_often)),
@@ -131,13 +139,14 @@ class Gateway:
         """Start the parts in order: what needs nobody, what talks to nsqd and to the distributor,
         and then the doors. `closing` ends them the other way round."""
         options = self.options
+        self.tls = Renewed.of(options.tls_files)
         self.descriptors = take_descriptors(options)
         state = SavedState.read(options.state_file)
         state.require_writable()
         facts = await self.nsqd_http.facts()
         self._take(facts)
         options.check_body_size(self.limits.max_body_size)
-        await check_tcp(options.nsqd_tcp_address)
+        await check_tcp(options.nsqd_tcp_address, self.nsqd.features)
         who = identity(options, state.instance)
         self._begin_sources(closing)
         self._begin_topics(state, facts, who.instance, closing)
@@ -206,6 +215,7 @@ class Gateway:
         if self.trace is not None:
             self.reactor.add_stage(self.trace.stage)
         self.reactor.add_stage(self.outbox.flush)  # after the topics' own
+        self.reactor.add_stage(self.handshakes.stage)  # and after all that messages wait for
         self.topics.begin(options.topic, facts.topics)
         for close in (self.topics.state_file.close, self._close_clients, self.probe.close):
             closing.callback(close)
@@ -236,7 +246,8 @@ class Gateway:
                 facts.info["version"],
                 TESTED_VERSION,
             )
-        self.limits, self.server, self.info = facts.limits, facts.server, facts.info
+        self.limits, self.info = facts.limits, facts.info
+        self.server = self._door(facts.server)
         self.connection_bounds = ConnectionBounds(
             options.max_connection_backlog, max(options.max_connection_backlog_bytes, largest)
         )
@@ -245,11 +256,28 @@ class Gateway:
         )
         self._most_bytes = max(options.max_backlog_bytes, largest)
 
+    def _door(self, server: Server) -> Server:
+        """What nsqd says of its connections, with what is the gateway's own to say."""
+        options = self.options
+        return replace(
+            server,
+            tls=self.tls is not None,
+            snappy=options.snappy == "true",
+            deflate=options.deflate == "true",
+            max_deflate_level=min(options.max_deflate_level, server.max_deflate_level),
+            requires_tls=options.tcp_requires_tls,
+            requires_auth=bool(options.auth_http_address),
+        )
+
     def _follow(self, facts: Facts) -> None:
         """nsqd may be another process than before, with other limits."""
         before = self.limits
         self.probe.heed(facts)
-        if facts.info != self.info or facts.server != self.server or facts.limits != before:
+        if (
+            facts.info != self.info
+            or self._door(facts.server) != self.server
+            or facts.limits != before
+        ):
             self._take(facts)
         if self.limits == before:
             return
@@ -330,6 +358,7 @@ class Gateway:
             if other:
                 names = ", ".join(each.replace("_", "-") for each in other)
                 log.warning("SIGHUP: these changes in the file need a restart: %s", names)
+        await self._look_at_files()
         self.watch.announce_again()
 
     def _gate_changed(self) -> None:
@@ -389,6 +418,12 @@ class Gateway:
         if not busy or self._since_collection >= _COLLECT_SECONDS:
             self._since_collection = 0
             gc.collect(1)
+
+    async def _look_at_files(self) -> None:
+        """The certificate may have been renewed."""
+        if self.tls is not None:
+            await asyncio.to_thread(self.tls.look)
+            self.tls.warn_of_end()
 
     async def _look_at_nsqd(self) -> None:
         """What waits for nsqd's answers."""

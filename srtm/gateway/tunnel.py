@@ -103,8 +103,9 @@ class Tunnel:
         self._reading = True
         self._out = bytearray()
         identity = replay(client.identity, client.address.rpartition(":")[0].strip("[]"))
-        self._v2 = Connection(self._out.extend, identity, _MAX_FRAME_BYTES)
-        self._out += sub(subscribe.topic, subscribe.channel)
+        features = gateway.nsqd.features
+        self._v2 = Connection(self._out.extend, identity, _MAX_FRAME_BYTES, features)
+        self._v2.send(sub(subscribe.topic, subscribe.channel))
         self._socket: socket.socket | None = None
 
     @property
@@ -146,8 +147,9 @@ class Tunnel:
         if self.closed:
             return
         self.awaits_close = self.awaits_close or line.name == b"CLS"
-        self._out += line.raw
-        if self._socket is not None and len(self._out) == len(line.raw):
+        waits = bool(self._out)
+        self._v2.send(line.raw)
+        if self._socket is not None and not waits:
             self._flush()
         if len(self._out) > _MAX_BEHIND_BYTES:
             self._client.pause(self)
@@ -172,8 +174,11 @@ class Tunnel:
             self._flush()
 
     def _relay(self, data: bytes) -> None:
+        waits = bool(self._out)
         try:
             raw, ends = self._v2.receive_raw(data)
+            if self._out and not waits:  # the handshake's, and what waited for its end
+                self._flush()
         except Refused as error:
             self._client.write(build_frame(ERROR, str(error).encode()))
             self._ended()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from srtm.gateway.batch import Batch
 from srtm.gateway.reactor import BROKEN, READABLE, WRITABLE, Reactor
 from srtm.host.clock import monotonic_ns
-from srtm.nsq.connection import Connection, Refused
+from srtm.nsq.connection import PLAIN, Connection, Features, Refused
 from srtm.nsq.errors import ProtocolError, is_fatal
 from srtm.nsq.frames import ERROR, OK_FRAME, FrameError
 
@@ -31,10 +31,12 @@ log = logging.getLogger("srtm.gateway")
 
 
 class NsqdAddress:
-    """Where nsqd listens: host:port or the path of a unix socket."""
+    """Where nsqd listens: host:port or the path of a unix socket. features: TLS and AUTH, where it
+    wants them."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, features: Features = PLAIN) -> None:
         self.address = address
+        self.features = features
         self._serial = itertools.count()
         self.is_unix = "/" in address
 
@@ -85,8 +87,9 @@ class Upstream:
         self._on_lost = on_lost
         self._on_identified = on_identified
         self._out = bytearray()
-        self._v2 = Connection(self._out.extend, _IDENTITY, _MAX_FRAME)
+        self._v2 = Connection(self._out.extend, _IDENTITY, _MAX_FRAME, address.features)
         self._v2.write = self._write
+        self._is_plain = self._v2.is_plain
         self.identified = False
         self.on_idle: Callable[[], None] | None = None
         """Called when the last thing asked is answered, where somebody waits for this one."""
@@ -101,7 +104,10 @@ class Upstream:
 
     def publish(self, batch: "Batch") -> None:
         self.in_flight.append(batch)
-        self._write(batch.payload)
+        if self._is_plain:
+            self._write(batch.payload)
+        else:
+            self._v2.send(batch.payload)
 
     def _write(self, data: bytes) -> None:
         if self._out:

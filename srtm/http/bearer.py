@@ -10,9 +10,10 @@ from srtm.text.errors import UsageError
 _SHORTEST, _LONGEST = 16, 4096
 
 
-def read_token(path: str, where: str) -> str:
+def read_token(path: str, where: str, shortest: int = _SHORTEST) -> str:
     """The token in a file that only its owner may read; "" where no file is named.
 
+    shortest: characters; a secret that another program chose may be shorter than ours.
     Raises UsageError that begins with `where`, the flag or the argument that named the file.
     """
     if not path:
@@ -28,10 +29,10 @@ def read_token(path: str, where: str) -> str:
         raise UsageError(
             f"{where} {path}: mode {mode:04o}, and it holds a secret: chmod 600 {path}"
         )
-    fits = _SHORTEST <= len(text) <= _LONGEST
+    fits = shortest <= len(text) <= _LONGEST
     if not fits or not text.isascii() or not text.isprintable() or " " in text:
         raise UsageError(
-            f"{where} {path}: write one line of {_SHORTEST} to {_LONGEST} letters and digits, such "
+            f"{where} {path}: write one line of {shortest} to {_LONGEST} letters and digits, such "
             "as the output of: openssl rand -hex 32"
         )
     return text

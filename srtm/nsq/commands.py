@@ -151,6 +151,11 @@ class CommandReader:
         self._head = _NO_HEAD
         self._tail.clear()
 
+    def drop(self) -> None:
+        """Forget what has come behind the last command: the stream goes on with other bytes."""
+        self.stop()
+        self.failed = False
+
     def feed(self, data: bytes) -> list[Command]:
         tail = self._tail
         if not tail and data.startswith(self._head):

@@ -10,7 +10,10 @@ from srtm.nsq.errors import ProtocolError
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What nsqd allows and announces; durations in milliseconds, sizes in bytes."""
+    """What nsqd allows and announces; durations in milliseconds, sizes in bytes.
+
+    tls, snappy, deflate: what the door offers; requires_tls, requires_auth: what it insists on
+    """
 
     version: str = "1.3.0"
     max_rdy_count: int = 2500
@@ -24,6 +27,25 @@ class Server:
     max_output_buffer_timeout: int = 30_000
     min_output_buffer_timeout: int = 25
     output_buffer_timeout: int = 250
+    tls: bool = False
+    snappy: bool = False
+    deflate: bool = False
+    requires_tls: bool = False
+    requires_auth: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """What stands between the client's commands and the wire once IDENTIFY is answered."""
+
+    tls: bool
+    snappy: bool
+    deflate: bool
+    deflate_level: int
+
+    @property
+    def is_plain(self) -> bool:
+        return not (self.tls or self.snappy or self.deflate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +127,15 @@ def parse_identity(body: bytes, server: Server, earlier: Identity | None = None)
         if identity.msg_timeout == -1:
             raise ProtocolError("E_BAD_BODY", "IDENTIFY msg timeout (-1) is invalid")
         _check("msg timeout", identity.msg_timeout, 1000, server.max_msg_timeout)
-    if identity.tls_v1 and identity.feature_negotiation:
+    if identity.tls_v1 and identity.feature_negotiation and not server.tls:
         # A client that negotiates would go on in clear text, its secrets included. Without
         # negotiation nsqd looks at no feature, and the client begins no TLS.
         raise ProtocolError("E_IDENTIFY_FAILED", "TLS is not available here; set tls_v1 to false")
+    gets = agreed(identity, server)
+    if gets.snappy and gets.deflate:
+        raise ProtocolError(
+            "E_IDENTIFY_FAILED", "cannot enable both deflate and snappy compression"
+        )
     if earlier is not None:
         kept = {name: getattr(identity, name) or getattr(earlier, name) for name in _KEPT}
         identity = replace(identity, **kept)
@@ -133,25 +160,38 @@ def _check(what: str, value: int, low: int, high: int) -> None:
         raise ProtocolError("E_BAD_BODY", f"IDENTIFY {what} ({value}) is invalid")
 
 
+def agreed(identity: Identity, server: Server) -> Agreed:
+    """What the client asked for and gets; nothing without feature negotiation."""
+    asks = identity.feature_negotiation
+    deflate = asks and identity.deflate and server.deflate
+    level = identity.deflate_level if deflate and identity.deflate_level > 0 else 6
+    return Agreed(
+        tls=asks and identity.tls_v1 and server.tls,
+        snappy=asks and identity.snappy and server.snappy,
+        deflate=deflate,
+        deflate_level=min(level, server.max_deflate_level),
+    )
+
+
 def answer(identity: Identity, server: Server) -> bytes:
-    """What the client is told: b"OK", or with feature negotiation nsqd's JSON. Compression is
-    declined: it buys nothing on a broker's own host and costs the hot path."""
+    """What the client is told: b"OK", or with feature negotiation nsqd's JSON."""
     if not identity.feature_negotiation:
         return b"OK"
     no_buffer = identity.output_buffer_size == -1
+    gets = agreed(identity, server)
     return json.dumps(
         {
             "max_rdy_count": server.max_rdy_count,
             "version": server.version,
             "max_msg_timeout": server.max_msg_timeout,
             "msg_timeout": identity.msg_timeout or server.msg_timeout,
-            "tls_v1": False,
-            "deflate": False,
-            "deflate_level": min(6, server.max_deflate_level),
+            "tls_v1": gets.tls,
+            "deflate": gets.deflate,
+            "deflate_level": gets.deflate_level,
             "max_deflate_level": server.max_deflate_level,
-            "snappy": False,
+            "snappy": gets.snappy,
             "sample_rate": identity.sample_rate,
-            "auth_required": False,
+            "auth_required": server.requires_auth,
             "output_buffer_size": 1
             if no_buffer
             else identity.output_buffer_size or server.output_buffer_size,

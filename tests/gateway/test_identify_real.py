@@ -9,13 +9,14 @@ from srtm.nsq.commands import MAGIC_V2, NOP, identify, message, pub, rdy, sub
 from tests.support.servers import GatewayProcess, Nsqd, Servers, http, wait_for
 from tests.support.v2 import V2
 
+DECLINES = ("--deflate=false", "--snappy=false")
+
 
 @pytest.fixture(scope="module")
 def nsqd(shared: Servers) -> Nsqd:
-    """An nsqd that declines compression as the gateway does, with limits other than the default."""
+    """An nsqd that declines compression, with limits other than the default."""
     return shared.nsqd(
-        "--deflate=false",
-        "--snappy=false",
+        *DECLINES,
         "--max-rdy-count=1000",
         "--max-heartbeat-interval=50s",
         "--max-output-buffer-size=32768",
@@ -31,7 +32,7 @@ def nsqd(shared: Servers) -> Nsqd:
 
 @pytest.fixture(scope="module")
 def gateway(shared: Servers, nsqd: Nsqd) -> GatewayProcess:
-    return shared.gateway(nsqd=nsqd)
+    return shared.gateway(*DECLINES, nsqd=nsqd)
 
 
 NEGOTIATED = {"feature_negotiation": True}

@@ -15,6 +15,7 @@ from srtm.gateway.outbox import Outbox
 from srtm.gateway.reactor import Reactor
 from srtm.nsq.commands import MAGIC_V2, NOP, Limits, pub
 from srtm.nsq.frames import ERROR, HEARTBEAT_FRAME, OK_FRAME, build_frame
+from srtm.nsq.identify import Server
 
 
 def _no_fault(error: Exception, what: str) -> None:
@@ -35,7 +36,7 @@ class Publisher:
         host: Any = SimpleNamespace(
             stamps=ClockStamps(),
             limits=Limits(),
-            server=SimpleNamespace(heartbeat_interval=30_000),
+            server=Server(heartbeat_interval=30_000),
             topics=SimpleNamespace(by_name={}, is_open=True, offer=self.runs.append),
             connection_bounds=ConnectionBounds(100, 100_000),
             reactor=self.reactor,

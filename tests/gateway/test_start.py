@@ -3,7 +3,6 @@
 import contextlib
 import json
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ import pytest
 
 from srtm.cli.main import main
 from srtm.text.errors import Exit
-from tests.support.servers import GatewayProcess, Nsqd, Servers, free_port, http, program
+from tests.support.servers import GatewayProcess, Nsqd, Servers, free_port, http
 from tests.support.v2 import V2
 
 NSQD = ("--nsqd-tcp-address=127.0.0.1:1", "--nsqd-http-address=127.0.0.1:1")
@@ -203,30 +202,6 @@ def test_an_nsqd_that_is_missing_is_told(servers: Servers, nsqd: Nsqd) -> None:
     ]
     for (_, address, sentence), gateway in zip(told, gateways, strict=True):
         assert f"nsqd at {address} {sentence}" in unavailable(gateway)
-
-
-def test_an_nsqd_that_wants_tls_or_auth_is_refused_with_the_remedy(servers: Servers) -> None:
-    pem = _certificate(servers.folder)
-    wants_tls = servers.nsqd(f"--tls-cert={pem}", f"--tls-key={pem}", "--tls-required=tcp-https")
-    gateway = servers.gateway(nsqd=wants_tls, wait=False)
-    assert "requires TLS, which the gateway does not speak yet; start it without" in unavailable(
-        gateway
-    )
-    wants_auth = servers.nsqd("--auth-http-address=127.0.0.1:1")
-    gateway = servers.gateway(nsqd=wants_auth, wait=False)
-    assert "requires AUTH, which the gateway cannot pass on; start it without" in unavailable(
-        gateway
-    )
-
-
-def _certificate(folder: Path) -> Path:
-    """A key and a certificate of our own in one file."""
-    pem = folder / "pem"
-    words = "req -x509 -newkey rsa:2048 -nodes -subj /CN=x -keyout key -out cert"
-    command = [program("openssl"), *words.split()]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)
-    pem.write_text((folder / "key").read_text() + (folder / "cert").read_text())
-    return pem
 
 
 class FakeNsqd:

@@ -41,8 +41,8 @@ class Subscription:
         self._reactor = reactor
         self._on_message = on_message
         self._out = bytearray()
-        self._v2 = Connection(self._out.extend, _IDENTITY, (1 << 31) - 1)
-        self._out += sub(topic, channel) + rdy(most)
+        self._v2 = Connection(self._out.extend, _IDENTITY, (1 << 31) - 1, address.features)
+        self._v2.send(sub(topic, channel) + rdy(most))
         self._socket = address.connect()
         self._events = READABLE | WRITABLE
         reactor.watch(self._socket.fileno(), self._on_event, self._events, self.close)
@@ -91,7 +91,7 @@ class Subscription:
                 raise Refused(content.decode(errors="replace"))
             if kind == MESSAGE:
                 message = parse_message(content)
-                self._out += fin(message.id)
+                self._v2.send(fin(message.id))
                 self._on_message(message.body, now)
             else:
                 self.is_ready = True

@@ -4,7 +4,14 @@ from typing import Protocol
 
 
 class LayerError(Exception):
-    """What came cannot be this layer's; the text says why. The connection is lost then."""
+    """What came cannot be this layer's; the text says why. The connection is lost then.
+
+    is_foreign: it is of another protocol from its first byte on
+    """
+
+    def __init__(self, why: str, is_foreign: bool = False) -> None:
+        super().__init__(why)
+        self.is_foreign = is_foreign
 
 
 class Layer(Protocol):

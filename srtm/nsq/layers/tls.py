@@ -144,7 +144,9 @@ def _record_end(data: bytes, start: int) -> int:
     if len(data) <= start:
         return start
     if data[start] not in _KINDS or (len(data) > start + 1 and data[start + 1] != 3):
-        raise LayerError("what came is no TLS: is the other side set to plain text?")
+        raise LayerError(
+            "what came is no TLS: is the other side set to plain text?", is_foreign=True
+        )
     if len(data) < start + _HEADER_BYTES:
         return start
     size = data[start + 3] << 8 | data[start + 4]

@@ -1,0 +1,94 @@
+"""TLS handshakes of clients, each a third of a millisecond of arithmetic and more.
+
+They have their turn after all that decides about messages, for no longer than a millisecond of each
+wake-up, so that a thousand clients that come back at once delay nobody's token by more than that.
+"""
+
+from collections import deque
+from typing import Protocol
+
+from srtm.gateway.reactor import Reactor
+from srtm.host.clock import monotonic_ns
+
+PATIENCE_NS = 5_000_000_000
+"""nsqd's own: for a client that begins no handshake, or does not go on with it"""
+_TURN_NS = 1_000_000
+
+
+class Shaking(Protocol):
+    """A client whose handshake is under way."""
+
+    closed: bool
+
+    def shake(self) -> bool:
+        """Go on with what has come. Is the handshake over?"""
+
+    def shake_late(self) -> None:
+        """The other side had the time that it has."""
+
+
+class Handshakes:
+    """Clients whose handshakes wait for their turn, and those that we wait for.
+
+    done, failed: handshakes since the start
+    """
+
+    def __init__(self, reactor: Reactor) -> None:
+        self._reactor = reactor
+        self._turns: deque[Shaking] = deque()
+        self._queued: set[Shaking] = set()
+        self._under_way: set[Shaking] = set()
+        self.done = 0
+        self.failed = 0
+
+    def begin(self, client: Shaking) -> None:
+        """The client has been told to begin."""
+        self._under_way.add(client)
+        self._await(client)
+
+    def want(self, client: Shaking) -> None:
+        """Something of the client has come."""
+        if client not in self._queued:
+            self._queued.add(client)
+            self._turns.append(client)
+            self._reactor.soon()
+
+    def left(self, client: Shaking) -> None:
+        """The client's connection is closed."""
+        if client in self._under_way:
+            self._under_way.discard(client)
+            self.failed += 1
+
+    def stage(self, now: int, _horizon: int) -> bool:
+        """Serve those whose turn it is. True where more of them wait."""
+        turns = self._turns
+        until = now + _TURN_NS
+        while turns:
+            client = turns.popleft()
+            self._queued.discard(client)
+            if not client.closed:
+                self._serve(client)
+            if monotonic_ns() >= until:
+                break
+        return bool(turns)
+
+    def _serve(self, client: Shaking) -> None:
+        try:
+            if client.shake():
+                self._under_way.discard(client)
+                self.done += 1
+        except Exception as error:
+            self._reactor.fault(error, "a handshake failed and its connection is closed")
+            client.shake_late()
+
+    def _await(self, client: Shaking) -> None:
+        self._reactor.call_at(monotonic_ns() + PATIENCE_NS, lambda _now: self._look(client))
+
+    def _look(self, client: Shaking) -> None:
+        """A client whose turn has yet to come has not kept us waiting."""
+        if client.closed or client not in self._under_way:
+            return
+        if client in self._queued:
+            self._await(client)
+        else:
+            client.shake_late()

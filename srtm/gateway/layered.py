@@ -1,0 +1,67 @@
+"""How a connection with TLS or compression is read: what is plain now, at the stamp of its bytes.
+
+A record of TLS and a chunk of snappy are whole when their last byte has come, and so is what they
+hold: a message's arrival is that of the segment which ended its record.
+"""
+
+from kernel.stamps import Pieces, Reader
+from srtm.nsq.layers.layer import Layer
+
+
+class LayeredReader(Reader):
+    """Reads through `layer` what another reader reads."""
+
+    def __init__(self, reads: Reader, layer: Layer, stamp: int) -> None:
+        """stamp: of what the layer holds already"""
+        self.more = False
+        self._reads = reads
+        self._layer = layer
+        # Read, and not decoded while the layer has more of what came before.
+        self._left: Pieces = [(b"", stamp)]
+        self._stamp = stamp
+
+    @property
+    def holds(self) -> bool:
+        """Would a read give something though the socket has nothing?"""
+        return self._layer.more or bool(self._left)
+
+    def read(self) -> Pieces:
+        layer = self._layer
+        while True:
+            if layer.ended:
+                return []
+            pieces = self._rest() if self.holds else self._reads.read()
+            if not pieces and not layer.more:
+                return []
+            plain = self._decoded(pieces)
+            self.more = self._reads.more or self.holds
+            if plain:
+                return plain
+
+    def _rest(self) -> Pieces:
+        """What is to be decoded next, where the layer has no more of what is before."""
+        if self._layer.more:
+            return []
+        left, self._left = self._left, []
+        return left
+
+    def _decoded(self, pieces: Pieces) -> Pieces:
+        """Raises LayerError."""
+        layer = self._layer
+        if layer.more:
+            data = layer.decode(b"")
+            return [(data, self._stamp)] if data else []
+        plain: Pieces = []
+        for number, (data, stamp) in enumerate(pieces):
+            decoded = layer.decode(data)
+            if decoded:
+                plain.append((decoded, stamp))
+            if layer.more:
+                # As much as a turn takes: the rest waits, packed.
+                self._stamp = stamp
+                self._left = pieces[number + 1 :] + self._left
+                break
+        return plain
+
+    def close(self) -> None:
+        self._reads.close()
