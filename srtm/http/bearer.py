@@ -1,4 +1,4 @@
-"""The bearer token of the Load Distributor: read from a file, never from argv, never logged."""
+"""The bearer token that a program shows: read from a file, never from argv, never logged."""
 
 import os
 import stat
@@ -25,6 +25,11 @@ def read_token(path: str, where: str, shortest: int = _SHORTEST) -> str:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not text"
         raise UsageError(f"{where} {path}: {why}") from None
+    return check_token(text, mode, where, path)
+
+
+def check_token(text: str, mode: int, where: str, path: str) -> str:
+    """The token, if it is one and the mode of its file hides it. Raises UsageError."""
     if mode & 0o077:
         raise UsageError(
             f"{where} {path}: mode {mode:04o}, and it holds a secret: chmod 600 {path}"
