@@ -6,6 +6,7 @@ door looks at their contents now and then, and a pair that does not work leaves 
 
 import hashlib
 import logging
+import math
 import ssl
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from typing import Self
 
 from srtm.host.files import MIB, read_file
 from srtm.text.errors import UsageError
+from srtm.text.words import counted
 
 LOOK_SECONDS = 10.0
 """how often the files of a door are read again"""
@@ -108,7 +110,7 @@ def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
         try:
             context.load_verify_locations(files.root_ca)
         except (ssl.SSLError, OSError):
-            raise UsageError(f"{files.root_ca}: holds no certificate in PEM") from None
+            raise UsageError(_why_no_certificate(files.root_ca)) from None
 
 
 class _PasswordAsked(Exception):
@@ -121,15 +123,27 @@ def _refuse_password() -> str:
 
 def _why_no_pair(files: TlsFiles, error: Exception) -> str:
     if isinstance(error, _PasswordAsked):
-        return f"{files.key}: the key has a password; take one without: openssl pkey -in KEY"
+        remedy = "take one without: openssl pkey -in KEY -out NEW"
+        return f"{files.key}: the key has a password; {remedy}"
     reason = getattr(error, "reason", "") or ""
-    if "MISMATCH" in reason:
+    # OpenSSL has no certificate for a key of another kind: EC and RSA lie in places of their own.
+    if "MISMATCH" in reason or reason == "NO_CERTIFICATE_ASSIGNED":
         return f"{files.key}: is not the key of the certificate {files.cert}"
-    if b"-----BEGIN CERTIFICATE" not in _pem(files.cert):
-        return f"{files.cert}: holds no certificate in PEM"
+    if reason and reason != "PEM_LIB":
+        return f"{files.cert} and {files.key}: cannot be used: {why_tls_failed(error)}"
+    try:
+        expires_at(files.cert)
+    except UsageError as fault:
+        return str(fault)
     if b"PRIVATE KEY-----" not in _pem(files.key):
         return f"{files.key}: holds no private key in PEM"
-    return f"{files.cert} and {files.key}: cannot be used: {why_tls_failed(error)}"
+    return f"{files.key}: the key cannot be read; is the file whole?"
+
+
+def _why_no_certificate(path: str) -> str:
+    if b"-----BEGIN CERTIFICATE" not in _pem(path):
+        return f"{path}: holds no certificate in PEM"
+    return f"{path}: a certificate in it cannot be read; is the file whole?"
 
 
 def _pem(path: str) -> bytes:
@@ -145,8 +159,8 @@ def expires_at(path: str) -> float:
 
     try:
         return x509.load_pem_x509_certificate(_pem(path)).not_valid_after_utc.timestamp()
-    except ValueError:
-        raise UsageError(f"{path}: holds no certificate in PEM") from None
+    except (ValueError, x509.InvalidVersion):
+        raise UsageError(_why_no_certificate(path)) from None
 
 
 class Renewed:
@@ -154,7 +168,7 @@ class Renewed:
 
     context:    for the next handshake; those who have had theirs keep what they have
     expires_at: when its certificate ends, in Unix seconds
-    failed:     why the newest files are not in use; empty where they are
+    failed:     why the files of now are not in use; empty where they are
     """
 
     def __init__(
@@ -167,13 +181,11 @@ class Renewed:
         self.files = files
         self._make = make
         self._wall_seconds = wall_seconds
-        self._contents = files.contents()
-        self._tried = self._contents
-        self.context = make(files)
-        self.expires_at = expires_at(files.cert) if files.cert else float("inf")
+        self._told_day: float | None = None
+        self.expires_at = -math.inf
         self.failed = ""
-        self._told_day = -1.0
-        self.warn_of_end()
+        self._use(files.contents())
+        self._warn_of_end()
 
     @classmethod
     def of(cls, files: TlsFiles | None) -> Self | None:
@@ -181,35 +193,45 @@ class Renewed:
         return None if files is None else cls(files)
 
     def look(self) -> bool:
-        """Read the files again: are others in use now? Those that do not work are told of once."""
+        """Read the files again: are others in use now? Why they are not is told once, and whether
+        the certificate in use ends soon once a day."""
+        renewed = False
         try:
             contents = self.files.contents()
-            if contents == self._tried:
-                return False
-            self._tried = contents
-            context, expires = self._make(self.files), expires_at(self.files.cert)
+            if contents != self._contents:
+                self._use(contents)
+                renewed = True
         except UsageError as error:
             if str(error) != self.failed:
-                self.failed = str(error)
                 log.error("the certificate in use stays: %s", error)
-            return False
-        self.failed = ""
-        if contents == self._contents:
-            return False
-        self._contents = contents
-        self.context, self.expires_at = context, expires
-        log.info("%s: the certificate was read anew", self.files.cert)
-        self.warn_of_end()
-        return True
+            self.failed = str(error)
+        else:
+            if renewed or self.failed:
+                log.info("%s: in use", ", ".join(self.files.paths))
+            self.failed = ""
+        self._warn_of_end()
+        return renewed
 
-    def warn_of_end(self) -> None:
-        """Once a day, where the certificate ends soon or has ended."""
-        left = self.expires_at - self._wall_seconds()
-        day = left // _DAY_SECONDS
-        if left > WARN_DAYS * _DAY_SECONDS or day == self._told_day:
+    def _use(self, contents: bytes) -> None:
+        """contents: of the files just now. Where they changed since, the next look finds that they
+        are others. Raises UsageError, and then all is as it was."""
+        context = self._make(self.files)
+        ends = expires_at(self.files.cert) if self.files.cert else math.inf
+        if ends <= self._wall_seconds() < self.expires_at:
+            raise UsageError(f"{self.files.cert}: the certificate has expired")
+        self.context, self.expires_at, self._contents = context, ends, contents
+
+    def _warn_of_end(self) -> None:
+        left_days = (self.expires_at - self._wall_seconds()) / _DAY_SECONDS
+        if left_days > WARN_DAYS:
+            self._told_day = None
+            return
+        day = math.floor(left_days)
+        if day == self._told_day:
             return
         self._told_day = day
-        if left <= 0:
+        if left_days <= 0:
             log.error("%s: the certificate has expired", self.files.cert)
         else:
-            log.warning("%s: the certificate ends in %.0f days", self.files.cert, max(day, 0))
+            left = counted(day, "day") if day else "less than a day"
+            log.warning("%s: the certificate ends in %s", self.files.cert, left)
