@@ -13,6 +13,7 @@ from pydantic import (
     model_validator,
 )
 
+from srtm.gateway.auth import AuthServer
 from srtm.host.certificates import MIN_VERSIONS, TlsFiles
 from srtm.limits.contract import Contract, Limit, Mode
 from srtm.text.address import Address
@@ -260,7 +261,9 @@ class GatewayOptions(BaseModel):
     @field_validator("auth_http_address")
     @classmethod
     def _auth(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(text if "://" in text else _endpoint(text) for text in texts)
+        for text in texts:
+            AuthServer(text)
+        return texts
 
     @field_validator("nsqd_tcp_address", "nsqd_http_address")
     @classmethod

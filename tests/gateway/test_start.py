@@ -39,6 +39,10 @@ USAGE: dict[str, tuple[tuple[str, ...], str]] = {
         "longer than the 107 bytes that a unix socket's path may have",
     ),
     "a-lookupd-without-a-port": (("--lookupd-tcp-address=lookup",), "'lookup' is not an address"),
+    "an-auth-server-of-another-kind": (
+        ("--auth-http-address=ftp://auth/",),
+        "--auth-http-address: 'ftp://auth/' is neither HOST:PORT nor a URL of http://",
+    ),
     "a-topic-without-a-contract": (("--topic=t",), "--topic t: rate, burst: needed"),
     "a-bad-topic-name": (("--topic=a b,rate=1,burst=1",), "'a b' is not a topic name"),
     "a-topic-twice": (
