@@ -5,8 +5,10 @@ gateway with wrong secrets makes others wait little. A question that is under wa
 """
 
 import asyncio
+import hashlib
 import logging
 import random
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,6 +31,8 @@ _ASKED = 8
 _OF_ONE_ADDRESS = _ASKED // 2
 _PATIENCE_SECONDS = 30.0
 """until a question has its turn; go-nsq waits 60 s for an answer to AUTH"""
+_MOST_KEPT = 4096
+"""authorizations that are kept for HTTP, of half a KiB"""
 _TOLD_SECONDS = 1.0
 """between two lines of the log about clients that were refused"""
 _FORM = "application/x-www-form-urlencoded"
@@ -70,6 +74,10 @@ class Question:
                 "tls": str(self.tls).lower(),
             }
         )
+
+    def digest(self) -> bytes:
+        """The question for a memory that need not hold secrets."""
+        return hashlib.sha256(self.form().encode()).digest()
 
 
 class AuthServer:
@@ -125,6 +133,7 @@ class AuthServers:
         self._under_way: dict[Question, _Asked] = {}
         self._turns = asyncio.Semaphore(_ASKED)
         self._turns_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._kept: OrderedDict[bytes, Authorization] = OrderedDict()
         self._told_at = 0.0
         self._untold = 0
 
@@ -157,8 +166,18 @@ class AuthServers:
         if self._under_way.get(asked.question) is asked:
             del self._under_way[asked.question]
 
+    def known(self, question: Question) -> Authorization | None:
+        """The last answer to `ask`, where it has not ended."""
+        key = question.digest()
+        found = self._kept.pop(key, None)
+        if found is None or found.is_over(monotonic_ns()):
+            return None
+        self._kept[key] = found  # the newest
+        return found
+
     async def ask(self, question: Question) -> Authorization:
-        """Raises AuthError."""
+        """The answer, which is kept until it ends: HTTP asks anew for each request. Raises
+        AuthError."""
         answered: asyncio.Future[Authorization] = asyncio.get_running_loop().create_future()
 
         def done(answer: Authorization | AuthError) -> None:
@@ -171,9 +190,13 @@ class AuthServers:
 
         leave = self.begin(question, done)
         try:
-            return await answered
+            found = await answered
         finally:
             leave()
+        self._kept[question.digest()] = found
+        if len(self._kept) > _MOST_KEPT:
+            self._kept.popitem(last=False)
+        return found
 
     def close(self) -> None:
         for asked in list(self._under_way.values()):

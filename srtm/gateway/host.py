@@ -3,6 +3,7 @@
 from typing import Any, Protocol
 
 from srtm.gateway.agent import Agent
+from srtm.gateway.auth import AuthServers
 from srtm.gateway.backlog import Bounds
 from srtm.gateway.client import ClientHost
 from srtm.gateway.descriptors import Descriptors
@@ -52,6 +53,8 @@ class Host(ClientHost, Protocol):
     info: dict[str, Any]
     nsqd_http: NsqdHttp
     watch: NsqdWatch
+    auth: AuthServers | None
+    """Only with --auth-http-address."""
     agent: Agent | None
     """Where there is a Load Distributor."""
     admissions: AdmissionLog | None

@@ -12,6 +12,7 @@ from functools import partial
 from kernel import StampSource, choose_source
 from srtm.gateway import sender
 from srtm.gateway.agent import Agent, Identity
+from srtm.gateway.auth import AuthServers
 from srtm.gateway.backlog import Bounds
 from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.broadcast import broker_name, check_broadcast, identity
@@ -75,6 +76,9 @@ class Gateway:
         features, endpoint = reach_nsqd(options)
         self.nsqd = NsqdAddress(options.nsqd_tcp_address, features)
         self.nsqd_http = NsqdHttp(endpoint, features)
+        self.auth = AuthServers.of(
+            options.auth_http_address, options.auth_http_request_method, reactor
+        )
         self.farewells = Farewells(reactor)
         self.handshakes = Handshakes(reactor)
         self.heartbeats = Heartbeats(reactor.fault)

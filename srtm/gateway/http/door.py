@@ -9,6 +9,7 @@ from tornado.httputil import HTTPInputError, HTTPServerRequest
 from tornado.web import Application
 
 from srtm.gateway.host import Host
+from srtm.gateway.http.authorizing import check_publish, check_subscribe
 from srtm.gateway.http.handler import PLAIN, Handler, HttpError
 from srtm.gateway.http.metrics import exposition
 from srtm.gateway.http.publish import TRUE, Mpub, Pub
@@ -131,6 +132,8 @@ class _Admin(_Asking):
             self.fail(HttpError(405, "FORBIDDEN: start the gateway with --http-admin"))
             return
         try:
+            self.check_query()
+            await self._check_allowed()
             async with self.turn() as is_there:
                 if is_there:
                     await self._pass_on()
@@ -148,6 +151,14 @@ class _Admin(_Asking):
         if response.body:
             self.set_header("Content-Type", "application/json; charset=utf-8")
         self.finish(response.body)
+
+    async def _check_allowed(self) -> None:
+        """Raises HttpError. What is missing is nsqd's to refuse."""
+        topic, channel = self.argument("topic") or "", self.argument("channel") or ""
+        if self.request.path.startswith("/channel/"):
+            await check_subscribe(self, topic, channel)
+        else:
+            await check_publish(self, "PUB", topic)
 
 
 class _Elsewhere(Handler):

@@ -55,9 +55,14 @@ class Handler(ApiHandler):
             chunk = dumps(chunk)
         super().write(chunk)
 
-    def fail(self, error: HttpError) -> None:
+    def prepare_failure(self, error: HttpError) -> None:
+        """Set the head of the answer to a request that fails."""
+        self.set_status(error.status)
         if error.retry_seconds is not None and error.retry_seconds < inf:
             self.set_header("Retry-After", str(max(1, round(error.retry_seconds + 0.5))))
+
+    def fail(self, error: HttpError) -> None:
+        self.prepare_failure(error)
         self.refuse(error.status, error.message)
 
     def argument(self, name: str) -> str | None:

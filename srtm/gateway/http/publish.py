@@ -2,10 +2,11 @@
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from srtm.gateway.backlog import Backlog
+from srtm.gateway.http.authorizing import check_publish
 from srtm.gateway.http.handler import PLAIN, Handler, HttpError
 from srtm.gateway.http.waiting import Full
 from srtm.gateway.listening import MAPPED
@@ -82,7 +83,7 @@ class Request:
 
 
 class _Publish(Handler):
-    def prepare(self) -> None:
+    def prepare(self) -> Awaitable[None] | None:  # type: ignore[override]
         super().prepare()
         self.size = 0
         self._chunks: list[bytes] = []
@@ -90,12 +91,30 @@ class _Publish(Handler):
         self._full = False  # the topic has no room for this body: it is dropped as it comes
         self._leave: Callable[[], None] | None = None  # a publish waits here
         self._backlog: Backlog | None = None
+        if self.gateway.auth is not None:
+            return self._prepare_when_allowed()
+        self._prepare_body()
+        return None
+
+    async def _prepare_when_allowed(self) -> None:
+        """The body of whoever may not publish is not kept, nor is one whose sender is asked for."""
+        try:
+            await check_publish(self, self.command, self.argument("topic") or "")
+        except HttpError as error:
+            self._refuse_now(error)
+        else:
+            self._prepare_body()
+
+    def _prepare_body(self) -> None:
         announced = self._announced_bytes()
         if announced > self.most_bytes:
-            self._refuse_now()
+            self._refuse_now(self.too_big())
             return
         self._expects(announced)
         self.gateway.uploads.add(self)
+
+    command = ""
+    """as the TCP door calls it"""
 
     @property
     def most_bytes(self) -> int:
@@ -117,7 +136,7 @@ class _Publish(Handler):
             return
         if self.size > self.most_bytes:
             self._drop()
-            self._refuse_now()
+            self._refuse_now(self.too_big())
             return
         self._chunks.append(chunk)
         self._kept_bytes += len(chunk)
@@ -127,12 +146,11 @@ class _Publish(Handler):
         """Is it answered already?"""
         return self._headers_written
 
-    def _refuse_now(self) -> None:
-        """Refuse a body that is too big, which its sender may hear before all of it has come; the
-        rest is read and dropped, so that who only listens at the end sees the answer and no
-        reset."""
-        error = self.too_big()
-        self.set_status(error.status)
+    def _refuse_now(self, error: HttpError) -> None:
+        """Refuse a body that is too big or not allowed, which its sender may hear before all of it
+        has come; the rest is read and dropped, so that who only listens at the end sees the answer
+        and no reset."""
+        self.prepare_failure(error)
         self.write({self.line: error.message})
         if "Expect" in self.request.headers:  # it asked before it sends any
             self.set_header("Connection", "close")
@@ -233,6 +251,8 @@ class _Publish(Handler):
         gateway = self.gateway
         if self.request.connection.stream.closed():  # type: ignore[union-attr]
             raise _Left  # tornado tells of a sender that leaves from here on, not before
+        # It may have ended while the body came.
+        await check_publish(self, self.command, run.topic.decode())
         if gateway.draining:
             raise HttpError(503, "EXITING")
         if gateway.watch.ill:
@@ -256,6 +276,8 @@ class _Publish(Handler):
 
 
 class Pub(_Publish):
+    command = "PUB"
+
     @property
     def most_bytes(self) -> int:
         return self.gateway.limits.max_msg_size
@@ -279,6 +301,8 @@ class Pub(_Publish):
 
 
 class Mpub(_Publish):
+    command = "MPUB"
+
     @property
     def most_bytes(self) -> int:
         return self.gateway.limits.max_body_size

@@ -125,18 +125,24 @@ class TlsLayer:
 
     @property
     def common_name(self) -> str:
-        """Of the certificate that the other side has shown and that was verified; "" without."""
-        certificate: Any = self._tls.getpeercert() or {}
-        for names in certificate.get("subject", ()):
-            for key, value in names:
-                if key == "commonName":
-                    return str(value)
-        return ""
+        return common_name(self._tls)
 
     @property
     def is_mutual(self) -> bool:
         """Did the other side show a certificate that was verified?"""
         return bool(self._tls.getpeercert())
+
+
+def common_name(side: ssl.SSLObject | ssl.SSLSocket) -> str:
+    """That of the certificate which the other side has shown and which was verified; empty without.
+    Of several it is the last one, as at Go's programs."""
+    found = ""
+    certificate: Any = side.getpeercert() or {}
+    for names in certificate.get("subject", ()):
+        for key, value in names:
+            if key == "commonName":
+                found = str(value)
+    return found
 
 
 def _record_end(data: bytes, start: int) -> int:
