@@ -29,8 +29,11 @@ from errno import EAGAIN
 from typing import NamedTuple, Protocol
 
 from kernel.stamps import Pieces, StampSource
+from srtm.gateway.auth import AuthServers
+from srtm.gateway.authorization import DISABLED, Authorization
 from srtm.gateway.backlog import Backlog
 from srtm.gateway.farewells import Farewells
+from srtm.gateway.guard import Guard
 from srtm.gateway.handshakes import Handshakes
 from srtm.gateway.heartbeats import Heartbeats
 from srtm.gateway.layered import LayeredReader
@@ -42,7 +45,7 @@ from srtm.gateway.tunnel import Tunnel, TunnelHost
 from srtm.host.certificates import Renewed
 from srtm.host.clock import monotonic_ns
 from srtm.nsq import identify
-from srtm.nsq.commands import Auth, Body, CommandReader, Identify, Limits, Line, Subscribe
+from srtm.nsq.commands import Body, CommandReader, Identify, Limits, Line, Subscribe
 from srtm.nsq.errors import ProtocolError
 from srtm.nsq.frames import ERROR, HEARTBEAT_FRAME, OK_FRAME, RESPONSE, build_frame
 from srtm.nsq.layers import DeflateLayer, Layer, LayerError, SnappyLayer, Stack, TlsLayer
@@ -85,6 +88,7 @@ class ClientHost(TunnelHost, Protocol):
     handshakes: Handshakes
     heartbeats: Heartbeats
     tls: Renewed | None
+    auth: AuthServers | None
     outbox: Outbox
     clients: "set[Client]"
 
@@ -126,7 +130,7 @@ class Client:
         "_ends",
         "_fd",
         "_gateway",
-        "_guarded",
+        "_guard",
         "_layer",
         "_layered",
         "_out",
@@ -143,10 +147,12 @@ class Client:
         "_topics",
         "_turn",
         "address",
+        "agreed",
         "beat_serial",
         "closed",
         "connected_at",
         "heartbeat_ns",
+        "host",
         "identity",
         "last_read",
         "published",
@@ -179,8 +185,8 @@ class Client:
         self._layer: Layer | None = None  # TLS, compression, or both
         self._layered: LayeredReader | None = None  # reads through it
         self._securing: identify.Agreed | None = None  # until its layers are there
-        self._guarded = gateway.server.requires_tls  # not everything is allowed (yet)
         self.address = address
+        self.host = address.rpartition(":")[0].strip("[]")
         self.beat_serial = 0
         self.closed = False
         self.connected_at = self.last_read = monotonic_ns()
@@ -189,7 +195,11 @@ class Client:
         self.publisher = self._publisher_name()
         self.published: dict[bytes, int] = {}
         self.stuck_since = 0
+        self.agreed = identify.Agreed()
         self.tls: TlsLayer | None = None
+        self._guard: Guard | None = None  # of one who may not do everything (yet)
+        if gateway.server.requires_tls or gateway.auth is not None:
+            self._guard = Guard(self, gateway.auth, gateway.server.requires_tls)
         self.tunnel: Tunnel | None = None
         self.unanswered = 0
         self.unanswered_bytes = 0
@@ -249,11 +259,13 @@ class Client:
 
     def _take(self, pieces: Pieces) -> None:
         """Run the commands that are whole now, each at the stamp of its last byte."""
-        reads = self._reads
+        reads, guard = self._reads, self._guard
         for data, stamp in pieces:
             for command in self._reader.feed(data):
                 self.last_read = max(self.last_read, stamp)  # a pause of ours is no silence
-                if type(command) is Run:
+                if guard is not None and not guard.lets(command, stamp):
+                    pass  # it waits, or it is refused and the last one
+                elif type(command) is Run:
                     self._publish(command, stamp)
                 else:
                     self._command(command)
@@ -287,8 +299,6 @@ class Client:
                 self._socket.setsockopt(level, option, value)
 
     def _publish(self, run: Run, stamp: int) -> None:
-        if self._guarded and self._is_kept_out(run.verb):
-            return
         run.owner = self
         run.stamp = stamp
         self._pending.append(run)
@@ -313,26 +323,16 @@ class Client:
         return self._came_ill
 
     def _command(self, command: object) -> None:
-        if self._guarded and self._is_kept_out(_name(command)):
-            return
         if isinstance(command, Line):
             self._line(command)
         elif isinstance(command, ProtocolError):
-            self._fail(command)
+            self.fail(command)
         elif isinstance(command, Subscribe):
             self._subscribe(command)
         elif isinstance(command, Identify):
             self._identify(command)
         else:
-            self._fail(ProtocolError("E_AUTH_DISABLED", "AUTH disabled"))
-
-    def _is_kept_out(self, name: str) -> bool:
-        """Does a client that has yet to begin TLS send a command which is not for it?"""
-        if self._layer is not None and self.tls is not None:
-            self._guarded = False
-        elif name != "IDENTIFY":
-            self._cannot(name, " (TLS required)")
-        return self._ends
+            self.fail(DISABLED)
 
     def _line(self, line: Line) -> None:
         """A command that is a consumer's: it goes to nsqd."""
@@ -355,7 +355,7 @@ class Client:
         if self.tunnel is not None:
             self._cannot("SUB")
         elif not self.heartbeat_ns:
-            self._fail(ProtocolError("E_INVALID", "cannot SUB with heartbeats disabled"))
+            self.fail(ProtocolError("E_INVALID", "cannot SUB with heartbeats disabled"))
         else:
             self.tunnel = Tunnel(self._gateway, self, command)
             self._pending.append(self.tunnel)
@@ -370,7 +370,7 @@ class Client:
         try:
             self.identity = identify.parse_identity(command.body, server, self.identity)
         except ProtocolError as error:
-            self._fail(error)
+            self.fail(error)
             return
         self.publisher = self._publisher_name()
         self.heartbeat_ns = self.identity.heartbeat_ms(server) * 1_000_000
@@ -382,11 +382,11 @@ class Client:
         else:
             self._answer_and_secure(frame, agreed)
 
-    def _cannot(self, name: str, why: str = "") -> None:
-        self._fail(ProtocolError("E_INVALID", f"cannot {name} in current state{why}"))
+    def _cannot(self, name: str) -> None:
+        self.fail(ProtocolError("E_INVALID", f"cannot {name} in current state"))
 
     def _publisher_name(self) -> str:
-        return identify.publisher_name(self.identity, self.address.rpartition(":")[0].strip("[]"))
+        return identify.publisher_name(self.identity, self.host)
 
     def finish(self) -> None:
         """No more commands are taken (the client or nsqd ended): what was sent whole is
@@ -405,6 +405,36 @@ class Client:
         if self._body is not None:
             self._body_changed()
 
+    # --- what a guard asks for ----------------------------------------------------------------
+
+    @property
+    def is_secure(self) -> bool:
+        return self.tls is not None and self._layer is not None
+
+    @property
+    def has_subscribed(self) -> bool:
+        return self.tunnel is not None
+
+    @property
+    def ends(self) -> bool:
+        return self._ends
+
+    @property
+    def authorization(self) -> Authorization | None:
+        """What AUTH has brought."""
+        return None if self._guard is None else self._guard.authorization
+
+    def run(self, command: object, stamp: int) -> None:
+        """A command that was held."""
+        if self._guard is None or self._guard.lets(command, stamp):
+            if isinstance(command, Run):
+                self._publish(command, stamp)
+            else:
+                self._command(command)
+
+    def reply(self, content: bytes) -> None:
+        self._answer(build_frame(RESPONSE, content))
+
     # --- TLS and compression ------------------------------------------------------------------
 
     def _answer_and_secure(self, frame: bytes, agreed: identify.Agreed) -> None:
@@ -419,6 +449,7 @@ class Client:
 
     def _secure(self, agreed: identify.Agreed) -> None:
         """IDENTIFY is answered: what follows goes through what was agreed on."""
+        self.agreed = agreed
         self._take_from_outbox()
         renewed = self._gateway.tls
         if agreed.tls and renewed is not None:
@@ -495,7 +526,7 @@ class Client:
         self._gateway.handshakes.left(self)
         self._securing = None
         self.tls = None
-        self._fail(ProtocolError("E_IDENTIFY_FAILED", f"IDENTIFY failed: {why}"))
+        self.fail(ProtocolError("E_IDENTIFY_FAILED", f"IDENTIFY failed: {why}"))
 
     def _coded(self, data: bytes) -> bytes:
         """As it goes over the wire."""
@@ -583,7 +614,7 @@ class Client:
         if self._pending:
             self._replies += 1
             if self._replies > _MOST_REPLIES and not last:
-                self._fail(ProtocolError("E_INVALID", "too many commands behind unanswered PUBs"))
+                self.fail(ProtocolError("E_INVALID", "too many commands behind unanswered PUBs"))
                 return
             self._pending.append(_Reply(frame, last, None))
             return
@@ -591,7 +622,7 @@ class Client:
         if last:
             self._close_if_done()
 
-    def _fail(self, error: ProtocolError) -> None:
+    def fail(self, error: ProtocolError) -> None:
         """Answer with a fatal error, in its turn, and take no more commands."""
         self._take_no_more()
         self._answer(build_frame(ERROR, str(error).encode()), last=True)
@@ -774,6 +805,8 @@ class Client:
         self._take_from_outbox()
         if self.tls is not None:
             self._say_end()
+        if self._guard is not None:
+            self._guard.close()
         self._gateway.reactor.forget(self._fd)
         self._reads.close()
         part(self._socket)
@@ -810,12 +843,3 @@ class Client:
             if topic is not None:
                 topic.give_up(entry)
             entry.void = True
-
-
-def _name(command: object) -> str:
-    """The command as errors call it."""
-    if isinstance(command, Line):
-        return command.name.decode()
-    if isinstance(command, Subscribe):
-        return "SUB"
-    return "AUTH" if isinstance(command, Auth) else "IDENTIFY"

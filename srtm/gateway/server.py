@@ -427,7 +427,6 @@ class Gateway:
         """The certificate may have been renewed."""
         if self.tls is not None:
             await asyncio.to_thread(self.tls.look)
-            self.tls.warn_of_end()
 
     async def _look_at_nsqd(self) -> None:
         """What waits for nsqd's answers."""

@@ -25,10 +25,10 @@ def read_token(path: str, where: str, shortest: int = _SHORTEST) -> str:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not text"
         raise UsageError(f"{where} {path}: {why}") from None
-    return check_token(text, mode, where, path)
+    return check_token(text, mode, where, path, shortest)
 
 
-def check_token(text: str, mode: int, where: str, path: str) -> str:
+def check_token(text: str, mode: int, where: str, path: str, shortest: int = _SHORTEST) -> str:
     """The token, if it is one and the mode of its file hides it. Raises UsageError."""
     if mode & 0o077:
         raise UsageError(

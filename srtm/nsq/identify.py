@@ -38,10 +38,10 @@ class Server:
 class Agreed:
     """What stands between the client's commands and the wire once IDENTIFY is answered."""
 
-    tls: bool
-    snappy: bool
-    deflate: bool
-    deflate_level: int
+    tls: bool = False
+    snappy: bool = False
+    deflate: bool = False
+    deflate_level: int = 6
 
     @property
     def is_plain(self) -> bool:

@@ -2,14 +2,17 @@
 
 import socket
 import ssl
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from srtm.nsq.commands import MAGIC_V2, NOP, identify, message, mpub, pub
+from srtm.text.errors import Exit
+from tests.support.auth_server import allowing, auth_server
 from tests.support.certificates import Authority
 from tests.support.secure import SecureV2
-from tests.support.servers import GatewayProcess, Nsqd, Servers
+from tests.support.servers import GatewayProcess, Nsqd, Servers, free_port
 from tests.support.v2 import V2
 
 BIG = b"0123456789abcdef" * 65_536  # 1 MiB, nsqd's largest message
@@ -213,3 +216,56 @@ def test_what_is_not_packed_ends_the_connection_and_no_other(
         assert client.ended()
         other.send(pub(b"other", b"x"))
         other.oks(1)
+
+
+@pytest.fixture
+def wanting(servers: Servers, flags: list[str], authority: Authority) -> Iterator[Nsqd]:
+    """An nsqd that takes only clients with TLS, a certificate of the authority, and a secret."""
+    with auth_server() as asked:
+        asked.answers["the-gateway"] = allowing("publish", "subscribe")
+        yield servers.nsqd(
+            *flags,
+            f"--tls-root-ca-file={authority.ca_file}",
+            "--tls-client-auth-policy=require-verify",
+            "--tls-required=tcp-https",
+            f"--https-address=127.0.0.1:{free_port()}",
+            f"--auth-http-address={asked.address}",
+        )
+
+
+def test_an_nsqd_that_wants_tls_a_certificate_and_auth_is_served(
+    servers: Servers, wanting: Nsqd, authority: Authority
+) -> None:
+    secret = servers.folder / "secret"
+    secret.write_text("the-gateway\n")
+    secret.chmod(0o600)
+    cert, key = authority.issue("gateway-1", client=True)
+    gateway = servers.gateway(
+        f"--nsqd-tls-root-ca-file={authority.ca_file}",
+        f"--nsqd-tls-cert={cert}",
+        f"--nsqd-tls-key={key}",
+        f"--nsqd-auth-secret-file={secret}",
+        "--topic=t,rate=1000,burst=100,slo=0.99@100ms",
+        nsqd=wanting,
+    )
+    with V2(gateway.tcp) as client:
+        client.send(pub(b"t", b"x") * 3 + pub(b"new", BIG))
+        client.oks(4)
+        client.subscribe("t", "ch")
+        assert [client.message().body for _ in range(3)] == [b"x"] * 3
+    with V2(gateway.tcp) as client:
+        client.subscribe("new", "ch")
+        assert client.message().body == BIG
+    assert "the-gateway" not in gateway.process.text()
+
+
+def test_an_nsqd_that_wants_what_the_gateway_was_not_given_is_told_with_the_remedy(
+    servers: Servers, wanting: Nsqd, authority: Authority
+) -> None:
+    for flags, remedy in (
+        ([], "requires TLS: give --nsqd-tls-root-ca-file"),
+        ([f"--nsqd-tls-root-ca-file={authority.ca_file}"], "requires AUTH: give --nsqd-auth-se"),
+    ):
+        gateway = servers.gateway(*flags, nsqd=wanting, wait=False)
+        assert gateway.process.popen.wait(60) == Exit.UNAVAILABLE
+        assert remedy in gateway.process.text()

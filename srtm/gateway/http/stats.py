@@ -18,6 +18,8 @@ from srtm.text.errors import UnavailableError
 
 _TOPICS_PER_TURN = 4
 """So many take about a millisecond."""
+_WHO = ("authed", "auth_identity", "auth_identity_url")
+"""What nsqd knows of a tunnel is the gateway's own identity."""
 _NO_TOPIC = "/stats?topic=%20&include_clients=false&include_mem=false"
 """A page of nsqd's that is nothing but its head: no topic has this name."""
 
@@ -40,9 +42,9 @@ async def stats_document(
         }
     topics = document.get("topics") or []
     topics[:] = [found for found in topics if found["topic_name"] != PROBE_TOPIC.decode()]
-    addresses = _consumers(gateway) if include_clients else {}
+    consumers = _consumers(gateway) if include_clients else {}
     for found in topics:
-        found["channels"] = [_plain(kept, addresses) for kept in found["channels"] or []]
+        found["channels"] = [_plain(kept, consumers) for kept in found["channels"] or []]
     producers = [
         _producer(client, topic)
         for client in gateway.clients
@@ -131,17 +133,30 @@ def topic_document(topic: Topic) -> dict[str, Any]:
     return document
 
 
-def _consumers(gateway: Host) -> dict[str, str]:
-    """Addresses of consumers by that of their tunnel, which nsqd sees."""
-    names = [(client.tunnel and client.tunnel.local_name, client) for client in gateway.clients]
-    return {shown(name): client.address for name, client in names if name}
+def _consumers(gateway: Host) -> dict[str, Client]:
+    """Consumers by the address of their tunnel, which nsqd sees: on its unix socket the tunnel is
+    bound to a name like the client's own."""
+    found: dict[str, Client] = {}
+    for client in gateway.clients:
+        if client.tunnel is not None:
+            name = client.tunnel.local_name
+            found[shown(name) if name else client.address] = client
+    return found
 
 
-def _plain(channel: dict[str, Any], addresses: dict[str, str]) -> dict[str, Any]:
-    """Consumers by their own address: on nsqd's unix socket they are bound to a name like it."""
-    for client in channel.get("clients") or []:
-        address = client["remote_address"].removeprefix("@")
-        client["remote_address"] = addresses.get(address, address)
+def _plain(channel: dict[str, Any], consumers: dict[str, Client]) -> dict[str, Any]:
+    """A channel with its clients as they are at the gateway, and not as their tunnels are."""
+    for entry in channel.get("clients") or []:
+        address = entry["remote_address"] = entry["remote_address"].removeprefix("@")
+        client = consumers.get(address)
+        if client is not None:
+            tunnels = {name: value for name, value in entry.items() if name not in _WHO}
+            own = {"remote_address": client.address, **_packing(client), **_tls(client)}
+            entry.clear()
+            for name, value in tunnels.items():
+                entry[name] = own.get(name, value)
+                if name == "user_agent":  # after which nsqd has them
+                    entry.update(_who(client))
     return channel
 
 
@@ -167,13 +182,33 @@ def _producer(client: Client, topic: str) -> dict[str, Any]:
         "requeue_count": 0,
         "connect_ts": int(time.time() - (monotonic_ns() - client.connected_at) / NS),
         "sample_rate": identity.sample_rate,
-        "deflate": False,
-        "snappy": False,
+        **_packing(client),
         "user_agent": identity.user_agent,
+        **_who(client),
         **({"pub_counts": counts} if counts else {}),
-        "tls": False,
-        "tls_cipher_suite": "",
-        "tls_version": "",
+        **_tls(client),
+    }
+
+
+def _packing(client: Client) -> dict[str, Any]:
+    return {"deflate": client.agreed.deflate, "snappy": client.agreed.snappy}
+
+
+def _who(client: Client) -> dict[str, Any]:
+    """Who a client has said to be, by AUTH."""
+    found = client.authorization
+    if found is None:
+        return {}
+    texts = {"auth_identity": found.identity, "auth_identity_url": found.identity_url}
+    return {"authed": True, **{name: text for name, text in texts.items() if text}}
+
+
+def _tls(client: Client) -> dict[str, Any]:
+    tls = client.tls if client.is_secure else None
+    return {
+        "tls": tls is not None,
+        "tls_cipher_suite": tls.cipher if tls else "",
+        "tls_version": tls.version.replace("v", "") if tls else "",
         "tls_negotiated_protocol": "",
-        "tls_negotiated_protocol_is_mutual": False,
+        "tls_negotiated_protocol_is_mutual": tls is not None,  # Go's is always true
     }

@@ -127,11 +127,6 @@ class TlsLayer:
     def common_name(self) -> str:
         return common_name(self._tls)
 
-    @property
-    def is_mutual(self) -> bool:
-        """Did the other side show a certificate that was verified?"""
-        return bool(self._tls.getpeercert())
-
 
 def common_name(side: ssl.SSLObject | ssl.SSLSocket) -> str:
     """That of the certificate which the other side has shown and which was verified; empty without.
