@@ -26,8 +26,13 @@ class TooLong(SrtmError):
     """The body of a request is longer than it may be."""
 
 
+class Forbidden(SrtmError):
+    """The caller is known, and may not do this."""
+
+
 STATUSES: tuple[tuple[type[Exception], HTTPStatus], ...] = (
     (UsageError, HTTPStatus.BAD_REQUEST),
+    (Forbidden, HTTPStatus.FORBIDDEN),
     (NotFound, HTTPStatus.NOT_FOUND),
     (Conflict, HTTPStatus.CONFLICT),
     (TooLong, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),

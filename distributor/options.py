@@ -2,21 +2,23 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from distributor.api_fields import Unplaced
+from srtm.options.door import HttpDoor
 from srtm.text.address import Address
 from srtm.text.fields import Duration, ListenAddress
 
 
-class DistributorOptions(BaseModel):
+class DistributorOptions(HttpDoor):
     """See `srtm distributor --help`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     http_address: ListenAddress = Field(
         Address("127.0.0.1", 4180),
-        description="address to listen on; an address that other hosts reach needs --token-file",
+        description="address to listen on; one that other hosts reach needs --token-file or "
+        "--tls-client-auth-policy",
     )
     store: str = Field(
         "srtm-distributor.db",
@@ -41,16 +43,19 @@ class DistributorOptions(BaseModel):
         description="start even if gateways hold topics and shares that the store has lost: ignore "
         "those, and end limits that only gateways know",
     )
-    token_file: str = Field("", description="file of mode 0600 with the bearer token of callers")
+    audit_log: str = Field(
+        "", description="file that gets a line of JSON for each change: who, when, what, outcome"
+    )
     log_level: Literal["debug", "info", "warn", "error"] = Field(
         "info", description="lowest level that is logged"
     )
 
     @model_validator(mode="after")
     def _guarded(self) -> "DistributorOptions":
-        if not self.http_address.is_local and not self.token_file:
+        asks = self.token_file or self.requires_certificates
+        if not self.http_address.is_local and not asks:
             raise ValueError(
                 f"http-address {self.http_address} is reached from other hosts: give a "
-                "token-file, or listen on 127.0.0.1"
+                "token-file, or tls-client-auth-policy, or listen on 127.0.0.1"
             )
         return self

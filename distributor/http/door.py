@@ -20,6 +20,7 @@ from tornado.iostream import IOStream
 from tornado.web import Application
 
 from distributor.http.connections import Connections, Stream
+from srtm.host.certificates import Renewed
 from srtm.http.server import PatientServer
 
 log = logging.getLogger("srtm.distributor")
@@ -54,10 +55,11 @@ class Door(PatientServer):
     and logs a trace each time: 3 MB/s were seen. So this one listens itself."""
 
     def initialize(  # type: ignore[override]
-        self, application: Application, connections: Connections
+        self, application: Application, connections: Connections, tls: Renewed | None = None
     ) -> None:
         super().initialize(
             application,
+            ssl_options=None if tls is None else tls.context,
             chunk_size=_CHUNK_BYTES,
             max_header_size=MAX_HEAD_BYTES,
             max_body_size=_ANY_BYTES,

@@ -1,237 +1,60 @@
-"""HTTP in front of the service: bodies in, JSON out, every refusal one line."""
+"""The paths of the API: JSON in and out, watches, metrics and the API's description."""
 
 import asyncio
 import json
-import logging
-from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from tornado.iostream import StreamClosedError
-from tornado.web import Application, HTTPError, RequestHandler, stream_request_body
+from tornado.web import Application, RequestHandler
 
 from distributor import api
 from distributor.control.places import place_of
 from distributor.control.service import Distributor
 from distributor.control.watches import Watch
-from distributor.errors import NotFound, NotLeading, TooMany, status_of
-from distributor.http.access import allowed
-from distributor.http.bodies import HELD_BYTES, SMALL_BYTES, Body, Held, Turns
-from distributor.http.connections import UNREAD_SECONDS, Connections
+from distributor.errors import Forbidden, NotFound, NotLeading, TooMany, status_of
+from distributor.http.audit import entry
+from distributor.http.bodies import SMALL_BYTES, Body
+from distributor.http.connections import UNREAD_SECONDS
+from distributor.http.handler import Handler, Leading, Shared
 from distributor.http.metrics import exposition
 from distributor.http.openapi import document
-from distributor.http.routes import PREFIX, ROUTES, WATCH, Call, Route
-from srtm.http.handler import ApiHandler
+from distributor.http.routes import PREFIX, ROUTES, WATCH, WATCH_ROLE, Call, Route
+from srtm.http.callers import Role
 from srtm.http.metrics import CONTENT_TYPE
 from srtm.text.errors import SrtmError, one_line
 
-log = logging.getLogger("srtm.distributor")
-
-SWALLOWED_BYTES = 64 * 1024 * 1024
-"""of a body that is refused: read and dropped, so that its sender sees the answer and no reset"""
-_STRANGERS_BYTES = 1024 * 1024
-"""Bytes of a refused body that are read and dropped where its sender has not given the token."""
 _REPORT_SECONDS = 5.0
 """for a report's body; its gateway has given up after 2 s"""
 BEAT_SECONDS = 10.0
 _LINES = 500
 """of a watch in one write"""
-_SHOWN = 500
-"""characters of a fault in an answer: it quotes what was given, which may be many MiB"""
-
-Leading = Callable[[], Distributor]
-"""The service where this process leads. Raises NotLeading."""
 
 
-class Shared:
-    """What all requests share: bounds on how many there are and on what they hold."""
-
-    def __init__(self, connections: Connections) -> None:
-        self.connections = connections
-        self.held = Held()
-        self.answers = Held()
-        self.turns = Turns()
-
-
-@stream_request_body
-class _Handler(ApiHandler):
-    """Refuses as early as it can: before the body, or as soon as that is too much. `answer` is for
-    requests that came whole."""
-
-    line = "error"
-    takes: tuple[str, ...] = ("GET",)
-    needs_token = True
-
-    def initialize(self, leading: Leading, token: str | None, shared: Shared) -> None:
-        self.leading = leading
-        self.token = token
-        self.shared = shared
-        self.body = Body(None, shared.held)
-        self.has_left = False
-        self._refused = False
-        self._dropped = 0
-        self._dropped_most = SWALLOWED_BYTES
-
-    def set_default_headers(self) -> None:
-        super().set_default_headers()
-        self.set_header("Content-Type", "application/json; charset=UTF-8")
-
-    # --- before the body ----------------------------------------------------------------------
-
-    def prepare(self) -> None:
-        if self.needs_token and not allowed(self.request.headers.get("Authorization"), self.token):
-            self.set_header("WWW-Authenticate", "Bearer")
-            self._dropped_most = _STRANGERS_BYTES
-            self.refuse(HTTPStatus.UNAUTHORIZED, "give the token of --token-file as Bearer token")
-            return
-        method = self.request.method or ""
-        if method not in self.takes and not (method == "HEAD" and "GET" in self.takes):
-            self.set_header("Allow", ", ".join(self.takes))
-            words = f"no such method for this path: it takes {', '.join(self.takes)}"
-            self.refuse(HTTPStatus.METHOD_NOT_ALLOWED, words)
-            return
-        try:
-            self.expect()
-            length = self.request.headers.get("Content-Length", "")
-            if length.isascii() and length.isdigit():
-                self.body.check(int(length[:18]))  # of thousands of digits Python makes no number
-        except Exception as error:
-            self.fail(error)
-
-    def expect(self) -> None:
-        """Set `body`. Raises what can be said before it comes."""
-
-    # --- the body -----------------------------------------------------------------------------
-
-    def data_received(self, chunk: bytes) -> None:
-        if self._refused:
-            self._dropped += len(chunk)
-            if self._dropped > self._dropped_most:
-                self.finish()  # which closes the connection: there is no other way to read no more
-            return
-        try:
-            self.body.add(chunk)
-        except SrtmError as error:
-            self.fail(error)
-
-    def on_connection_close(self) -> None:
-        super().on_connection_close()  # ends the wait for the body
-        self.has_left = True
-        self.body.free()
-
-    # --- the answer ---------------------------------------------------------------------------
-
-    async def _serve(self, *names: str) -> None:
-        if self._refused:
-            self.finish()
-        else:
-            await self.answer(*names)
-
-    get = post = put = delete = head = patch = options = _serve
-
-    async def answer(self, *names: str) -> None:
-        raise NotImplementedError
-
-    def on_finish(self) -> None:
-        self.body.free()
-        stream = self.request.connection.stream  # type: ignore[union-attr]
-        self.shared.connections.wait(stream, asyncio.get_running_loop().time())
-
-    async def send(self, content: bytes) -> None:
-        """Answer with what may be long, and count it until it is read."""
-        answers = self.shared.answers
-        if len(content) <= SMALL_BYTES:
-            self.finish(content)
-            return
-        if answers.bytes + len(content) > HELD_BYTES:
-            self.fail(
-                TooMany(
-                    f"answers that nobody has read yet hold {answers.bytes:,} bytes; what was "
-                    "asked for is done, ask again what came of it"
-                )
-            )
-            return
-        answers.bytes += len(content)
-        try:
-            await asyncio.wait_for(self.finish(content), UNREAD_SECONDS)
-        except (StreamClosedError, TimeoutError):
-            self.leave()
-        finally:
-            answers.bytes -= len(content)
-
-    def leave(self) -> None:
-        """Cut the connection."""
-        self.request.connection.stream.close()  # type: ignore[union-attr]
-
-    def refuse(self, status: int, message: str) -> None:
-        """Answer at once. What is still to come of the body is dropped."""
-        self.body.free()
-        words = " ".join(message.split())
-        words = words if len(words) <= _SHOWN else f"{words[:_SHOWN]}..."
-        content = json.dumps({self.line: words}).encode()
-        self.set_status(status)
-        headers = self.request.headers
-        has_body = "Transfer-Encoding" in headers or headers.get("Content-Length", "0") != "0"
-        if self.came_whole or not has_body or "Expect" in headers:
-            self.finish(content)
-        else:
-            self._refused = True
-            self.set_header("Content-Length", len(content))
-            self.write(content)
-            self.flush()
-
-    @property
-    def came_whole(self) -> bool:
-        return self.request._body_future.done()
-
-    def fail(self, error: Exception) -> None:
-        if isinstance(error, HTTPError):
-            raise error  # write_error tells it
-        status = status_of(error)
-        if status == HTTPStatus.INTERNAL_SERVER_ERROR:
-            log.error("%s %s", self.request.method, self.request.path, exc_info=error)
-            self.refuse(status, "a fault of the distributor; its log has more")
-        else:
-            if status == HTTPStatus.SERVICE_UNAVAILABLE:
-                self.set_header("Retry-After", "1")
-            self.refuse(status, str(error))
-
-    # --- what tornado refuses itself ----------------------------------------------------------
-
-    def decode_argument(self, value: bytes, name: str | None = None) -> str:
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            where = name or "the path"
-            raise HTTPError(400, f"{where}: {value[:40]!r} is no UTF-8") from None
-
-    def write_error(self, status_code: int, **kwargs: Any) -> None:
-        error = kwargs.get("exc_info", (None, None))[1]
-        words = {405: "no such method"}.get(status_code, "a fault of the distributor")
-        if isinstance(error, HTTPError) and error.log_message:
-            words = error.log_message
-        self.finish({self.line: words})
-
-    def log_exception(self, kind: Any, error: Any, trace: Any) -> None:
-        if not isinstance(error, HTTPError):  # one of those is the caller's, and is in the answer
-            super().log_exception(kind, error, trace)
-
-
-class _Json(_Handler):
+class _Json(Handler):
     """The handler of all methods of one path."""
 
     def initialize(  # type: ignore[override]
-        self, leading: Leading, token: str | None, shared: Shared, routes: dict[str, Route]
+        self, leading: Leading, shared: Shared, routes: dict[str, Route]
     ) -> None:
-        super().initialize(leading, token, shared)
+        super().initialize(leading, shared)
         self.takes = tuple(sorted(routes))
-        self._routes = routes
+        method = self.request.method or ""
+        # Of a method that is not taken the caller learns so whatever its role.
+        self._route = routes.get("GET" if method == "HEAD" else method) or next(
+            iter(routes.values())
+        )
+        self.role = self._route.role
+
+    def check_role(self) -> None:
+        try:
+            super().check_role()
+        except Forbidden:
+            self._note(None, HTTPStatus.FORBIDDEN)
+            raise
 
     def expect(self) -> None:
         self.leading()
-        method = self.request.method or ""
-        self._route = self._routes["GET" if method == "HEAD" else method]
         self.body = Body(self._route.body, self.shared.held)
         if self.body.is_report:
             self.request.connection.set_body_timeout(_REPORT_SECONDS)  # type: ignore[union-attr]
@@ -247,18 +70,32 @@ class _Json(_Handler):
 
     async def _call(self, names: tuple[str, ...]) -> BaseModel | None:
         """What the route answers; None: the call failed, and that is told."""
+        body: BaseModel | None = None
         try:
             service = self.leading()
             body = self.body.read(f"{self.request.method} {self.request.path}")
             after = self.get_query_argument("after", "", strip=False)
-            return await self._route.call(service, Call(names, body, after))
+            call = Call(names, body, after)
+            self._route.check_broker(self.caller, call)
+            answer = await self._route.call(service, call)
         except Exception as error:
+            self._note(body, status_of(error))
             self.fail(error)
             return None
+        self._note(body, HTTPStatus.OK)
+        return answer
+
+    def _note(self, body: BaseModel | None, status: HTTPStatus) -> None:
+        """Tell the audit log of a change, or of one that was refused."""
+        if self.shared.audit is not None and self._route.is_change:
+            now, address = self.shared.wall_seconds(), self.request.remote_ip or ""
+            request = f"{self.request.method} {self.request.path}"
+            self.shared.audit.write(entry(now, self.caller, address, request, body, status))
 
 
-class _Watch(_Handler):
+class _Watch(Handler):
     takes = ("GET", "POST")
+    role = WATCH_ROLE
     service: Distributor
     watch: Watch | None = None
 
@@ -304,7 +141,7 @@ class _Watch(_Handler):
         service = self.service
         self.set_header("Content-Type", "application/x-ndjson")
         try:
-            while not watch.ended and not self.has_left:
+            while not watch.ended and not self.has_left and self.who() == self.caller:
                 if await watch.wait(BEAT_SECONDS):
                     for each in watch.take(_LINES):
                         self.write(place_of(service.state, topic, each).model_dump_json() + "\n")
@@ -326,8 +163,8 @@ class _Watch(_Handler):
             self.service.watches.remove(self.watch)
 
 
-class _Health(_Handler):
-    needs_token = False  # whoever watches over the process has none
+class _Health(Handler):
+    role = None  # whoever watches over the process has no token
 
     async def answer(self) -> None:  # type: ignore[override]
         try:
@@ -339,43 +176,48 @@ class _Health(_Handler):
         self.finish(answer.model_dump_json())
 
 
-class _Metrics(_Handler):
+class _Metrics(Handler):
+    role = Role.READ
+
     async def answer(self) -> None:  # type: ignore[override]
         try:
             service = self.leading()
         except NotLeading:
             service = None
         self.set_header("Content-Type", CONTENT_TYPE)
-        await self.send(exposition(service).encode())
+        await self.send(exposition(service, self.shared).encode())
 
 
-class _OpenApi(_Handler):
+class _OpenApi(Handler):
+    role = Role.READ
+
     async def answer(self) -> None:  # type: ignore[override]
         await self.send(json.dumps(document(), indent=1).encode())
 
 
-class _Missing(_Handler):
+class _Missing(Handler):
+    role = Role.READ
     takes = RequestHandler.SUPPORTED_METHODS
 
     def expect(self) -> None:
         raise NotFound(f"no such path: {self.request.path}; see {PREFIX}/openapi.json")
 
 
-def application(leading: Leading, token: str | None, connections: Connections) -> Application:
-    shared = {"leading": leading, "token": token, "shared": Shared(connections)}
+def application(leading: Leading, shared: Shared) -> Application:
+    both = {"leading": leading, "shared": shared}
     by_pattern: dict[str, dict[str, Route]] = {}
     for route in ROUTES:
         by_pattern.setdefault(route.pattern, {})[route.method] = route
-    watch = Route("GET", WATCH, "", None, api.Done, (), ROUTES[0].call).pattern
+    watch = Route("GET", WATCH, WATCH_ROLE, "", None, api.Done, (), ROUTES[0].call).pattern
     return Application(
         [
-            *((pattern, _Json, {**shared, "routes": its}) for pattern, its in by_pattern.items()),
-            (watch, _Watch, shared),
-            (f"{PREFIX}/health", _Health, shared),
-            (f"{PREFIX}/openapi.json", _OpenApi, shared),
-            (r"/metrics", _Metrics, shared),
+            *((pattern, _Json, {**both, "routes": its}) for pattern, its in by_pattern.items()),
+            (watch, _Watch, both),
+            (f"{PREFIX}/health", _Health, both),
+            (f"{PREFIX}/openapi.json", _OpenApi, both),
+            (r"/metrics", _Metrics, both),
         ],
         default_handler_class=_Missing,
-        default_handler_args=shared,
+        default_handler_args=both,
         log_function=lambda handler: None,
     )

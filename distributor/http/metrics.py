@@ -2,6 +2,7 @@
 
 from distributor.api import BrokerShown
 from distributor.control.service import Distributor
+from distributor.http.handler import Shared
 from srtm.host.clock import monotonic_ns
 from srtm.http.metrics import Row, Text, latencies
 from tb_adaptor.penalty import Compared
@@ -9,6 +10,17 @@ from tb_adaptor.penalty import Compared
 LEADING_METRICS: tuple[Row[Distributor | None], ...] = (
     Row("srtm_distributor_leading", "gauge", "1 while this distributor leads.",
         lambda s: s is not None),
+)  # fmt: skip
+DOOR_METRICS: tuple[Row[Shared], ...] = (
+    Row("srtm_distributor_strangers_total", "counter",
+        "Requests that showed no token, or a wrong one, where one is needed.",
+        lambda s: s.access.strangers),
+    Row("srtm_distributor_audit_lost_total", "counter",
+        "Changes that could not be written to the audit log.",
+        lambda s: None if s.audit is None else s.audit.lost),
+    Row("srtm_distributor_certificate_end_seconds", "gauge",
+        "When the certificate ends, in seconds since 1970.",
+        lambda s: None if s.tls is None else s.tls.expires_at),
 )  # fmt: skip
 METRICS: tuple[Row[Distributor], ...] = (
     Row("srtm_distributor_epoch", "gauge", "The largest epoch handed out.",
@@ -96,10 +108,11 @@ TOPIC_METRICS: tuple[Row[Compared], ...] = (
 """of topics that several brokers share; a topic of which nothing is known has none of them"""
 
 
-def exposition(service: Distributor | None) -> Text:
+def exposition(service: Distributor | None, shared: Shared) -> Text:
     """What Prometheus scrapes. service: None where another distributor leads."""
     text = Text()
     text.add(LEADING_METRICS, [({}, service)])
+    text.add(DOOR_METRICS, [({}, shared)])
     if service is None:
         return text
     text.add(METRICS, [({}, service)])

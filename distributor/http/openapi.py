@@ -8,15 +8,18 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from distributor import api
-from distributor.http.routes import PREFIX, ROUTES, WATCH
+from distributor.http.routes import PREFIX, ROUTES, WATCH, WATCH_ROLE
 from srtm import __version__
+from srtm.http.callers import Role
 
 _Documented = tuple[str, str, dict[str, Any]]
 """path, method and operation"""
 _ALWAYS = (413, 500, 503)
+_OF_KNOWN_CALLERS = (401, 403)
 _WORDS = {
     400: "The request is wrong; the error says where.",
-    401: "The bearer token is missing or wrong.",
+    401: "The bearer token is missing or wrong, and no client certificate names a caller.",
+    403: "The caller's role is too small, or an agent speaks for another broker than its own.",
     404: "No such broker, topic, publisher or placement.",
     409: "The state of things does not allow it.",
     413: "The body is too long: a report has 4 MiB at most, lists 16 MiB, any other 64 KiB.",
@@ -47,15 +50,18 @@ def document() -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": definitions["$defs"],
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "certificate": {"type": "mutualTLS"},
+            },
         },
-        "security": [{}, {"token": []}],
+        "security": [{}, {"token": []}, {"certificate": []}],
     }
 
 
 def _routes() -> Iterator[_Documented]:
     for route in ROUTES:
-        operation = _operation(route.summary, route.path, route.body, route.statuses)
+        operation = _operation(route.summary, route.path, route.body, route.statuses, route.role)
         operation["responses"]["200"] = _json("The answer.", route.answer)
         if route.answer is api.Publishers:
             operation["parameters"].append(_query("after", {"type": "string"}, required=False))
@@ -68,7 +74,7 @@ def _watches() -> Iterator[_Documented]:
         '{"beat": true} every 10 seconds.'
     )
     for method, body in (("get", None), ("post", api.WatchAsked)):
-        operation = _operation(summary, WATCH, body, (400,))
+        operation = _operation(summary, WATCH, body, (400,), WATCH_ROLE)
         if body is None:
             ids = {"type": "array", "items": {"type": "string"}}
             operation["parameters"].append(_query("id", ids, required=True))
@@ -81,12 +87,13 @@ def _watches() -> Iterator[_Documented]:
 
 def _others() -> Iterator[_Documented]:
     """What is no route of the API."""
-    for path, summary, kind, schema in (
-        ("/v1/health", "Does this distributor lead?", "application/json", _ref(api.Health)),
-        ("/v1/openapi.json", "This document.", "application/json", {"type": "object"}),
-        ("/metrics", "Prometheus text.", "text/plain", {"type": "string"}),
+    json, read = "application/json", Role.READ
+    for path, summary, kind, schema, role in (
+        ("/v1/health", "Does this distributor lead?", json, _ref(api.Health), None),
+        ("/v1/openapi.json", "This document.", json, {"type": "object"}, read),
+        ("/metrics", "Prometheus text.", "text/plain", {"type": "string"}, read),
     ):
-        operation = _operation(summary, path, None, ())
+        operation = _operation(summary, path, None, (), role)
         operation["responses"]["200"] = {
             "description": summary,
             "content": {kind: {"schema": schema}},
@@ -95,8 +102,14 @@ def _others() -> Iterator[_Documented]:
 
 
 def _operation(
-    summary: str, path: str, body: type[BaseModel] | None, statuses: tuple[int, ...]
+    summary: str,
+    path: str,
+    body: type[BaseModel] | None,
+    statuses: tuple[int, ...],
+    role: Role | None,
 ) -> dict[str, Any]:
+    """role: that a caller needs; None: everybody may call"""
+    refused = _OF_KNOWN_CALLERS if role else ()
     operation: dict[str, Any] = {
         "summary": summary,
         "parameters": [
@@ -105,9 +118,13 @@ def _operation(
         ],
         "responses": {
             str(status): _json(_WORDS[status], api.ErrorAnswer)
-            for status in sorted({*statuses, 401, *_ALWAYS})
+            for status in sorted({*statuses, *refused, *_ALWAYS})
         },
     }
+    if role:
+        operation["x-role"] = str(role)
+    else:
+        operation["security"] = []
     if body is not None:
         operation["requestBody"] = {
             "required": True,

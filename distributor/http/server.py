@@ -18,12 +18,15 @@ from distributor.control.state import ControlState
 from distributor.errors import NotLeading
 from distributor.http.connections import Connections, room_for_connections
 from distributor.http.door import Door
+from distributor.http.handler import Shared
 from distributor.http.handlers import application
 from distributor.options import DistributorOptions
 from distributor.store import Store, StoreError, open_store
 from distributor.store.statements import put_lease, put_lineage
+from srtm.host.audit_log import AuditLog
+from srtm.host.certificates import LOOK_SECONDS, Renewed
 from srtm.host.clock import NS, WallClock, monotonic_ns
-from srtm.http.bearer import read_token
+from srtm.http.access import Access
 from srtm.text.address import cannot_listen
 from srtm.text.errors import SrtmError
 
@@ -48,11 +51,15 @@ def wall_seconds() -> float:
 
 
 class Server:
-    """Opens the store at once, so that a wrong one is told at the start."""
+    """Opens the store and reads its files at once, so that a wrong one is told at the start."""
 
     def __init__(self, options: DistributorOptions) -> None:
         self._options = options
-        self._token = read_token(options.token_file, "--token-file") or None
+        self._tls = Renewed.of(options.tls_files)
+        self._access = Access(
+            options.token_file, "--token-file", log, options.requires_certificates
+        )
+        self._audit = AuditLog(options.audit_log, "--audit-log", log) if options.audit_log else None
         self._thread = ThreadPoolExecutor(1, "store")
         self._store: Store | None = open_store(options.store)
         self._service: Distributor | None = None
@@ -69,12 +76,14 @@ class Server:
             sockets = bind_sockets(address.port, address.host, backlog=_BACKLOG)
         except OSError as error:
             raise cannot_listen(f"--http-address {address}", error) from None
-        server = Door(application(self._leading, self._token, connections), connections)
+        shared = Shared(connections, self._access, self._audit, self._tls, wall_seconds)
+        server = Door(application(self._leading, shared), connections, self._tls)
         server.add_sockets(sockets)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopped.set)
         leading = asyncio.create_task(self._lead_forever())
         adapting = asyncio.create_task(self._adapt_forever())
+        looking = asyncio.create_task(self._look_forever(server))
         stop = asyncio.create_task(self._stopped.wait())
         try:
             await asyncio.wait([leading, stop], return_when=asyncio.FIRST_COMPLETED)
@@ -83,6 +92,7 @@ class Server:
         finally:
             leading.cancel()
             adapting.cancel()
+            looking.cancel()
             if self._service is not None:
                 fittings.cancel(self._service)  # what goes on would find the store closed
             server.stop()
@@ -113,6 +123,14 @@ class Server:
                 log.exception("the store failed")
                 self._step_down(f"the store failed ({error})")
             await asyncio.sleep(min(_ASK_SECONDS, self._options.lease_duration / 6))
+
+    async def _look_forever(self, server: Door) -> None:
+        """Follow the files of certificates and callers."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self._tls is not None:
+                server.renew(self._tls)
+            self._access.look()
 
     async def _adapt_forever(self) -> None:
         while True:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from distributor.options import DistributorOptions
 from srtm.bridge.file import read_bridge_file
 from srtm.deploy.file import Plan
 from srtm.deploy.process import ChildSpec, Stage
@@ -112,7 +113,7 @@ def lookupd_command(plan: Plan, lookupd: LookupdTable, programs: Programs) -> li
 
 def distributor_command(distributor: DistributorTable, programs: Programs) -> list[str]:
     """Every setting as its flag, so that no variable of the environment has a say."""
-    settings = distributor.model_dump(mode="json", exclude={"host"})
+    settings = distributor.model_dump(mode="json", include=set(DistributorOptions.model_fields))
     return [*programs.distributor, *as_flags(settings)]
 
 

@@ -15,6 +15,7 @@ from srtm.deploy.host_tables import (
     check_hosts,
 )
 from srtm.deploy.tables import (
+    DISTRIBUTOR_PATHS,
     GATEWAY_PATHS,
     BridgeTable,
     BrokerTable,
@@ -305,7 +306,7 @@ def _with_absolute_paths(plan: Plan, base: Path) -> Plan:
         changes["distributor"] = plan.distributor.model_copy(
             update={
                 "store": store if "://" in store else absolute(store),
-                "token_file": absolute(plan.distributor.token_file),
+                **{name: absolute(getattr(plan.distributor, name)) for name in DISTRIBUTOR_PATHS},
             }
         )
     if plan.elsewhere:

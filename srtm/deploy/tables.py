@@ -51,6 +51,8 @@ OWN_GATEWAY_OPTIONS = {
 """the gateway's options that `srtm up` sets by itself: option -> why they are no keys"""
 GATEWAY_PATHS = ("admission_log", "trace_dir")
 """the others that are paths, and in a file relative to it"""
+DISTRIBUTOR_PATHS = ("token_file", "audit_log", "tls_cert", "tls_key", "tls_root_ca_file")
+"""the distributor's options that are paths of files, and in a file relative to it"""
 _NSQD_BODY_BYTES = 5 * 1024 * 1024  # nsqd's default of --max-body-size
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 

@@ -14,8 +14,18 @@ from pydantic import (
 )
 
 from srtm.gateway.auth import AuthServer
-from srtm.host.certificates import MIN_VERSIONS, TlsFiles
+from srtm.host.certificates import TlsFiles
 from srtm.limits.contract import Contract, Limit, Mode
+from srtm.options.tls import (
+    MIN_VERSION,
+    POLICY,
+    ROOT_CA,
+    MinVersion,
+    Policy,
+    check_client,
+    check_door,
+    door_files,
+)
 from srtm.text.address import Address
 from srtm.text.errors import UsageError
 from srtm.text.fields import YES_NO, Duration, YesNo
@@ -70,15 +80,9 @@ class GatewayOptions(BaseModel):
     )
     tls_cert: str = Field("", description="file of PEM with the certificate of this gateway")
     tls_key: str = Field("", description="file of PEM with the private key of --tls-cert")
-    tls_root_ca_file: str = Field(
-        "", description="file of PEM with the authorities by which clients are verified"
-    )
-    tls_client_auth_policy: str = Field(
-        "", description="require-verify: take only clients with a certificate of --tls-root-ca-file"
-    )
-    tls_min_version: str = Field(
-        "tls1.2", description=f"oldest version of TLS that is spoken: {' or '.join(MIN_VERSIONS)}"
-    )
+    tls_root_ca_file: str = Field("", description=ROOT_CA)
+    tls_client_auth_policy: Policy = Field("", description=POLICY)
+    tls_min_version: MinVersion = Field("tls1.2", description=MIN_VERSION)
     tls_required: Annotated[Literal["true", "tcp-https", "false"], YES_NO] = Field(
         "false",
         description="refuse clients without TLS: true: at every door; tcp-https: but for "
@@ -240,24 +244,6 @@ class GatewayOptions(BaseModel):
     def _https(cls, text: str) -> str:
         return _endpoint(text) if text else text
 
-    @field_validator("tls_client_auth_policy")
-    @classmethod
-    def _policy(cls, text: str) -> str:
-        if text == "require":
-            raise ValueError(
-                "require would take any certificate, unverified, from anybody; write require-verify"
-            )
-        if text not in ("", "require-verify"):
-            raise ValueError(f"{text!r} is no policy; write require-verify, or leave it out")
-        return text
-
-    @field_validator("tls_min_version")
-    @classmethod
-    def _version(cls, text: str) -> str:
-        if text not in MIN_VERSIONS:
-            raise ValueError(f"{text!r} is not spoken here; write {' or '.join(MIN_VERSIONS)}")
-        return text
-
     @field_validator("auth_http_address")
     @classmethod
     def _auth(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
@@ -341,32 +327,14 @@ class GatewayOptions(BaseModel):
 
     @model_validator(mode="after")
     def _tls(self) -> "GatewayOptions":
-        if bool(self.tls_cert) != bool(self.tls_key):
-            raise ValueError("TLS needs both --tls-cert and --tls-key")
-        wants = [
-            flag
-            for flag, value in (
-                ("--tls-root-ca-file", self.tls_root_ca_file),
-                ("--tls-client-auth-policy", self.tls_client_auth_policy),
-                ("--tls-required", self.tls_required != "false"),
-            )
-            if value
-        ]
-        if wants and not self.tls_cert:
-            raise ValueError(f"{wants[0]} needs a certificate: give --tls-cert and --tls-key too")
-        if self.tls_client_auth_policy and not self.tls_root_ca_file:
-            raise ValueError(
-                "--tls-client-auth-policy needs the authority that clients are verified by: give "
-                "--tls-root-ca-file too"
-            )
-        if bool(self.nsqd_tls_cert) != bool(self.nsqd_tls_key):
-            raise ValueError("--nsqd-tls-cert and --nsqd-tls-key go together")
-        for name in ("nsqd_tls_cert", "nsqd_tls_server_name"):
-            if getattr(self, name) and not self.nsqd_tls_root_ca_file:
-                raise ValueError(
-                    f"--{name.replace('_', '-')} has no effect: give --nsqd-tls-root-ca-file, by "
-                    "which nsqd is verified"
-                )
+        check_door(self, *(["--tls-required"] if self.tls_required != "false" else []))
+        check_client(
+            "nsqd",
+            self.nsqd_tls_root_ca_file,
+            self.nsqd_tls_cert,
+            self.nsqd_tls_key,
+            self.nsqd_tls_server_name,
+        )
         if self.nsqd_http_address.startswith(HTTPS) and not self.nsqd_tls_root_ca_file:
             raise ValueError(
                 f"--nsqd-http-address {self.nsqd_http_address} needs --nsqd-tls-root-ca-file, by "
@@ -377,15 +345,7 @@ class GatewayOptions(BaseModel):
     @property
     def tls_files(self) -> TlsFiles | None:
         """What the doors speak TLS with; None where they do not."""
-        if not self.tls_cert:
-            return None
-        return TlsFiles(
-            self.tls_cert,
-            self.tls_key,
-            self.tls_root_ca_file,
-            require_peer=bool(self.tls_client_auth_policy),
-            min_version=self.tls_min_version,
-        )
+        return door_files(self)
 
     @property
     def nsqd_tls_files(self) -> TlsFiles | None:

@@ -1,7 +1,9 @@
 """tornado's HTTP server, patient with who is silent and not with who trickles: a connection may be
-idle between requests, but once a request has begun, its head comes whole within seconds."""
+idle between requests, but once a request has begun, its head comes whole within seconds. So does a
+TLS handshake from the moment of the connection."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable
 from typing import Any
 
@@ -14,11 +16,18 @@ from tornado.httputil import (
     RequestStartLine,
     ResponseStartLine,
 )
-from tornado.iostream import IOStream
+from tornado.iostream import IOStream, SSLIOStream
 
+from srtm.host.certificates import Renewed
+from srtm.host.clock import NS, monotonic_ns
+
+HANDSHAKE_SECONDS = 5.0
+"""from the connection to the end of its TLS handshake, as with nsqd"""
 HEAD_SECONDS = 10.0
 """from a request's first byte to the end of its head; a head is a few KiB"""
 _CHECK_SECONDS = 1.0
+_QUIET_SECONDS = 60.0
+"""from one line about a failed handshake to the next: strangers choose how many there are"""
 
 
 class Heads:
@@ -41,11 +50,13 @@ class Heads:
 
     def close_late(self, now: float) -> None:
         for stream, since in list(self._since.items()):
-            if not stream._read_buffer_size:  # tornado takes a head out of it whole
-                continue
-            if since is None:
+            is_greeting = isinstance(stream, SSLIOStream) and stream._ssl_accepting
+            # tornado takes a head out of the buffer whole
+            if not is_greeting and not stream._read_buffer_size:
+                self._since[stream] = None
+            elif since is None:
                 self._since[stream] = now
-            elif now - since >= HEAD_SECONDS:
+            elif now - since >= (HANDSHAKE_SECONDS if is_greeting else HEAD_SECONDS):
                 self.forget(stream)
                 stream.close()
 
@@ -55,6 +66,14 @@ class PatientServer(HTTPServer):
         super().initialize(*arguments, **named)
         self._heads = Heads()
         self._checks = False
+        if self.ssl_options is not None:
+            _HANDSHAKES.begin()
+
+    def renew(self, tls: Renewed) -> None:
+        """Show who comes from now on the certificate that stands in the files by now."""
+        if tls.look():
+            self.ssl_options = tls.context
+        tls.warn_of_end()
 
     def start_request(
         self, server_conn: object, request_conn: HTTPConnection
@@ -97,3 +116,26 @@ class _Request(HTTPMessageDelegate):
     ) -> Awaitable[None] | None:
         self._heads.forget(self._stream)
         return self._headers_received(start_line, headers)
+
+
+class _FailedHandshakes(logging.Filter):
+    """Lets one line in a minute through of those that tornado logs for each failed handshake."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._passed_at = -_QUIET_SECONDS
+
+    def begin(self) -> None:
+        logging.getLogger("tornado.general").addFilter(self)  # once, however often it is called
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not str(record.msg).startswith("SSL Error"):
+            return True
+        now = monotonic_ns() / NS
+        if now - self._passed_at < _QUIET_SECONDS:
+            return False
+        self._passed_at = now
+        return True
+
+
+_HANDSHAKES = _FailedHandshakes()

@@ -28,6 +28,8 @@ BASE: dict[str, Any] = {
     ],
 }
 WHOLE = {**BASE, "lookupd": True, "nsqadmin": True}
+NO_TLS = """--tls-cert= --tls-key= --tls-root-ca-file= --tls-client-auth-policy=
+            --tls-min-version=tls1.2"""
 PLACED = {
     **WHOLE,
     "distributor": {"lease-duration": "5s", "token-file": "secret"},
@@ -77,23 +79,38 @@ def specs(values: dict[str, Any]) -> dict[str, ChildSpec]:
             PLACED,
             "distributor",
             f"""{sys.executable} -P -m srtm distributor --http-address=127.0.0.1:4180
-            --store=/d/distributor.db --lease-duration=5s --unplaced=floor
-            --token-file=/secret --log-level=info""",
+            --token-file=/secret {NO_TLS}
+            --store=/d/distributor.db --lease-duration=5s --unplaced=floor --audit-log=
+            --log-level=info""",
             id="distributor-with-all-its-settings",
         ),
         pytest.param(
-            {**WHOLE, "distributor": {"http-address": ":1", "store": "x.db", "token-file": "t"}},
+            {
+                **WHOLE,
+                "distributor": {
+                    "http-address": ":1",
+                    "store": "x.db",
+                    "token-file": "t",
+                    "tls-cert": "c",
+                    "tls-key": "k",
+                    "tls-root-ca-file": "r",
+                    "audit-log": "a",
+                },
+            },
             "distributor",
-            f"""{sys.executable} -P -m srtm distributor --http-address=:1 --store=/x.db
-            --lease-duration=30s --unplaced=floor --token-file=/t --log-level=info""",
+            f"""{sys.executable} -P -m srtm distributor --http-address=:1
+            --token-file=/t --tls-cert=/c --tls-key=/k --tls-root-ca-file=/r
+            --tls-client-auth-policy= --tls-min-version=tls1.2 --store=/x.db
+            --lease-duration=30s --unplaced=floor --audit-log=/a --log-level=info""",
             id="distributor's-paths-are-absolute",
         ),
         pytest.param(
             {**WHOLE, "distributor": {"store": "postgresql://h/d"}},
             "distributor",
             f"""{sys.executable} -P -m srtm distributor --http-address=127.0.0.1:4180
-            --store=postgresql://h/d --lease-duration=30s --unplaced=floor
-            --token-file= --log-level=info""",
+            --token-file= {NO_TLS}
+            --store=postgresql://h/d --lease-duration=30s --unplaced=floor --audit-log=
+            --log-level=info""",
             id="distributor-with-postgresql",
         ),
         pytest.param(
@@ -158,14 +175,26 @@ def test_every_key_of_a_broker_reaches_its_gateway(key: str, option: str) -> Non
         "default-limit": {"rate": 5, "burst": 2, "slo": "0.99@5ms"},
         "http-admin": True,
         "lookupd-tcp-address": ["h:1", "h:2"],
+        "auth-http-address": ["h:1"],
     }
+    together = {
+        "tls-cert": {"tls-key"},
+        "tls-key": {"tls-cert"},
+        "tls-root-ca-file": {"tls-cert", "tls-key"},
+        "tls-client-auth-policy": {"tls-cert", "tls-key", "tls-root-ca-file"},
+        "nsqd-tls-cert": {"nsqd-tls-key", "nsqd-tls-root-ca-file"},
+        "nsqd-tls-key": {"nsqd-tls-cert", "nsqd-tls-root-ca-file"},
+        "nsqd-tls-server-name": {"nsqd-tls-root-ca-file"},
+    }
+    given["tls-client-auth-policy"] = "require-verify"
     field = GatewayOptions.model_fields[option]
     value = given.get(
         key, field.default or "/f" if isinstance(field.default, str) else field.default
     )
     if isinstance(value, float):
         value = format_duration(value)
-    command = specs({"broker": [{key: value}]})["broker-1-gateway"].command()
+    broker = {key: value} | dict.fromkeys(together.get(key, ()), "/f")
+    command = specs({"broker": [broker]})["broker-1-gateway"].command()
     seen: list[GatewayOptions] = []
 
     @click.command()
@@ -175,7 +204,7 @@ def test_every_key_of_a_broker_reaches_its_gateway(key: str, option: str) -> Non
         seen.append(read_options(GatewayOptions, context))
 
     reads.main([*command[command.index("gateway") + 1 :]], standalone_mode=False)
-    plan = plan_from({"broker": [{key: value}]})
+    plan = plan_from({"broker": [broker]})
     assert getattr(seen[0], option) == getattr(plan.gateway_options(plan.brokers[0]), option)
     assert any(word.partition("=")[0] == f"--{key}" for word in command)
 

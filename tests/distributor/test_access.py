@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from distributor.http.access import allowed
+from distributor.http.audit import TOLD
 from distributor.http.openapi import document
 from distributor.http.routes import PREFIX, ROUTES, WATCH
+from srtm.http.callers import Role
 from tests.support.distributors import DistributorProcess, Starter, srtm
 from tests.support.servers import http
 
@@ -76,21 +77,6 @@ def test_an_address_in_use_is_exit_3(start: Starter, tmp_path: Path) -> None:
     assert f"--http-address {running.address} is in use by another process" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("header", "token", "may"),
-    [
-        pytest.param(None, None, True, id="no-token-is-wanted"),
-        pytest.param(None, TOKEN, False, id="none-given"),
-        pytest.param(f"Bearer {TOKEN}", TOKEN, True, id="the-right-one"),
-        pytest.param(f"Bearer {TOKEN}x", TOKEN, False, id="a-longer-one"),
-        pytest.param(f"Basic {TOKEN}", TOKEN, False, id="another-scheme"),
-        pytest.param("Bearer ß", TOKEN, False, id="not-ascii"),
-    ],
-)
-def test_allowed(header: str | None, token: str | None, may: bool) -> None:
-    assert allowed(header, token) is may
-
-
 # --- OpenAPI and metrics --------------------------------------------------------------------------
 
 
@@ -124,8 +110,28 @@ def test_openapi_describes_every_route_and_every_reference_is_there() -> None:
             assert named == set(re.findall(r"\{(\w+)\}", path))
             assert operation["summary"]
             assert "200" in operation["responses"]
-            assert {"401", "503"} <= set(operation["responses"])
+            assert "503" in operation["responses"]
+            is_open = path == "/v1/health"
+            assert ("401" in operation["responses"]) is not is_open
+            assert operation.get("x-role") in ((None,) if is_open else tuple(map(str, Role)))
             assert ("requestBody" in operation) <= (method in ("post", "put"))
+
+
+def test_each_route_has_the_role_that_its_callers_have() -> None:
+    """A new route is a new row here: what may be changed by whom is decided by a person."""
+    agent = {
+        ("POST", "/brokers"),
+        ("POST", "/brokers/{name}/report"),
+        ("GET", "/brokers/{name}/desired"),
+        ("POST", "/topics/{topic}/publishers"),
+    }
+    for route in ROUTES:
+        is_agent = (route.method, route.path) in agent
+        other = Role.READ if route.method == "GET" else Role.OPERATOR
+        assert route.role is (Role.AGENT if is_agent else other), route.path
+        of_broker = is_agent and route.path.startswith("/brokers")
+        assert (route.broker is not None) is of_broker, route.path
+        assert route.body is None or route.body in TOLD or not route.is_change, route.path
 
 
 def test_the_service_answers_as_described(start: Starter) -> None:

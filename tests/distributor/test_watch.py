@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -20,6 +21,8 @@ from distributor.errors import TooMany
 from distributor.http import handlers
 from distributor.http.connections import Connections
 from distributor.http.door import Door
+from distributor.http.handler import Shared
+from srtm.http.access import Access
 from srtm.limits.contract import Contract
 from tests.support.distributors import DistributorProcess, distributors_in, settle
 
@@ -115,7 +118,9 @@ def test_a_beat_comes_when_nothing_else_does(
         committer = Committer(None, None, lambda _: None)  # type: ignore[arg-type]
         service = Distributor(state, committer, 30.0, lambda: 0.0, lambda: 0.0)
         connections = Connections(100)
-        server = Door(handlers.application(lambda: service, None, connections), connections)
+        access = Access("", "", logging.getLogger())
+        shared = Shared(connections, access, None, None, lambda: 0.0)
+        server = Door(handlers.application(lambda: service, shared), connections)
         (door,) = bind_sockets(0, "127.0.0.1")
         server.add_sockets([door])
         here = replace(distributor, address=f"127.0.0.1:{door.getsockname()[1]}")

@@ -36,6 +36,7 @@ class Publisher:
         host: Any = SimpleNamespace(
             stamps=ClockStamps(),
             limits=Limits(),
+            auth=None,
             server=Server(heartbeat_interval=30_000),
             topics=SimpleNamespace(by_name={}, is_open=True, offer=self.runs.append),
             connection_bounds=ConnectionBounds(100, 100_000),

@@ -1,17 +1,18 @@
 """A real `srtm distributor` as a child process, and brokers that report to it."""
 
 import json
+import ssl
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 from typing import Any
 
 from tests.support.programs import SRTM, run_srtm
-from tests.support.servers import Process, free_port, http, wait_for
+from tests.support.servers import Process, free_port, wait_for
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,9 +24,12 @@ class DistributorProcess:
     process: Process
     address: str
     token: str | None = None
+    tls: ssl.SSLContext | None = None
 
     def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         connection = HTTPConnection(self.address, timeout=60)
+        if self.tls is not None:
+            connection = HTTPSConnection(self.address, timeout=60, context=self.tls)
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         with closing(connection):
@@ -50,7 +54,7 @@ class DistributorProcess:
 
     def leads(self) -> bool:
         try:
-            return bool(http(self.address, "/v1/health")[1]["leading"])
+            return bool(self.call("GET", "/health")[1]["leading"])
         except OSError:
             assert self.process.alive, self.process.text()
             return False
@@ -179,6 +183,7 @@ def distributors_in(folder: Path) -> Iterator[Starter]:
         *flags: str,
         address: str | None = None,
         token: str | None = None,
+        tls: ssl.SSLContext | None = None,
         largest_file: int | None = None,
         open_files: int | None = None,
     ) -> DistributorProcess:
@@ -195,7 +200,7 @@ def distributors_in(folder: Path) -> Iterator[Starter]:
         )
         process.start()
         started.append(process)
-        return DistributorProcess(process, address, token)
+        return DistributorProcess(process, address, token, tls)
 
     try:
         yield start

@@ -1,0 +1,94 @@
+"""A log of who changed what: a line of JSON for each change, in files of bounded size."""
+
+import json
+import logging
+import os
+import stat
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from srtm.host.clock import NS, monotonic_ns
+from srtm.host.files import MIB
+from srtm.text.errors import UsageError
+
+FILE_BYTES = 16 * MIB
+"""A longer file becomes PATH.1, PATH.1 becomes PATH.2, and so on: about 60,000 changes each."""
+MOST_FILES = 8
+_QUIET_SECONDS = 60.0
+"""from one line about a failure to the next"""
+
+
+class AuditLog:
+    """Written by one process. A line that cannot be written does not hold up the change.
+
+    lost: lines that could not be written
+    """
+
+    def __init__(
+        self,
+        path: str,
+        where: str,
+        log: logging.Logger,
+        seconds: Callable[[], float] = lambda: monotonic_ns() / NS,
+    ) -> None:
+        """where: what names the file. Raises UsageError."""
+        self._path = Path(path)
+        self._log = log
+        self._seconds = seconds
+        self._told_at = -_QUIET_SECONDS
+        self._is_torn = False  # the last line is half a line
+        self.lost = 0
+        try:
+            self._file, self._bytes = _opened(self._path)
+        except OSError as error:
+            raise UsageError(f"{where} {path}: {error.strerror}") from None
+
+    def write(self, entry: Mapping[str, object]) -> None:
+        line = b"\n" * self._is_torn + json.dumps(entry).encode() + b"\n"
+        try:
+            if self._bytes and self._bytes + len(line) > FILE_BYTES:
+                self._begin_anew()
+            written = os.write(self._file, line)
+            self._bytes += written
+            self._is_torn = written < len(line)
+            if self._is_torn:
+                raise OSError(0, "no space for the whole line")
+        except OSError as error:
+            self.lost += 1
+            now = self._seconds()
+            if now - self._told_at >= _QUIET_SECONDS:
+                self._told_at = now
+                self._log.error(
+                    "%s: %s; changes are not in the audit log: %d so far",
+                    self._path,
+                    error.strerror,
+                    self.lost,
+                )
+
+    def _begin_anew(self) -> None:
+        """Move each file on by one; the last is replaced. Raises OSError."""
+        files = [self._path, *(_numbered(self._path, each) for each in range(1, MOST_FILES))]
+        for number in range(MOST_FILES - 1, 0, -1):
+            if files[number - 1].exists():
+                files[number - 1].rename(files[number])
+        file, size = _opened(self._path)
+        os.close(self._file)
+        self._file, self._bytes = file, size
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def _numbered(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.name}.{number}")
+
+
+def _opened(path: Path) -> tuple[int, int]:
+    """A file to append to, and its size. Raises OSError."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+    file = os.open(path, flags, 0o600)
+    found = os.fstat(file)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(file)
+        raise OSError(0, "it is a pipe or a device, and no file")
+    return file, found.st_size
