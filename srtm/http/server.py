@@ -73,7 +73,6 @@ class PatientServer(HTTPServer):
         """Show who comes from now on the certificate that stands in the files by now."""
         if tls.look():
             self.ssl_options = tls.context
-        tls.warn_of_end()
 
     def start_request(
         self, server_conn: object, request_conn: HTTPConnection
