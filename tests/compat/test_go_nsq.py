@@ -1,30 +1,30 @@
 """go-nsq's own test suite, unchanged, with the gateway where it expects nsqd: 127.0.0.1:4150/4151.
 
-It runs in a network namespace of its own, where these ports are free. Its TLS tests are left out:
-the gateway refuses TLS. Compression is asked for, declined, and done without.
+It runs in a network namespace of its own, where these ports are free, once before an nsqd of the
+usual kind and once before one that requires TLS, a certificate and AUTH of the gateway.
 """
 
 import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.auth_server import allowing, auth_server
+from tests.support.certificates import Authority
 from tests.support.servers import GatewayProcess, Servers, http, wait_for
 
 MODULE = Path(__file__).parents[2] / "srtm" / "deploy" / "binaries"
 PORTS = 4150, 4151
-TESTS = (
-    "TestConsumer$|TestConsumerDeflate|TestConsumerSnappy|TestConsumerLookupdAuthorization"
-    "|TestConsumerBackoff|TestConsumerRequeueNoBackoff|TestConsumerPause|TestProducer"
-)
 
 
 @pytest.fixture(scope="module")
-def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """go-nsq's tests as a program, of the version that the NSQ programs here are built with."""
+def suite(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Path:
+    """go-nsq's tests as a program, of the version that the NSQ programs here are built with. Beside
+    it is the client's certificate, which go-nsq itself does not ship."""
     if shutil.which("go") is None:
         pytest.skip("go is not installed")
     program = tmp_path_factory.mktemp("go-nsq") / "go-nsq.test"
@@ -37,6 +37,11 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     if built.returncode:
         pytest.skip(f"go-nsq's tests cannot be built: {built.stderr}")
+    test = program.parent / "test"
+    test.mkdir()
+    cert, key = authority.issue("go-nsq", client=True)
+    shutil.copy(cert, test / "client.pem")
+    shutil.copy(key, test / "client.key")
     return program
 
 
@@ -58,17 +63,51 @@ def namespace() -> tuple[list[str], list[str]]:
     raise AssertionError
 
 
-@pytest.fixture(scope="module")
-def gateway(shared: Servers, namespace: tuple[list[str], list[str]]) -> GatewayProcess:
-    gateway = shared.gateway(
-        "--default-limit=rate=5000,burst=50,slo=0.99@10ms",
-        ports=PORTS,
-        unix=True,
-        prefix=tuple(namespace[0]),
-        wait=False,
-    )
-    wait_for(lambda: Path(gateway.admin).exists() and _healthy(gateway), "the gateway is ready")
-    return gateway
+@pytest.fixture(params=["nsqd", "nsqd-that-requires-tls-and-auth"])
+def gateway(
+    servers: Servers,
+    namespace: tuple[list[str], list[str]],
+    authority: Authority,
+    request: pytest.FixtureRequest,
+) -> Iterator[GatewayProcess]:
+    cert, key = authority.issue("localhost", dns=["localhost"])
+    tls = [f"--tls-cert={cert}", f"--tls-key={key}", f"--tls-root-ca-file={authority.ca_file}"]
+    to_nsqd: list[str] = []
+    with auth_server() as asked:
+        if request.param == "nsqd":
+            nsqd = servers.nsqd(gateway_ports=PORTS, unix=True)
+        else:
+            secret = servers.folder / "secret"
+            secret.write_text("of-the-gateway")
+            secret.chmod(0o600)
+            asked.answers["of-the-gateway"] = allowing("publish", "subscribe")
+            own = authority.issue("gateway", client=True)
+            to_nsqd = [
+                f"--nsqd-tls-root-ca-file={authority.ca_file}",
+                f"--nsqd-tls-cert={own[0]}",
+                f"--nsqd-tls-key={own[1]}",
+                f"--nsqd-auth-secret-file={secret}",
+            ]
+            nsqd = servers.nsqd(
+                *tls,
+                "--tls-client-auth-policy=require-verify",
+                "--tls-required=tcp-https",
+                "--https-address=",
+                f"--auth-http-address={asked.address}",
+                gateway_ports=PORTS,
+                unix=True,
+            )
+        gateway = servers.gateway(
+            "--default-limit=rate=5000,burst=50,slo=0.99@10ms",
+            *tls,
+            *to_nsqd,
+            nsqd=nsqd,
+            ports=PORTS,
+            prefix=tuple(namespace[0]),
+            wait=False,
+        )
+        wait_for(lambda: Path(gateway.admin).exists() and _healthy(gateway), "the gateway is ready")
+        yield gateway
 
 
 def _healthy(gateway: GatewayProcess) -> bool:
@@ -90,9 +129,9 @@ def test_go_nsqs_own_tests_pass_against_the_gateway(
             [*join, *flags], capture_output=True, text=True, timeout=120, cwd=suite.parent
         )
 
-    names = re.findall(r"^Test\w+$", run(f"-test.list={TESTS}").stdout, re.MULTILINE)
-    assert {"TestConsumer", "TestConsumerSnappy", "TestProducerPublish"} <= {*names}
-    assert len(names) >= 12
+    names = re.findall(r"^Test\w+$", run("-test.list=Test").stdout, re.MULTILINE)
+    assert {"TestConsumerTLSSnappy", "TestConsumerTLSClientCert", "TestProducer"} & {*names}
+    assert len(names) >= 24
     for name in names:
         done = run("-test.v", f"-test.run=^{name}$", "-test.timeout=100s")
         assert f"--- PASS: {name}" in done.stdout, done.stdout[-4000:] + done.stderr[-2000:]

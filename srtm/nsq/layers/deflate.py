@@ -10,7 +10,7 @@ _WINDOW_BITS, _MEMORY_LEVEL = -12, 5
 """of what we pack: 24 KiB a connection in place of 268, for a tenth more bytes"""
 _MOST_PLAIN_BYTES = 256 * 1024
 """unpacked at once; the rest of what came waits, packed"""
-_MOST_STORED_BYTES = 65_535
+_FLUSH = b"\0\0\0\xff\xff"
 _WORTH_BYTES = 1024
 """Shorter data goes as it is. Answers to publishers are, and so they need no window."""
 
@@ -61,10 +61,12 @@ class DeflateLayer:
 
 
 def _stored(data: bytes) -> bytes:
-    """One block that is not packed (RFC 1951, section 3.2.4). All before it ends with a byte."""
+    """One block that is not packed (RFC 1951, section 3.2.4), and an empty one: Go's reader gives
+    out what it has at the end of such a one. All before them ends with a byte."""
     size = len(data)
-    return b"\0" + size.to_bytes(2, "little") + (size ^ 0xFFFF).to_bytes(2, "little") + data
+    head = size.to_bytes(2, "little") + (size ^ 0xFFFF).to_bytes(2, "little")
+    return b"\0" + head + data + _FLUSH
 
 
 OK_BLOCK = _stored(OK_FRAME)
-"""The usual answer, 15 bytes."""
+"""The usual answer, 20 bytes."""
