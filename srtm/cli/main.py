@@ -25,6 +25,10 @@ COMMANDS = {
         "srtm.doctor.doctor_command:doctor",
         "check that this host can run brokers: what is missing, and the remedy",
     ),
+    "certs": (
+        "srtm.certs.certs_command:certs",
+        "make certificates for brokers and clients of a testbed; show any",
+    ),
     "testbed": (
         "srtm.testbed.testbed_command:testbed",
         "run one deployment over several hosts, or inject failures into it",

@@ -53,7 +53,7 @@ class TlsFiles:
         """A digest of what the files hold. Raises UsageError."""
         digest = hashlib.sha256()
         for path in self.paths:
-            digest.update(hashlib.sha256(_pem(path)).digest())
+            digest.update(hashlib.sha256(read_pem(path)).digest())
         return digest.digest()
 
 
@@ -100,7 +100,7 @@ def why_tls_failed(error: Exception) -> str:
 def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
     context.minimum_version = MIN_VERSIONS[files.min_version]
     for path in files.paths:
-        _pem(path)  # it says why one cannot be read; OpenSSL does not
+        read_pem(path)  # it says why one cannot be read; OpenSSL does not
     if files.cert:
         try:
             context.load_cert_chain(files.cert, files.key, password=_refuse_password)
@@ -110,7 +110,7 @@ def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
         try:
             context.load_verify_locations(files.root_ca)
         except (ssl.SSLError, OSError):
-            raise UsageError(_why_no_certificate(files.root_ca)) from None
+            raise UsageError(why_no_certificate(files.root_ca)) from None
 
 
 class _PasswordAsked(Exception):
@@ -135,18 +135,20 @@ def _why_no_pair(files: TlsFiles, error: Exception) -> str:
         expires_at(files.cert)
     except UsageError as fault:
         return str(fault)
-    if b"PRIVATE KEY-----" not in _pem(files.key):
+    if b"PRIVATE KEY-----" not in read_pem(files.key):
         return f"{files.key}: holds no private key in PEM"
     return f"{files.key}: the key cannot be read; is the file whole?"
 
 
-def _why_no_certificate(path: str) -> str:
-    if b"-----BEGIN CERTIFICATE" not in _pem(path):
+def why_no_certificate(path: str) -> str:
+    """The reason why no certificate could be read of it. Raises UsageError."""
+    if b"-----BEGIN CERTIFICATE" not in read_pem(path):
         return f"{path}: holds no certificate in PEM"
     return f"{path}: a certificate in it cannot be read; is the file whole?"
 
 
-def _pem(path: str) -> bytes:
+def read_pem(path: str) -> bytes:
+    """The content of a file of PEM. Raises UsageError."""
     try:
         return read_file(Path(path), MIB)
     except OSError as error:
@@ -158,9 +160,9 @@ def expires_at(path: str) -> float:
     from cryptography import x509  # a tenth of a second, and most programs show no certificate
 
     try:
-        return x509.load_pem_x509_certificate(_pem(path)).not_valid_after_utc.timestamp()
+        return x509.load_pem_x509_certificate(read_pem(path)).not_valid_after_utc.timestamp()
     except (ValueError, x509.InvalidVersion):
-        raise UsageError(_why_no_certificate(path)) from None
+        raise UsageError(why_no_certificate(path)) from None
 
 
 class Renewed:

@@ -3,6 +3,7 @@
 import datetime
 import ipaddress
 import itertools
+import ssl
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -135,3 +136,20 @@ def _usage(authority: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
+
+
+def handshake(server: ssl.SSLContext, client: ssl.SSLContext, name: str = "127.0.0.1") -> int:
+    """The number of the server's certificate once both sides are done. Raises ssl.SSLError of
+    either side."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    near = client.wrap_bio(to_client, to_server, server_hostname=name)
+    far = server.wrap_bio(to_server, to_client, server_side=True)
+    for _ in range(4):
+        for side in (near, far):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+    shown = near.getpeercert(binary_form=True)
+    assert shown
+    return x509.load_der_x509_certificate(shown).serial_number
