@@ -63,6 +63,7 @@ def _broker(
 ) -> tuple[ChildSpec, ChildSpec]:
     """nsqd, and the gateway in front of it."""
     layout = plan.layout.broker(broker.name)
+    options = plan.gateway_options(broker)
     nsqd = f"{broker.name}-nsqd"
     gateway = _child(
         plan,
@@ -71,6 +72,8 @@ def _broker(
         lambda: gateway_command(plan, broker, programs, topics()),
         broker.http_address,
     )
+    if options.http_requires_tls:  # also for /ping, as at nsqd
+        gateway = replace(gateway, ping=str(layout.admin), path="/topics")
     return (
         ChildSpec(
             name=nsqd,
@@ -83,7 +86,7 @@ def _broker(
         replace(
             gateway,
             sockets=(layout.admin,),
-            drain_seconds=plan.gateway_options(broker).drain_timeout,
+            drain_seconds=options.drain_timeout,
             needs=nsqd,
         ),
     )

@@ -29,6 +29,7 @@ from srtm.deploy.tables import (
 )
 from srtm.deployment.layout import Layout
 from srtm.gateway.options import GatewayOptions
+from srtm.host.certificates import server_context
 from srtm.options.model import read_toml
 from srtm.text.address import Address
 from srtm.text.errors import SrtmError, UsageError, one_line
@@ -159,6 +160,8 @@ class Plan(Table):
             "admin_socket": str(layout.admin),
             "state_file": str(layout.gateway_state),
         }
+        if broker.gateway.get("tls_cert"):
+            values["https_address"] = str(broker.https_at or "")
         backlog = "max_connection_backlog_bytes"
         if broker.nsqd_body_bytes > GatewayOptions.model_fields[backlog].default:
             values.setdefault(backlog, broker.nsqd_body_bytes)
@@ -203,6 +206,8 @@ class Plan(Table):
         for broker in self.brokers:
             yield broker.host, f"tcp-address of broker {broker.name}", broker.tcp_address
             yield broker.host, f"http-address of broker {broker.name}", broker.http_address
+            if broker.https_at:
+                yield broker.host, f"https-address of broker {broker.name}", broker.https_at
         if self.distributor:
             host, address = self.distributor.host or first, self.distributor.http_address
             yield host, "http-address of distributor", address
@@ -243,14 +248,16 @@ def plan_of(values: dict[str, Any], where: str, base: Path, *, check_files: bool
     except SrtmError as error:
         raise UsageError(f"{where}: {error}") from None
     for broker in plan.brokers:
-        _check_gateway(plan, broker, f"{where}: broker {broker.name}")
+        _check_gateway(plan, broker, f"{where}: broker {broker.name}", check_files)
     return plan
 
 
-def _check_gateway(plan: Plan, broker: BrokerTable, where: str) -> None:
+def _check_gateway(plan: Plan, broker: BrokerTable, where: str, check_files: bool) -> None:
     """Raises UsageError."""
     try:
-        plan.gateway_options(broker)
+        files = plan.gateway_options(broker).tls_files
+        if files and check_files:
+            server_context(files)
     except ValidationError as error:
         place = error.errors()[0]["loc"]
         key = f": {str(place[0]).replace('_', '-')}" if place else ""

@@ -4,9 +4,17 @@ import contextlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    field_validator,
+    model_validator,
+)
 
 from distributor.api_fields import Id
 from distributor.options import DistributorOptions
@@ -20,7 +28,7 @@ from srtm.text.fields import ListenAddress
 OWN_NSQD_FLAGS = {
     "tcp-address": "the gateway listens there: set the broker's tcp-address",
     "http-address": "the gateway listens there: set the broker's http-address",
-    "https-address": "publishers could bypass the gateway",
+    "https-address": "publishers could bypass the gateway: set the broker's https-address",
     "data-path": "set data-path of [deployment]",
     "broadcast-address": "set broadcast-address of [deployment]",
     "broadcast-tcp-port": "it is the port of the broker's tcp-address",
@@ -28,10 +36,16 @@ OWN_NSQD_FLAGS = {
     "node-id": "each broker gets its own",
     "worker-id": "each broker gets its own node id",
     "lookupd-tcp-address": "the gateway announces the broker once it is ready",
-    "tls-required": "the gateway does not support TLS",
-    "tls-cert": "the gateway does not support TLS",
-    "tls-key": "the gateway does not support TLS",
-    "auth-http-address": "the gateway cannot authenticate clients",
+    "tls-cert": "clients speak TLS with the gateway: set the broker's tls-cert",
+    "tls-key": "clients speak TLS with the gateway: set the broker's tls-key",
+    "tls-root-ca-file": "the gateway verifies clients: set the broker's tls-root-ca-file",
+    "tls-client-auth-policy": "the gateway verifies clients: set the broker's "
+    "tls-client-auth-policy",
+    "tls-min-version": "clients speak TLS with the gateway: set the broker's tls-min-version",
+    "tls-required": "clients speak TLS with the gateway: set the broker's tls-required",
+    "auth-http-address": "the gateway asks auth servers: set the broker's auth-http-address",
+    "auth-http-request-method": "the gateway asks auth servers: set the broker's "
+    "auth-http-request-method",
     "config": "write the flags of that file here",
     "version": "nsqd would only print its version",
 }
@@ -39,6 +53,11 @@ OWN_NSQD_FLAGS = {
 OWN_GATEWAY_OPTIONS = {
     "nsqd_tcp_address": "nsqd listens on a socket of the data path",
     "nsqd_http_address": "nsqd listens on a socket of the data path",
+    "nsqd_tls_root_ca_file": "nsqd listens on a socket of the data path, without TLS",
+    "nsqd_tls_cert": "nsqd listens on a socket of the data path, without TLS",
+    "nsqd_tls_key": "nsqd listens on a socket of the data path, without TLS",
+    "nsqd_tls_server_name": "nsqd listens on a socket of the data path, without TLS",
+    "nsqd_auth_secret_file": "nsqd asks nobody for AUTH: its gateway does",
     "broadcast_address": "set broadcast-address of [deployment]",
     "topic": "write [[topic]] tables, which are split over the brokers",
     "distributor_address": "the gateway reports to the distributor of [distributor]",
@@ -49,12 +68,20 @@ OWN_GATEWAY_OPTIONS = {
     "state_file": "it is a file of the data path",
 }
 """the gateway's options that `srtm up` sets by itself: option -> why they are no keys"""
-GATEWAY_PATHS = ("admission_log", "trace_dir")
+GATEWAY_PATHS = ("admission_log", "trace_dir", "tls_cert", "tls_key", "tls_root_ca_file")
 """the others that are paths, and in a file relative to it"""
 DISTRIBUTOR_PATHS = ("token_file", "audit_log", "tls_cert", "tls_key", "tls_root_ca_file")
 """the distributor's options that are paths of files, and in a file relative to it"""
 _NSQD_BODY_BYTES = 5 * 1024 * 1024  # nsqd's default of --max-body-size
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
+
+
+HttpsAddress = Annotated[
+    Address | Literal[""] | None,
+    BeforeValidator(lambda value: Address.parse(value) if value else value),
+    PlainSerializer(lambda value: value if value is None else str(value)),
+]
+"""The field `https_address`: text, or nothing."""
 
 
 class Table(BaseModel):
@@ -160,6 +187,12 @@ class BrokerTable(Table):
         alias="http-address",
         description="HTTP address of the gateway",
     )
+    https_address: HttpsAddress = Field(
+        default=None,
+        alias="https-address",
+        description="HTTPS address of the gateway, with tls-cert; default: the port after that of "
+        'http-address; "": none',
+    )
     nsqd_flags: tuple[str, ...] = Field(
         default=(), alias="nsqd-flags", description='flags of nsqd, such as ["--mem-queue-size=0"]'
     )
@@ -200,6 +233,14 @@ class BrokerTable(Table):
             if name in OWN_NSQD_FLAGS:
                 raise ValueError(f"--{name} cannot be set: {OWN_NSQD_FLAGS[name]}")
         return flags
+
+    @property
+    def https_at(self) -> Address | None:
+        """The address for HTTPS; None where there is none."""
+        if not self.gateway.get("tls_cert") or self.https_address == "":
+            return None
+        # nsqd's default, 0.0.0.0:4152, would be that of every broker of a host.
+        return self.https_address or Address(self.http_address.host, self.http_address.port + 1)
 
     @property
     def nsqd_body_bytes(self) -> int:

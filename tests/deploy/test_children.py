@@ -17,6 +17,7 @@ from srtm.http.client import Answer
 from srtm.limits.contract import Contract
 from srtm.options.model import add_options, read_options
 from srtm.text.duration import format_duration
+from tests.support.certificates import Authority
 
 PROGRAMS = Programs("/bin/nsqd", "/bin/nsqlookupd", "/bin/nsqadmin")
 BASE: dict[str, Any] = {
@@ -182,9 +183,6 @@ def test_every_key_of_a_broker_reaches_its_gateway(key: str, option: str) -> Non
         "tls-key": {"tls-cert"},
         "tls-root-ca-file": {"tls-cert", "tls-key"},
         "tls-client-auth-policy": {"tls-cert", "tls-key", "tls-root-ca-file"},
-        "nsqd-tls-cert": {"nsqd-tls-key", "nsqd-tls-root-ca-file"},
-        "nsqd-tls-key": {"nsqd-tls-cert", "nsqd-tls-root-ca-file"},
-        "nsqd-tls-server-name": {"nsqd-tls-root-ca-file"},
     }
     given["tls-client-auth-policy"] = "require-verify"
     field = GatewayOptions.model_fields[option]
@@ -276,3 +274,21 @@ def test_a_share_is_read_back_as_it_was_written(brokers: int) -> None:
     read = Contract.parse(topic_flag(SENSORS, brokers))
     assert read.limit() == SENSORS.limit().share(brokers)
     assert read.topic == "sensors"
+
+
+@pytest.mark.parametrize(
+    ("given", "ping", "path"),
+    [
+        pytest.param({}, "127.0.0.1:4151", "/ping", id="nothing-is-required"),
+        pytest.param({"tls-required": "tcp-https"}, "127.0.0.1:4151", "/ping", id="but-for-http"),
+        pytest.param({"tls-required": True}, "/d/broker-1/admin.sock", "/topics", id="everywhere"),
+    ],
+)
+def test_a_gateway_whose_http_door_is_closed_is_ready_when_its_admin_door_says_so(
+    authority: Authority, given: dict[str, object], ping: str, path: str
+) -> None:
+    cert, key = authority.issue("broker")
+    table = {"tls-cert": cert, "tls-key": key, **given}
+    gateway = specs({"deployment": {"data-path": "/d"}, "broker": [table]})["broker-1-gateway"]
+    assert (gateway.ping, gateway.path) == (ping, path)
+    assert "--https-address=127.0.0.1:4152" in gateway.command()

@@ -1,6 +1,7 @@
 """The deployment file: every slip is one clear line, and a good file means what it says."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,10 @@ import pytest
 from srtm.deploy.file import Plan, read_plan
 from srtm.deploy.tables import OWN_GATEWAY_OPTIONS, BrokerTable, gateway_keys
 from srtm.gateway.options import GatewayOptions
+from srtm.host.certificates import TlsFiles
 from srtm.text.address import Address
 from srtm.text.errors import UsageError
+from tests.support.certificates import Authority
 
 WHOLE = """
 [deployment]
@@ -51,6 +54,7 @@ keys = ["a", "b"]
 """
 BROKER = '[[broker]]\ntcp-address = "127.0.0.1:4150"\nhttp-address = "127.0.0.1:4151"\n'
 OTHER = '[[broker]]\ntcp-address = "127.0.0.1:4152"\nhttp-address = "127.0.0.1:4153"\n'
+TLS = 'tls-cert = "tls.pem"\ntls-key = "tls.key"\n'
 TOPIC = '[[topic]]\nname = "t"\nrate = 5\nburst = 2\n'
 
 
@@ -224,6 +228,41 @@ def test_an_absolute_data_path_stays(tmp_path: Path) -> None:
             id="own-flag-with-one-dash",
         ),
         pytest.param(
+            f"{BROKER}nsqd-flags = ['--tls-cert=a']",
+            ["--tls-cert cannot be set: clients speak TLS with the gateway: set the broker's tls-"],
+            id="TLS-of-nsqd",
+        ),
+        pytest.param(
+            f"{BROKER}nsqd-flags = ['--auth-http-address=a:1']",
+            ["the gateway asks auth servers: set the broker's auth-http-address"],
+            id="AUTH-of-nsqd",
+        ),
+        pytest.param(
+            f"{BROKER}tls-cert = 'a'",
+            ["broker broker-1: TLS needs both --tls-cert and --tls-key"],
+            id="a-certificate-without-a-key",
+        ),
+        pytest.param(
+            f"{BROKER}tls-cert = 'a'\ntls-key = 'b'",
+            ["broker broker-1: ", "/a: No such file or directory"],
+            id="a-certificate-that-is-missing",
+        ),
+        pytest.param(
+            f"{BROKER}{TLS}{OTHER}",
+            ["tcp-address of broker broker-2 127.0.0.1:4152 is taken by https-address of broker b"],
+            id="https-on-another-broker's-address",
+        ),
+        pytest.param(
+            f"{BROKER}{TLS}https-address = ':4152'\n{OTHER}{TLS}https-address = ':4152'",
+            ["is taken by https-address of broker broker-1"],
+            id="https-twice",
+        ),
+        pytest.param(
+            f"{BROKER}https-address = 'x'",
+            ["broker.0.https-address: 'x' is not an address"],
+            id="https-without-a-port",
+        ),
+        pytest.param(
             f"{BROKER}nsqd-flags = ['x']", ["'x' is not a flag"], id="word-that-ends-go-flags"
         ),
         pytest.param(f"{BROKER}nsqd-flags = ['--']", ["not a flag"], id="dashes-that-end-go-flags"),
@@ -308,3 +347,50 @@ def test_a_socket_path_that_is_too_long_is_told_with_the_excess(tmp_path: Path) 
     assert len(str(plan.layout.broker("broker-1").nsqd_http)) == 107
     with pytest.raises(UsageError, match=r"nsqd-http\.sock has 108 bytes.* 1 bytes shorter"):
         read(tmp_path, f'[deployment]\ndata-path = "{fits}d"\n{BROKER}')
+
+
+@pytest.fixture
+def pair(authority: Authority, tmp_path: Path) -> None:
+    """The files of `TLS`."""
+    cert, key = authority.issue("broker", ip=("127.0.0.1",))
+    shutil.copy(cert, tmp_path / "tls.pem")
+    shutil.copy(key, tmp_path / "tls.key")
+
+
+@pytest.mark.usefixtures("pair")
+@pytest.mark.parametrize(
+    ("given", "https"),
+    [
+        pytest.param(TLS, "127.0.0.1:4151", id="the-next-port"),
+        pytest.param(f"{TLS}https-address = ':9'", "0.0.0.0:9", id="given"),
+        pytest.param(f"{TLS}https-address = ''", "", id="none"),
+        pytest.param("", "", id="without-a-certificate"),
+    ],
+)
+def test_https_is_on_the_port_after_http(tmp_path: Path, given: str, https: str) -> None:
+    plan = read(tmp_path, f"{BROKER.replace('4151', '4150').replace('4150', '4149', 1)}{given}")
+    options = plan.gateway_options(plan.brokers[0])
+    assert (options.https_address if options.tls_files else "") == https
+    listened = [key for key, _ in plan.addresses() if key.startswith("https")]
+    assert listened == (["https-address of broker broker-1"] if https else [])
+
+
+@pytest.mark.usefixtures("pair")
+def test_certificates_are_relative_to_the_file(tmp_path: Path, authority: Authority) -> None:
+    root = f'tls-root-ca-file = "{authority.ca_file}"\ntls-required = "tcp-https"\n'
+    policy = 'tls-client-auth-policy = "require-verify"\nauth-http-address = ["h:1"]\n'
+    plan = read(tmp_path, f"{BROKER}{TLS}{root}{policy}")
+    options = plan.gateway_options(plan.brokers[0])
+    assert options.tls_files == TlsFiles(
+        str(tmp_path / "tls.pem"), str(tmp_path / "tls.key"), authority.ca_file, require_peer=True
+    )
+    assert options.auth_http_address == ("h:1",)
+
+
+@pytest.mark.usefixtures("pair")
+def test_a_key_that_does_not_fit_is_found_before_anything_is_started(
+    tmp_path: Path, authority: Authority
+) -> None:
+    shutil.copy(authority.issue("other")[1], tmp_path / "tls.key")
+    with pytest.raises(UsageError, match=r"broker broker-1: .*tls\.key: is not the key of"):
+        read(tmp_path, f"{BROKER}{TLS}")

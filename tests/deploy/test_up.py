@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import tempfile
 from collections.abc import Iterator
 from functools import partial
@@ -16,10 +17,14 @@ import pytest
 
 from srtm.deploy.up import running
 from srtm.http.client import get_json, request
+from srtm.nsq.commands import pub
 from srtm.text.address import free_addresses
 from srtm.text.errors import Exit, SrtmError
+from tests.support.certificates import Authority
 from tests.support.deployments import Spec, need_nsq, outside, processes_of, srtm, wait_for
 from tests.support.programs import run_srtm
+from tests.support.secure import SecureV2
+from tests.support.v2 import V2
 
 
 @pytest.fixture(autouse=True)
@@ -329,3 +334,21 @@ def test_a_failure_of_the_block_ends_the_children(spec: Spec) -> None:
     with pytest.raises(ZeroDivisionError):
         fail()
     assert not processes_of(spec)
+
+
+def test_brokers_whose_clients_have_to_speak_tls(authority: Authority, spec: Spec) -> None:
+    cert, key = authority.issue("broker", dns=("localhost",), ip=("127.0.0.1",))
+    tcp, http, *https = free_addresses(4)
+    spec["broker"].append({"tcp-address": str(tcp), "http-address": str(http)})
+    for broker, address in zip(spec["broker"], https, strict=True):
+        broker |= {"tls-cert": cert, "tls-key": key, "tls-required": "tcp-https"}
+        broker["https-address"] = str(address)
+    trusting = ssl.create_default_context(cafile=authority.ca_file)
+    with running(spec) as deployment:
+        for broker in deployment.brokers:
+            with SecureV2(str(broker.tcp_address), trusting) as client:
+                client.send(pub(b"sensors", b"x"))
+                assert client.reply() == b"OK"
+            with V2(str(broker.tcp_address)) as plain:
+                plain.send(pub(b"sensors", b"x"))
+                assert b"TLS required" in plain.reply()
