@@ -29,7 +29,7 @@ from srtm.deploy.tables import (
 )
 from srtm.deployment.layout import Layout
 from srtm.gateway.options import GatewayOptions
-from srtm.host.certificates import server_context
+from srtm.host.certificates import TlsFiles
 from srtm.options.model import read_toml
 from srtm.text.address import Address
 from srtm.text.errors import SrtmError, UsageError, one_line
@@ -219,6 +219,14 @@ class Plan(Table):
             host = self.nsqadmin.host or first
             yield host, "http-address of nsqadmin", self.nsqadmin.http_address
 
+    def certificates(self) -> Iterator[tuple[str, str, TlsFiles]]:
+        """The name of the host, the words that find it in the file, and the files, for every door
+        with TLS; "" for the host where there are no hosts."""
+        for broker in self.brokers:
+            files = self.gateway_options(broker).tls_files
+            if files:
+                yield broker.host, f"tls-cert of broker {broker.name}", files
+
 
 def _refuse_twice(what: str, names: Iterable[str]) -> None:
     seen: set[str] = set()
@@ -248,16 +256,14 @@ def plan_of(values: dict[str, Any], where: str, base: Path, *, check_files: bool
     except SrtmError as error:
         raise UsageError(f"{where}: {error}") from None
     for broker in plan.brokers:
-        _check_gateway(plan, broker, f"{where}: broker {broker.name}", check_files)
+        _check_gateway(plan, broker, f"{where}: broker {broker.name}")
     return plan
 
 
-def _check_gateway(plan: Plan, broker: BrokerTable, where: str, check_files: bool) -> None:
+def _check_gateway(plan: Plan, broker: BrokerTable, where: str) -> None:
     """Raises UsageError."""
     try:
-        files = plan.gateway_options(broker).tls_files
-        if files and check_files:
-            server_context(files)
+        plan.gateway_options(broker)
     except ValidationError as error:
         place = error.errors()[0]["loc"]
         key = f": {str(place[0]).replace('_', '-')}" if place else ""

@@ -30,6 +30,7 @@ from srtm.deployment.document import (
     Lookupd,
     Nsqadmin,
 )
+from srtm.host.certificates import server_context
 from srtm.host.clock import NS, monotonic_ns
 from srtm.http.bearer import read_token
 from srtm.limits.contract import Contract
@@ -143,6 +144,11 @@ class Up:
             read_token(plan.distributor.token_file, "token-file of [distributor]")
         if plan.elsewhere:
             read_token(plan.elsewhere.distributor_token_file, "token-file of [elsewhere]")
+        for _, key, files in plan.certificates():
+            try:
+                server_context(files)
+            except UsageError as error:
+                raise UsageError(f"{key}: {error}") from None
         return programs
 
     def _supervise(

@@ -24,9 +24,10 @@ _STYLES = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.FAILED: "bold
 def doctor(file: Path | None, java: bool, as_json: bool) -> None:
     """Check that this host can run the deployment of FILE, or, without FILE, a broker.
 
-    The checks are NSQ's programs and versions, the ports of FILE, the limit of open files, the
-    source of arrival times and why no better one works, cgroup2, disk and clock. Each finding comes
-    with its remedy; nothing is changed. Exit code 3: something that is needed is not there.
+    The checks are NSQ's programs and versions, the ports and certificates of FILE, the limit of
+    open files, the source of arrival times and why no better one works, cgroup2, disk and clock.
+    Each finding comes with its remedy; nothing is changed. Exit code 3: something that is needed is
+    not there, or a certificate has expired.
     """
     plan: Plan | None = read_plan(file) if file else None
     data_path = plan.deployment.data_path if plan else DATA_PATH.absolute()

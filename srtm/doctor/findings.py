@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from srtm.deploy.programs import TESTED_NSQ, is_tested
+from srtm.host.certificates import WARN_DAYS
+from srtm.text.words import counted
 
 
 class Verdict(StrEnum):
@@ -33,6 +35,7 @@ NO_DISK_BYTES = 100 << 20
 CLOCK_ERROR_SECONDS = 0.1
 """beyond it `srtm audit` tells little about a contract that two hosts share"""
 _JAVAS = (17, 21)
+_DAY_SECONDS = 86_400
 
 
 def nsq(program: str, said: str) -> Finding:
@@ -118,6 +121,47 @@ def java(said: str) -> Finding:
         return Finding("java", Verdict.OK, f"version {version}")
     says = f"version {version}; Spark runs on {wanted}"
     return Finding("java", Verdict.WARNING, says, remedy)
+
+
+def certificate(
+    key: str,
+    path: str,
+    name: str,
+    left_seconds: float,
+    *,
+    chain_refused: str = "",
+    name_refused: str = "",
+    not_yet: bool = False,
+) -> Finding:
+    """name: at which clients reach its program; the others: as `srtm/certs/trial.py` has them."""
+    left_days = left_seconds / _DAY_SECONDS
+    remedies = []
+    verdict = Verdict.OK
+    says = [f"{key} {path}"]
+    if left_days <= 0 or not_yet:
+        verdict = Verdict.FAILED
+        says.append("is not valid yet" if not_yet else "has expired")
+        remedies.append("set the clock" if not_yet else "renew it")
+    else:
+        left = counted(int(left_days), "day") if left_days >= 1 else "less than a day"
+        says.append(f"ends in {left}")
+        if left_days < WARN_DAYS:
+            remedies.append("renew it")
+    if chain_refused:
+        says.append(f"does not chain to tls-root-ca-file: {chain_refused}")
+        remedies.append("give clients the root that it chains to")
+    if name_refused:
+        says.append(f"is not for broadcast-address {name}")
+        remedies.append(f"have {name} among its names, as srtm certs issue does by --ip and --dns")
+    if remedies and verdict is Verdict.OK:
+        verdict = Verdict.WARNING
+    return Finding("certificate", verdict, "; ".join(says), "; ".join(remedies))
+
+
+def unusable_certificate(key: str, why: str) -> Finding:
+    """why: as `srtm/host/certificates.py` says it."""
+    remedy = "give a certificate and the key that belongs to it, as srtm certs issue makes them"
+    return Finding("certificate", Verdict.FAILED, f"{key}: {why}", remedy)
 
 
 def port(key: str, address: str, why: str) -> Finding:

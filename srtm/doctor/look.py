@@ -4,16 +4,19 @@ import os
 import resource
 import shutil
 import subprocess
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from kernel.cgroup import own_cgroup
 from kernel.errors import SourceUnavailable
 from kernel.sources import choose_source
+from srtm.certs.trial import try_server
 from srtm.deploy.file import Plan
 from srtm.deploy.programs import find_program, said_version
 from srtm.doctor import findings
 from srtm.doctor.findings import Finding
+from srtm.host.certificates import TlsFiles
 from srtm.host.clock import NS, WallClock, wall_clock_error_ns
 from srtm.text.address import Address, require_free
 from srtm.text.errors import SrtmError
@@ -28,6 +31,9 @@ def examine(plan: Plan | None, data_path: Path, *, java: bool) -> Iterator[Findi
     if plan is not None:
         for key, address in _ports(plan):
             yield _port(key, address)
+        for host, key, files in plan.certificates():
+            name = _host_address(plan, host) if host else plan.deployment.broadcast_address
+            yield _certificate(key, files, name)
     yield findings.open_files(*resource.getrlimit(resource.RLIMIT_NOFILE))
     source = choose_source(WallClock())
     yield findings.timestamps(source.name, source.reason)
@@ -78,14 +84,21 @@ def _program(name: str) -> Finding:
 def _ports(plan: Plan) -> Iterable[tuple[str, Address]]:
     """A network namespace has its own ports, and so has another machine."""
     away = {each.name for each in plan.hosts if each.kind != "local"}
-    local = [each.name for each in plan.hosts if each.kind == "local"]
     for host, key, address in plan.hosted_addresses():
         if host in away:
             continue
         if host and address.host == "127.0.0.1":
-            own = next(each.address for each in plan.hosts if each.name == host)
-            address = Address(own or f"127.0.0.{local.index(host) + 1}", address.port)
+            address = Address(_host_address(plan, host), address.port)
         yield key, address
+
+
+def _host_address(plan: Plan, name: str) -> str:
+    """Where the others reach a host; "" for a network namespace, which gets its address later."""
+    host = next(each for each in plan.hosts if each.name == name)
+    if host.address or host.kind != "local":
+        return host.address
+    local = [each.name for each in plan.hosts if each.kind == "local"]
+    return f"127.0.0.{local.index(name) + 1}"
 
 
 def _port(key: str, address: Address) -> Finding:
@@ -94,6 +107,22 @@ def _port(key: str, address: Address) -> Finding:
     except SrtmError as error:
         return findings.port(key, str(address), str(error))
     return findings.port(key, str(address), "")
+
+
+def _certificate(key: str, files: TlsFiles, name: str) -> Finding:
+    try:
+        found = try_server(files, name)
+    except SrtmError as error:
+        return findings.unusable_certificate(key, str(error))
+    return findings.certificate(
+        key,
+        files.cert,
+        name,
+        found.expires_at - time.time(),
+        chain_refused=found.chain_refused,
+        name_refused=found.name_refused,
+        not_yet=found.not_yet,
+    )
 
 
 def _cgroup2() -> Finding:

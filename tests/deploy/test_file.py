@@ -1,7 +1,6 @@
 """The deployment file: every slip is one clear line, and a good file means what it says."""
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from srtm.gateway.options import GatewayOptions
 from srtm.host.certificates import TlsFiles
 from srtm.text.address import Address
 from srtm.text.errors import UsageError
-from tests.support.certificates import Authority
 
 WHOLE = """
 [deployment]
@@ -243,11 +241,6 @@ def test_an_absolute_data_path_stays(tmp_path: Path) -> None:
             id="a-certificate-without-a-key",
         ),
         pytest.param(
-            f"{BROKER}tls-cert = 'a'\ntls-key = 'b'",
-            ["broker broker-1: ", "/a: No such file or directory"],
-            id="a-certificate-that-is-missing",
-        ),
-        pytest.param(
             f"{BROKER}{TLS}{OTHER}",
             ["tcp-address of broker broker-2 127.0.0.1:4152 is taken by https-address of broker b"],
             id="https-on-another-broker's-address",
@@ -349,15 +342,6 @@ def test_a_socket_path_that_is_too_long_is_told_with_the_excess(tmp_path: Path) 
         read(tmp_path, f'[deployment]\ndata-path = "{fits}d"\n{BROKER}')
 
 
-@pytest.fixture
-def pair(authority: Authority, tmp_path: Path) -> None:
-    """The files of `TLS`."""
-    cert, key = authority.issue("broker", ip=("127.0.0.1",))
-    shutil.copy(cert, tmp_path / "tls.pem")
-    shutil.copy(key, tmp_path / "tls.key")
-
-
-@pytest.mark.usefixtures("pair")
 @pytest.mark.parametrize(
     ("given", "https"),
     [
@@ -375,22 +359,12 @@ def test_https_is_on_the_port_after_http(tmp_path: Path, given: str, https: str)
     assert listened == (["https-address of broker broker-1"] if https else [])
 
 
-@pytest.mark.usefixtures("pair")
-def test_certificates_are_relative_to_the_file(tmp_path: Path, authority: Authority) -> None:
-    root = f'tls-root-ca-file = "{authority.ca_file}"\ntls-required = "tcp-https"\n'
+def test_certificates_are_relative_to_the_file(tmp_path: Path) -> None:
+    root = 'tls-root-ca-file = "/etc/ca.pem"\ntls-required = "tcp-https"\n'
     policy = 'tls-client-auth-policy = "require-verify"\nauth-http-address = ["h:1"]\n'
     plan = read(tmp_path, f"{BROKER}{TLS}{root}{policy}")
     options = plan.gateway_options(plan.brokers[0])
     assert options.tls_files == TlsFiles(
-        str(tmp_path / "tls.pem"), str(tmp_path / "tls.key"), authority.ca_file, require_peer=True
+        str(tmp_path / "tls.pem"), str(tmp_path / "tls.key"), "/etc/ca.pem", require_peer=True
     )
     assert options.auth_http_address == ("h:1",)
-
-
-@pytest.mark.usefixtures("pair")
-def test_a_key_that_does_not_fit_is_found_before_anything_is_started(
-    tmp_path: Path, authority: Authority
-) -> None:
-    shutil.copy(authority.issue("other")[1], tmp_path / "tls.key")
-    with pytest.raises(UsageError, match=r"broker broker-1: .*tls\.key: is not the key of"):
-        read(tmp_path, f"{BROKER}{TLS}")

@@ -21,7 +21,15 @@ from srtm.nsq.commands import pub
 from srtm.text.address import free_addresses
 from srtm.text.errors import Exit, SrtmError
 from tests.support.certificates import Authority
-from tests.support.deployments import Spec, need_nsq, outside, processes_of, srtm, wait_for
+from tests.support.deployments import (
+    Spec,
+    need_nsq,
+    outside,
+    processes_of,
+    srtm,
+    wait_for,
+    write_file,
+)
 from tests.support.programs import run_srtm
 from tests.support.secure import SecureV2
 from tests.support.v2 import V2
@@ -352,3 +360,20 @@ def test_brokers_whose_clients_have_to_speak_tls(authority: Authority, spec: Spe
             with V2(str(broker.tcp_address)) as plain:
                 plain.send(pub(b"sensors", b"x"))
                 assert b"TLS required" in plain.reply()
+
+
+@pytest.mark.parametrize("case", ["another-key", "missing"])
+def test_a_certificate_that_does_not_work_is_found_before_anything_is_started(
+    authority: Authority, tmp_path: Path, spec: Spec, case: str
+) -> None:
+    cert, key = authority.issue("broker")
+    given = {
+        "another-key": (cert, authority.issue("other")[1], "is not the key of the certificate"),
+        "missing": (str(tmp_path / "none.pem"), key, "none.pem: No such file or directory"),
+    }
+    spec["broker"][0] |= {"tls-cert": given[case][0], "tls-key": given[case][1]}
+    done = run_srtm("up", "--check", write_file(tmp_path, spec))
+    assert done.returncode == Exit.USAGE
+    assert done.stderr.startswith("srtm: tls-cert of broker broker-1: /")
+    assert given[case][2] in done.stderr
+    assert done.stderr.count("\n") == 1

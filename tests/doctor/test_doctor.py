@@ -3,6 +3,7 @@
 import json
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -13,8 +14,10 @@ from srtm.doctor.doctor_command import doctor
 from srtm.doctor.findings import Finding
 from srtm.doctor.look import examine
 from srtm.text.errors import Exit
+from tests.support.certificates import Authority
 from tests.support.deployments import need_nsq
 
+DAY = 86_400
 CASES = [
     pytest.param(findings.nsq("nsqd", "nsqd v1.3.0 (built w/go1.21)"), "ok", "", id="nsqd"),
     pytest.param(findings.nsq("nsqlookupd", "nsqlookupd v1.3.0 (built"), "ok", "", id="lookupd"),
@@ -44,6 +47,32 @@ CASES = [
     pytest.param(findings.java('openjdk version "17.0.9"'), "ok", "", id="java"),
     pytest.param(findings.java('openjdk version "11.0.9"'), "warning", "17 or 21", id="old-java"),
     pytest.param(findings.java(""), "failed", "17 or 21", id="no-java"),
+    pytest.param(findings.certificate("k", "c", "h", 90 * DAY), "ok", "", id="certificate"),
+    pytest.param(
+        findings.certificate("k", "c", "h", 13 * DAY), "warning", "renew it", id="ends-soon"
+    ),
+    pytest.param(findings.certificate("k", "c", "h", -1), "failed", "renew it", id="expired"),
+    pytest.param(
+        findings.certificate("k", "c", "h", 90 * DAY, not_yet=True),
+        "failed",
+        "set the clock",
+        id="not-valid-yet",
+    ),
+    pytest.param(
+        findings.certificate("k", "c", "h", 90 * DAY, chain_refused="no issuer"),
+        "warning",
+        "the root that it chains to",
+        id="of-another-root",
+    ),
+    pytest.param(
+        findings.certificate("k", "c", "h", 90 * DAY, name_refused="mismatch"),
+        "warning",
+        "have h among its names",
+        id="of-another-name",
+    ),
+    pytest.param(
+        findings.unusable_certificate("k", "no key"), "failed", "srtm certs issue", id="no-key"
+    ),
     pytest.param(findings.port("k", "a:1", ""), "ok", "", id="port"),
     pytest.param(findings.port("k", "a:1", "k is in use; stop it"), "failed", "stop it", id="busy"),
 ]
@@ -85,3 +114,67 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     done = CliRunner().invoke(doctor, [])
     assert done.exit_code == Exit.UNAVAILABLE
     assert "make setup" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "verdict", "says"),
+    [
+        pytest.param({}, "ok", "ends in 89 days", id="ok"),
+        pytest.param({"days": 13.5}, "warning", "ends in 13 days", id="ends-soon"),
+        pytest.param({"days": 0.5}, "warning", "ends in less than a day", id="ends-today"),
+        pytest.param({"expired": True}, "failed", "has expired", id="expired"),
+        pytest.param(
+            {"ip": ("127.0.0.2",)},
+            "warning",
+            "ends in 89 days; is not for broadcast-address 127.0.0.1",
+            id="another-address",
+        ),
+        pytest.param(
+            {"ip": (), "dns": ("localhost",), "expired": True},
+            "failed",
+            "has expired; is not for broadcast-address 127.0.0.1",
+            id="expired-and-for-another-name",
+        ),
+    ],
+)
+def test_the_certificate_of_a_broker(
+    authority: Authority, tmp_path: Path, given: dict[str, Any], verdict: str, says: str
+) -> None:
+    files = authority.issue("broker", **{"ip": ("127.0.0.1",), "days": 89.5, **given})
+    [found] = certificates(tmp_path, *files, authority.ca_file)
+    assert found.verdict == verdict
+    assert found.says == f"tls-cert of broker broker-1 {files[0]}; {says}"
+
+
+def test_a_certificate_of_another_root(authority: Authority, tmp_path: Path) -> None:
+    files = Authority(tmp_path / "other", "another").issue("b", ip=("127.0.0.1",), days=90)
+    [found] = certificates(tmp_path, *files, authority.ca_file)
+    assert found.verdict == "warning"
+    assert "does not chain to tls-root-ca-file: unable to get local issuer" in found.says
+    [found] = certificates(tmp_path, *files)
+    assert found.verdict == "ok"
+
+
+def test_the_certificate_of_a_host_is_for_its_address(authority: Authority, tmp_path: Path) -> None:
+    cert, key = authority.issue("h2", ip=("127.0.0.2",), days=90)
+    brokers = [{"host": name, "tls-cert": cert, "tls-key": key} for name in ("h1", "h2", "h3")]
+    hosts = [{"name": "h1"}, {"name": "h2"}, {"name": "h3", "kind": "netns"}]
+    plan = plan_of({"host": hosts, "broker": brokers}, "file", tmp_path)
+    found = [each for each in examine(plan, tmp_path, java=False) if each.check == "certificate"]
+    assert [each.verdict for each in found] == ["warning", "ok", "ok"]
+    assert "is not for broadcast-address 127.0.0.1" in found[0].says
+
+
+def certificates(folder: Path, cert: str, key: str, root: str = "") -> list[Finding]:
+    broker = {"tls-cert": cert, "tls-key": key, **({"tls-root-ca-file": root} if root else {})}
+    plan = plan_of({"broker": [broker]}, "file", folder)
+    return [each for each in examine(plan, folder, java=False) if each.check == "certificate"]
+
+
+def test_a_key_of_another_certificate(authority: Authority, tmp_path: Path) -> None:
+    cert, key = authority.issue("b")[0], authority.issue("other")[1]
+    [found] = certificates(tmp_path, cert, key)
+    assert found.verdict == "failed"
+    assert found.says == (
+        f"tls-cert of broker broker-1: {key}: is not the key of the certificate {cert}"
+    )

@@ -1,0 +1,58 @@
+"""What a client would say of a server's certificate, before the server is started."""
+
+import ssl
+from dataclasses import dataclass, replace
+
+from srtm.host.certificates import TlsFiles, client_context, expires_at, server_context
+
+_WRONG_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
+_WRONG_TIME = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """expires_at:   in Unix seconds
+    chain_refused: why a client that trusts the root of the files takes no such certificate
+    name_refused:  why it is none of the name that clients connect to
+    not_yet:       it is not valid yet
+
+    Both are empty where all is well, and `chain_refused` where the files name no root.
+    """
+
+    expires_at: float
+    chain_refused: str
+    name_refused: str
+    not_yet: bool
+
+
+def try_server(files: TlsFiles, name: str) -> Trial:
+    """name: what clients connect to. Raises UsageError where a server could not use the files."""
+    server_context(files)
+    alone = replace(files, root_ca="", require_peer=False)
+    chain = _verdict(alone, files.root_ca, "") if files.root_ca else None
+    # The certificate is its own root, so that only what is in it counts.
+    own = _verdict(alone, files.cert, name)
+    return Trial(
+        expires_at(files.cert),
+        chain.verify_message if chain and chain.verify_code not in _WRONG_TIME else "",
+        own.verify_message if own and own.verify_code in _WRONG_NAME else "",
+        bool(own and own.verify_code == _WRONG_TIME[0]),
+    )
+
+
+def _verdict(files: TlsFiles, root_ca: str, name: str) -> ssl.SSLCertVerificationError | None:
+    """What a client that trusts `root_ca` has against it; name: "" for any."""
+    client = client_context(TlsFiles(root_ca=root_ca))
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    client.check_hostname = bool(name)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    near = client.wrap_bio(to_client, to_server, server_hostname=name or None)
+    far = server_context(files).wrap_bio(to_server, to_client, server_side=True)
+    for side in (near, far, near):
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+        except ssl.SSLCertVerificationError as error:
+            return error
+    return None
