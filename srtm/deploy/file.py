@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
@@ -36,6 +36,18 @@ from srtm.text.errors import SrtmError, UsageError, one_line
 
 MAX_BROKERS = 256
 """a slip of the keyboard beyond it; nsqd's node ids (0 to 1023) would take four times as many"""
+
+
+class ServerCertificate(NamedTuple):
+    """host: name of its host; "" where there are no hosts
+    key:  the words that find it in the file
+    name: at which clients reach it, where there are no hosts
+    """
+
+    host: str
+    key: str
+    name: str
+    files: TlsFiles
 
 
 class Plan(Table):
@@ -219,13 +231,18 @@ class Plan(Table):
             host = self.nsqadmin.host or first
             yield host, "http-address of nsqadmin", self.nsqadmin.http_address
 
-    def certificates(self) -> Iterator[tuple[str, str, TlsFiles]]:
-        """The name of the host, the words that find it in the file, and the files, for every door
-        with TLS; "" for the host where there are no hosts."""
+    def certificates(self) -> Iterator[ServerCertificate]:
+        """Those that the file names."""
         for broker in self.brokers:
             files = self.gateway_options(broker).tls_files
             if files:
-                yield broker.host, f"tls-cert of broker {broker.name}", files
+                key, name = f"tls-cert of broker {broker.name}", self.deployment.broadcast_address
+                yield ServerCertificate(broker.host, key, name, files)
+        if self.distributor and self.distributor.tls_files:
+            host = self.distributor.host or (self.hosts[0].name if self.hosts else "")
+            name = self.distributor.http_address.reachable.host
+            files = self.distributor.tls_files
+            yield ServerCertificate(host, "tls-cert of distributor", name, files)
 
 
 def _refuse_twice(what: str, names: Iterable[str]) -> None:

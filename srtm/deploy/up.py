@@ -144,11 +144,11 @@ class Up:
             read_token(plan.distributor.token_file, "token-file of [distributor]")
         if plan.elsewhere:
             read_token(plan.elsewhere.distributor_token_file, "token-file of [elsewhere]")
-        for _, key, files in plan.certificates():
+        for each in plan.certificates():
             try:
-                server_context(files)
+                server_context(each.files)
             except UsageError as error:
-                raise UsageError(f"{key}: {error}") from None
+                raise UsageError(f"{each.key}: {error}") from None
         return programs
 
     def _supervise(

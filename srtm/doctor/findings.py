@@ -151,7 +151,7 @@ def certificate(
         says.append(f"does not chain to tls-root-ca-file: {chain_refused}")
         remedies.append("give clients the root that it chains to")
     if name_refused:
-        says.append(f"is not for broadcast-address {name}")
+        says.append(f"is not for {name}, at which clients reach it")
         remedies.append(f"have {name} among its names, as srtm certs issue does by --ip and --dns")
     if remedies and verdict is Verdict.OK:
         verdict = Verdict.WARNING

@@ -31,9 +31,9 @@ def examine(plan: Plan | None, data_path: Path, *, java: bool) -> Iterator[Findi
     if plan is not None:
         for key, address in _ports(plan):
             yield _port(key, address)
-        for host, key, files in plan.certificates():
-            name = _host_address(plan, host) if host else plan.deployment.broadcast_address
-            yield _certificate(key, files, name)
+        for each in plan.certificates():
+            name = _host_address(plan, each.host) if each.host else each.name
+            yield _certificate(each.key, each.files, name)
     yield findings.open_files(*resource.getrlimit(resource.RLIMIT_NOFILE))
     source = choose_source(WallClock())
     yield findings.timestamps(source.name, source.reason)

@@ -126,13 +126,13 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param(
             {"ip": ("127.0.0.2",)},
             "warning",
-            "ends in 89 days; is not for broadcast-address 127.0.0.1",
+            "ends in 89 days; is not for 127.0.0.1, at which clients reach it",
             id="another-address",
         ),
         pytest.param(
             {"ip": (), "dns": ("localhost",), "expired": True},
             "failed",
-            "has expired; is not for broadcast-address 127.0.0.1",
+            "has expired; is not for 127.0.0.1, at which clients reach it",
             id="expired-and-for-another-name",
         ),
     ],
@@ -162,7 +162,7 @@ def test_the_certificate_of_a_host_is_for_its_address(authority: Authority, tmp_
     plan = plan_of({"host": hosts, "broker": brokers}, "file", tmp_path)
     found = [each for each in examine(plan, tmp_path, java=False) if each.check == "certificate"]
     assert [each.verdict for each in found] == ["warning", "ok", "ok"]
-    assert "is not for broadcast-address 127.0.0.1" in found[0].says
+    assert "is not for 127.0.0.1, at which" in found[0].says
 
 
 def certificates(folder: Path, cert: str, key: str, root: str = "") -> list[Finding]:
@@ -177,4 +177,16 @@ def test_a_key_of_another_certificate(authority: Authority, tmp_path: Path) -> N
     assert found.verdict == "failed"
     assert found.says == (
         f"tls-cert of broker broker-1: {key}: is not the key of the certificate {cert}"
+    )
+
+
+def test_the_certificate_of_the_distributor(authority: Authority, tmp_path: Path) -> None:
+    cert, key = authority.issue("d", dns=("d.example",), days=90)
+    distributor = {"http-address": "127.0.0.1:4180", "tls-cert": cert, "tls-key": key}
+    plan = plan_of({"distributor": distributor, "broker": [{}]}, "file", tmp_path)
+    [found] = [each for each in examine(plan, tmp_path, java=False) if each.check == "certificate"]
+    assert found.verdict == "warning"
+    assert found.says == (
+        f"tls-cert of distributor {cert}; ends in 89 days; "
+        "is not for 127.0.0.1, at which clients reach it"
     )
