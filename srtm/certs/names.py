@@ -24,12 +24,16 @@ class Names:
     def of(cls, name: str, dns: tuple[str, ...] = (), ip: tuple[str, ...] = ()) -> "Names":
         """`name`, by itself a host name or an address, and the others. Raises UsageError."""
         _check_common(name)
-        hosts = tuple(map(_host, dns))
-        addresses = tuple(map(_address, ip))
-        if _is_address(name):
-            addresses = (_address(name), *addresses)
-        else:
-            hosts = (_host(name), *hosts)
+        own = cls.mixed(name)
+        hosts = (*own.dns, *map(_host, dns))
+        addresses = (*own.ip, *map(_address, ip))
+        return cls(tuple(dict.fromkeys(hosts)), tuple(dict.fromkeys(addresses)))
+
+    @classmethod
+    def mixed(cls, *texts: str) -> "Names":
+        """Host names and addresses in one list. Raises UsageError."""
+        hosts = (_host(each) for each in texts if not _is_address(each))
+        addresses = (_address(each) for each in texts if _is_address(each))
         return cls(tuple(dict.fromkeys(hosts)), tuple(dict.fromkeys(addresses)))
 
 

@@ -86,6 +86,11 @@ class Plan(Table):
         _refuse_twice("load name", (each.name for each in self.loads))
         _refuse_twice("subscriber name", (each.name for each in self.subscribers))
         check_hosts((each.name for each in self.hosts), self.placed())
+        if self.deployment.secure and not self.hosts:
+            raise ValueError(
+                "secure of [deployment] is for a file with [[host]] tables; set tls-cert and "
+                "tls-key of each broker"
+            )
         self._refuse_shared_addresses()
         if not self.has_distributor:
             self._refuse_what_only_a_distributor_does()

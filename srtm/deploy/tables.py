@@ -119,6 +119,11 @@ class DeploymentTable(Table):
         min_length=1,
         description="address of the host that clients are told",
     )
+    secure: bool = Field(
+        default=False,
+        description="with [[host]] tables: brokers have certificates, which srtm testbed up makes, "
+        "and their clients must speak TLS",
+    )
 
     _check_name = field_validator("name")(plain_name)
 

@@ -1,7 +1,6 @@
 """A deployment over several hosts: the file, checked, and the part of each host. Nothing is started
 here."""
 
-import json
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,8 @@ from srtm.deploy.host_tables import HostTable
 from srtm.deploy.placed_topics import read_placed
 from srtm.deploy.tables import GATEWAY_PATHS, BrokerTable
 from srtm.options.model import read_toml
+from srtm.testbed.certificates import door_keys, names_of
+from srtm.testbed.toml_text import toml_text
 from srtm.text.address import Address
 from srtm.text.errors import UsageError, one_line
 
@@ -72,6 +73,11 @@ class Inventory:
     def folder(self) -> Path:
         """The folder on this machine where `srtm testbed` keeps what it remembers."""
         return self.data_path / OWN_FOLDER
+
+    @property
+    def certificates(self) -> Path:
+        """The folder on this machine of the testbed's authority."""
+        return self.folder / "pki"
 
     @property
     def data_path(self) -> Path:
@@ -185,6 +191,9 @@ class Inventory:
             runs.append("bridge")
         made["elsewhere"] = elsewhere
         made["broker"] = [_broker(each, host, root) for each in plan.brokers if here(each)]
+        if plan.deployment.secure:
+            given = door_keys(own) | {"tls-required": "tcp-https"}
+            made["broker"] = [given | each for each in made["broker"]]
         runs += [each.name for each in plan.brokers if here(each)]
         made["topic"] = self._topics(made["distributor"] is not False, files, own)
         return made, files, runs
@@ -266,6 +275,9 @@ def read_inventory(file: Path, subnet_number: int = 0) -> Inventory:
         _check_reach(inventory)
         if plan.bridge:
             read_bridge_of(str(file), inventory._near(plan.bridge.file))
+        if plan.deployment.secure:
+            for host in hosts:
+                names_of(host)
         for part in inventory.parts():
             _check_part(inventory, part)
     except ValueError as error:
@@ -357,9 +369,17 @@ def _broker(broker: BrokerTable, host: HostTable, root: PurePosixPath) -> dict[s
     table = broker.model_dump(mode="json", by_alias=True, exclude={"host"}, exclude_none=True)
     for key in ("tcp-address", "http-address"):
         table[key] = str(at_host(getattr(broker, key.replace("-", "_")), host.address))
+    if broker.https_address:
+        table["https-address"] = str(at_host(broker.https_address, host.address))
     for name, value in broker.gateway.items():
         is_path = name in GATEWAY_PATHS and value and isinstance(value, str)
-        table[name.replace("_", "-")] = str(root / value) if is_path else value
+        key = name.replace("_", "-")
+        if is_path and name.startswith("tls_") and not value.startswith("/"):
+            raise ValueError(
+                f"broker {broker.name}: {key} {value}: write its absolute path on the host, or "
+                "secure = true in [deployment], which brings certificates there"
+            )
+        table[key] = str(root / value) if is_path else value
     return table
 
 
@@ -369,27 +389,3 @@ def _listening(table: Any, host: HostTable) -> dict[str, Any]:
         for name in type(table).model_fields
         if name != "host"
     }
-
-
-def toml_text(tables: Mapping[str, Any]) -> str:
-    """Tables and lists of tables, one deep. JSON's plain values are TOML's here."""
-
-    def text(value: Any) -> str:
-        if isinstance(value, Mapping):
-            return "{" + ", ".join(f"{key} = {text(each)}" for key, each in value.items()) + "}"
-        if isinstance(value, list):
-            return "[" + ", ".join(map(text, value)) + "]"
-        return json.dumps(value)
-
-    def pairs(table: Mapping[str, Any]) -> str:
-        rows = ((key, value) for key, value in table.items() if value is not None)
-        return "".join(f"{key} = {text(value)}\n" for key, value in rows)
-
-    plain = {name: each for name, each in tables.items() if not isinstance(each, Mapping | list)}
-    parts = [pairs(plain)]
-    for name, each in tables.items():
-        if isinstance(each, Mapping):
-            parts.append(f"\n[{name}]\n{pairs(each)}")
-        elif isinstance(each, list):
-            parts += [f"\n[[{name}]]\n{pairs(row)}" for row in each]
-    return "".join(parts)

@@ -3,6 +3,7 @@
 import fcntl
 import hashlib
 import os
+import secrets
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,8 +12,9 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from srtm.deploy.host_tables import HostTable
-from srtm.host.atomic import read_json, write_json
+from srtm.host.atomic import read_json, replacing, write_json
 from srtm.host.files import read_file
+from srtm.http.bearer import read_token
 from srtm.testbed.host import Host
 from srtm.testbed.inventory import OWN_FOLDER, Inventory
 from srtm.text.errors import SrtmError, UnavailableError, UsageError, one_line
@@ -54,6 +56,19 @@ def digest(inventory: Inventory) -> str:
         for name, file in sorted(part.files.items()):
             found.update(name.encode() + b"\0" + hashlib.sha256(read_file(file)).digest())
     return found.hexdigest()
+
+
+def token(inventory: Inventory) -> bytes:
+    """The distributor's token, made if the file names none; empty where none is needed. Raises
+    SrtmError."""
+    file = inventory.token_file
+    if file is None:
+        return b""
+    given = inventory.plan.distributor and inventory.plan.distributor.token_file
+    if not given and not file.exists():
+        with replacing(file, mode=0o600) as opened:
+            opened.write(secrets.token_hex(32).encode() + b"\n")
+    return read_token(str(file), "token-file").encode() + b"\n"
 
 
 def load(folder: Path) -> SavedTestbed | None:

@@ -98,6 +98,7 @@ def deployment_of(host: Host, unit: Running | None) -> Deployment | None:
 
 def _answers(address: str) -> bool:
     try:
-        return request(address, "GET", "/ping", timeout_seconds=2.0).status == 200
+        # 403 of a gateway that serves HTTP by TLS alone
+        return request(address, "GET", "/ping", timeout_seconds=2.0).status in (200, 403)
     except UnavailableError:
         return False

@@ -12,8 +12,9 @@ outlives the command that started it.
                                 └─ wait ◀─── deployment.json of that process
 """
 
+import datetime
 import os
-import secrets
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,11 +23,10 @@ from srtm import __version__
 from srtm.deploy.host_tables import HostTable
 from srtm.deploy.process import telling_line
 from srtm.deploy.programs import TESTED_NSQ, is_tested
-from srtm.host.atomic import replacing
 from srtm.host.clock import NS, monotonic_ns
 from srtm.host.files import read_file
 from srtm.host.stop import Stop
-from srtm.http.bearer import read_token
+from srtm.testbed import certificates
 from srtm.testbed import state as states
 from srtm.testbed.host import Host
 from srtm.testbed.inventory import OWN_FOLDER, Inventory, Part, read_inventory
@@ -118,7 +118,10 @@ class Testbed:
         with states.alone(self.inventory.folder):
             # All are looked at before the first is given anything.
             self._each("check", self._check)
-            token = self._token()
+            token = states.token(self.inventory)
+            if self.inventory.plan.deployment.secure:
+                now = datetime.datetime.now(datetime.UTC)
+                certificates.make(self.inventory.certificates, self.inventory.hosts, now)
             states.save(
                 self.inventory.folder,
                 SavedTestbed(
@@ -152,16 +155,6 @@ class Testbed:
             for host in self.hosts.values():
                 if isinstance(host, NetnsHost):
                     host.prepare()
-
-    def _token(self) -> bytes:
-        file = self.inventory.token_file
-        if file is None:
-            return b""
-        given = self.inventory.plan.distributor and self.inventory.plan.distributor.token_file
-        if not given and not file.exists():
-            with replacing(file, mode=0o600) as opened:
-                opened.write(secrets.token_hex(32).encode() + b"\n")
-        return read_token(str(file), "token-file").encode() + b"\n"
 
     def _check(self, host: Host) -> None:
         """May it run its part? Nothing is changed there. Raises SrtmError."""
@@ -230,6 +223,10 @@ class Testbed:
             host.put(f"{part.folder}/{name}", read_file(file))
         if part.needs_token:
             host.put(f"{part.folder}/token", token, 0o600)
+        if self.inventory.plan.deployment.secure:
+            made = certificates.put_files(self.inventory.certificates, host.table)
+            for name, file, mode in made:
+                host.put(f"{part.folder}/{name}", read_file(file), mode)
         host.put(f"{part.folder}/srtm.toml", part.text.encode())
 
     def _await_up(self, host: Host) -> None:
@@ -340,6 +337,7 @@ class Testbed:
         folder = self.inventory.folder
         for name in ("token", "lock"):
             (folder / name).unlink(missing_ok=True)
+        shutil.rmtree(self.inventory.certificates, ignore_errors=True)
         for each in (folder, folder.parent):
             if each.is_dir() and not any(each.iterdir()):
                 each.rmdir()

@@ -178,3 +178,63 @@ def test_a_slip_is_one_clear_line(tmp_path: Path, text: str, instead: str, says:
 def test_hostile_words_are_refused(tmp_path: Path, old: str, new: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         read(tmp_path, LAB.replace(old, new, 1))
+
+
+SECURE = LAB.replace('name = "lab"', 'name = "lab"\nsecure = true')
+
+
+def test_a_secure_testbed_names_the_certificate_of_the_host(tmp_path: Path) -> None:
+    inventory = read(tmp_path, SECURE.replace('name = "b2"', 'name = "b2"\ntls-required = true'))
+    own = tmp_path / "srtm-data/h1/testbed"
+    _, tables = part(inventory, "h1")
+    doors = {key: value for key, value in tables["broker"][0].items() if key.startswith("tls-")}
+    assert doors == {
+        "tls-cert": f"{own}/host.pem",
+        "tls-key": f"{own}/host.key",
+        "tls-root-ca-file": f"{own}/ca.pem",
+        "tls-required": "tcp-https",
+    }
+    assert "secure" not in tables["deployment"]
+    assert part(inventory, "h2")[1]["broker"][0]["tls-required"] is True
+    plan = plan_of(tables, "h1", tmp_path, check_files=False)
+    assert plan.gateway_options(plan.brokers[0]).https_address == "198.18.0.11:4152"
+
+
+def test_https_of_a_table_is_on_its_host(tmp_path: Path) -> None:
+    text = SECURE.replace('host = "h1"\nadm', 'host = "h1"\nhttps-address = "127.0.0.1:443"\nadm')
+    assert part(read(tmp_path, text), "h1")[1]["broker"][0]["https-address"] == "198.18.0.11:443"
+
+
+def test_two_brokers_of_a_host_must_not_have_one_https_address(tmp_path: Path) -> None:
+    text = SECURE.replace('4250"', '4152"').replace(
+        'name = "b2"\nhost = "h2"', 'name = "b2"\nhost = "h1"'
+    )
+    with pytest.raises(UsageError, match="4152 is taken by https-address of broker b1"):
+        read(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        pytest.param(
+            'admission-log = "log"',
+            'tls-cert = "b1.pem"\ntls-key = "b1.key"',
+            "broker b1: tls-cert b1.pem: write its absolute path on the host, or secure = true",
+            id="a-certificate-near-the-file",
+        ),
+        pytest.param('"h3"', '"h3-"', "'h3-' is no host name", id="no-name-of-a-host"),
+    ],
+)
+def test_certificates_that_no_host_could_use(tmp_path: Path, old: str, new: str, says: str) -> None:
+    text = SECURE if "h3" in old else LAB
+    with pytest.raises(UsageError, match=says):
+        read(tmp_path, text.replace(old, new))
+
+
+def test_secure_is_for_several_hosts(tmp_path: Path) -> None:
+    file = tmp_path / "one.toml"
+    file.write_text("[deployment]\nsecure = true\n[[broker]]\n")
+    with pytest.raises(
+        UsageError, match=r"secure of \[deployment\] is for a file with \[\[host\]\]"
+    ):
+        read_plan(file)

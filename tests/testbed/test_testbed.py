@@ -6,6 +6,8 @@ import os
 import re
 import shutil
 import signal
+import ssl
+import stat
 import subprocess
 import sys
 import threading
@@ -20,6 +22,7 @@ from srtm.deploy.topics import Topics
 from srtm.deployment.document import find
 from srtm.host.processes import is_alive
 from srtm.http.client import get_json, request
+from srtm.nsq.commands import pub
 from srtm.testbed import open_testbed
 from srtm.testbed.faults import processes
 from srtm.testbed.network import namespaces_of
@@ -29,7 +32,9 @@ from srtm.text.errors import Exit, SrtmError, UnavailableError, UsageError
 from tests.support.deployments import need_nsq, wait_for
 from tests.support.netns import need_namespaces
 from tests.support.programs import SRTM, run_srtm
+from tests.support.secure import SecureV2
 from tests.support.testbeds import lab, quiet, short_folder, up
+from tests.support.v2 import V2
 
 
 @pytest.fixture(autouse=True)
@@ -360,3 +365,31 @@ def test_namespaces_need_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(SrtmError, match=r"netns hosts need root.*sudo, or make the hosts kind"):
         open_testbed(file).up(quiet)
+
+
+def test_clients_of_a_secure_testbed_speak_tls(tmp_path: Path) -> None:
+    file = lab(tmp_path)
+    file.write_text(file.read_text().replace("[deployment]", "[deployment]\nsecure = true", 1))
+    with up(file) as found:
+        inventory = found.inventory
+        pki = tmp_path / "d" / "testbed" / "pki"
+        trusting = ssl.create_default_context(cafile=pki / "ca.pem")
+        for broker in inventory.plan.brokers:
+            address = str(inventory.broker_address(broker))
+            with SecureV2(address, trusting) as client:
+                client.send(pub(b"even", b"x"))
+                assert client.reply() == b"OK"
+            with V2(address) as plain:
+                plain.send(pub(b"even", b"x"))
+                assert b"TLS required" in plain.reply()
+        own = tmp_path / "d" / "h1" / "testbed"
+        assert stat.S_IMODE((own / "host.key").stat().st_mode) == 0o600
+        assert not list((tmp_path / "d" / "h1").rglob("ca.key"))
+
+        # The authority stays, and the hosts' copies go.
+        before = (pki / "ca.pem").read_bytes()
+        open_testbed(file).down(quiet)
+        assert not list(own.glob("*.key"))
+        open_testbed(file).up(quiet)
+        assert (own / "ca.pem").read_bytes() == before
+    assert not (tmp_path / "d").exists()

@@ -1,0 +1,58 @@
+"""The certificates of a testbed whose file says `secure = true`: an authority on this machine, and
+one certificate for each host, which all of its programs show."""
+
+import datetime
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+
+from srtm.certs.names import Names
+from srtm.deploy.host_tables import HostTable
+
+VALID_DAYS = 365
+RENEW_DAYS = 30
+"""a certificate that ends sooner is replaced when the testbed is brought up"""
+_ON_HOST = {"ca.pem": 0o644, "host.pem": 0o644, "host.key": 0o600}
+"""names in the host's own folder -> modes"""
+
+
+def names_of(host: HostTable) -> Names:
+    """What the others call it, and what it calls itself. Raises UsageError."""
+    return Names.mixed(host.name, host.address, "localhost", "127.0.0.1", "::1")
+
+
+def make(folder: Path, hosts: Iterable[HostTable], now: datetime.datetime) -> None:
+    """Make the authority and the certificates that are missing, are for another address, or end
+    soon. Raises SrtmError."""
+    from srtm.certs import authority  # a tenth of a second, and most testbeds have none
+
+    if not authority.ca_file(folder).exists():
+        authority.create(folder, now)
+    for host in hosts:
+        names = names_of(host)
+        if not _is_good(folder / f"{host.name}.pem", names, now):
+            authority.issue(folder, host.name, names, VALID_DAYS, now, replace=True)
+
+
+def put_files(folder: Path, host: HostTable) -> Iterable[tuple[str, Path, int]]:
+    """The name in the host's own folder, the file of this machine, and the mode."""
+    for name, mode in _ON_HOST.items():
+        yield name, folder / name.replace("host.", f"{host.name}."), mode
+
+
+def door_keys(own: PurePosixPath) -> dict[str, str]:
+    """The keys of a program's table by which its door speaks TLS. own: the host's own folder."""
+    return {
+        "tls-cert": str(own / "host.pem"),
+        "tls-key": str(own / "host.key"),
+        "tls-root-ca-file": str(own / "ca.pem"),
+    }
+
+
+def _is_good(path: Path, names: Names, now: datetime.datetime) -> bool:
+    from srtm.certs.certificate import read_shown
+
+    if not path.exists() or not path.with_suffix(".key").exists():
+        return False
+    found = read_shown(path, now)[0]
+    is_for = {*(f"DNS:{each}" for each in names.dns), *(f"IP:{each}" for each in names.ip)}
+    return found.days_left > RENEW_DAYS and is_for <= set(found.names)
