@@ -24,6 +24,9 @@ class Listener(Protocol):
 
 
 class HttpListener(Listener, Protocol):
+    https_address: str
+    """empty where there is no HTTPS door"""
+
     @property
     def connections(self) -> int: ...
 

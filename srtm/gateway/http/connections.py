@@ -4,13 +4,13 @@ When all are in use the one that has been idle, or has kept us waiting for the r
 the longest makes room for a new one; then one that does not read its answer. One whose request is
 being served stays, and so does one whose request has come and is yet to be read. The time for a
 head, for each MiB of a body and for an answer to be read on is bounded; that between requests is
-not, as at nsqd.
+not, as at nsqd. A connection counts from before its TLS handshake on, and is the first to make room
+while we wait for the client in it.
 """
 
-import contextlib
 import select
 import socket
-from asyncio import Future
+import ssl
 from collections.abc import Awaitable, Callable
 from itertools import islice
 from typing import Any
@@ -23,9 +23,12 @@ from tornado.httputil import (
     RequestStartLine,
     ResponseStartLine,
 )
-from tornado.iostream import IOStream, UnsatisfiableReadError
+from tornado.iostream import IOStream
+from tornado.netutil import add_accept_handler
 
-from srtm.gateway.farewells import Farewells
+from srtm.gateway.host import Host
+from srtm.gateway.http.secure import Coming, secure_stream
+from srtm.gateway.http.stream import BAD, Stream, last_word
 from srtm.nsq.commands import MAGIC_V2
 
 MAX_HEADER_BYTES = 64 * 1024
@@ -48,40 +51,9 @@ def _keeps_waiting(stream: IOStream) -> bool:
     return all(event != select.POLLIN for _, event in poll.poll(0))
 
 
-def _last_word(status: str) -> bytes:
-    """The last answer to a client whose request is late, too long or no HTTP, as Go writes it."""
-    return (
-        f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close"
-        f"\r\n\r\n{status}"
-    ).encode()
-
-
-_LATE = _last_word("408 Request Timeout")
-_TOO_LONG = _last_word("431 Request Header Fields Too Large")
-_BAD = _last_word("400 Bad Request")
-_TORNADOS_BAD = b"HTTP/1.1 400 Bad Request\r\n\r\n"
-
-
-class Stream(IOStream):
-    """Ends so that its client reads the last word, also while it still sends."""
-
-    farewells: Farewells
-
-    def write(self, data: bytes | memoryview) -> Future[None]:
-        if data == _TORNADOS_BAD:
-            self.say_last(_BAD)
-            data = b""
-        return super().write(data)
-
-    def close(self, exc_info: Any = False) -> None:
-        if isinstance(exc_info, UnsatisfiableReadError):
-            self.say_last(_TOO_LONG)
-        super().close(exc_info)
-
-    def say_last(self, word: bytes) -> None:
-        with contextlib.suppress(OSError):
-            self.socket.send(word)
-            self.farewells.take(self.socket.dup())
+_LATE = last_word("408 Request Timeout")
+_TLS_HERE = last_word("400 Bad Request", "Client sent a TLS handshake to a port of plain HTTP.\n")
+_TLS_HANDSHAKE = b"\x16\x03"
 
 
 class Connection:
@@ -108,16 +80,20 @@ class Connection:
         return not self.awaits and self.stream.writing()
 
     @property
-    def speaks_v2(self) -> bool:
-        return self.awaits == "head" and self.stream._read_buffer.startswith(MAGIC_V2)
+    def mistake(self) -> bytes:
+        """The last word to a client that speaks no HTTP, as it has taken this for another port."""
+        begins = self.stream._read_buffer.startswith
+        if self.awaits != "head":
+            return b""
+        return BAD if begins(MAGIC_V2) else _TLS_HERE if begins(_TLS_HANDSHAKE) else b""
 
     def close(self) -> None:
         self.stream.close()
 
     def is_late(self, now: int, most_ns: int) -> bool:
         """Has there been no progress for `most_ns`, though some was owed? None is to come where the
-        other side speaks V2: it has taken this for a TCP port."""
-        if self.speaks_v2:
+        other side speaks no HTTP."""
+        if self.mistake:
             return True
         progress: object = None
         if self.is_unread:
@@ -135,19 +111,19 @@ class Connection:
         """End a connection that is late, and tell its client, unless that is the one who does not
         read."""
         if self.awaits:
-            self.stream.say_last(_BAD if self.speaks_v2 else _LATE)
+            self.stream.say_last(self.mistake or _LATE)
         self.close()
 
 
 class BoundedServer(HTTPServer):
     """See the module."""
 
-    def initialize(  # type: ignore[override]
-        self, application: Any, most: int, farewells: Farewells
-    ) -> None:
+    def initialize(self, application: Any, most: int, gateway: Host) -> None:  # type: ignore[override]
         self._most = most
-        self._farewells = farewells
+        self._gateway = gateway
         self.connections: dict[Stream, Connection] = {}
+        self._coming: dict[Coming, Any] = {}  # their addresses; oldest first
+        self._secure: socket.socket | None = None
         self._unasked: dict[Stream, None] = {}  # no whole request has come; oldest first
         super().initialize(
             application,
@@ -157,20 +133,59 @@ class BoundedServer(HTTPServer):
         self.conn_params.header_timeout = None  # tornado's own counts from the last answer on
 
     def _handle_connection(self, connection: socket.socket, address: Any) -> None:
-        stream = Stream(connection, max_buffer_size=_BUFFER_BYTES)
-        stream.farewells = self._farewells
+        self._handle(Stream(connection, max_buffer_size=_BUFFER_BYTES), address)
+
+    def add_secure_socket(self, listener: socket.socket) -> None:
+        """Clients of this listener begin with a TLS handshake."""
+        self._secure = listener
+        self._stop_secure = add_accept_handler(listener, self._take_secure)
+
+    def _take_secure(self, connection: socket.socket, address: Any) -> None:
+        connection.setblocking(False)
+        if not self._has_room():
+            connection.close()
+            return
+        coming = Coming(self._gateway, connection, self._secured, self._coming.pop)
+        self._coming[coming] = address
+
+    def _secured(self, coming: Coming, connection: ssl.SSLSocket) -> None:
+        address = self._coming.pop(coming)
+        self._handle(secure_stream(connection, max_buffer_size=_BUFFER_BYTES), address)
+
+    def _handle(self, stream: Stream, address: Any) -> None:
+        stream.farewells = self._gateway.farewells
         self.handle_stream(stream, address)
+
+    @property
+    def count(self) -> int:
+        """All connections, those included whose handshake is under way."""
+        return len(self.connections) + len(self._coming)
+
+    def stop(self) -> None:
+        super().stop()
+        if self._secure is not None:
+            self._stop_secure()
+            self._secure.close()
+        for coming in list(self._coming):
+            coming.close()
 
     def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
         assert isinstance(stream, Stream)
-        if len(self.connections) >= self._most and not self._make_room():
+        if not self._has_room():
             stream.close()
             return
         self.connections[stream] = Connection(stream)
         self._unasked[stream] = None
         super().handle_stream(stream, address)
 
+    def _has_room(self) -> bool:
+        return self.count < self._most or self._make_room()
+
     def _make_room(self) -> bool:
+        for coming in islice(self._coming, _LOOKED_AT):
+            if not coming.awaits_us:
+                coming.close()
+                return True
         slow = next(filter(_keeps_waiting, islice(self._unasked, _LOOKED_AT)), None)
         if slow is None:
             unread = (each.stream for each in self.connections.values() if each.is_unread)
@@ -178,7 +193,7 @@ class BoundedServer(HTTPServer):
         if slow is not None:
             self._forget(slow)
             slow.close()
-        return len(self.connections) < self._most + _BEING_ANSWERED
+        return self.count < self._most + _BEING_ANSWERED
 
     def start_request(self, server_conn: Any, request_conn: HTTPConnection) -> HTTPMessageDelegate:
         """The connection is new, or has had its answer: its next request is awaited."""

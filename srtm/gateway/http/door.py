@@ -161,6 +161,19 @@ class _Admin(_Asking):
             await check_publish(self, "PUB", topic)
 
 
+class _TlsRequired(Handler):
+    """What is asked without TLS where that is required, whatever it is, /ping too."""
+
+    async def get(self) -> None:
+        address = self.gateway.http.https_address
+        port = Address.parse(address).port if address else 0
+        self.set_status(403)
+        self.set_header("Content-Type", "application/json; charset=utf-8")
+        self.finish(f'{{"message": "TLS_REQUIRED", "https_port": {port}}}')
+
+    head = get
+
+
 class _Elsewhere(Handler):
     """What has no handler is answered alike, whatever its method."""
 
@@ -208,6 +221,7 @@ class _Door(Application):
     def __init__(self, gateway: Host, waiting: Waiting, asking: Waiting) -> None:
         """waiting: who publishes; asking: who waits for a call of nsqd's"""
         super().__init__(log_function=lambda handler: None)
+        self._requires_tls = gateway.options.http_requires_tls
         self._shared = {"gateway": gateway, "waiting": waiting}
         stats, admin = ({"turns": asyncio.Semaphore(_CALLS), "waiting": asking} for _ in range(2))
         self._handlers: dict[str, tuple[type[Handler], dict[str, Any]]] = {
@@ -222,6 +236,10 @@ class _Door(Application):
 
     def find_handler(self, request: HTTPServerRequest, **_: Any) -> Any:
         method = request.method or ""
+        if self._requires_tls and request.protocol != "https":
+            if method != "HEAD":
+                request.method = "GET"
+            return self.get_handler_delegate(request, _TlsRequired, self._shared)
         found = route(method, request.uri or "")
         if found.answer is Answer.BAD:
             raise HTTPInputError(f"{request.uri}: a broken percent escape")

@@ -1,4 +1,4 @@
-"""The HTTP door, and the admin socket where one is asked for."""
+"""The HTTP and HTTPS doors, and the admin socket where one is asked for."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,11 @@ _KEEPALIVE = (
 
 
 class HttpDoors:
-    """The HTTP door, and the admin socket where one is asked for."""
+    """The HTTP door, the HTTPS door where there is a certificate, and the admin socket where one is
+    asked for.
+
+    address, https_address: where they listen, as host:port; empty without HTTPS
+    """
 
     def __init__(self, gateway: Host) -> None:
         self._admin: HTTPServer | None = None
@@ -44,16 +48,21 @@ class HttpDoors:
         asking = max(_FEWEST_ASKING, others)
         waiting = Waiting(most - others - asking)
         application = door_application(gateway, waiting, Waiting(asking))
-        self._server = BoundedServer(application, most=most, farewells=gateway.farewells)
+        self._server = BoundedServer(application, most=most, gateway=gateway)
         listener = listen(options.http_address, "--http-address", _keep_alive)
         self._server.add_sockets([listener])
         self.address = shown(listener.getsockname())
+        self.https_address = ""
+        if gateway.tls is not None and options.https_address:
+            listener = listen(options.https_address, "--https-address", _keep_alive)
+            self._server.add_secure_socket(listener)
+            self.https_address = shown(listener.getsockname())
         if options.admin_socket:
             self._open_admin(gateway, options.admin_socket)
 
     @property
     def connections(self) -> int:
-        return len(self._server.connections)
+        return self._server.count
 
     async def look(self) -> list[Sender]:
         """Once a second: end the connections that are late, and give the others."""
