@@ -7,6 +7,9 @@ from pathlib import Path, PurePosixPath
 
 from srtm.certs.names import Names
 from srtm.deploy.host_tables import HostTable
+from srtm.host.files import read_file
+from srtm.testbed.host import Host
+from srtm.text.errors import SrtmError
 
 VALID_DAYS = 365
 RENEW_DAYS = 30
@@ -33,10 +36,16 @@ def make(folder: Path, hosts: Iterable[HostTable], now: datetime.datetime) -> No
             authority.issue(folder, host.name, names, VALID_DAYS, now, replace=True)
 
 
-def put_files(folder: Path, host: HostTable) -> Iterable[tuple[str, Path, int]]:
-    """The name in the host's own folder, the file of this machine, and the mode."""
+def put(folder: Path, host: Host, own: str) -> None:
+    """Bring a host its certificate. own: its own folder, where programs find it, and take it anew
+    when it changes. Raises SrtmError."""
     for name, mode in _ON_HOST.items():
-        yield name, folder / name.replace("host.", f"{host.name}."), mode
+        file = folder / name.replace("host.", f"{host.table.name}.")
+        try:
+            content = read_file(file)
+        except OSError as error:
+            raise SrtmError(f"{file}: {error.strerror}") from None
+        host.put(f"{own}/{name}", content, mode)
 
 
 def door_keys(own: PurePosixPath) -> dict[str, str]:

@@ -189,6 +189,7 @@ class Testbed:
     def _bring_up(self, host: Host, token: bytes, say: Say) -> None:
         began_ns = monotonic_ns()
         if deployment_of(host, host.status(UP)) is not None:
+            self._put_certificates(host)
             say(host.table.name, "runs already")
             return
         self._go_on()
@@ -223,11 +224,13 @@ class Testbed:
             host.put(f"{part.folder}/{name}", read_file(file))
         if part.needs_token:
             host.put(f"{part.folder}/token", token, 0o600)
-        if self.inventory.plan.deployment.secure:
-            made = certificates.put_files(self.inventory.certificates, host.table)
-            for name, file, mode in made:
-                host.put(f"{part.folder}/{name}", read_file(file), mode)
+        self._put_certificates(host)
         host.put(f"{part.folder}/srtm.toml", part.text.encode())
+
+    def _put_certificates(self, host: Host) -> None:
+        if self.inventory.plan.deployment.secure:
+            own = f"{host.table.data_path}/{OWN_FOLDER}"
+            certificates.put(self.inventory.certificates, host, own)
 
     def _await_up(self, host: Host) -> None:
         deadline_ns = monotonic_ns() + int(READY_SECONDS * NS)

@@ -2,6 +2,7 @@
 
 import datetime
 import ssl
+import stat
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from srtm.certs.certificate import read_shown
 from srtm.deploy.host_tables import HostTable
 from srtm.host.certificates import TlsFiles, client_context, server_context
-from srtm.testbed.certificates import RENEW_DAYS, VALID_DAYS, make, put_files
+from srtm.testbed.certificates import RENEW_DAYS, VALID_DAYS, make, put
+from srtm.testbed.local import LocalHost
+from srtm.text.errors import SrtmError
 from tests.support.certificates import handshake
 
 NOW = datetime.datetime.now(datetime.UTC)
@@ -71,9 +74,14 @@ def test_one_that_was_lost_or_is_for_another_address_is_made_anew(
 
 
 def test_a_host_gets_its_own_key_and_never_that_of_the_authority(tmp_path: Path) -> None:
-    made = [(name, file.name, mode) for name, file, mode in put_files(tmp_path, H1)]
-    assert made == [
-        ("ca.pem", "ca.pem", 0o644),
-        ("host.pem", "h1.pem", 0o644),
-        ("host.key", "h1.key", 0o600),
-    ]
+    folder, own = tmp_path / "pki", tmp_path / "h1" / "testbed"
+    make(folder, [H1, H2], NOW)
+    put(folder, LocalHost(H1), str(own))
+    assert contents(own) == {
+        "ca.pem": (folder / "ca.pem").read_bytes(),
+        "host.pem": (folder / "h1.pem").read_bytes(),
+        "host.key": (folder / "h1.key").read_bytes(),
+    }
+    assert stat.S_IMODE((own / "host.key").stat().st_mode) == 0o600
+    with pytest.raises(SrtmError, match=r"none/ca\.pem: No such file"):
+        put(tmp_path / "none", LocalHost(H1), str(own))

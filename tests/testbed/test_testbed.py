@@ -20,6 +20,7 @@ import pytest
 import srtm.testbed as testbeds
 from srtm.deploy.topics import Topics
 from srtm.deployment.document import find
+from srtm.host.certificates import TlsFiles, server_context
 from srtm.host.processes import is_alive
 from srtm.http.client import get_json, request
 from srtm.nsq.commands import pub
@@ -385,6 +386,12 @@ def test_clients_of_a_secure_testbed_speak_tls(tmp_path: Path) -> None:
         own = tmp_path / "d" / "h1" / "testbed"
         assert stat.S_IMODE((own / "host.key").stat().st_mode) == 0o600
         assert not list((tmp_path / "d" / "h1").rglob("ca.key"))
+
+        # A certificate is renewed where it is in use.
+        (pki / "h1.key").unlink()
+        open_testbed(file).up(quiet)
+        assert (own / "host.key").read_bytes() == (pki / "h1.key").read_bytes()
+        server_context(TlsFiles(str(own / "host.pem"), str(own / "host.key")))
 
         # The authority stays, and the hosts' copies go.
         before = (pki / "ca.pem").read_bytes()
