@@ -75,7 +75,7 @@ SHARED = {
     "srtm.host": {"srtm.text"},
     "srtm.http": {"srtm.host", "srtm.limits", "srtm.text"},
     "srtm.limits": {"srtm.nsq", "srtm.text"},
-    "srtm.options": {"srtm.host", "srtm.limits", "srtm.text"},
+    "srtm.options": {"srtm.host", "srtm.http", "srtm.limits", "srtm.nsq", "srtm.text"},
 }
 """by folder that all programs share: those that it may import from"""
 

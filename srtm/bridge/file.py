@@ -19,6 +19,7 @@ from srtm.bridge.pointer import pointer
 from srtm.kafka import file as kafka_file
 from srtm.limits.slo import SLO
 from srtm.options.model import FileTable, read_toml
+from srtm.options.nsq import NsqOptions
 from srtm.text.address import Address
 from srtm.text.errors import UsageError, one_line
 from srtm.text.fields import Duration, ListenAddress
@@ -89,7 +90,7 @@ class KafkaTable(kafka_file.KafkaTable):
     own_settings = OWN_SETTINGS
 
 
-class Route(FileTable):
+class Route(NsqOptions, FileTable):
     """`[[route]]`, one way. Sizes in bytes."""
 
     name: str = ""
@@ -167,6 +168,7 @@ class Route(FileTable):
             other = "lookupd = [...]" if self.source.system == "nsq" else 'distributor = "..."'
             raise ValueError(f"name NSQ's side once: nsqd = [...] or {other}")
         self._check_names()
+        self.check_together()
         return self
 
     def _check_nsq_source(self) -> None:
@@ -257,12 +259,16 @@ class BridgeFile(FileTable):
 
 
 def read_bridge_file(path: Path) -> BridgeFile:
-    """Raises UsageError: one line, which names the key."""
+    """Raises UsageError: one line, which names the key, or a file with a certificate or a secret
+    that cannot be used."""
     values = read_toml(path)
     try:
-        return BridgeFile.model_validate(values)
+        found = BridgeFile.model_validate(values)
     except ValidationError as error:
         raise _readable(error, values, path) from None
+    for route in found.routes:
+        route.features(f"{path}: route {route.name}: ")
+    return found
 
 
 def _readable(error: ValidationError, values: dict[str, Any], path: Path) -> UsageError:

@@ -8,6 +8,7 @@ from typing import Any
 from srtm.bridge.figures import Figures
 from srtm.bridge.nsq_source import Host
 from srtm.bridge.wire import Broken, frames_of
+from srtm.nsq.connection import Features
 from srtm.nsq.frames import MESSAGE
 
 _LEAVE_SECONDS = 2.0
@@ -23,11 +24,12 @@ class Hosts:
         topic: str,
         channel: str,
         identity: dict[str, Any],
+        features: Features,
         figures: Figures,
         selector: selectors.BaseSelector,
     ) -> None:
-        """identity: of each connection (IDENTIFY)"""
-        self._of_each = topic, channel, identity, figures, selector
+        """identity, features: of each connection (IDENTIFY)"""
+        self._of_each = topic, channel, identity, features, figures, selector
         self._selector = selector
         self._all: dict[str, Host] = {}
         for address in nsqd:

@@ -60,6 +60,7 @@ class KafkaToNsq(Runner):
         route = self.route
         self._selector = selectors.DefaultSelector()
         self._dead = DeadRecords(self)
+        features = route.features()
         count = len(route.nsqd) if route.nsqd else route.publishers
         self._publishers = [
             Publisher(
@@ -69,6 +70,7 @@ class KafkaToNsq(Runner):
                 route.nsqd,
                 number,
                 self.figures,
+                features,
             )
             for number in range(count)
         ]

@@ -21,6 +21,7 @@ from srtm.bridge.figures import Figures
 from srtm.bridge.wire import Broken, Wire, frames_of
 from srtm.host.backoff import backoff_seconds
 from srtm.nsq.commands import mpub, pub
+from srtm.nsq.connection import PLAIN, Features
 from srtm.nsq.frames import ERROR
 
 log = logging.getLogger("srtm.bridge")
@@ -75,7 +76,7 @@ class Lane(Wire):
     ) -> None:
         self.owner = owner
         identity = {"client_id": owner.client_id, "hostname": socket.gethostname()}
-        super().__init__(selector, address, identity, now)
+        super().__init__(selector, address, identity, now, owner.features)
 
     def identified(self) -> None:
         self.owner.joined()
@@ -101,8 +102,10 @@ class Publisher:
         addresses: Sequence[str],
         first: int,
         figures: Figures,
+        features: Features = PLAIN,
     ) -> None:
         self.route = route
+        self.features = features
         self.client_id = client_id
         self.reason = ""
         self.answers: deque[Batch] = deque()  # those that were just stored, for the owner

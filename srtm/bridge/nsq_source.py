@@ -18,6 +18,7 @@ from srtm.bridge.figures import Figures
 from srtm.bridge.wire import Broken, Wire
 from srtm.host.backoff import backoff_seconds
 from srtm.nsq.commands import CLS, rdy, sub
+from srtm.nsq.connection import Features
 from srtm.nsq.errors import is_fatal
 from srtm.nsq.frames import MESSAGE, RESPONSE
 
@@ -69,6 +70,7 @@ class Link(Wire):
         selector: selectors.BaseSelector,
         host: "Host",
         identity: dict[str, Any],
+        features: Features,
         now: float,
     ) -> None:
         self.host = host
@@ -78,7 +80,7 @@ class Link(Wire):
         self.sent: deque[list[bytes]] = deque()  # ids of FINs that nsqd may not have read yet
         self.sent_count = 0
         self._rdy = -1
-        super().__init__(selector, host.address, identity, now)
+        super().__init__(selector, host.address, identity, now, features)
 
     def identified(self) -> None:
         self.write(sub(self.host.topic, self.host.channel))
@@ -136,6 +138,7 @@ class Host:
         topic: str,
         channel: str,
         identity: dict[str, Any],
+        features: Features,
         figures: Figures,
         selector: selectors.BaseSelector,
     ) -> None:
@@ -149,6 +152,7 @@ class Host:
         self.reason = ""
         self._done: dict[bytes, None] = {}
         self._identity = identity
+        self._features = features
         self._figures = figures
         self._selector = selector
         self._failures = 0
@@ -162,7 +166,7 @@ class Host:
         if self.link is not None or now < self._next or not self.listed:
             return
         try:
-            self.link = Link(self._selector, self, self._identity, now)
+            self.link = Link(self._selector, self, self._identity, self._features, now)
         except Broken as error:
             self.broken(str(error), now)
 

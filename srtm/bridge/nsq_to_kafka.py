@@ -67,6 +67,7 @@ class NsqToKafka(Runner):
                 self.topic,
                 route.source.channel,
                 self._identity(),
+                route.features(),
                 self.figures,
                 selector,
             )

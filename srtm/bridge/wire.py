@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from srtm.nsq.commands import NOP
-from srtm.nsq.connection import Connection, Refused
+from srtm.nsq.connection import PLAIN, Connection, Features, Refused
 from srtm.nsq.frames import FrameError
 from srtm.text.address import Address
 from srtm.text.errors import SrtmError
@@ -52,6 +52,7 @@ class Wire:
         address: str,
         identity: dict[str, Any],
         now: float,
+        features: Features = PLAIN,
     ) -> None:
         """Begins to connect. Raises Broken."""
         self.address = address
@@ -85,8 +86,8 @@ class Wire:
             "heartbeat_interval": int(HEARTBEAT_SECONDS * 1000),
             **identity,
         }
-        self._v2 = Connection(self._out.extend, document, _MAX_FRAME_BYTES)
-        self._v2.write = self.write
+        self._v2 = Connection(self._out.extend, document, _MAX_FRAME_BYTES, features.towards(host))
+        self._v2.write = self._write
         self._events = selectors.EVENT_READ | selectors.EVENT_WRITE
         selector.register(self._socket, self._events, self)
 
@@ -103,6 +104,10 @@ class Wire:
     # --- bytes ----------------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
+        """Send commands."""
+        self._v2.send(data)
+
+    def _write(self, data: bytes) -> None:
         """What a dead connection does not take is dropped: its last frame may say why it died, so
         `read` or `beat` tells of it."""
         if self._out:

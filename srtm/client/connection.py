@@ -33,9 +33,10 @@ class Listener(Protocol):
 class Connection(asyncio.Protocol):
     """Made by `dial`."""
 
-    def __init__(self, listener: Listener, publisher: str) -> None:
+    def __init__(self, listener: Listener, publisher: str, features: v2.Features) -> None:
         self._listener = listener
         self._publisher = publisher
+        self._features = features
         self._v2: v2.Connection | None = None
         self._transport: asyncio.Transport | None = None
         self._identified: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -55,7 +56,7 @@ class Connection(asyncio.Protocol):
         }
         if self._publisher:
             identity["srtm_publisher"] = self._publisher
-        self._v2 = v2.Connection(transport.write, identity, _MAX_FRAME_BYTES)
+        self._v2 = v2.Connection(transport.write, identity, _MAX_FRAME_BYTES, self._features)
         loop = asyncio.get_running_loop()
         self._beat = loop.call_later(2 * HEARTBEAT_SECONDS, self._check)
 
@@ -112,8 +113,8 @@ class Connection(asyncio.Protocol):
         return self._transport is not None
 
     def write(self, data: bytes) -> None:
-        assert self._transport is not None, "the listener was told that it is broken"
-        self._transport.write(data)
+        assert self._v2 is not None, "the listener was told that it is ready"
+        self._v2.send(data)
 
     def abort(self) -> None:
         """Close now; what is unwritten is dropped, and nothing more is written."""
@@ -122,7 +123,9 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
 
-async def dial(address: str, listener: Listener, publisher: str = "") -> Connection:
+async def dial(
+    address: str, listener: Listener, publisher: str = "", features: v2.Features = v2.PLAIN
+) -> Connection:
     """A connection that is ready for commands; traces name it by `publisher`, its id. Raises
     UnavailableError."""
     host, port = Address.of(address)
@@ -131,7 +134,7 @@ async def dial(address: str, listener: Listener, publisher: str = "") -> Connect
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             _, connection = await loop.create_connection(
-                lambda: Connection(listener, publisher), host, port
+                lambda: Connection(listener, publisher, features.towards(host)), host, port
             )
             await connection.identified()
     except TimeoutError:

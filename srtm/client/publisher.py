@@ -17,6 +17,7 @@ from srtm.host.backoff import backoff_seconds
 from srtm.http.bearer import read_token
 from srtm.http.client import Endpoint
 from srtm.nsq.commands import message, mpub, pub
+from srtm.nsq.connection import PLAIN, Features
 from srtm.nsq.frames import ERROR
 from srtm.nsq.names import is_valid_topic_name
 from srtm.text.address import Address
@@ -46,6 +47,7 @@ class Publisher:
                    is registered already (`srtm topic register`)
     distributor:   host:port; `token_file` holds its bearer token, where it wants one
     nsqd:          host:port of a gateway or an nsqd, instead of a distributor
+    features:      TLS, compression and AUTH of its connections: see `features`
     max_in_flight: messages that may be unanswered; past it `publish` and `send` wait
     close_seconds: how long leaving the `async with` waits for answers
     place_timeout: seconds that a message waits while no gateway was ever named for this publisher,
@@ -68,6 +70,7 @@ class Publisher:
         distributor: str = "",
         token_file: str = "",
         nsqd: str = "",
+        features: Features = PLAIN,
         max_in_flight: int = 1000,
         close_seconds: float = 10.0,
         place_timeout: float = 10.0,
@@ -85,6 +88,7 @@ class Publisher:
         if distributor:
             self._endpoint = Endpoint(distributor, read_token(token_file, "token_file"))
         self._nsqd = nsqd
+        self._features = features
         self._close_seconds = close_seconds
         self._place_timeout = place_timeout
         self._deadline: asyncio.TimerHandle | None = None
@@ -264,7 +268,7 @@ class Publisher:
 
     async def _connect(self, address: str) -> None:
         try:
-            connection = await dial(address, self, self.id)
+            connection = await dial(address, self, self.id, self._features)
         except UnavailableError as error:
             level = logging.INFO if self._route.failures else logging.WARNING
             log.log(level, "publisher %s of topic %s: %s", self.id, self.topic, error)

@@ -18,6 +18,7 @@ from srtm.consumer.file import (
 )
 from srtm.nsq.names import is_ephemeral, is_valid_channel_name, is_valid_topic_name
 from srtm.options.model import FileTable, read_toml
+from srtm.options.nsq import NsqOptions
 from srtm.text.address import Address
 from srtm.text.errors import one_line
 from srtm.text.fields import Duration
@@ -36,7 +37,7 @@ def _addresses(value: object) -> object:
 Addresses = Annotated[tuple[str, ...], BeforeValidator(_addresses), Field(max_length=1000)]
 
 
-class NsqTable(FileTable):
+class NsqTable(NsqOptions, FileTable):
     """`[nsq]`: a channel and its brokers, by nsqlookupd or by address.
 
     lookupd:     HTTP addresses of nsqlookupds
@@ -73,6 +74,7 @@ class NsqTable(FileTable):
                 f"channel {self.channel} goes with its last consumer, and its messages with it; "
                 "scale one that is not ephemeral"
             )
+        self.check_together()
         if not 1 <= self.msg_timeout <= 900:
             raise ValueError("msg-timeout: nsqd takes 1s to 15m")
         return self
@@ -105,6 +107,8 @@ def read_scaled_file(path: Path) -> GroupFile | PoolFile:
     if "nsq" not in document:
         return read_group_file(path)
     try:
-        return PoolFile.model_validate(document)
+        found = PoolFile.model_validate(document)
     except ValidationError as error:
         raise one_line(error, str(path)) from None
+    found.nsq.features(f"{path}: [nsq] ")
+    return found

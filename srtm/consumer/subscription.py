@@ -173,7 +173,15 @@ class Subscription:
         nsq = self._nsq
         with selectors.DefaultSelector() as selector:
             selector.register(self._woken, selectors.EVENT_READ, None)
-            hosts = Hosts(nsq.nsqd, nsq.topic, nsq.channel, self._identity, self.counts, selector)
+            hosts = Hosts(
+                nsq.nsqd,
+                nsq.topic,
+                nsq.channel,
+                self._identity,
+                nsq.features(),
+                self.counts,
+                selector,
+            )
             lookup = Lookup(nsq.lookupd, nsq.topic) if nsq.lookupd else None
             tick_at = 0.0
             try:

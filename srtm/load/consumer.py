@@ -20,6 +20,7 @@ from srtm.nsq.frames import (
     FrameReader,
     parse_message,
 )
+from srtm.nsq.layers.layer import LayerError
 
 MAX_IN_FLIGHT = 2500
 """RDY: nsqd's default --max-rdy-count."""
@@ -71,7 +72,10 @@ class Consumer(Link):
     def on_ready(self) -> None:
         """Take one read: record its messages, FIN them together."""
         self.write_rest()
-        have, size = self._have, self._layout.frame_bytes
+        if self.layer is not None:
+            self._read_layered()
+            return
+        have = self._have
         try:
             count = self.sock.recv_into(self._view[have : have + _READ_BYTES])
         except BlockingIOError:
@@ -81,8 +85,29 @@ class Consumer(Link):
         if not count:
             self.close()
             return
+        self._take(have + count, monotonic_ns())
+
+    def _read_layered(self) -> None:
+        """Take one read through TLS or compression, which may hold more than one of the buffer."""
+        try:
+            data = self.sock.recv(_READ_BYTES)
+            plain = self.decoded(data) if data else b""
+        except BlockingIOError:
+            return
+        except (OSError, LayerError):
+            data = plain = b""
+        if not data:
+            self.close()
+            return
         now = monotonic_ns()
-        rest = have + count
+        for start in range(0, len(plain), _READ_BYTES):
+            part = plain[start : start + _READ_BYTES]
+            self._view[self._have : self._have + len(part)] = part
+            self._take(self._have + len(part), now)
+
+    def _take(self, rest: int, now: int) -> None:
+        """Take the messages that are whole in the first `rest` bytes of the buffer."""
+        size = self._layout.frame_bytes
         whole = rest // size
         if whole and (self._take_few(whole, now) if whole < _MANY else self._take_many(whole, now)):
             rest = self._keep(rest, rest - whole * size)

@@ -92,18 +92,19 @@ class Fleet:
 
     def dial(self, address: str, index: int) -> socket:
         """A connection to publish, for any thread. Raises UnavailableError."""
-        link = Blocking(address, self._identity(index))
+        link = Blocking(address, self._identity(index), features=self._settings.features)
         with _closed_on_failure(link):
-            return link.identify().socket
+            return link.identify().take_over()
 
     def subscribe(self, address: str) -> socket:
         """One to consume, likewise."""
         settings = self._settings
         buffering = {"output_buffer_size": -1} if settings.low_latency else {}
-        link = Blocking(address, {"client_id": "srtm-load-consumer", **_USER_AGENT, **buffering})
+        identity = {"client_id": "srtm-load-consumer", **_USER_AGENT, **buffering}
+        link = Blocking(address, identity, features=settings.features)
         with _closed_on_failure(link):
             link.identify().ask(sub(settings.topic.encode(), settings.channel.encode()))
-        return link.socket
+        return link.take_over()
 
     def _add_consumer(self, sock: socket) -> None:
         received, layout = Received(), self._payload.frame_layout()
@@ -121,7 +122,8 @@ class Fleet:
         ]
         links = [self._dial(at, self._identity(index)) for index, at in enumerate(addresses)]
         for index, link in enumerate(links):
-            sock = link.identify().socket
+            sock = link.identify().take_over()
+            self._sockets.append(sock)
             publisher = Publisher(sock, index, payload, self._record, self.poller, self.errors)
             self.publishers.append(publisher)
 
@@ -132,7 +134,7 @@ class Fleet:
         return {"client_id": f"srtm-load-{index}", **_USER_AGENT, **registered}
 
     def _dial(self, address: str, identity: dict[str, str]) -> Blocking:
-        link = Blocking(address, identity)
+        link = Blocking(address, identity, features=self._settings.features)
         self._sockets.append(link.socket)
         return link
 

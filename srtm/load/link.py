@@ -4,18 +4,22 @@ import socket
 from collections import Counter
 from select import EPOLLIN, EPOLLOUT, epoll
 
+from srtm.nsq.layers.layer import Layer
+
 
 class Link:
     """Writes at once, keeps what the socket does not take, and is closed once.
 
     errors: error frames of the whole run, by code
+    layer:  TLS or compression, of a `LayeredSocket`
     """
 
-    __slots__ = ("_epoll", "_unsent", "closed", "errors", "sock")
+    __slots__ = ("_epoll", "_unsent", "closed", "errors", "layer", "sock")
 
     def __init__(self, sock: socket.socket, poller: epoll, errors: "Counter[str]") -> None:
         sock.setblocking(False)
         self.sock = sock
+        self.layer: Layer | None = getattr(sock, "layer", None)
         self.errors = errors
         self.closed = False
         self._epoll = poller
@@ -29,6 +33,8 @@ class Link:
     def write(self, data: bytes) -> None:
         """Write, or keep what the socket does not take. Never closes: when the other side is gone,
         what it said before is still to be read."""
+        if self.layer is not None:
+            data = self.layer.encode(data)
         if self._unsent:
             self._unsent += data
             return
@@ -51,6 +57,14 @@ class Link:
         if not self._unsent:
             self._epoll.modify(self.sock, EPOLLIN)
 
+    def decoded(self, data: bytes) -> bytes:
+        """What came, of a link with a layer. Raises LayerError."""
+        assert self.layer is not None
+        plain = self.layer.decode(data)
+        while self.layer.more:
+            plain += self.layer.decode(b"")
+        return plain
+
     def count_error(self, data: bytes) -> None:
         """Count an error frame by its code."""
         self.errors[data.decode("ascii", "backslashreplace").partition(" ")[0]] += 1
@@ -60,6 +74,7 @@ class Link:
         self.close()
         sock.setblocking(False)
         self.sock = sock
+        self.layer = getattr(sock, "layer", None)
         self.closed = False
         self._unsent.clear()
         self._epoll.register(sock, EPOLLIN)

@@ -169,6 +169,7 @@ def _settings(
         low_latency=not options.consumer_buffer,
         drain_seconds=options.drain,
         seed=options.seed,
+        features=options.features("--"),
         **({"publishers": options.publishers, "group_size": options.group_size} | placed),
     )
 

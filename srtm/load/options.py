@@ -1,16 +1,18 @@
 """The load generator's settings: flags, file keys, environment and help in one table."""
 
 from pathlib import Path
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from srtm.load.settings import Arrivals
 from srtm.options.model import Objective, environment
+from srtm.options.nsq import NsqOptions
 from srtm.text.fields import Duration
 
 
-class LoadOptions(BaseModel):
-    """See `srtm load --help`."""
+class RunOptions(BaseModel):
+    """What a run sends and how it is judged."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
@@ -92,7 +94,7 @@ class LoadOptions(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _apart(self) -> "LoadOptions":
+    def _apart(self) -> Self:
         if (self.rate is not None) + self.max_speed + (self.trace is not None) > 1:
             raise ValueError("--rate, --max-speed and --trace exclude each other")
         if self.outstanding is not None and not self.max_speed:
@@ -107,4 +109,13 @@ class LoadOptions(BaseModel):
             raise ValueError("--strict needs an --slo to judge")
         if self.distributor_token_file and not self.distributor_address:
             raise ValueError("--distributor-token-file goes with --distributor-address")
+        return self
+
+
+class LoadOptions(NsqOptions, RunOptions):
+    """See `srtm load --help`."""
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        self.check_together()
         return self

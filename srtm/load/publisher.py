@@ -10,6 +10,7 @@ from srtm.load.payload import Payload
 from srtm.load.record import NOT_YET, REFUSED, Record
 from srtm.nsq.commands import NOP
 from srtm.nsq.frames import ERROR, HEARTBEAT_DATA, OK_FRAME, FrameError, FrameReader
+from srtm.nsq.layers.layer import LayerError
 
 _RUN = 64
 _READ_BYTES = _RUN * len(OK_FRAME)
@@ -128,6 +129,14 @@ class Publisher(Link):
             return
         except OSError:
             data = b""
+        if data and self.layer is not None:
+            try:
+                data = self.decoded(data)
+            except LayerError:
+                data = b""
+            else:
+                if not data:
+                    return
         now = monotonic_ns()
         count = _RUNS.get(data)
         if count is None or count > len(self.waiting):

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
+from srtm.nsq.connection import PLAIN, Features
 from srtm.nsq.names import is_valid_channel_name, is_valid_topic_name
 from srtm.text.errors import UsageError
 
@@ -47,6 +48,7 @@ class LoadSettings:
                          False: nsqd's own buffer, 16 KiB or 250 ms, which costs it less
     drain_seconds:       longest wait for answers and messages after the last send
     seed:                of all random choices
+    features:            TLS, compression and AUTH of all connections
     """
 
     topic: str
@@ -73,6 +75,7 @@ class LoadSettings:
     low_latency: bool = True
     drain_seconds: float = 5.0
     seed: int = 1
+    features: Features = PLAIN
 
     def __post_init__(self) -> None:
         """Raises UsageError: the first thing that is wrong, in one line."""
@@ -214,6 +217,7 @@ class LoadSettings:
         """The settings for JSON; a trace is given by its length and sum, and nobody by name."""
         document = {field.name: getattr(self, field.name) for field in fields(self)}
         del document["ids"]
+        document["features"] = self.features.asked
         if self.trace is not None:
             document["trace"] = {"seconds": len(self.trace), "events": round(sum(self.trace), 3)}
         return document

@@ -4,13 +4,16 @@ import math
 import socket
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from srtm.nsq.commands import fin
-from srtm.nsq.connection import Connection, Refused
+from srtm.nsq.connection import PLAIN, Connection, Features, Refused
 from srtm.nsq.frames import ERROR, MESSAGE, OK_FRAME, Frame, FrameError, Message, parse_message
 from srtm.text.address import Address
 from srtm.text.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from srtm.nsq.layers import Layer
 
 TIMEOUT_SECONDS = 10.0
 """The timeout for a connection and for each answer: nsqd may ask a hung nsqlookupd for 5 s."""
@@ -23,11 +26,22 @@ def target_of(address: str) -> str | Address:
     return address if "/" in address and "://" not in address else Address.of(address)
 
 
+class LayeredSocket(socket.socket):
+    """A socket whose owner is to read and write through `layer`."""
+
+    def __init__(self, taken: socket.socket, layer: "Layer") -> None:
+        """taken: it is detached"""
+        family, timeout = taken.family, taken.gettimeout()
+        super().__init__(family, socket.SOCK_STREAM, fileno=taken.detach())
+        self.settimeout(timeout)
+        self.layer = layer
+
+
 class Blocking:
     """A connection that has begun; `identify` waits for the answer, so that a program may begin
     many and then wait for all.
 
-    socket: another owner may take it over when nothing is awaited: nothing was read beyond that
+    socket: for what cannot be asked otherwise; see `take_over`
     """
 
     def __init__(
@@ -35,6 +49,7 @@ class Blocking:
         address: str,
         identity: Mapping[str, Any],
         timeout_seconds: float = TIMEOUT_SECONDS,
+        features: Features = PLAIN,
     ) -> None:
         """Raises UnavailableError, UsageError."""
         self.address = address
@@ -42,13 +57,15 @@ class Blocking:
         target = target_of(address)
         try:
             if isinstance(target, str):
+                features = features.towards("localhost")
                 self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
                 self.socket.settimeout(timeout_seconds)
                 self.socket.connect(target)
             else:
+                features = features.towards(target.host)
                 self.socket = socket.create_connection(target, timeout_seconds)
                 self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.v2 = Connection(self.socket.sendall, identity, _MAX_FRAME_BYTES)
+            self.v2 = Connection(self.socket.sendall, identity, _MAX_FRAME_BYTES, features)
         except (OSError, UnicodeError) as error:  # a name that cannot be one
             raise UnavailableError(
                 f"{address}: {_reason(error)}; is an nsqd or a gateway listening there?"
@@ -65,15 +82,21 @@ class Blocking:
         self._await("IDENTIFY", lambda: self.v2.identified)
         return self
 
+    def take_over(self) -> socket.socket:
+        """The socket for another owner, when nothing is awaited: nothing was read beyond that.
+        With TLS or compression it is a `LayeredSocket`."""
+        layer = self.v2.layer
+        return self.socket if layer is None else LayeredSocket(self.socket, layer)
+
     def write(self, data: bytes) -> None:
         """Raises OSError."""
-        self.socket.sendall(data)
+        self.v2.send(data)
 
     def ask(self, command: bytes) -> None:
         """Send one command and wait for its OK. Raises UnavailableError."""
         name = command.split(b" ", 1)[0].decode()
         try:
-            self.socket.sendall(command)
+            self.v2.send(command)
         except OSError as error:
             why = _reason(error)
             raise UnavailableError(f"{self.address}: {name} could not be sent: {why}") from None
@@ -105,7 +128,7 @@ class Blocking:
         except FrameError as error:
             raise ConnectionError(f"{self.address}: {error}") from None
         if found:
-            self.socket.sendall(b"".join(fin(each.id) for each in found))
+            self.v2.send(b"".join(fin(each.id) for each in found))
         return found
 
     def close(self) -> None:

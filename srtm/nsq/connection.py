@@ -8,7 +8,7 @@ snappy or deflate, and AUTH. What is sent before waits for the end of that.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
@@ -41,9 +41,15 @@ class Features:
     deflate: bool = False
     deflate_level: int = 6
 
+    def towards(self, host: str) -> "Features":
+        """With the host of the address, where the other side's name is not given."""
+        if self.tls is None or self.server_name:
+            return self
+        return replace(self, server_name=host)
+
     @property
     def asked(self) -> dict[str, Any]:
-        """The keys of IDENTIFY."""
+        """The keys of IDENTIFY; the secret is none of them."""
         asked: dict[str, Any] = {}
         if self.tls is not None:
             asked["tls_v1"] = True
@@ -118,6 +124,11 @@ class Connection:
     def is_plain(self) -> bool:
         """Are bytes of NSQ those of the wire, from the beginning to the end?"""
         return self._layer is None and self._held is None
+
+    @property
+    def layer(self) -> "Layer | None":
+        """What all bytes go through from `identified` on; None: nothing."""
+        return self._layer
 
     @property
     def buffered(self) -> int:

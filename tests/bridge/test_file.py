@@ -36,7 +36,7 @@ def refusal(tmp_path: Path, text: str) -> str:
         pytest.param(HEAD, "there is no [[route]]", id="no-route"),
         pytest.param(
             routes(OUT + 'topik = "red"'),
-            'route nsq:a/bridge: unknown key "topik"; known are batch, dead-letter, ',
+            'route nsq:a/bridge: unknown key "topik"; known are auth-secret-file, batch, ',
             id="key",
         ),
         pytest.param(
