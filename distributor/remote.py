@@ -1,6 +1,7 @@
 """The distributor as commands see it: JSON over HTTP, every failure one line."""
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
@@ -8,10 +9,14 @@ from urllib.parse import quote, urlencode
 import click
 from click.core import ParameterSource
 
-from srtm.http.bearer import read_token
-from srtm.http.client import Answer, request
+from srtm.http.client import Answer, Endpoint, TlsFailed, request
+from srtm.http.distributor import CallerFiles, distributor_at
+from srtm.options.tls import check_client
 from srtm.text.address import Address
 from srtm.text.errors import SrtmError, UnavailableError, UsageError
+
+logging.getLogger("srtm.tls").addHandler(logging.NullHandler())
+"""so that a command, which keeps no log, says nothing of a certificate that ends soon"""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _TIMEOUT_SECONDS = 60.0
@@ -23,9 +28,9 @@ _USAGE = (400, 404, 409)
 class Remote:
     """One distributor."""
 
-    def __init__(self, address: Address, token: str) -> None:
-        self._address = address.reachable
-        self._token = token
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._address = endpoint.address
 
     def call(
         self,
@@ -58,13 +63,14 @@ class Remote:
             target += f"?{urlencode(query)}"
         try:
             return request(
-                str(self._address),
+                self._endpoint,
                 method,
                 target,
                 document=body,
-                token=self._token,
                 timeout_seconds=timeout_seconds,
             )
+        except TlsFailed as error:
+            raise UnavailableError(f"distributor {error}") from None
         except UnavailableError as error:
             why = str(error).removeprefix(f"{self._address}: ")
             raise UnavailableError(
@@ -82,37 +88,56 @@ class Remote:
             raise UsageError(answer.error)
         if answer.status == 401:
             raise UsageError(f"{self._address}: wrong or no token: give --distributor-token-file")
+        if answer.status == 403:
+            raise UsageError(f"{self._address}: {answer.error}")
         if answer.status == 503:
             raise UnavailableError(f"distributor {self._address}: {answer.error}")
         raise SrtmError(f"distributor {self._address}: {answer.error}")
 
 
 def remote_options(command: Command) -> Command:
-    """--distributor-address, --distributor-token-file and --json, which each command takes; the
-    command gets `remote` and `as_json`."""
+    """--distributor-address, the files that it is reached with, and --json, which each command
+    takes; the command gets `remote` and `as_json`."""
     command = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
     return _address("127.0.0.1:4180", "Address of the Load Distributor.")(command)
 
 
 def remote_or_none(command: Command) -> Command:
-    """--distributor-address and --distributor-token-file as by `remote_options`, without a default
-    and --json, for commands that may do without a distributor; `remote` is None then."""
+    """--distributor-address and its files as by `remote_options`, without a default and --json, for
+    commands that may do without a distributor; `remote` is None then."""
     return _address(None, "Ask this Load Distributor instead of a deployment.")(command)
+
+
+_FILES = {
+    "token-file": "File of mode 0600 with the distributor's token.",
+    "tls-root-ca-file": "File of PEM with the authority of the distributor's certificate: it is "
+    "reached by TLS.",
+    "tls-cert": "File of PEM with the own certificate at the distributor.",
+    "tls-key": "File of PEM with the key of --distributor-tls-cert.",
+}
+"""What a distributor is reached with: --distributor-NAME"""
 
 
 def _address(default: str | None, text: str) -> Callable[[Command], Command]:
     def connect(context: click.Context, _: click.Parameter, address: str | None) -> Remote | None:
-        file = context.params.pop("distributor_token_file", "")
+        files = {}
+        for name in _FILES:
+            key = f"distributor_{name.replace('-', '_')}"
+            files[name] = context.params.pop(key, "")
+            source = context.get_parameter_source(key)
+            if address is None and files[name] and source is not ParameterSource.ENVIRONMENT:
+                raise UsageError(f"--distributor-{name} goes with --distributor-address")
         if address is None:
-            source = context.get_parameter_source("distributor_token_file")
-            if file and source is not ParameterSource.ENVIRONMENT:
-                raise UsageError("--distributor-token-file goes with --distributor-address")
             return None
         try:
-            found = Address.parse(address)
+            check_client("distributor", *list(files.values())[1:])
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        try:
+            found = Address.parse(address).reachable
         except ValueError as error:
             raise UsageError(f"--distributor-address: {error}") from None
-        return Remote(found, read_token(file, "--distributor-token-file"))
+        return Remote(distributor_at(str(found), CallerFiles(*files.values())))
 
     def decorate(command: Command) -> Command:
         command = click.option(
@@ -126,15 +151,17 @@ def _address(default: str | None, text: str) -> Callable[[Command], Command]:
             callback=connect,
             help=text,
         )(command)
-        return click.option(
-            "--distributor-token-file",
-            envvar="SRTM_DISTRIBUTOR_TOKEN_FILE",
-            show_envvar=True,
-            type=click.Path(),
-            default="",
-            is_eager=True,  # read before the address that it goes to
-            help="File of mode 0600 with the distributor's token.",
-        )(command)
+        for name, words in reversed(_FILES.items()):
+            command = click.option(
+                f"--distributor-{name}",
+                envvar=f"SRTM_DISTRIBUTOR_{name.upper().replace('-', '_')}",
+                show_envvar=True,
+                type=click.Path(),
+                default="",
+                is_eager=True,  # read before the address that it goes to
+                help=words,
+            )(command)
+        return command
 
     return decorate
 

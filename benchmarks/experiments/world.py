@@ -64,7 +64,7 @@ class World:
 
     def __init__(self, distributor: Address, token: str = "") -> None:
         self._endpoint = Endpoint(str(distributor.reachable), token)
-        self._remote = Remote(distributor, token)
+        self._remote = Remote(self._endpoint)
         self.doors = [
             Door(each["name"], each["tcp_address"], each["http_address"])
             for each in self._remote.call("GET", "brokers")["brokers"]

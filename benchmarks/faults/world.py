@@ -13,7 +13,7 @@ from distributor.remote import Remote
 from srtm.audit.folder import read_sessions
 from srtm.audit.judge import Audit, judge
 from srtm.deployment.layout import Layout
-from srtm.http.bearer import read_token
+from srtm.http.distributor import CallerFiles, distributor_at
 from srtm.http.nsqd import stats
 from srtm.testbed import Testbed, Unit, open_testbed
 from srtm.testbed.host import Host
@@ -121,7 +121,7 @@ class World:
         inventory = self.testbed.inventory
         address, token_file = inventory.distributor_address, inventory.token_file
         assert address is not None
-        remote = Remote(address, read_token(str(token_file or ""), "token"))
+        remote = Remote(distributor_at(str(address), CallerFiles(str(token_file or "")), "token"))
 
         def is_placed(topic: str) -> bool:
             placed = remote.call("POST", "topics", topic, "placements", body={"policy": "lb"})

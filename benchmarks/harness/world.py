@@ -98,4 +98,4 @@ def brokers_up(
 def distributor_of(up: Running) -> Remote:
     """The Load Distributor of a deployment that has one."""
     assert up.deployment.distributor is not None
-    return Remote(up.deployment.distributor.http_address, "")
+    return Remote(up.deployment.distributor.endpoint())

@@ -18,6 +18,7 @@ from benchmarks.harness.nsqd import DURABLE, ask, create_paused, depth, drain
 from benchmarks.harness.world import until, write_toml
 from distributor.remote import Remote
 from srtm.deployment.layout import Layout
+from srtm.http.client import Endpoint
 from srtm.limits.excess import worst_excess
 from srtm.limits.queueing import Floats
 from srtm.nsq.blocking import Blocking
@@ -109,7 +110,7 @@ class World:
         self._tcp = dict(zip(BROKERS, map(str, addresses[:2]), strict=True))
         self._http = dict(zip(BROKERS, map(str, addresses[2:4]), strict=True))
         self.distributor = addresses[4]
-        self.remote = Remote(self.distributor, "")
+        self.remote = Remote(Endpoint(str(self.distributor)))
         self.second_addresses = addresses[5:]
         self._over = threading.Event()
         self._publishers: list[Publisher] = []

@@ -16,8 +16,8 @@ from srtm.bridge.kafka_sink import setting_of
 from srtm.bridge.lookup import nsqds_of, topics_of
 from srtm.bridge.names import End
 from srtm.bridge.wire import unreached
-from srtm.http.bearer import read_token
 from srtm.http.client import request
+from srtm.http.distributor import distributor_at, files_of
 from srtm.kafka.client import LastFault, away, client_settings, refuse_settings
 from srtm.text.address import Address
 from srtm.text.errors import UnavailableError
@@ -171,12 +171,12 @@ def _nsq_side(route: Route, topics: dict[str, int] | None) -> list[Finding]:
 
 
 def _distributor(route: Route) -> Finding:
-    """Does it know the topic? Raises UsageError for a token file that cannot be read."""
-    token = read_token(route.distributor_token_file, "distributor-token-file")
+    """Does it know the topic? Raises UsageError for a file that cannot be read."""
     topic, address = route.one_target, route.distributor
+    endpoint = distributor_at(address, files_of(route), "distributor-token-file")
     path = f"/v1/topics/{quote(topic, safe='')}"
     try:
-        answer = request(address, "GET", path, token=token, timeout_seconds=_SECONDS)
+        answer = request(endpoint, "GET", path, timeout_seconds=_SECONDS)
         if answer.status == 404 and "error" in answer.document:
             text = f"distributor {address} does not know topic {topic}; srtm topic register FILE"
             return Finding(route.name, text, True)

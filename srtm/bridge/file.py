@@ -20,6 +20,7 @@ from srtm.kafka import file as kafka_file
 from srtm.limits.slo import SLO
 from srtm.options.model import FileTable, read_toml
 from srtm.options.nsq import NsqOptions
+from srtm.options.tls import check_distributor
 from srtm.text.address import Address
 from srtm.text.errors import UsageError, one_line
 from srtm.text.fields import Duration, ListenAddress
@@ -100,6 +101,9 @@ class Route(NsqOptions, FileTable):
     lookupd: Addresses = ()
     distributor: Annotated[str, Field(max_length=255)] = ""
     distributor_token_file: str = ""
+    distributor_tls_root_ca_file: str = ""
+    distributor_tls_cert: str = ""
+    distributor_tls_key: str = ""
     publishers: int = Field(default=1, ge=1, le=64)
     rate: float = Field(default=0.0, ge=0, le=1e9)
     group: str = Field(default="", max_length=255)
@@ -167,6 +171,7 @@ class Route(NsqOptions, FileTable):
         if len(ways_in) != 1:
             other = "lookupd = [...]" if self.source.system == "nsq" else 'distributor = "..."'
             raise ValueError(f"name NSQ's side once: nsqd = [...] or {other}")
+        check_distributor(self)
         self._check_names()
         self.check_together()
         return self

@@ -10,8 +10,7 @@ from srtm.bridge.file import Route
 from srtm.bridge.nsq_sink import Publisher
 from srtm.client.place import Place
 from srtm.client.watch import join, leave
-from srtm.http.bearer import read_token
-from srtm.http.client import Endpoint
+from srtm.http.distributor import distributor_at, files_of
 from srtm.text.errors import SrtmError
 
 log = logging.getLogger("srtm.bridge")
@@ -49,9 +48,9 @@ class Placed:
     asyncio's."""
 
     def __init__(self, route: Route, bridge: str) -> None:
-        """Raises UsageError for a token file that cannot be read."""
-        token = read_token(route.distributor_token_file, "distributor-token-file")
-        self._endpoint = Endpoint(route.distributor, token)
+        """Raises UsageError for a file that cannot be read."""
+        files = files_of(route)
+        self._endpoint = distributor_at(route.distributor, files, "distributor-token-file")
         self._route = route
         self._bridge = bridge
         self._loop: asyncio.AbstractEventLoop | None = None

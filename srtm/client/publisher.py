@@ -14,8 +14,8 @@ from srtm.client.route import Event, Route, State
 from srtm.client.watch import MAX_BACKOFF_SECONDS, join, leave
 from srtm.client.window import Window
 from srtm.host.backoff import backoff_seconds
-from srtm.http.bearer import read_token
 from srtm.http.client import Endpoint
+from srtm.http.distributor import CallerFiles, distributor_at
 from srtm.nsq.commands import message, mpub, pub
 from srtm.nsq.connection import PLAIN, Features
 from srtm.nsq.frames import ERROR
@@ -45,7 +45,10 @@ class Publisher:
     id:            of the publisher; needed with a distributor, and one for each publisher
     key, rate:     correlation key and messages/s. With a rate it registers itself; without one it
                    is registered already (`srtm topic register`)
-    distributor:   host:port; `token_file` holds its bearer token, where it wants one
+    distributor:   host:port; `token_file` holds the token that it wants. With
+                   `distributor_tls_root_ca_file`, PEM, it is reached by TLS;
+                   `distributor_tls_cert` and `distributor_tls_key` are the publisher's own. All
+                   are read again when they change
     nsqd:          host:port of a gateway or an nsqd, instead of a distributor
     features:      TLS, compression and AUTH of its connections: see `features`
     max_in_flight: messages that may be unanswered; past it `publish` and `send` wait
@@ -69,6 +72,9 @@ class Publisher:
         rate: float | None = None,
         distributor: str = "",
         token_file: str = "",
+        distributor_tls_root_ca_file: str = "",
+        distributor_tls_cert: str = "",
+        distributor_tls_key: str = "",
         nsqd: str = "",
         features: Features = PLAIN,
         max_in_flight: int = 1000,
@@ -86,7 +92,13 @@ class Publisher:
         self._name = topic.encode()
         self._endpoint: Endpoint | None = None
         if distributor:
-            self._endpoint = Endpoint(distributor, read_token(token_file, "token_file"))
+            files = CallerFiles(
+                token_file,
+                distributor_tls_root_ca_file,
+                distributor_tls_cert,
+                distributor_tls_key,
+            )
+            self._endpoint = distributor_at(distributor, files, "token_file")
         self._nsqd = nsqd
         self._features = features
         self._close_seconds = close_seconds

@@ -90,7 +90,7 @@ def demo(seconds: float, out: Path, infer: bool) -> None:
                 f"once); without it p99 is {own * 1e3:.1f} ms here, so the SLO is {slo}"
             )
             assert up.deployment.distributor is not None
-            remote = Remote(up.deployment.distributor.http_address, "")
+            remote = Remote(up.deployment.distributor.endpoint())
             no_kafka = left_out()
             if not no_kafka:
                 open_channels(up.brokers)

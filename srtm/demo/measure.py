@@ -15,7 +15,7 @@ from srtm.demo.load import TOPIC, in_rooms, in_turn, predicted_waits, settings_f
 from srtm.deployment.admin import topics_of
 from srtm.deployment.document import DeployedBroker, Deployment
 from srtm.host.clock import NS, monotonic_ns
-from srtm.http.client import Endpoint, get_json
+from srtm.http.client import get_json
 from srtm.limits.contract import Contract
 from srtm.limits.queueing import Floats
 from srtm.limits.slo import SLO
@@ -85,7 +85,7 @@ def measure(
     shares = {each["name"]: (each["r"], each["b"]) for each in plan["brokers"]}
     _await_shares(deployment.brokers, shares, topic)
     assert deployment.distributor is not None
-    endpoint = Endpoint(str(deployment.distributor.http_address))
+    endpoint = deployment.distributor.endpoint()
     settings = settings_for(in_rooms(read_placement(endpoint, topic)), seconds, topic, seed)
     used = [broker for broker in deployment.brokers if broker.name in shares]
     for broker in used:

@@ -18,6 +18,7 @@ from srtm.deploy.tables import (
     NsqadminTable,
 )
 from srtm.http.client import Answer
+from srtm.http.distributor import distributor_at
 from srtm.limits.contract import Contract
 from srtm.options.model import as_flags
 from srtm.text.address import Address
@@ -55,6 +56,9 @@ def _child(
 def _distributor(plan: Plan, distributor: DistributorTable, programs: Programs) -> ChildSpec:
     command = partial(distributor_command, distributor, programs)
     child = _child(plan, "distributor", Stage.DISTRIBUTOR, command, distributor.http_address)
+    if plan.distributor_at and distributor.tls_cert:
+        address, files = plan.distributor_at
+        child = replace(child, reach=partial(distributor_at, str(address), files))
     return replace(child, path="/v1/health", agrees=_leads)
 
 

@@ -1,6 +1,7 @@
 """The TOML file of a deployment: what `srtm up FILE` starts."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -17,6 +18,7 @@ from srtm.deploy.host_tables import (
 from srtm.deploy.tables import (
     DISTRIBUTOR_PATHS,
     GATEWAY_PATHS,
+    REACH_PATHS,
     BridgeTable,
     BrokerTable,
     DeploymentTable,
@@ -30,6 +32,7 @@ from srtm.deploy.tables import (
 from srtm.deployment.layout import Layout
 from srtm.gateway.options import GatewayOptions
 from srtm.host.certificates import TlsFiles
+from srtm.http.distributor import CallerFiles, files_of
 from srtm.options.model import read_toml
 from srtm.text.address import Address
 from srtm.text.errors import SrtmError, UsageError, one_line
@@ -145,12 +148,15 @@ class Plan(Table):
         return self.distributor_at is not None
 
     @property
-    def distributor_at(self) -> tuple[Address, str] | None:
-        """Where the Load Distributor is reached, here or elsewhere, and the file of its token."""
+    def distributor_at(self) -> tuple[Address, CallerFiles] | None:
+        """Where the Load Distributor is reached, here or elsewhere, and with which files."""
         if self.distributor:
-            return self.distributor.http_address.reachable, self.distributor.token_file
+            files = files_of(self.distributor)
+            if not files.token:  # its file of the older form is both sides'
+                files = replace(files, token=self.distributor.token_file)
+            return self.distributor.http_address.reachable, files
         if self.elsewhere and self.elsewhere.distributor_address:
-            return self.elsewhere.distributor_address, self.elsewhere.distributor_token_file
+            return self.elsewhere.distributor_address, files_of(self.elsewhere)
         return None
 
     @property
@@ -187,12 +193,18 @@ class Plan(Table):
             own = str(self.lookupd_at[0])
             values["lookupd_tcp_address"] = [own, *more] if isinstance(more, list) else more
         if self.distributor_at:
-            address, token_file = self.distributor_at
+            address, files = self.distributor_at
             values |= {"distributor_address": str(address), "broker_name": broker.name}
             if broker.capacity:
                 values["broker_capacity"] = broker.capacity
-            if token_file:
-                values["distributor_token_file"] = token_file
+            for name, value in (
+                ("token_file", files.token),
+                ("tls_root_ca_file", files.root_ca),
+                ("tls_cert", files.cert),
+                ("tls_key", files.key),
+            ):
+                if value:
+                    values.setdefault(f"distributor_{name}", value)
         options = GatewayOptions.model_validate(values)
         options.check_body_size(broker.nsqd_body_bytes)
         return options
@@ -345,8 +357,6 @@ def _with_absolute_paths(plan: Plan, base: Path) -> Plan:
             }
         )
     if plan.elsewhere:
-        token_file = absolute(plan.elsewhere.distributor_token_file)
-        changes["elsewhere"] = plan.elsewhere.model_copy(
-            update={"distributor_token_file": token_file}
-        )
+        found = {name: absolute(getattr(plan.elsewhere, name)) for name in REACH_PATHS}
+        changes["elsewhere"] = plan.elsewhere.model_copy(update=found)
     return plan.model_copy(update=changes)

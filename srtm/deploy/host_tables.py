@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from srtm.deploy.tables import Table, plain_name
+from srtm.deploy.tables import ReachTable, Table, plain_name
 from srtm.text.fields import ListenAddress
 
 RATE = re.compile(r"[1-9][0-9]{0,5}(kbit|mbit|gbit)")
@@ -119,7 +119,7 @@ class SubscriberTable(Table):
     _check_name = field_validator("name")(plain_name)
 
 
-class ElsewhereTable(Table):
+class ElsewhereTable(ReachTable):
     """`[elsewhere]`: what other hosts of the same deployment run. `srtm testbed` writes it."""
 
     brokers: tuple[str, ...] = Field(description="names of all brokers of all hosts, in one order")
@@ -135,11 +135,6 @@ class ElsewhereTable(Table):
     )
     distributor_address: ListenAddress | None = Field(
         default=None, alias="distributor-address", description="address of the Load Distributor"
-    )
-    distributor_token_file: str = Field(
-        default="",
-        alias="distributor-token-file",
-        description="file of mode 0600 with its token",
     )
 
 

@@ -11,7 +11,6 @@ from distributor.cli.topics import set_migration
 from distributor.remote import Remote
 from srtm.deploy.split import contract_with
 from srtm.deployment.document import Deployment
-from srtm.http.bearer import read_token
 from srtm.limits.contract import Contract
 from srtm.text.errors import UsageError
 from srtm.text.words import counted, number, some
@@ -59,11 +58,10 @@ def read_placed(
 
 def placed_topics(deployment: Deployment) -> "PlacedTopics | None":
     """The topics of the deployment's distributor; None where there is no distributor. Raises
-    UsageError for a token file that is wrong."""
+    UsageError for a file that is wrong."""
     if deployment.distributor is None:
         return None
-    token = read_token(deployment.distributor.token_file, "token-file")
-    return PlacedTopics(Remote(deployment.distributor.http_address, token))
+    return PlacedTopics(Remote(deployment.distributor.endpoint()))
 
 
 class Changed(NamedTuple):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
-from srtm.http.client import Answer
+from srtm.http.client import Answer, Endpoint
 from srtm.text.errors import SrtmError
 
 MAX_LOG_BYTES = 64 << 20
@@ -58,6 +58,7 @@ class ChildSpec:
     ping: str  # host:port or socket path whose GET of `path` says 200 once it is ready
     log: Path
     path: str = "/ping"
+    reach: Callable[[], Endpoint] | None = None  # where more than its address is needed
     agrees: Callable[[Answer], bool] = lambda _: True  # where 200 does not say it yet
     sockets: tuple[Path, ...] = ()  # stale ones are removed before a start: nsqd does not
     drain_seconds: float = 0.0  # that it was told to take after SIGTERM

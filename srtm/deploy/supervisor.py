@@ -16,7 +16,7 @@ from srtm.deploy.process import GRACE_SECONDS, Child, ChildSpec, Stage
 from srtm.deploy.restarts import CURED_SECONDS, KEEPS_DYING, Restarts
 from srtm.host.clock import NS, monotonic_ns
 from srtm.http.client import request
-from srtm.text.errors import SrtmError, UnavailableError
+from srtm.text.errors import SrtmError, UnavailableError, UsageError
 
 READY_TIMEOUT_SECONDS = 60.0
 """nsqd reads its metadata and Python its modules; a shared CI machine can be 50 times slower"""
@@ -39,9 +39,10 @@ class StopRequested(Exception):
 def answers_ping(spec: ChildSpec) -> bool:
     """Does it say that it is ready, where it is asked?"""
     try:
-        answer = request(spec.ping, "GET", spec.path, timeout_seconds=_PING_TIMEOUT_SECONDS)
+        where = spec.ping if spec.reach is None else spec.reach()
+        answer = request(where, "GET", spec.path, timeout_seconds=_PING_TIMEOUT_SECONDS)
         return answer.status == 200 and spec.agrees(answer)
-    except UnavailableError:
+    except (UnavailableError, UsageError):  # a file that is being renewed is wrong for a moment
         return False
 
 

@@ -4,7 +4,7 @@ import contextlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -22,6 +22,12 @@ from srtm.deployment.layout import DATA_PATH, RESERVED_NAMES
 from srtm.gateway.options import GatewayOptions
 from srtm.limits.contract import MAX_RATE, Contract
 from srtm.options.known_keys import refuse_unknown
+from srtm.options.tls import (
+    DISTRIBUTOR_CERT,
+    DISTRIBUTOR_KEY,
+    DISTRIBUTOR_ROOT_CA,
+    check_distributor,
+)
 from srtm.text.address import Address
 from srtm.text.fields import ListenAddress
 
@@ -61,17 +67,24 @@ OWN_GATEWAY_OPTIONS = {
     "broadcast_address": "set broadcast-address of [deployment]",
     "topic": "write [[topic]] tables, which are split over the brokers",
     "distributor_address": "the gateway reports to the distributor of [distributor]",
-    "distributor_token_file": "set token-file of [distributor]",
     "broker_name": "set name",
     "broker_capacity": "set capacity",
     "admin_socket": "it is a file of the data path",
     "state_file": "it is a file of the data path",
 }
 """the gateway's options that `srtm up` sets by itself: option -> why they are no keys"""
-GATEWAY_PATHS = ("admission_log", "trace_dir", "tls_cert", "tls_key", "tls_root_ca_file")
+GATEWAY_PATHS = (
+    "admission_log",
+    "trace_dir",
+    "tls_cert",
+    "tls_key",
+    "tls_root_ca_file",
+    "distributor_token_file",
+    "distributor_tls_root_ca_file",
+    "distributor_tls_cert",
+    "distributor_tls_key",
+)
 """the others that are paths, and in a file relative to it"""
-DISTRIBUTOR_PATHS = ("token_file", "audit_log", "tls_cert", "tls_key", "tls_root_ca_file")
-"""the distributor's options that are paths of files, and in a file relative to it"""
 _NSQD_BODY_BYTES = 5 * 1024 * 1024  # nsqd's default of --max-body-size
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 
@@ -165,13 +178,64 @@ class BridgeTable(Placed):
     file: Path = Field(description="file of `srtm bridge run`, relative to this file")
 
 
-class DistributorTable(Placed, DistributorOptions):
+class ReachTable(Table):
+    """How the programs of a file reach the Load Distributor."""
+
+    distributor_token_file: str = Field(
+        default="",
+        alias="distributor-token-file",
+        description="file of mode 0600 with the token that the programs of this file show the "
+        "distributor",
+    )
+    distributor_tls_root_ca_file: str = Field(
+        default="", alias="distributor-tls-root-ca-file", description=DISTRIBUTOR_ROOT_CA
+    )
+    distributor_tls_cert: str = Field(
+        default="", alias="distributor-tls-cert", description=DISTRIBUTOR_CERT
+    )
+    distributor_tls_key: str = Field(
+        default="", alias="distributor-tls-key", description=DISTRIBUTOR_KEY
+    )
+
+    @model_validator(mode="after")
+    def _reached(self) -> Self:
+        check_distributor(self)
+        return self
+
+
+REACH_PATHS = tuple(ReachTable.model_fields)
+DISTRIBUTOR_PATHS = (
+    "token_file",
+    "audit_log",
+    "tls_cert",
+    "tls_key",
+    "tls_root_ca_file",
+    *REACH_PATHS,
+)
+"""keys of `[distributor]` that are paths of files, and in a file relative to it"""
+
+
+class DistributorTable(Placed, ReachTable, DistributorOptions):
     """`[distributor]`: the Load Distributor to start; its flags are the keys. The default of
     `store` is a file in the data path."""
 
     model_config = ConfigDict(alias_generator=lambda name: name.replace("_", "-"))
 
     store: str = Field(default="", description="a file of the data path, or postgresql://HOST/NAME")
+
+    @model_validator(mode="after")
+    def _is_reached(self) -> Self:
+        if self.tls_cert and not self.distributor_tls_root_ca_file:
+            raise ValueError(
+                "tls-cert needs distributor-tls-root-ca-file, by which the programs of this file "
+                "verify the distributor"
+            )
+        if self.requires_certificates and not self.distributor_tls_cert:
+            raise ValueError(
+                "tls-client-auth-policy needs distributor-tls-cert and distributor-tls-key, which "
+                "the programs of this file show"
+            )
+        return self
 
 
 class BrokerTable(Table):

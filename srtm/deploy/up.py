@@ -32,9 +32,10 @@ from srtm.deployment.document import (
 )
 from srtm.host.certificates import server_context
 from srtm.host.clock import NS, monotonic_ns
-from srtm.http.bearer import read_token
+from srtm.http.callers import read_tokens
+from srtm.http.distributor import CallerFiles, distributor_at
 from srtm.limits.contract import Contract
-from srtm.text.address import require_free
+from srtm.text.address import Address, require_free
 from srtm.text.errors import UnavailableError, UsageError
 from srtm.text.words import some
 
@@ -64,12 +65,20 @@ def deployed(plan: Plan) -> Deployment:
             )
             for broker in plan.brokers
         ),
-        distributor=Distributor(http_address=distributor[0], token_file=distributor[1])
-        if distributor
-        else None,
+        distributor=_reached(*distributor) if distributor else None,
         lookupd=Lookupd(tcp_address=lookupd[0], http_address=lookupd[1]) if lookupd else None,
         all_brokers=plan.elsewhere.brokers if plan.elsewhere else (),
         nsqadmin=Nsqadmin(http_address=nsqadmin.http_address.reachable) if nsqadmin else None,
+    )
+
+
+def _reached(address: Address, files: CallerFiles) -> Distributor:
+    return Distributor(
+        http_address=address,
+        token_file=files.token,
+        tls_root_ca_file=files.root_ca,
+        tls_cert=files.cert,
+        tls_key=files.key,
     )
 
 
@@ -140,16 +149,29 @@ class Up:
         for broker in plan.brokers:
             if broker.nsqd_flags:
                 check_nsqd_flags(programs.nsqd, broker.nsqd_flags, f"broker {broker.name}")
-        if plan.distributor:
-            read_token(plan.distributor.token_file, "token-file of [distributor]")
-        if plan.elsewhere:
-            read_token(plan.elsewhere.distributor_token_file, "token-file of [elsewhere]")
         for each in plan.certificates():
             try:
                 server_context(each.files)
             except UsageError as error:
                 raise UsageError(f"{each.key}: {error}") from None
+        self._check_callers()
         return programs
+
+    def _check_callers(self) -> None:
+        """The files that the distributor is started and reached with. Raises UsageError."""
+        plan = self._plan
+        if plan.distributor and plan.distributor.token_file:
+            where = "token-file of [distributor]"
+            tokens = read_tokens(plan.distributor.token_file, where)
+            if not plan.distributor.distributor_token_file and not tokens.is_one:
+                raise UsageError(
+                    f"{where} names callers: give distributor-token-file too, the token of an "
+                    "operator that srtm up shows"
+                )
+        if plan.distributor_at:
+            address, files = plan.distributor_at
+            table = "distributor" if plan.distributor else "elsewhere"
+            distributor_at(str(address), files, f"token-file of [{table}]")
 
     def _supervise(
         self, programs: Programs, lock: DataPathLock, on_up: Callable[[Deployment], None]

@@ -7,6 +7,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from srtm.deployment.layout import DATA_PATH, Layout
 from srtm.host.atomic import read_json, write_json
 from srtm.host.processes import is_alive
+from srtm.http.client import Endpoint
+from srtm.http.distributor import CallerFiles, distributor_at
 from srtm.options.model import read_toml
 from srtm.text.errors import UnavailableError, UsageError, one_line
 from srtm.text.fields import ListenAddress
@@ -34,10 +36,18 @@ class DeployedBroker(_Document):
 
 
 class Distributor(_Document):
-    """The Load Distributor; `token_file` is the path of its secret, "" where it has none."""
+    """The Load Distributor, and the files that it is reached with; "" where there is none."""
 
     http_address: ListenAddress
     token_file: str = ""
+    tls_root_ca_file: str = ""
+    tls_cert: str = ""
+    tls_key: str = ""
+
+    def endpoint(self) -> Endpoint:
+        """Raises UsageError for a file that is wrong."""
+        files = CallerFiles(self.token_file, self.tls_root_ca_file, self.tls_cert, self.tls_key)
+        return distributor_at(str(self.http_address), files, "token-file")
 
 
 class Lookupd(_Document):

@@ -17,12 +17,16 @@ from srtm.gateway.auth import AuthServer
 from srtm.host.certificates import TlsFiles
 from srtm.limits.contract import Contract, Limit, Mode
 from srtm.options.tls import (
+    DISTRIBUTOR_CERT,
+    DISTRIBUTOR_KEY,
+    DISTRIBUTOR_ROOT_CA,
     MIN_VERSION,
     POLICY,
     ROOT_CA,
     MinVersion,
     Policy,
     check_client,
+    check_distributor,
     check_door,
     door_files,
 )
@@ -185,6 +189,9 @@ class GatewayOptions(BaseModel):
     distributor_token_file: str = Field(
         "", description="file of mode 0600 with the distributor's bearer token"
     )
+    distributor_tls_root_ca_file: str = Field("", description=DISTRIBUTOR_ROOT_CA)
+    distributor_tls_cert: str = Field("", description=DISTRIBUTOR_CERT)
+    distributor_tls_key: str = Field("", description=DISTRIBUTOR_KEY)
     broker_name: str = Field(
         "", description="name at the distributor; default: broadcast address and TCP port"
     )
@@ -314,7 +321,12 @@ class GatewayOptions(BaseModel):
                         f"--{flag}-address {address}: with a distributor the gateway needs a fixed "
                         "port, because clients learn it before the port opens"
                     )
-        for name in ("distributor_token_file", "broker_name", "broker_capacity"):
+        for name in (
+            "distributor_token_file",
+            "distributor_tls_root_ca_file",
+            "broker_name",
+            "broker_capacity",
+        ):
             if getattr(self, name) and not self.distributor_address:
                 flag = name.replace("_", "-")
                 raise ValueError(f"--{flag} needs a distributor; give --distributor-address too")
@@ -328,6 +340,7 @@ class GatewayOptions(BaseModel):
     @model_validator(mode="after")
     def _tls(self) -> "GatewayOptions":
         check_door(self, *(["--tls-required"] if self.tls_required != "false" else []))
+        check_distributor(self)
         check_client(
             "nsqd",
             self.nsqd_tls_root_ca_file,

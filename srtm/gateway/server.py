@@ -41,8 +41,8 @@ from srtm.gateway.upstream import NsqdAddress
 from srtm.gateway.watch import NsqdWatch
 from srtm.host.certificates import LOOK_SECONDS, Renewed
 from srtm.host.clock import NS, WallClock, monotonic_ns, wall_clock_error_ns
-from srtm.http.bearer import read_token
-from srtm.http.client import TIMEOUT_SECONDS, Endpoint
+from srtm.http.client import TIMEOUT_SECONDS
+from srtm.http.distributor import distributor_at, files_of
 from srtm.nsq.identify import Server
 from srtm.nsq.names import PROBE_TOPIC
 from srtm.text.errors import SrtmError, UnavailableError
@@ -235,9 +235,8 @@ class Gateway:
                 f"nsqd at {options.nsqd_tcp_address} takes no V2 connection: {why}"
             ) from None
         if options.distributor_address:
-            token = read_token(options.distributor_token_file, "--distributor-token-file")
-            endpoint = Endpoint(options.distributor_address, token)
-            self.agent = Agent(endpoint, who, self.topics)
+            distributor = distributor_at(options.distributor_address, files_of(options))
+            self.agent = Agent(distributor, who, self.topics)
             closing.callback(self.agent.close)
             await self.agent.first_contact()
 

@@ -86,6 +86,15 @@ def client_context(files: TlsFiles, verify: bool = True) -> ssl.SSLContext:
     return context
 
 
+_ALERTS = {
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "it takes only clients that show a certificate",
+    "TLSV1_ALERT_UNKNOWN_CA": "it does not know the authority of the certificate that it was shown",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the certificate that it was shown has expired",
+    "TLSV1_ALERT_PROTOCOL_VERSION": "it does not speak this version of TLS",
+}
+"""what the other side says of us"""
+
+
 def why_tls_failed(error: Exception) -> str:
     """The reason of an `ssl.SSLError` as a person says it."""
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -93,6 +102,8 @@ def why_tls_failed(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
         if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
             return "it does not answer in TLS; is it a port of plain text?"
+        if error.reason in _ALERTS:
+            return _ALERTS[error.reason]
         return (error.reason or str(error)).replace("_", " ").lower()
     return str(error)
 

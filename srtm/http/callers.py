@@ -59,6 +59,11 @@ class Tokens:
 
     known: tuple[tuple[bytes, Caller], ...]
 
+    @property
+    def is_one(self) -> bool:
+        """Is the file of the older form, with one token itself?"""
+        return self.known[0][1] is _TOKEN
+
     def caller(self, token: str) -> Caller | None:
         """Whose token it is; None: nobody's. How long that takes tells nothing of the digests."""
         digest = _digest(token)

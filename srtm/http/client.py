@@ -49,6 +49,10 @@ class Endpoint:
     tls: ssl.SSLContext | None = field(default=None, repr=False)
     server_name: str = ""
 
+    def now(self) -> "Endpoint":
+        """The service as it is reached at this moment."""
+        return self
+
     @property
     def is_socket(self) -> bool:
         return "/" in self.address and "://" not in self.address
@@ -132,6 +136,14 @@ class Refusal(UnavailableError):
         self.status = answer.status
 
 
+class _NoAnswer(h11.RemoteProtocolError):
+    """The other side closed the connection, or broke it, before the first byte of its answer."""
+
+
+class TlsFailed(UnavailableError):
+    """A service is there, and is not trusted, or does not speak TLS."""
+
+
 class _Connection:
     """One connection to a service, and where HTTP stands on it; one request at a time."""
 
@@ -150,7 +162,11 @@ class _Connection:
             if endpoint.is_socket:
                 return cls(*await asyncio.open_unix_connection(endpoint.address, **options))
             reached = await _reached(Address.of(endpoint.address))
-            return cls(*await asyncio.open_connection(sock=reached, **options))
+            try:
+                return cls(*await asyncio.open_connection(sock=reached, **options))
+            except ConnectionResetError:  # by one that takes a handshake for a request
+                why = "it closed the connection during the TLS handshake"
+                raise TlsFailed(f"{endpoint.address}: {why}; is it a port of plain text?") from None
         except (ConnectionRefusedError, FileNotFoundError):
             raise UnavailableError(f"{endpoint.address}: nothing listens there") from None
 
@@ -181,8 +197,18 @@ class _Connection:
         ]
         self._writer.write(b"".join(each for each in sent if each))
         await self._writer.drain()
-        while not isinstance(event := await self._event(), h11.Response):
-            pass  # 1xx: the answer itself is to come
+        try:
+            while not isinstance(event := await self._event(), h11.Response):
+                pass  # 1xx: the answer itself is to come
+        except _NoAnswer:
+            if endpoint.tls is None:
+                raise
+            # In TLS 1.3 the other side judges a client after the handshake, and what it says of
+            # that may be lost with the connection.
+            why = "it closed the connection after the TLS handshake"
+            raise TlsFailed(
+                f"{endpoint.address}: {why}; does it accept only clients with a certificate?"
+            ) from None
         return event.status_code
 
     async def pieces(self) -> AsyncIterator[bytes]:
@@ -192,9 +218,12 @@ class _Connection:
 
     async def _event(self) -> Any:
         while (event := self._http.next_event()) is h11.NEED_DATA:
-            data = await self._reader.read(_READ_BYTES)
+            try:
+                data = await self._reader.read(_READ_BYTES)
+            except ConnectionResetError:
+                data = b""
             if not data and self._http.their_state is h11.SEND_RESPONSE:
-                raise h11.RemoteProtocolError("Server disconnected without an answer")
+                raise _NoAnswer("closed without an answer")
             self._http.receive_data(data)
         return event
 
@@ -269,6 +298,7 @@ async def call(
 
     Raises UnavailableError when no answer came, whole, in time and size.
     """
+    endpoint = endpoint.now()
     where = _place(endpoint, path)
     with _as_ours(where, timeout_seconds):
         async with asyncio.timeout(timeout_seconds), _connected(endpoint) as connection:
@@ -286,18 +316,18 @@ async def _whole(connection: _Connection, where: str, max_bytes: int) -> bytes:
 
 
 def request(
-    address: str,
+    service: Endpoint | str,
     method: str,
     path: str,
     *,
     document: object = None,
-    token: str = "",
     timeout_seconds: float = TIMEOUT_SECONDS,
     max_bytes: int = MAX_RESPONSE_BYTES,
 ) -> Answer:
-    """One request like that of `call`, for programs without a loop, with `document` as its JSON."""
+    """One request like that of `call`, for programs without a loop, with `document` as its JSON.
+    service: an address is enough where no more is needed to reach it"""
     body = None if document is None else json.dumps(document).encode()
-    endpoint = Endpoint(address, token)
+    endpoint = Endpoint(service) if isinstance(service, str) else service
     return asyncio.run(call(endpoint, method, path, body, timeout_seconds, max_bytes))
 
 
@@ -367,6 +397,7 @@ async def lines(
     Raises Refusal where the answer is an error, UnavailableError when the stream cannot be had or
     says nothing for `silence_seconds`. Close it (contextlib.aclosing) to hang up.
     """
+    endpoint = endpoint.now()
     where = _place(endpoint, path)
     with _as_ours(where, silence_seconds):
         async with _connected(endpoint, silence_seconds) as connection:
@@ -425,17 +456,19 @@ def _as_ours(where: str, timeout_seconds: float) -> Iterator[None]:
         yield
     except TimeoutError:
         raise UnavailableError(f"{where} did not answer within {timeout_seconds:g} s") from None
+    except ssl.SSLError as error:  # its number is not one of errno
+        raise TlsFailed(f"{where} failed: {why_tls_failed(error)}") from None
     except (h11.ProtocolError, OSError, ValueError) as error:
         raise UnavailableError(f"{where} failed: {_sentence(error)}") from None
 
 
 def _sentence(error: BaseException) -> str:
+    if isinstance(error, _NoAnswer):
+        return "it closed the connection without an answer; is it an HTTP port, or one of TLS?"
     if isinstance(error, h11.ProtocolError):
         # What h11 quotes may be our own request, its secret included, where an echo listens.
         said = str(error).partition(": ")[0]
         return f"it does not answer as HTTP does ({said}); is it an HTTP port?"
-    if isinstance(error, ssl.SSLError):  # whose number is not one of errno
-        return why_tls_failed(error)
     if isinstance(error, socket.gaierror):
         return f"its name is not known ({error.strerror})"
     if isinstance(error, OSError) and error.errno:

@@ -25,6 +25,8 @@ HANDSHAKE_SECONDS = 5.0
 """from the connection to the end of its TLS handshake, as with nsqd"""
 HEAD_SECONDS = 10.0
 """from a request's first byte to the end of its head; a head is a few KiB"""
+_HANDSHAKE = b"\x16"
+"""the first byte of a TLS handshake; no method of HTTP begins with it"""
 _CHECK_SECONDS = 1.0
 _QUIET_SECONDS = 60.0
 """from one line about a failed handshake to the next: strangers choose how many there are"""
@@ -54,6 +56,9 @@ class Heads:
             # tornado takes a head out of the buffer whole
             if not is_greeting and not stream._read_buffer_size:
                 self._since[stream] = None
+            elif not is_greeting and stream._read_buffer[:1] == _HANDSHAKE:
+                self.forget(stream)  # it would wait for an answer in TLS until it gives up
+                stream.close()
             elif since is None:
                 self._since[stream] = now
             elif now - since >= (HANDSHAKE_SECONDS if is_greeting else HEAD_SECONDS):

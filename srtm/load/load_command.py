@@ -12,8 +12,7 @@ from click.core import ParameterSource
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from srtm.http.bearer import read_token
-from srtm.http.client import Endpoint
+from srtm.http.distributor import distributor_at, files_of
 from srtm.load import runner, table
 from srtm.load.brokers import Brokers, brokers_of, left_out
 from srtm.load.follow import Follower
@@ -130,8 +129,7 @@ def _check_writable(path: Path) -> None:
 
 def _placed(options: LoadOptions) -> tuple[LoadSettings, Follower]:
     """The publishers of the placed topic, and who follows their moves."""
-    token = read_token(options.distributor_token_file, "--distributor-token-file")
-    endpoint = Endpoint(options.distributor_address, token)
+    endpoint = distributor_at(options.distributor_address, files_of(options))
     everybody = read_placement(endpoint, options.topic)
     ids, at = [each.id for each in everybody], [each.address for each in everybody]
     follower = Follower(endpoint, options.topic, ids, at)

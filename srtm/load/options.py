@@ -8,6 +8,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from srtm.load.settings import Arrivals
 from srtm.options.model import Objective, environment
 from srtm.options.nsq import NsqOptions
+from srtm.options.tls import (
+    DISTRIBUTOR_CERT,
+    DISTRIBUTOR_KEY,
+    DISTRIBUTOR_ROOT_CA,
+    check_distributor,
+)
 from srtm.text.fields import Duration
 
 
@@ -64,6 +70,9 @@ class RunOptions(BaseModel):
     distributor_token_file: str = Field(
         "", description="file of mode 0600 with the distributor's token"
     )
+    distributor_tls_root_ca_file: str = Field("", description=DISTRIBUTOR_ROOT_CA)
+    distributor_tls_cert: str = Field("", description=DISTRIBUTOR_CERT)
+    distributor_tls_key: str = Field("", description=DISTRIBUTOR_KEY)
     max_speed: bool = Field(False, description="closed loop: send again at each answer")
     outstanding: int | None = Field(
         None,
@@ -107,8 +116,10 @@ class RunOptions(BaseModel):
             raise ValueError("--slo and --histogram need a consumer: leave out --no-consumer")
         if self.strict and self.slo is None:
             raise ValueError("--strict needs an --slo to judge")
-        if self.distributor_token_file and not self.distributor_address:
-            raise ValueError("--distributor-token-file goes with --distributor-address")
+        for name in ("distributor_token_file", "distributor_tls_root_ca_file"):
+            if getattr(self, name) and not self.distributor_address:
+                raise ValueError(f"--{name.replace('_', '-')} goes with --distributor-address")
+        check_distributor(self)
         return self
 
 

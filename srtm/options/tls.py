@@ -34,6 +34,11 @@ MinVersion = Annotated[str, AfterValidator(_min_version)]
 
 ROOT_CA = "file of PEM with the authorities by which clients are verified"
 POLICY = "require-verify: take only clients with a certificate of --tls-root-ca-file"
+DISTRIBUTOR_ROOT_CA = (
+    "file of PEM with the authority of the distributor's certificate: it is reached by TLS"
+)
+DISTRIBUTOR_CERT = "file of PEM with the own certificate at the distributor"
+DISTRIBUTOR_KEY = "file of PEM with the key of --distributor-tls-cert"
 MIN_VERSION = f"oldest version of TLS that is spoken: {' or '.join(MIN_VERSIONS)}"
 
 
@@ -80,6 +85,27 @@ def door_files(options: DoorTls) -> TlsFiles | None:
         options.tls_root_ca_file,
         require_peer=bool(options.tls_client_auth_policy),
         min_version=options.tls_min_version,
+    )
+
+
+class DistributorTls(Protocol):
+    """The options of TLS by which the distributor is reached."""
+
+    @property
+    def distributor_tls_root_ca_file(self) -> str: ...
+    @property
+    def distributor_tls_cert(self) -> str: ...
+    @property
+    def distributor_tls_key(self) -> str: ...
+
+
+def check_distributor(options: DistributorTls) -> None:
+    """Raises ValueError."""
+    check_client(
+        "distributor",
+        options.distributor_tls_root_ca_file,
+        options.distributor_tls_cert,
+        options.distributor_tls_key,
     )
 
 

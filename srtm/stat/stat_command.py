@@ -12,8 +12,7 @@ import click
 
 from distributor.remote import Remote, remote_or_none
 from srtm.deployment.document import Deployment, find
-from srtm.http.bearer import read_token
-from srtm.http.client import get_json
+from srtm.http.client import Endpoint, get_json
 from srtm.stat.rows import Row, StatSource, read_rows, with_rates
 from srtm.stat.tables import (
     bridge_table,
@@ -24,7 +23,6 @@ from srtm.stat.tables import (
     timestamps_table,
     trace_table,
 )
-from srtm.text.address import Address
 from srtm.text.duration import parse_duration
 from srtm.text.errors import SrtmError, UsageError
 from srtm.text.terminal import show
@@ -171,7 +169,7 @@ def penalties_of(remote: Remote | None, rows: list[Row], topic: str) -> list[dic
         found = []
         for address in sorted({row.distributor["address"] for row in rows if row.distributor}):
             with suppress(SrtmError):
-                told = Remote(Address.parse(address), "")
+                told = Remote(Endpoint(address))
                 answer = told.call("GET", "penalties", timeout_seconds=_ASKED_SECONDS)
                 found += answer["penalties"]
     return [each for each in found if not topic or each["topic"] == topic]
@@ -184,8 +182,6 @@ def routes_of(bridge: str) -> list[dict[str, Any]]:
 
 
 def _distributor_of(deployment: Deployment) -> Remote | None:
-    """Raises UsageError for a token file that is wrong."""
+    """Raises UsageError for a file that is wrong."""
     found = deployment.distributor
-    if found is None:
-        return None
-    return Remote(found.http_address, read_token(found.token_file, "token-file"))
+    return None if found is None else Remote(found.endpoint())

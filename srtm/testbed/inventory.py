@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from srtm.deploy.file import Plan, plan_of, read_bridge_of
 from srtm.deploy.host_tables import HostTable
 from srtm.deploy.placed_topics import read_placed
-from srtm.deploy.tables import GATEWAY_PATHS, BrokerTable
+from srtm.deploy.tables import GATEWAY_PATHS, REACH_PATHS, BrokerTable
 from srtm.options.model import read_toml
 from srtm.testbed.certificates import door_keys, names_of
 from srtm.testbed.toml_text import toml_text
@@ -172,8 +172,10 @@ class Inventory:
         if plan.distributor and here(plan.distributor):
             made["distributor"] = self._distributor(plan, host, root)
             runs.append("distributor")
-        elif self.distributor_address:
+        elif plan.distributor and self.distributor_address:
             elsewhere["distributor-address"] = str(self.distributor_address)
+            reached = plan.distributor.model_dump(include=set(REACH_PATHS), by_alias=True)
+            elsewhere |= {key: value for key, value in reached.items() if value}
             if self.needs_token:
                 elsewhere["distributor-token-file"] = str(own / "token")
         if plan.lookupd and here(plan.lookupd):

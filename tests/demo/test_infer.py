@@ -19,11 +19,11 @@ from srtm.demo.demo_command import demo
 from srtm.demo.infer import _traced, gain_kept, kept_share
 from srtm.demo.load import PUBLISHERS, in_rooms, in_turn, publishers
 from srtm.demo.measure import Outcome
+from srtm.http.client import Endpoint
 from srtm.limits.contract import Contract
 from srtm.limits.slo import SLO
 from srtm.load.latency import Latencies
 from srtm.load.placement import PlacedPublisher
-from srtm.text.address import Address
 from srtm.text.errors import UnavailableError
 from tests.support.distributors import DistributorProcess
 
@@ -113,7 +113,7 @@ def test_found_groups_are_proposed_and_accepted_as_users_do_it(
     monkeypatch.setattr(infer, "_await_trace", lambda *_: None)
     said: list[str] = []
     contract = Contract(topic="t", rate=1100, burst=40, slo=SLO(0.99, 0.01))
-    remote = Remote(Address.parse(distributor.address), "")
+    remote = Remote(Endpoint(distributor.address))
     infer.three_ways(None, remote, contract, 1, tmp_path / "trace", said.append)  # type: ignore[arg-type]
     (_, no_keys), (plan, keys), (given, all_keys) = plans
     assert no_keys == keys == {None}, "nobody gives a key for them"

@@ -95,6 +95,7 @@ def specs(values: dict[str, Any]) -> dict[str, ChildSpec]:
                     "tls-cert": "c",
                     "tls-key": "k",
                     "tls-root-ca-file": "r",
+                    "distributor-tls-root-ca-file": "r",
                     "audit-log": "a",
                 },
             },
@@ -183,6 +184,8 @@ def test_every_key_of_a_broker_reaches_its_gateway(key: str, option: str) -> Non
         "tls-key": {"tls-cert"},
         "tls-root-ca-file": {"tls-cert", "tls-key"},
         "tls-client-auth-policy": {"tls-cert", "tls-key", "tls-root-ca-file"},
+        "distributor-tls-cert": {"distributor-tls-key", "distributor-tls-root-ca-file"},
+        "distributor-tls-key": {"distributor-tls-cert", "distributor-tls-root-ca-file"},
     }
     given["tls-client-auth-policy"] = "require-verify"
     field = GatewayOptions.model_fields[option]

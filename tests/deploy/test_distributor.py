@@ -18,8 +18,8 @@ from srtm.client import SyncPublisher
 from srtm.deploy.placed_topics import PlacedTopics
 from srtm.deploy.up import Running, running
 from srtm.deployment.layout import Layout
-from srtm.http.client import get_json
-from srtm.text.address import Address, free_addresses
+from srtm.http.client import Endpoint, get_json
+from srtm.text.address import free_addresses
 from srtm.text.errors import Exit
 from tests.support.deployments import Spec, need_nsq, outside, processes_of, srtm, wait_for
 from tests.support.distributors import DistributorProcess, distributors_in
@@ -108,7 +108,8 @@ def test_placed_published_killed_and_ended(tmp_path: Path, spec: Spec) -> None:
         where = places(spec)
         assert sorted(where) == [f"p{n}" for n in range(6)]
         saved = json.loads((tmp_path / "d" / "deployment.json").read_text())
-        assert saved["distributor"] == {"http-address": address, "token-file": ""}
+        no_files = dict.fromkeys(("token-file", "tls-root-ca-file", "tls-cert", "tls-key"), "")
+        assert saved["distributor"] == {"http-address": address, **no_files}
         with SyncPublisher("sensors", id="p1", distributor=address) as publisher:
             publisher.publish(b"first")
             assert depth(spec, where["p1"]) == 1
@@ -304,7 +305,7 @@ def test_placing_again_changes_nothing(tmp_path: Path, distributor: DistributorP
 
 
 def placed_by(distributor: DistributorProcess) -> PlacedTopics:
-    return PlacedTopics(Remote(Address.parse(distributor.address), ""))
+    return PlacedTopics(Remote(Endpoint(distributor.address)))
 
 
 def sensors(folder: Path) -> TopicFile:

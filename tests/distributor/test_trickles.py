@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 from tornado.httpserver import HTTPServer
-from tornado.iostream import IOStream
+from tornado.iostream import IOStream, SSLIOStream
 from tornado.testing import bind_unused_port
 from tornado.web import Application
 
@@ -16,7 +16,7 @@ from distributor.http.door import Door
 from srtm.http import server as patient_server
 from srtm.http.handler import ApiHandler
 from srtm.http.metrics import Text
-from srtm.http.server import HEAD_SECONDS, Heads
+from srtm.http.server import HANDSHAKE_SECONDS, HEAD_SECONDS, Heads
 from srtm.http.status import status_server
 
 HEAD = b"GET /stats HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -136,6 +136,7 @@ def test_silence_between_requests_and_long_answers_are_no_trickle(
 class FakeStream:
     def __init__(self) -> None:
         self._read_buffer_size = 0
+        self._read_buffer = bytearray(b"G")
         self.closed = False
 
     def close(self) -> None:
@@ -156,3 +157,33 @@ def test_a_head_has_its_time_from_its_first_byte_on() -> None:
     heads.close_late(2000.0 + 2 * HEAD_SECONDS)
     assert fake.closed
     assert not heads
+
+
+def test_a_handshake_has_its_time_from_the_connection_on() -> None:
+    class FakeTls(FakeStream, SSLIOStream):  # type: ignore[misc]
+        _ssl_accepting = True
+
+        def __hash__(self) -> int:
+            return id(self)
+
+    heads, fake = Heads(), FakeTls()
+    heads.wait(cast(IOStream, fake))
+    heads.close_late(1000.0)
+    heads.close_late(1000.0 + HANDSHAKE_SECONDS - 0.1)
+    assert not fake.closed
+    fake._ssl_accepting = False
+    heads.close_late(1000.0 + HANDSHAKE_SECONDS)
+    assert not fake.closed
+    fake._ssl_accepting = True
+    heads.close_late(2000.0)
+    heads.close_late(2000.0 + HANDSHAKE_SECONDS)
+    assert fake.closed
+    assert not heads
+
+
+def test_who_begins_with_tls_at_a_door_of_plain_text_does_not_wait() -> None:
+    heads, fake = Heads(), FakeStream()
+    heads.wait(cast(IOStream, fake))
+    fake._read_buffer_size, fake._read_buffer = 3, bytearray(b"\x16\x03\x01")
+    heads.close_late(1000.0)
+    assert fake.closed

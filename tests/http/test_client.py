@@ -85,7 +85,7 @@ def test_a_path_goes_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("response", "sentence"),
     [
-        pytest.param(b"", "Server disconnected", id="nothing"),
+        pytest.param(b"", "closed the connection without an answer", id="nothing"),
         pytest.param(b"SSH-2.0-x\r\n\r\n", "illegal status line", id="another-protocol"),
         pytest.param(plain(b"1234567890")[:-3], "peer closed connection", id="cut-short"),
         pytest.param(chunked(b"12345", end=b""), "peer closed connection", id="no-last-chunk"),

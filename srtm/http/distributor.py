@@ -1,0 +1,109 @@
+"""The Load Distributor as its callers reach it: by files that may change while they run."""
+
+import logging
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from srtm.host.certificates import LOOK_SECONDS, Renewed, TlsFiles, client_context
+from srtm.host.clock import NS, monotonic_ns
+from srtm.http.bearer import read_token
+from srtm.http.client import Endpoint
+from srtm.text.errors import UsageError
+
+log = logging.getLogger("srtm.http")
+
+
+@dataclass(frozen=True, slots=True)
+class CallerFiles:
+    """Paths of what a program shows the distributor, and of what it verifies the distributor by.
+
+    token:     its token, mode 0600
+    root_ca:   PEM with the authority of the distributor's certificate; empty: no TLS
+    cert, key: PEM of its own certificate
+    """
+
+    token: str = ""
+    root_ca: str = ""
+    cert: str = ""
+    key: str = ""
+
+    @property
+    def tls(self) -> TlsFiles | None:
+        return TlsFiles(self.cert, self.key, self.root_ca) if self.root_ca else None
+
+
+class ReachOptions(Protocol):
+    """Options by which a program reaches the distributor."""
+
+    @property
+    def distributor_token_file(self) -> str: ...
+    @property
+    def distributor_tls_root_ca_file(self) -> str: ...
+    @property
+    def distributor_tls_cert(self) -> str: ...
+    @property
+    def distributor_tls_key(self) -> str: ...
+
+
+def files_of(options: ReachOptions) -> CallerFiles:
+    return CallerFiles(
+        options.distributor_token_file,
+        options.distributor_tls_root_ca_file,
+        options.distributor_tls_cert,
+        options.distributor_tls_key,
+    )
+
+
+class _Read:
+    """What was read of the files, and when that was."""
+
+    def __init__(self, address: str, files: CallerFiles, where: str) -> None:
+        """Raises UsageError."""
+        self._address = address
+        self._files = files
+        self._where = where
+        self._tls = Renewed(files.tls, client_context) if files.tls else None
+        self._token = read_token(files.token, where)
+        self._failed = ""
+        self._looked_at = monotonic_ns()
+        self.endpoint = self._made()
+
+    def _made(self) -> Endpoint:
+        tls = None if self._tls is None else self._tls.context
+        return Endpoint(self._address, self._token, tls)
+
+    def look(self, now: int) -> None:
+        """Read the files again where that is due. One that is wrong leaves what was read, and is
+        told once."""
+        if now - self._looked_at < LOOK_SECONDS * NS:
+            return
+        self._looked_at = now
+        if self._tls is not None:
+            self._tls.look()
+        try:
+            self._token = read_token(self._files.token, self._where)
+            self._failed = ""
+        except UsageError as error:
+            if str(error) != self._failed:
+                self._failed = str(error)
+                log.error("the token in use stays: %s", error)
+        self.endpoint = self._made()
+
+
+@dataclass(frozen=True, slots=True)
+class _Followed(Endpoint):
+    """Two of the same address and files are equal, whatever was read of them."""
+
+    files: CallerFiles = CallerFiles()
+    read: _Read = field(kw_only=True, compare=False, repr=False)
+
+    def now(self) -> Endpoint:
+        self.read.look(monotonic_ns())
+        return self.read.endpoint
+
+
+def distributor_at(
+    address: str, files: CallerFiles, where: str = "--distributor-token-file"
+) -> Endpoint:
+    """The distributor at `host:port`. where: what names the token's file. Raises UsageError."""
+    return _Followed(address, files=files, read=_Read(address, files, where))
