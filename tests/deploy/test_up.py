@@ -10,6 +10,7 @@ import ssl
 import tempfile
 from collections.abc import Iterator
 from functools import partial
+from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
 
@@ -344,22 +345,31 @@ def test_a_failure_of_the_block_ends_the_children(spec: Spec) -> None:
     assert not processes_of(spec)
 
 
-def test_brokers_whose_clients_have_to_speak_tls(authority: Authority, spec: Spec) -> None:
+@pytest.mark.parametrize(
+    ("required", "plain_status"), [("tcp-https", 200), (True, 403)], ids=["but-for-http", "all"]
+)
+def test_brokers_whose_clients_have_to_speak_tls(
+    authority: Authority, spec: Spec, required: str | bool, plain_status: int
+) -> None:
     cert, key = authority.issue("broker", dns=("localhost",), ip=("127.0.0.1",))
     tcp, http, *https = free_addresses(4)
     spec["broker"].append({"tcp-address": str(tcp), "http-address": str(http)})
     for broker, address in zip(spec["broker"], https, strict=True):
-        broker |= {"tls-cert": cert, "tls-key": key, "tls-required": "tcp-https"}
+        broker |= {"tls-cert": cert, "tls-key": key, "tls-required": required}
         broker["https-address"] = str(address)
     trusting = ssl.create_default_context(cafile=authority.ca_file)
     with running(spec) as deployment:
-        for broker in deployment.brokers:
+        for broker, address in zip(deployment.brokers, https, strict=True):
             with SecureV2(str(broker.tcp_address), trusting) as client:
                 client.send(pub(b"sensors", b"x"))
                 assert client.reply() == b"OK"
             with V2(str(broker.tcp_address)) as plain:
                 plain.send(pub(b"sensors", b"x"))
                 assert b"TLS required" in plain.reply()
+            with contextlib.closing(HTTPSConnection(str(address), context=trusting)) as secure:
+                secure.request("POST", "/pub?topic=sensors", b"x")
+                assert secure.getresponse().read() == b"OK"
+            assert request(str(broker.http_address), "GET", "/ping").status == plain_status
 
 
 @pytest.mark.parametrize("case", ["another-key", "missing"])

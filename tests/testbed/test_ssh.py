@@ -41,7 +41,7 @@ def sshd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sshd]:
 def inventory(folder: Path, sshd: Sshd, login: str = ALIAS) -> Path:
     file = folder / "far.toml"
     file.write_text(
-        f'[deployment]\nname = "far"\ndata-path = "{folder}/d"\n'
+        f'[deployment]\nname = "far"\ndata-path = "{folder}/d"\nsecure = true\n'
         f'[[host]]\nname = "h1"\nkind = "ssh"\naddress = "{sshd.address}"\nlogin = "{login}"\n'
         f'python = "{sys.executable}"\ndata-path = "{folder}/far"\n'
         '[lookupd]\n[[broker]]\nname = "b1"\nhost = "h1"\n'
@@ -66,8 +66,8 @@ def test_a_broker_over_ssh(tmp_path: Path, sshd: Sshd) -> None:
         assert abs(clock.offset) <= clock.error  # it is our own clock
         broker = found.inventory.broker_http_address(found.inventory.plan.brokers[0])
         assert request(str(broker), "GET", "/ping").body == b"OK"
-        token = tmp_path / "far" / "testbed" / "token"
-        assert token.stat().st_mode & 0o777 == 0o600
+        for secret in ("token", "host.key"):
+            assert (tmp_path / "far" / "testbed" / secret).stat().st_mode & 0o777 == 0o600
         open_testbed(file).up(quiet)
     assert not (tmp_path / "far").exists()
 
