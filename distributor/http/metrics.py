@@ -21,6 +21,9 @@ DOOR_METRICS: tuple[Row[Shared], ...] = (
     Row("srtm_distributor_certificate_end_seconds", "gauge",
         "When the certificate ends, in seconds since 1970.",
         lambda s: None if s.tls is None else s.tls.expires_at),
+    Row("srtm_distributor_certificate_failing", "gauge",
+        "1 while the certificate's files do not work and what they held before is in use.",
+        lambda s: None if s.tls is None else bool(s.tls.failed)),
 )  # fmt: skip
 METRICS: tuple[Row[Distributor], ...] = (
     Row("srtm_distributor_epoch", "gauge", "The largest epoch handed out.",

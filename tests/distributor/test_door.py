@@ -6,7 +6,9 @@ import json
 import re
 import socket
 import ssl
+import time
 from dataclasses import replace
+from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +179,28 @@ def test_certificates_and_callers_are_followed_under_load(
         return taken and shown_by(running, authority) == "new"
 
     wait_for(is_new, "the new certificate and callers are in use", 60)
+
+
+def test_the_certificate_is_in_the_metrics(
+    start: Starter, tmp_path: Path, authority: Authority
+) -> None:
+    own = [tmp_path / "cert", tmp_path / "key"]
+    for file, pem in zip(own, authority.issue("d", ip=["127.0.0.1"], days=90), strict=True):
+        file.write_bytes(Path(pem).read_bytes())
+    tls = secured(authority)
+    running = start(f"--tls-cert={own[0]}", f"--tls-key={own[1]}", tls=tls)
+    running.wait_leading()
+
+    def metric(name: str) -> float:
+        with contextlib.closing(HTTPSConnection(running.address, context=tls)) as connection:
+            connection.request("GET", "/metrics")
+            text = connection.getresponse().read().decode()
+        return float(re.findall(rf"^srtm_distributor_certificate_{name} (\S+)", text, re.M)[0])
+
+    assert metric("end_seconds") == pytest.approx(time.time() + 90 * 86_400, abs=86_400)
+    assert metric("failing") == 0
+    own[1].write_bytes(b"")
+    wait_for(lambda: metric("failing"), "the metric", 60)
 
 
 def shown_by(running: DistributorProcess, authority: Authority) -> str:

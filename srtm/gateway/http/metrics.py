@@ -11,6 +11,7 @@ from srtm.gateway.measure.log_files import LogFiles
 from srtm.gateway.measure.meter import SKETCHES
 from srtm.gateway.measure.trace_process import TraceProcess
 from srtm.gateway.topic import Topic
+from srtm.host.certificates import Renewed
 from srtm.host.clock import monotonic_ns
 from srtm.http.metrics import Histogram, Row, Text, latencies
 
@@ -84,6 +85,15 @@ GATEWAY_METRICS: tuple[Row[Host], ...] = (
         "Segments that came too fast to be recorded.", lambda g: g.stamps.lost_records),
 )  # fmt: skip
 
+TLS_METRICS: tuple[Row[Renewed], ...] = (
+    Row("srtm_certificate_end_seconds", "gauge",
+        "When the certificate ends, in seconds since 1970.", lambda t: t.expires_at),
+    Row("srtm_certificate_failing", "gauge",
+        "1 while the certificate's files do not work and what they held before is in use.",
+        lambda t: bool(t.failed)),
+)  # fmt: skip
+"""Metrics of the certificate, only with --tls-cert."""
+
 SOURCE_METRICS: tuple[Row[Host], ...] = (
     Row("srtm_timestamp_source", "gauge",
         "1 for the source of arrival times in use; reason: why it is not a better one.",
@@ -141,6 +151,8 @@ async def exposition(gateway: Host, is_gone: Callable[[], bool]) -> bytes | None
     between the topics: ten thousand of them take seconds."""
     text = Text()
     text.add(GATEWAY_METRICS, [({}, gateway)])
+    if gateway.tls is not None:
+        text.add(TLS_METRICS, [({}, gateway.tls)])
     if gateway.agent is not None:
         text.add(DISTRIBUTOR_METRICS, [({}, gateway.agent)])
     if gateway.admissions is not None and gateway.log_files is not None:
