@@ -188,7 +188,8 @@ def test_the_certificate_is_in_the_metrics(
     for file, pem in zip(own, authority.issue("d", ip=["127.0.0.1"], days=90), strict=True):
         file.write_bytes(Path(pem).read_bytes())
     tls = secured(authority)
-    running = start(f"--tls-cert={own[0]}", f"--tls-key={own[1]}", tls=tls)
+    flags = f"--tls-cert={own[0]}", f"--tls-key={own[1]}"
+    running = start(tmp_path / "s.db", *flags, tls=tls)
     running.wait_leading()
 
     def metric(name: str) -> float:
