@@ -31,12 +31,16 @@ def try_server(files: TlsFiles, name: str) -> Trial:
     alone = replace(files, root_ca="", require_peer=False)
     chain = _verdict(alone, files.root_ca, "") if files.root_ca else None
     # The certificate is its own root, so that only what is in it counts.
-    own = _verdict(alone, files.cert, name)
+    of_any_name = _verdict(alone, files.cert, "")
+    of_this = _verdict(alone, files.cert, name)
+    chain_refused = chain.verify_message if chain else ""
+    if chain and chain.verify_code in _WRONG_TIME:
+        chain_refused = "" if of_any_name else "the certificate of an authority is out of date"
     return Trial(
         expires_at(files.cert),
-        chain.verify_message if chain and chain.verify_code not in _WRONG_TIME else "",
-        own.verify_message if own and own.verify_code in _WRONG_NAME else "",
-        bool(own and own.verify_code == _WRONG_TIME[0]),
+        chain_refused,
+        of_this.verify_message if of_this and of_this.verify_code in _WRONG_NAME else "",
+        bool(of_any_name and of_any_name.verify_code == _WRONG_TIME[0]),
     )
 
 

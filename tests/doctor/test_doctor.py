@@ -155,6 +155,21 @@ def test_a_certificate_of_another_root(authority: Authority, tmp_path: Path) -> 
     assert found.verdict == "ok"
 
 
+def test_a_certificate_of_a_root_that_has_expired(tmp_path: Path) -> None:
+    old = Authority(tmp_path / "old", days=-0.5)
+    files = old.issue("b", ip=("127.0.0.1",), days=90)
+    [found] = certificates(tmp_path, *files, old.ca_file)
+    assert found.verdict == "warning"
+    assert found.says.endswith("tls-root-ca-file: the certificate of an authority is out of date")
+
+
+def test_a_certificate_that_is_not_valid_yet(authority: Authority, tmp_path: Path) -> None:
+    files = authority.issue("b", ip=("127.0.0.1",), days=90, begins_days=1)
+    [found] = certificates(tmp_path, *files, authority.ca_file)
+    assert found.verdict == "failed"
+    assert found.says.endswith("; is not valid yet")
+
+
 def test_the_certificate_of_a_host_is_for_its_address(authority: Authority, tmp_path: Path) -> None:
     cert, key = authority.issue("h2", ip=("127.0.0.2",), days=90)
     brokers = [{"host": name, "tls-cert": cert, "tls-key": key} for name in ("h1", "h2", "h3")]

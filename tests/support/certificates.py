@@ -29,15 +29,15 @@ class Authority:
     ca_file: its own certificate, by which those that it issues are verified
     """
 
-    def __init__(self, folder: Path, name: str = "authority of tests") -> None:
+    def __init__(self, folder: Path, name: str = "authority of tests", days: float = 1) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _name(name)
         self._numbers = itertools.count(1)
-        now = datetime.datetime.now(datetime.UTC)
+        end = datetime.datetime.now(datetime.UTC) + days * _DAY
         certificate = (
-            _builder(self._name, self._name, self._key, self._key, now - _DAY, now + _DAY)
+            _builder(self._name, self._name, self._key, self._key, end - 2 * _DAY, end)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
             .add_extension(_usage(authority=True), critical=True)
             .sign(self._key, hashes.SHA256())
@@ -52,6 +52,7 @@ class Authority:
         dns: Sequence[str] = (),
         ip: Sequence[str] = (),
         days: float = 1,
+        begins_days: float = -1,
         expired: bool = False,
         client: bool = False,
         password: bytes = b"",
@@ -59,7 +60,7 @@ class Authority:
         """The files of a new certificate and of its key; no two calls give the same files.
 
         dns, ip:  what a server's certificate is verified for; `name` alone is not
-        days:     until it ends
+        days:     until it ends; begins_days: until it begins
         expired:  it ended an hour ago
         client:   it is for a client, and no server's
         password: the key is encrypted by it
@@ -67,8 +68,9 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         now = datetime.datetime.now(datetime.UTC)
         end = now - _DAY / 24 if expired else now + days * _DAY
+        start = min(now + begins_days * _DAY, end - _DAY)
         builder = (
-            _builder(_name(name), self._name, key, self._key, min(now, end) - _DAY, end)
+            _builder(_name(name), self._name, key, self._key, start, end)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(authority=False), critical=True)
             .add_extension(
