@@ -1,6 +1,8 @@
 """`srtm gateway`."""
 
 import asyncio
+import os
+import select
 import selectors
 import signal
 
@@ -11,6 +13,10 @@ from srtm.gateway.reactor import Reactor
 from srtm.gateway.server import Gateway
 from srtm.options.logs import log_to_stderr
 from srtm.options.model import add_options, read_options
+
+_EVENTS = 16
+"""of asyncio's at a time, of 0.1 ms each; then the reactor has its turn. Of 500 connections that
+ended at once each was seen in one turn, for which all messages waited 44 ms."""
 
 
 @click.command("gateway", context_settings={"auto_envvar_prefix": "SRTM_GATEWAY"})
@@ -52,12 +58,20 @@ class HotSelector(selectors.EpollSelector):
     def __init__(self, reactor: Reactor) -> None:
         super().__init__()
         self._reactor = reactor
+        self._same = select.epoll.fromfd(os.dup(self.fileno()))
         reactor.watch(self.fileno(), reactor.let_asyncio_run)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         self._reactor.serve(None if timeout is None else max(timeout, 0.0))
-        return super().select(0)
+        ready = []
+        for fd, mask in self._same.poll(0, _EVENTS):
+            key = self.get_map()[fd]
+            events = selectors.EVENT_WRITE if mask & ~select.EPOLLIN else 0
+            events |= selectors.EVENT_READ if mask & ~select.EPOLLOUT else 0
+            ready.append((key, events & key.events))
+        return ready
 
     def close(self) -> None:
         self._reactor.forget(self.fileno())
+        self._same.close()
         super().close()

@@ -50,12 +50,12 @@ class HttpDoors:
         application = door_application(gateway, waiting, Waiting(asking))
         self._server = BoundedServer(application, most=most, gateway=gateway)
         listener = listen(options.http_address, "--http-address", _keep_alive)
-        self._server.add_sockets([listener])
+        self._server.listen_on(listener)
         self.address = shown(listener.getsockname())
         self.https_address = ""
         if gateway.tls is not None and options.https_address:
             listener = listen(options.https_address, "--https-address", _keep_alive)
-            self._server.add_secure_socket(listener)
+            self._server.listen_on(listener, is_secure=True)
             self.https_address = shown(listener.getsockname())
         if options.admin_socket:
             self._open_admin(gateway, options.admin_socket)
