@@ -178,14 +178,11 @@ class AuthServers:
     async def ask(self, question: Question) -> Authorization:
         """The answer, which is kept until it ends: HTTP asks anew for each request. Raises
         AuthError."""
-        answered: asyncio.Future[Authorization] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[Authorization | AuthError]
+        answered = asyncio.get_running_loop().create_future()
 
         def done(answer: Authorization | AuthError) -> None:
-            if answered.done():
-                return
-            if isinstance(answer, AuthError):
-                answered.set_exception(answer)
-            else:
+            if not answered.done():
                 answered.set_result(answer)
 
         leave = self.begin(question, done)
@@ -193,14 +190,19 @@ class AuthServers:
             found = await answered
         finally:
             leave()
+        if isinstance(found, AuthError):
+            raise AuthError(str(found), found.is_refusal)
         self._kept[question.digest()] = found
         if len(self._kept) > _MOST_KEPT:
             self._kept.popitem(last=False)
         return found
 
-    def close(self) -> None:
+    def give_up(self) -> None:
+        """Whoever waits is told that there is no answer: the gateway ends."""
         for asked in list(self._under_way.values()):
+            self._forget(asked)
             asked.task.cancel()
+            self._tell_all(asked, AuthError("the gateway ends", is_refusal=False))
 
     # --- one question -------------------------------------------------------------------------
 
@@ -209,15 +211,16 @@ class AuthServers:
         answer: Authorization | AuthError
         try:
             answer = await self._in_turn(question)
-        except AuthError as error:
-            answer = error
         except Exception as error:
             self._reactor.fault(error, "an auth server could not be asked")
             answer = AuthError("a fault of the gateway", is_refusal=False)
         finally:
             self._forget(asked)
         if isinstance(answer, AuthError):
-            self._tell(question, answer)
+            self._log(question, answer)
+        self._tell_all(asked, answer)
+
+    def _tell_all(self, asked: _Asked, answer: Authorization | AuthError) -> None:
         for who, done in list(asked.waiting.items()):
             if asked.waiting.pop(who, None) is None:
                 continue  # one of the others made it leave
@@ -227,9 +230,11 @@ class AuthServers:
                 self._reactor.fault(error, "a client could not go on after AUTH")
         self._reactor.soon()
 
-    async def _in_turn(self, question: Question) -> Authorization:
+    async def _in_turn(self, question: Question) -> Authorization | AuthError:
+        """An error is returned and not raised: who keeps an exception that he caught keeps himself,
+        until garbage is collected, which the gateway does rarely."""
         if not 0 < len(question.secret) <= MAX_SECRET_BYTES:
-            raise AuthError(f"a secret of {len(question.secret)} bytes", is_refusal=True)
+            return AuthError(f"a secret of {len(question.secret)} bytes", is_refusal=True)
         own = self._turns_of.get(question.remote_ip)
         if own is None:
             own = self._turns_of[question.remote_ip] = asyncio.Semaphore(_OF_ONE_ADDRESS)
@@ -240,9 +245,9 @@ class AuthServers:
                     return await self._ask_any(question)
         except TimeoutError:
             why = f"too many clients at once: it had no turn within {_PATIENCE_SECONDS:g} s"
-            raise AuthError(why, is_refusal=False) from None
+            return AuthError(why, is_refusal=False)
 
-    async def _ask_any(self, question: Question) -> Authorization:
+    async def _ask_any(self, question: Question) -> Authorization | AuthError:
         reasons: list[str] = []
         is_refusal = False
         for endpoint, path in random.sample(self._servers, len(self._servers)):
@@ -255,7 +260,7 @@ class AuthServers:
             except AuthError as error:
                 is_refusal = True
                 reasons.append(str(error))
-        raise AuthError("; ".join(reasons), is_refusal)
+        return AuthError("; ".join(reasons), is_refusal)
 
     async def _ask(self, endpoint: Endpoint, path: str, question: Question) -> Authorization:
         form = question.form()
@@ -284,7 +289,7 @@ class AuthServers:
         assert answer is not None
         return Authorization(answer, now)
 
-    def _tell(self, question: Question, error: AuthError) -> None:
+    def _log(self, question: Question, error: AuthError) -> None:
         """Log who is refused and why, though not everybody of a flood."""
         now = asyncio.get_running_loop().time()
         if now - self._told_at < _TOLD_SECONDS:

@@ -321,6 +321,8 @@ class Gateway:
         self.draining = True
         log.info("draining for at most %gs", self.options.drain_timeout)
         self.tcp.close()
+        if self.auth is not None:
+            self.auth.give_up()
         await self.watch.withdraw()
         for client in list(self.clients):
             if client.tunnel is None:

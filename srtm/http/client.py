@@ -5,12 +5,12 @@ is at `host:port`, or behind a unix socket (nsqd, the gateway's admin door). Eac
 connection of its own, but for those of a `Kept`.
 """
 
+import _thread
 import asyncio
 import json
 import os
 import socket
 import ssl
-import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -235,7 +235,12 @@ class _Connection:
         return is_between and not self._reader.at_eof()
 
     def close(self) -> None:
-        self._writer.transport.abort()
+        transport = self._writer.transport
+        transport.abort()
+        # asyncio's transports hold a method of theirs, which holds them: garbage that is found only
+        # by a collection, and the gateway collects rarely.
+        with suppress(AttributeError):
+            del transport._read_ready_cb  # type: ignore[attr-defined]
 
 
 async def _reached(address: Address) -> socket.socket:
@@ -259,8 +264,11 @@ async def _reached(address: Address) -> socket.socket:
 
 
 async def _looked_up(address: Address) -> list[Any]:
-    """What getaddrinfo says, by a thread that nobody waits for: those of asyncio's own are waited
-    for when a loop ends, however long a resolver takes."""
+    """What getaddrinfo says of a name, by a thread that nobody waits for: those of asyncio's own
+    are waited for when a loop ends, however long a resolver takes."""
+    with suppress(OSError, ValueError):
+        flags = socket.AI_NUMERICHOST  # a number needs no resolver
+        return socket.getaddrinfo(*address, type=socket.SOCK_STREAM, flags=flags)
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[list[Any]] = loop.create_future()
 
@@ -281,7 +289,8 @@ async def _looked_up(address: Address) -> list[Any]:
         with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(tell, found)
 
-    threading.Thread(target=ask, name="resolver", daemon=True).start()
+    # `Thread.start` would wait until the system lets it run: on a busy host for milliseconds.
+    _thread.start_new_thread(ask, ())
     return await answer
 
 

@@ -1,6 +1,7 @@
 """Auth servers are asked by nsqd's own words, few at once, and each question once at a time."""
 
 import asyncio
+import gc
 import logging
 import socket
 import threading
@@ -261,3 +262,43 @@ async def test_a_flood_is_not_a_flood_of_the_log(
     asked = (servers.ask(Question(b"s%d" % number, "192.0.2.7")) for number in range(30))
     await asyncio.gather(*map(outcome, asked))
     assert 1 <= len(caplog.records) < 30
+
+
+@asynchronous
+async def test_nothing_is_left_for_the_collector_of_garbage(
+    server: AuthServerProcess, reactor: Reactor
+) -> None:
+    """The gateway collects rarely, and a flood of wrong secrets would fill its memory."""
+    server.answers["s"] = allowing("publish")
+    servers = AuthServers((server.address,), "get", reactor)
+
+    async def ask_some() -> None:
+        for number in range(20):
+            await outcome(servers.ask(QUESTION))
+            await outcome(servers.ask(Question(b"wrong %d" % number, "192.0.2.7")))
+
+    await ask_some()
+    gc.collect()
+    gc.disable()
+    try:
+        await ask_some()
+        assert gc.collect() < 20
+    finally:
+        gc.enable()
+
+
+@asynchronous
+async def test_at_the_end_nobody_is_left_to_wait(
+    server: AuthServerProcess, reactor: Reactor
+) -> None:
+    server.may_answer.clear()
+    servers = AuthServers((server.address,), "get", reactor)
+    asked = [
+        asyncio.create_task(outcome(servers.ask(Question(b"s%d" % number, "192.0.2.7"))))
+        for number in range(9)
+    ]
+    await until(lambda: server.asked)
+    servers.give_up()
+    for found in await asyncio.gather(*asked):
+        assert isinstance(found, AuthError)
+        assert not found.is_refusal

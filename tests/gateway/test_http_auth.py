@@ -189,4 +189,19 @@ def test_a_body_that_comes_while_the_auth_server_thinks_is_published(
 
 def test_no_secret_is_in_the_log(gateway: GatewayProcess) -> None:
     post(gateway, "/pub?topic=mine", "hush-hush")
-    assert "hush" not in gateway.process.log.read_text()
+    assert "hush" not in gateway.process.text()
+
+
+def test_who_waits_for_an_auth_server_hears_of_the_end(
+    servers: Servers, server: AuthServerProcess, nsqd: Nsqd
+) -> None:
+    gateway = servers.gateway(f"--auth-http-address={server.address}", nsqd=nsqd)
+    server.may_answer.clear()
+    connection = HTTPConnection(gateway.http, timeout=60)
+    connection.request("POST", "/pub?topic=t", b"x", {"Authorization": "Bearer all"})
+    wait_for(lambda: server.asked, "a question")
+    assert gateway.process.stop() == 0
+    server.may_answer.set()
+    assert connection.getresponse().status == 503
+    connection.close()
+    assert "Traceback" not in gateway.process.text()

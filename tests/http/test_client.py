@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import threading
 import time
 from contextlib import aclosing
@@ -240,7 +241,13 @@ def test_nobody_waits_for_a_resolver_longer_than_for_an_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     over = threading.Event()
-    monkeypatch.setattr("srtm.http.client.socket.getaddrinfo", lambda *_, **__: over.wait(60))
+
+    def hang(*_: object, flags: int = 0, **__: object) -> None:
+        if flags & socket.AI_NUMERICHOST:
+            raise socket.gaierror
+        over.wait(60)
+
+    monkeypatch.setattr("srtm.http.client.socket.getaddrinfo", hang)
     began = time.monotonic()
     with pytest.raises(UnavailableError, match=r"did not answer within 0\.2 s"):
         request("broker.example:80", "GET", "/", timeout_seconds=0.2)

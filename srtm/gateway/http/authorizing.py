@@ -53,6 +53,8 @@ async def _authorization(handler: Handler) -> Authorization | None:
     found = servers.known(question)
     if found is not None:
         return found
+    if handler.gateway.draining:
+        raise HttpError(503, "EXITING")
     try:
         with handler.waiting.place(_PLACE):
             return await servers.ask(question)

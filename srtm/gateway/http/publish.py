@@ -98,12 +98,15 @@ class _Publish(Handler):
 
     async def _prepare_when_allowed(self) -> None:
         """The body of whoever may not publish is not kept, nor is one whose sender is asked for."""
+        self.gateway.http_requests += 1
         try:
             await check_publish(self, self.command, self.argument("topic") or "")
         except HttpError as error:
             self._refuse_now(error)
         else:
             self._prepare_body()
+        finally:
+            self.gateway.http_requests -= 1
 
     def _prepare_body(self) -> None:
         announced = self._announced_bytes()
@@ -152,7 +155,8 @@ class _Publish(Handler):
         and no reset."""
         self.prepare_failure(error)
         self.write({self.line: error.message})
-        if "Expect" in self.request.headers:  # it asked before it sends any
+        if "Expect" in self.request.headers or self.gateway.draining:
+            # It asked before it sends any, or there is no time left for that.
             self.set_header("Connection", "close")
             self.finish()
             return
