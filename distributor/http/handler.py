@@ -4,7 +4,6 @@ refused or answered."""
 import asyncio
 import json
 import logging
-import ssl
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
@@ -19,7 +18,7 @@ from distributor.http.connections import UNREAD_SECONDS, Connections
 from srtm.host.audit_log import AuditLog
 from srtm.host.certificates import Renewed
 from srtm.http.access import Access
-from srtm.http.callers import ANYBODY, Caller, Role
+from srtm.http.callers import ANYBODY, Role
 from srtm.http.handler import ApiHandler
 from srtm.text.errors import SrtmError
 
@@ -85,9 +84,8 @@ class Handler(ApiHandler):
     # --- before the body ----------------------------------------------------------------------
 
     def prepare(self) -> None:
-        caller = self.who() if self.role else ANYBODY
+        caller = self.shared.access.of_request(self.request) if self.role else ANYBODY
         if caller is None:
-            self.shared.access.count_stranger(self.request.remote_ip or "")
             self.set_header("WWW-Authenticate", "Bearer")
             self._dropped_most = _STRANGERS_BYTES
             self.refuse(HTTPStatus.UNAUTHORIZED, "show a token of --token-file as Bearer token")
@@ -107,14 +105,6 @@ class Handler(ApiHandler):
                 self.body.check(int(length[:18]))  # of thousands of digits Python makes no number
         except Exception as error:
             self.fail(error)
-
-    def who(self) -> Caller | None:
-        """Who calls; None: a stranger."""
-        header = self.request.headers.get("Authorization")
-        socket = self.request.connection.stream.socket  # type: ignore[union-attr]
-        is_secure = isinstance(socket, ssl.SSLSocket)
-        certificate = socket.getpeercert() if is_secure and header is None else None
-        return self.shared.access.caller(header, certificate)
 
     def check_role(self) -> None:
         """Raises Forbidden."""

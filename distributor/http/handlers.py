@@ -141,7 +141,7 @@ class _Watch(Handler):
         service = self.service
         self.set_header("Content-Type", "application/x-ndjson")
         try:
-            while not watch.ended and not self.has_left and self.who() == self.caller:
+            while not watch.ended and not self.has_left and self._may_go_on():
                 if await watch.wait(BEAT_SECONDS):
                     for each in watch.take(_LINES):
                         self.write(place_of(service.state, topic, each).model_dump_json() + "\n")
@@ -155,6 +155,10 @@ class _Watch(Handler):
             service.watches.remove(watch)
             if not self._finished:
                 self.leave()  # not the end of the stream, as clients must come back
+
+    def _may_go_on(self) -> bool:
+        """Is the caller who it was at the beginning? Its token may have been taken out since."""
+        return self.shared.access.peek(self.request) == self.caller
 
     def on_connection_close(self) -> None:
         super().on_connection_close()

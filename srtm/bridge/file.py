@@ -18,6 +18,7 @@ from srtm.bridge.names import End
 from srtm.bridge.pointer import pointer
 from srtm.kafka import file as kafka_file
 from srtm.limits.slo import SLO
+from srtm.options.door import HttpDoor
 from srtm.options.model import FileTable, read_toml
 from srtm.options.nsq import NsqOptions
 from srtm.options.tls import check_distributor
@@ -77,7 +78,7 @@ AnEnd = Annotated[End, BeforeValidator(_end)]
 Addresses = Annotated[tuple[str, ...], BeforeValidator(_addresses)]
 
 
-class BridgeTable(FileTable):
+class BridgeTable(FileTable, HttpDoor):
     """`[bridge]`. Its name tells the bridges of a Kafka group apart, and outlives a restart."""
 
     name: str = Field(default_factory=socket.gethostname, min_length=1, max_length=100)

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable
 from tornado.httpserver import HTTPServer
 
 from srtm.bridge.figures import COUNTERS, State
+from srtm.bridge.file import BridgeTable
 from srtm.bridge.runner import Runner
 from srtm.http.metrics import Row, Text
-from srtm.http.status import Status, status_server
-from srtm.text.address import Address
+from srtm.http.status import Status, listen
 from srtm.text.errors import UnavailableError
 
 
@@ -42,16 +42,14 @@ METRICS: tuple[Row[Runner], ...] = (
 )  # fmt: skip
 
 
-def listen(address: Address, bridge: Status) -> HTTPServer:
-    """Raises UnavailableError."""
-    server = status_server(bridge)
+def open_door(table: BridgeTable, bridge: Status) -> HTTPServer:
+    """Raises UnavailableError, UsageError."""
     try:
-        server.listen(address.port, address.host or None)
+        return listen(table, bridge)
     except OSError as error:
         raise UnavailableError(
-            f"http-address {address} of [bridge]: {error.strerror}; choose another port"
+            f"http-address {table.http_address} of [bridge]: {error.strerror}; choose another port"
         ) from None
-    return server
 
 
 def metrics(runners: Iterable[Runner]) -> Text:

@@ -13,7 +13,7 @@ from srtm import __version__
 from srtm.bridge.check import check_settings
 from srtm.bridge.figures import State
 from srtm.bridge.file import BridgeFile, Route, read_bridge_file
-from srtm.bridge.http import listen, metrics
+from srtm.bridge.http import metrics, open_door
 from srtm.bridge.kafka_to_nsq import KafkaToNsq
 from srtm.bridge.lookup import topics_of
 from srtm.bridge.nsq_to_kafka import NsqToKafka
@@ -56,7 +56,7 @@ class Service:
             loop.add_signal_handler(number, ended.set)
         again = asyncio.Event()
         loop.add_signal_handler(signal.SIGHUP, again.set)
-        door = listen(self._file.bridge.http_address, self)
+        door = open_door(self._file.bridge, self)
         for route in self._file.routes:
             self._begin(route)
         patterns = threading.Thread(target=self._follow_patterns, daemon=True)

@@ -77,7 +77,7 @@ def _run(
         sink = Parquet(path.parent / table.folder)
     figures = Figures()
     if table.http_address is not None:
-        open_door(table.http_address, Status(figures), f"{path}: [consumer]")
+        open_door(table, Status(figures), f"{path}: [consumer]")
     work = Work(process, sink, call, figures)
     if isinstance(file, PoolFile):
         from srtm.consumer.pool_runner import PoolRunner

@@ -3,28 +3,34 @@
 import asyncio
 import threading
 
-from srtm.http.status import Status, status_server
-from srtm.text.address import Address, cannot_listen
+from srtm.http.status import Door, Status, listen
+from srtm.text.address import cannot_listen
 from srtm.text.errors import SrtmError, UnavailableError
 
 
-def open_door(address: Address, told: Status, where: str) -> None:
-    """Open the door at `address`; it stays open until the process ends. Raises UnavailableError."""
+def open_door(door: Door, told: Status, where: str) -> None:
+    """Open the door; it stays open until the process ends. Raises UnavailableError, UsageError."""
+    address = door.http_address
+    assert address is not None
     opened = threading.Event()
     faults: list[SrtmError] = []
 
     def serve() -> None:
-        async def listen() -> None:
+        async def run() -> None:
             try:
-                status_server(told).listen(address.port, address.host or None)
+                server = listen(door, told)
             except OSError as error:
                 faults.append(cannot_listen(f"{where}: http-address {address}", error))
-                opened.set()
                 return
-            opened.set()
+            except SrtmError as error:
+                faults.append(type(error)(f"{where}: {error}"))
+                return
+            finally:
+                opened.set()
             await asyncio.Event().wait()
+            server.stop()
 
-        asyncio.run(listen())
+        asyncio.run(run())
 
     threading.Thread(target=serve, name="http", daemon=True).start()
     if not opened.wait(10):

@@ -20,6 +20,7 @@ from pydantic import (
 
 from srtm.kafka import file as kafka_file
 from srtm.limits.slo import SLO
+from srtm.options.door import HttpDoor
 from srtm.options.model import FileTable, read_toml
 from srtm.text.address import Address
 from srtm.text.errors import one_line
@@ -137,7 +138,7 @@ class GroupTable(ScaledTable):
         return self.metadata_topic or f"consumer.metadata.{plain}"
 
 
-class ConsumerTable(FileTable):
+class ConsumerTable(FileTable, HttpDoor):
     """`[consumer]`: the four phases. Sizes in bytes.
 
     process: module:function, sync or async: a list of records -> what the sink gets
@@ -153,7 +154,6 @@ class ConsumerTable(FileTable):
     batch_bytes: int = Field(default=5_000_000, ge=1, le=1 << 30)
     wait: Duration = 0.02
     batch_timeout: Duration = 30.0
-    http_address: ListenAddress | None = None
 
     _is_function = field_validator("process", "callback")(_function)
 
@@ -223,11 +223,10 @@ _OF_KIND = {
 }
 
 
-class ControllerTable(FileTable):
+class ControllerTable(FileTable, HttpDoor):
     """`[controller]`."""
 
     name: str = Field(default_factory=socket.gethostname, min_length=1, max_length=100)
-    http_address: ListenAddress | None = None
 
 
 class GroupFile(FileTable):

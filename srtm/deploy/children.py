@@ -17,9 +17,11 @@ from srtm.deploy.tables import (
     LookupdTable,
     NsqadminTable,
 )
-from srtm.http.client import Answer
+from srtm.host.certificates import TlsFiles, client_context
+from srtm.http.client import Answer, Endpoint
 from srtm.http.distributor import distributor_at
 from srtm.limits.contract import Contract
+from srtm.options.door import HttpDoor
 from srtm.options.model import as_flags
 from srtm.text.address import Address
 
@@ -97,10 +99,21 @@ def _broker(
 
 
 def _bridge(plan: Plan, bridge: BridgeTable, programs: Programs) -> ChildSpec:
-    door = read_bridge_file(bridge.file).bridge.http_address
-    child = _child(plan, "bridge", Stage.BRIDGE, partial(bridge_command, bridge, programs), door)
+    door = read_bridge_file(bridge.file).bridge
+    command = partial(bridge_command, bridge, programs)
+    child = _child(plan, "bridge", Stage.BRIDGE, command, door.http_address)
+    if door.tls_cert:
+        child = replace(child, reach=partial(_own_door, child.ping, door))
     # /ping says no while Kafka is away, and brokers go on without it
-    return replace(child, path="/stats")
+    return replace(child, statuses=(200, 500))
+
+
+def _own_door(address: str, door: HttpDoor) -> Endpoint:
+    """The door of a child, which is asked for nothing but whether it is ready: it shows itself its
+    own certificate, and that is not verified. Raises UsageError."""
+    return Endpoint(
+        address, tls=client_context(TlsFiles(door.tls_cert, door.tls_key), verify=False)
+    )
 
 
 def _leads(health: Answer) -> bool:

@@ -41,7 +41,7 @@ def answers_ping(spec: ChildSpec) -> bool:
     try:
         where = spec.ping if spec.reach is None else spec.reach()
         answer = request(where, "GET", spec.path, timeout_seconds=_PING_TIMEOUT_SECONDS)
-        return answer.status == 200 and spec.agrees(answer)
+        return answer.status in spec.statuses and spec.agrees(answer)
     except (UnavailableError, UsageError):  # a file that is being renewed is wrong for a moment
         return False
 

@@ -1,8 +1,11 @@
 """Whether a request is answered: who calls, told by a token or by a client certificate."""
 
 import logging
+import ssl
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from tornado.httputil import HTTPServerRequest
 
 from srtm.host.clock import NS, monotonic_ns
 from srtm.http.callers import (
@@ -77,7 +80,21 @@ class Access:
             return self._tokens.caller(token)
         return holder_of(certificate)
 
-    def count_stranger(self, address: str) -> None:
+    def of_request(self, request: HTTPServerRequest) -> Caller | None:
+        """Who sent a request; None: a stranger, who is counted."""
+        caller = self.peek(request)
+        if caller is None:
+            self._count_stranger(request.remote_ip or "")
+        return caller
+
+    def peek(self, request: HTTPServerRequest) -> Caller | None:
+        """As `of_request`, without counting."""
+        header = request.headers.get("Authorization")
+        socket = request.connection.stream.socket  # type: ignore[union-attr]
+        is_secure = isinstance(socket, ssl.SSLSocket)
+        return self.caller(header, socket.getpeercert() if is_secure and not header else None)
+
+    def _count_stranger(self, address: str) -> None:
         """Count a request of a stranger, and log it unless one was logged in the last minute."""
         self.strangers += 1
         self._untold += 1

@@ -1,20 +1,45 @@
-"""/ping, /stats and /metrics of a program that serves nothing else by HTTP."""
+"""/ping, /stats and /metrics of a program that serves nothing else by HTTP.
 
+With a file of callers, /stats and /metrics are for the role `read`; /ping is for everybody.
+"""
+
+import asyncio
+import logging
+import ssl
 from typing import Any, Protocol
 
 from tornado.httpserver import HTTPServer
 from tornado.iostream import IOStream
 from tornado.web import Application
 
+from srtm.host.certificates import LOOK_SECONDS, Renewed, TlsFiles
+from srtm.http.access import Access
 from srtm.http.handler import ApiHandler
 from srtm.http.metrics import CONTENT_TYPE, Text
 from srtm.http.server import PatientServer
+from srtm.text.address import Address
 
 _MAX_HEAD_BYTES = 8 * 1024
 _MAX_BODY_BYTES = 1024  # nobody has to send one
 _MOST_CONNECTIONS = 100
 """The most connections. More are closed at once: each takes a descriptor that the program needs for
 its work."""
+
+
+log = logging.getLogger("srtm.http")
+
+
+class Door(Protocol):
+    """The options of a program's HTTP door."""
+
+    @property
+    def http_address(self) -> Address | None: ...
+    @property
+    def token_file(self) -> str: ...
+    @property
+    def tls_files(self) -> TlsFiles | None: ...
+    @property
+    def requires_certificates(self) -> bool: ...
 
 
 class Status(Protocol):
@@ -27,7 +52,19 @@ class Status(Protocol):
     def metrics(self) -> Text: ...
 
 
-class _Server(PatientServer):
+class StatusServer(PatientServer):
+    def follow(self, access: Access, tls: Renewed | None) -> None:
+        """Follow the files of certificates and callers, from now on until the loop ends."""
+
+        def look() -> None:
+            if tls is not None:
+                self.renew(tls)
+            access.look()
+            loop.call_later(LOOK_SECONDS, look)
+
+        loop = asyncio.get_running_loop()
+        loop.call_later(LOOK_SECONDS, look)
+
     def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
         if len(self._connections) >= _MOST_CONNECTIONS:
             stream.close()
@@ -35,12 +72,29 @@ class _Server(PatientServer):
         super().handle_stream(stream, address)
 
 
-def status_server(told: Status) -> HTTPServer:
-    """A server of what `told` says. It listens nowhere yet."""
+def listen(door: Door, told: Status) -> HTTPServer:
+    """A server of what `told` says, at the door's address. Raises OSError where nobody can listen
+    there, UsageError for a file that is wrong."""
+    assert door.http_address is not None
+    tls = Renewed.of(door.tls_files)
+    access = Access(door.token_file, "token-file", log, door.requires_certificates)
+    server = status_server(told, access, None if tls is None else tls.context)
+    server.listen(door.http_address.port, door.http_address.host or None)
+    server.follow(access, tls)
+    return server
+
+
+def status_server(
+    told: Status, access: Access | None = None, tls: ssl.SSLContext | None = None
+) -> StatusServer:
+    """A server of what `told` says. It listens nowhere yet. access: None: everybody may ask"""
 
     class Handler(ApiHandler):
         def get(self) -> None:
-            if self.request.path == "/ping":
+            if access and self.request.path != "/ping" and not access.of_request(self.request):
+                self.set_header("WWW-Authenticate", "Bearer")
+                self.refuse(401, "UNAUTHORIZED")
+            elif self.request.path == "/ping":
                 fault = told.fault()
                 self.set_status(500 if fault else 200)
                 self.set_header("Content-Type", "text/plain; charset=utf-8")
@@ -56,8 +110,9 @@ def status_server(told: Status) -> HTTPServer:
         def log_exception(self, *_: Any) -> None:
             return None
 
-    return _Server(
+    return StatusServer(
         Application([(r"/.*", Handler)], log_function=lambda _: None),
+        ssl_options=tls,
         max_header_size=_MAX_HEAD_BYTES,
         max_body_size=_MAX_BODY_BYTES,
         idle_connection_timeout=75,

@@ -22,15 +22,17 @@ class HttpDoor(BaseModel):
 
     http_address: ListenAddress | None = None
     token_file: str = Field(
-        "",
+        default="",
         description="file of callers, with a line NAME:ROLE:SHA256 for each token; or, with mode "
         "0600, the one token of an operator",
     )
-    tls_cert: str = Field("", description="file of PEM with the certificate of this program")
-    tls_key: str = Field("", description="file of PEM with the private key of --tls-cert")
-    tls_root_ca_file: str = Field("", description=ROOT_CA)
-    tls_client_auth_policy: Policy = Field("", description=POLICY)
-    tls_min_version: MinVersion = Field("tls1.2", description=MIN_VERSION)
+    tls_cert: str = Field(
+        default="", description="file of PEM with the certificate of this program"
+    )
+    tls_key: str = Field(default="", description="file of PEM with the private key of --tls-cert")
+    tls_root_ca_file: str = Field(default="", description=ROOT_CA)
+    tls_client_auth_policy: Policy = Field(default="", description=POLICY)
+    tls_min_version: MinVersion = Field(default="tls1.2", description=MIN_VERSION)
 
     @model_validator(mode="after")
     def _tls(self) -> Self:

@@ -30,6 +30,7 @@ from srtm.consumer.sinks import Parquet, file_name, rows_of
 from srtm.consumer.wire import Command, Ended, Leader, Note, Report, Word, decode, encode
 from srtm.http.metrics import Text
 from srtm.limits.slo import SLO
+from srtm.options.door import HttpDoor
 from srtm.text.address import Address
 from tests.support.servers import free_port, http, wait_for
 
@@ -408,7 +409,7 @@ def test_a_door_takes_no_descriptors_beyond_its_own() -> None:
             return Text()
 
     port = free_port()
-    open_door(Address("127.0.0.1", port), Nothing(), "here")
+    open_door(HttpDoor(http_address=Address("127.0.0.1", port)), Nothing(), "here")
     before = len(list(Path("/proc/self/fd").iterdir()))
     idle = [socket.create_connection(("127.0.0.1", port), 10) for _ in range(200)]
     try:

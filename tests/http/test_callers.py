@@ -157,8 +157,8 @@ def test_strangers_are_counted_each_and_told_once_a_minute(
     now = 0.0
     access = Access("", "--token-file", LOG, seconds=lambda: now)
     for _ in range(1000):
-        access.count_stranger("192.0.2.7")
+        access._count_stranger("192.0.2.7")
     assert (access.strangers, len(caplog.records)) == (1000, 1)
     now = 60.0
-    access.count_stranger("192.0.2.8")
+    access._count_stranger("192.0.2.8")
     assert caplog.messages[1] == "1000 requests with a wrong token or none, the last from 192.0.2.8"

@@ -79,7 +79,7 @@ class Service:
 
             Removal(self._file, self._ended).start()
         if self._file.controller.http_address is not None and not dismiss:
-            open_door(self._file.controller.http_address, self, f"{self._path}: [controller]")
+            open_door(self._file.controller, self, f"{self._path}: [controller]")
         self._sampler.start()
         if not self._sampler.wait_first(_FIRST_SECONDS):
             raise UnavailableError(self._sampler.fault or "Kafka gives no offsets")

@@ -54,9 +54,9 @@ class PoolService:
         """Run the controller until SIGTERM or SIGINT; the pool works on. With `dismiss`, run it
         until all consumers have left. Raises SrtmError."""
         self._stop.heed(signal.SIGTERM, signal.SIGINT)
-        address = self._file.controller.http_address
-        if address is not None and not dismiss:
-            open_door(address, self, f"{self._path}: [controller]")
+        door = self._file.controller
+        if door.http_address is not None and not dismiss:
+            open_door(door, self, f"{self._path}: [controller]")
         self._sampler.start()
         try:
             if not (self._wait_to_lead(dismiss) and self._lead(dismiss)) and dismiss:
