@@ -1,15 +1,14 @@
 """What the audit log says of a request: who asked for what, and what came of it."""
 
-import datetime
 from collections.abc import Mapping
 
 from pydantic import BaseModel
 
 from distributor import api, gateway_api, groups_api
 from distributor.grouping.proposals import Floor, Proposal
+from srtm.host.audit_log import audited
 from srtm.http.callers import Caller
 
-_MOST_TEXT = 100
 TOLD: dict[type[BaseModel], tuple[str, ...]] = {
     gateway_api.BrokerAsked: ("name", "tcp_address", "http_address", "capacity"),
     api.DrainAsked: ("drain",),
@@ -31,28 +30,5 @@ def entry(
 ) -> Mapping[str, object]:
     """One line. at: Unix seconds; address: of the caller; request: method and path; status: of the
     answer."""
-    method, _, path = request.partition(" ")
-    when = datetime.datetime.fromtimestamp(at, datetime.UTC)
-    return {
-        "time": when.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "name": caller.name,
-        "role": str(caller.role),
-        "address": address,
-        "method": method,
-        "path": path,
-        "asked": _asked(body),
-        "status": status,
-    }
-
-
-def _asked(body: BaseModel | None) -> dict[str, object]:
-    found = {} if body is None else {name: getattr(body, name) for name in TOLD[type(body)]}
-    return {name: _short(value) for name, value in found.items() if value is not None}
-
-
-def _short(value: object) -> object:
-    if isinstance(value, bool | int | float):
-        return value
-    if isinstance(value, list | tuple):
-        return len(value)
-    return str(value)[:_MOST_TEXT]
+    asked = {} if body is None else {name: getattr(body, name) for name in TOLD[type(body)]}
+    return audited(at, caller.name, str(caller.role), address, request, asked, status)

@@ -74,6 +74,7 @@ OWN_GATEWAY_OPTIONS = {
 }
 """the gateway's options that `srtm up` sets by itself: option -> why they are no keys"""
 GATEWAY_PATHS = (
+    "audit_log",
     "admission_log",
     "trace_dir",
     "tls_cert",

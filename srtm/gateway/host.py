@@ -14,6 +14,7 @@ from srtm.gateway.nsqd import NsqdHttp
 from srtm.gateway.options import GatewayOptions
 from srtm.gateway.tunnel import Room
 from srtm.gateway.watch import NsqdWatch
+from srtm.host.audit_log import AuditLog
 from srtm.host.clock import WallClock
 
 
@@ -60,6 +61,8 @@ class Host(ClientHost, Protocol):
     """Only with --auth-http-address."""
     agent: Agent | None
     """Where there is a Load Distributor."""
+    audit: AuditLog | None
+    """Only with --audit-log."""
     admissions: AdmissionLog | None
     log_files: LogFiles | None
     """The files of `admissions`; both are there only with --admission-log."""

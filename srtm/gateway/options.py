@@ -204,6 +204,11 @@ class GatewayOptions(BaseModel):
     state_file: str = Field(
         "", description="file that keeps token levels and limits over a restart"
     )
+    audit_log: str = Field(
+        "",
+        description="file that gets a line of JSON for each change by --admin-socket or "
+        "--http-admin: who, when, what, outcome",
+    )
     admission_log: str = Field(
         "", description="folder for a log of when messages got their tokens, for `srtm audit`"
     )

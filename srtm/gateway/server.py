@@ -39,6 +39,7 @@ from srtm.gateway.tcp_door import TcpDoor
 from srtm.gateway.topics import Topics
 from srtm.gateway.upstream import NsqdAddress
 from srtm.gateway.watch import NsqdWatch
+from srtm.host.audit_log import AuditLog
 from srtm.host.certificates import LOOK_SECONDS, Renewed
 from srtm.host.clock import NS, WallClock, monotonic_ns, wall_clock_error_ns
 from srtm.http.client import TIMEOUT_SECONDS
@@ -92,6 +93,7 @@ class Gateway:
         self.trace: Trace | None = None
         self.trace_process: TraceProcess | None = None
         self.tls: Renewed | None = None
+        self.audit: AuditLog | None = None
         self.draining = False
         self.http_requests = 0
         self._read_options = read_options
@@ -144,6 +146,9 @@ class Gateway:
         and then the doors. `closing` ends them the other way round."""
         options = self.options
         self.tls = Renewed.of(options.tls_files)
+        if options.audit_log:
+            self.audit = AuditLog(options.audit_log, "--audit-log", log)
+            closing.callback(self.audit.close)
         self.descriptors = take_descriptors(options)
         state = SavedState.read(options.state_file)
         state.require_writable()

@@ -1,5 +1,6 @@
 """A log of who changed what: a line of JSON for each change, in files of bounded size."""
 
+import datetime
 import json
 import logging
 import os
@@ -14,8 +15,43 @@ from srtm.text.errors import UsageError
 FILE_BYTES = 16 * MIB
 """A longer file becomes PATH.1, PATH.1 becomes PATH.2, and so on: about 60,000 changes each."""
 MOST_FILES = 8
+_MOST_TEXT = 100
 _QUIET_SECONDS = 60.0
 """from one line about a failure to the next"""
+
+
+def audited(
+    at: float,
+    name: str,
+    role: str,
+    address: str,
+    request: str,
+    asked: Mapping[str, object],
+    status: int,
+) -> dict[str, object]:
+    """One line: who, with which role, from which address, asked for what, and what came of it.
+    at: Unix seconds; request: method and path; asked: values; of a text the beginning is told, of a
+    list its length; status: of the answer"""
+    when = datetime.datetime.fromtimestamp(at, datetime.UTC)
+    method, _, path = request.partition(" ")
+    return {
+        "time": when.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "name": name,
+        "role": role,
+        "address": address,
+        "method": method,
+        "path": path,
+        "asked": {key: _short(value) for key, value in asked.items() if value is not None},
+        "status": status,
+    }
+
+
+def _short(value: object) -> object:
+    if isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, list | tuple):
+        return len(value)
+    return str(value)[:_MOST_TEXT]
 
 
 class AuditLog:

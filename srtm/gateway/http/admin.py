@@ -7,6 +7,7 @@ from pydantic import ValidationError
 from tornado.web import Application
 
 from srtm.gateway.host import Host
+from srtm.gateway.http.audit import note, sender_of
 from srtm.gateway.http.stats import srtm_document, topic_document
 from srtm.gateway.measure.record import Record
 from srtm.http.handler import ApiHandler
@@ -27,6 +28,8 @@ class _Topics(_Handler):
 
 
 class _Topic(_Handler):
+    _sender = ""
+
     async def get(self, name: str) -> None:
         topic = self.gateway.topics.by_name.get(name.encode())
         if topic is None:
@@ -35,6 +38,8 @@ class _Topic(_Handler):
             self.finish(topic_document(topic))
 
     async def prepare(self) -> None:
+        self._asked: dict[str, Any] = {}
+        self._sender = sender_of(self.request)
         if self.request.method != "GET" and self.gateway.topics.is_leased(self.path_args[0]):
             distributor = self.gateway.options.distributor_address
             self.refuse(
@@ -49,6 +54,7 @@ class _Topic(_Handler):
             if not isinstance(body, dict):
                 raise ValueError("not an object")
             contract = Contract.model_validate({**body, "topic": name})
+            self._asked = contract.document()
             self.gateway.topics.set_limit(name, contract.limit())
             await self.gateway.topics.state_file.written()
         except ValidationError as error:
@@ -64,6 +70,10 @@ class _Topic(_Handler):
         self.gateway.topics.set_limit(name, None)
         await self.gateway.topics.state_file.written()
         self.finish({})
+
+    def on_finish(self) -> None:
+        if self.request.method != "GET":
+            note(self.gateway, self.request, self._sender, self._asked, self.get_status())
 
 
 class _Record(_Handler):

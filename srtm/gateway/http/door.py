@@ -9,6 +9,7 @@ from tornado.httputil import HTTPInputError, HTTPServerRequest
 from tornado.web import Application
 
 from srtm.gateway.host import Host
+from srtm.gateway.http.audit import note, sender_of
 from srtm.gateway.http.authorizing import check_publish, check_subscribe
 from srtm.gateway.http.handler import PLAIN, Handler, HttpError
 from srtm.gateway.http.metrics import exposition
@@ -124,7 +125,10 @@ class _Stats(_Asking):
 class _Admin(_Asking):
     """nsqd's own topic and channel calls, passed on only with --http-admin."""
 
+    _sender = ""
+
     async def post(self) -> None:
+        self._sender = sender_of(self.request)
         if not self.gateway.options.http_admin:
             # Not 403: nsqadmin takes that for a broker that wants TLS, asks again by https, and
             # shows what becomes of that. An empty Allow: switched off by configuration (RFC 9110).
@@ -141,6 +145,12 @@ class _Admin(_Asking):
             self.fail(HttpError(502, str(error)))
         except HttpError as error:
             self.fail(error)
+
+    def on_finish(self) -> None:
+        super().on_finish()
+        if self.gateway.options.http_admin and self.request.method == "POST":
+            asked = {name: self.argument(name) for name in ("topic", "channel")}
+            note(self.gateway, self.request, self._sender, asked, self.get_status())
 
     async def _pass_on(self) -> None:
         path = self.request.path
