@@ -135,8 +135,8 @@ class DeploymentTable(Table):
     )
     secure: bool = Field(
         default=False,
-        description="with [[host]] tables: brokers have certificates, which srtm testbed up makes, "
-        "and their clients must speak TLS",
+        description="with [[host]] tables: brokers and distributor speak TLS, with certificates "
+        "that srtm testbed up makes",
     )
 
     _check_name = field_validator("name")(plain_name)

@@ -2,8 +2,9 @@
 one certificate for each host, which all of its programs show."""
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from srtm.certs.names import Names
 from srtm.deploy.host_tables import HostTable
@@ -48,13 +49,36 @@ def put(folder: Path, host: Host, own: str) -> None:
         host.put(f"{own}/{name}", content, mode)
 
 
-def door_keys(own: PurePosixPath) -> dict[str, str]:
-    """The keys of a program's table by which its door speaks TLS. own: the host's own folder."""
-    return {
+def refuse_near_files(tables: Mapping[str, Any]) -> None:
+    """Raises ValueError for a certificate that lies beside the testbed's file, where its host has
+    nothing."""
+    for table in (*tables["broker"], tables["distributor"] or {}, tables["elsewhere"]):
+        for key, value in table.items():
+            is_file = "tls-" in key and key.endswith(("-cert", "-key", "-file"))
+            if is_file and value and not str(value).startswith("/"):
+                raise ValueError(
+                    f"{key} {value}: write its absolute path on the host, or secure = true in "
+                    "[deployment], which brings certificates there"
+                )
+
+
+def secured(tables: Mapping[str, Any], own: PurePosixPath) -> dict[str, Any]:
+    """The tables of a host's part, with TLS where they do not set it themselves. own: the host's
+    own folder."""
+    door = {
         "tls-cert": str(own / "host.pem"),
         "tls-key": str(own / "host.key"),
         "tls-root-ca-file": str(own / "ca.pem"),
     }
+    reach = {"distributor-tls-root-ca-file": str(own / "ca.pem")}
+    made = dict(tables)
+    made["broker"] = [door | {"tls-required": "tcp-https"} | each for each in tables["broker"]]
+    if tables["distributor"]:
+        given = {key: value for key, value in tables["distributor"].items() if value != ""}
+        made["distributor"] = door | reach | given
+    elif "distributor-address" in tables["elsewhere"]:
+        made["elsewhere"] = reach | tables["elsewhere"]
+    return made
 
 
 def _is_good(path: Path, names: Names, now: datetime.datetime) -> bool:

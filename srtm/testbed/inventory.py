@@ -15,7 +15,7 @@ from srtm.deploy.host_tables import HostTable
 from srtm.deploy.placed_topics import read_placed
 from srtm.deploy.tables import GATEWAY_PATHS, REACH_PATHS, BrokerTable
 from srtm.options.model import read_toml
-from srtm.testbed.certificates import door_keys, names_of
+from srtm.testbed.certificates import names_of, refuse_near_files, secured
 from srtm.testbed.toml_text import toml_text
 from srtm.text.address import Address
 from srtm.text.errors import UsageError, one_line
@@ -193,12 +193,10 @@ class Inventory:
             runs.append("bridge")
         made["elsewhere"] = elsewhere
         made["broker"] = [_broker(each, host, root) for each in plan.brokers if here(each)]
-        if plan.deployment.secure:
-            given = door_keys(own) | {"tls-required": "tcp-https"}
-            made["broker"] = [given | each for each in made["broker"]]
         runs += [each.name for each in plan.brokers if here(each)]
         made["topic"] = self._topics(made["distributor"] is not False, files, own)
-        return made, files, runs
+        refuse_near_files(made)
+        return secured(made, own) if plan.deployment.secure else made, files, runs
 
     def _distributor(self, plan: Plan, host: HostTable, root: PurePosixPath) -> dict[str, Any]:
         assert plan.distributor is not None
@@ -374,14 +372,8 @@ def _broker(broker: BrokerTable, host: HostTable, root: PurePosixPath) -> dict[s
     if broker.https_address:
         table["https-address"] = str(at_host(broker.https_address, host.address))
     for name, value in broker.gateway.items():
-        is_path = name in GATEWAY_PATHS and value and isinstance(value, str)
-        key = name.replace("_", "-")
-        if is_path and name.startswith("tls_") and not value.startswith("/"):
-            raise ValueError(
-                f"broker {broker.name}: {key} {value}: write its absolute path on the host, or "
-                "secure = true in [deployment], which brings certificates there"
-            )
-        table[key] = str(root / value) if is_path else value
+        is_made = name in GATEWAY_PATHS and "tls" not in name and value and isinstance(value, str)
+        table[name.replace("_", "-")] = str(root / value) if is_made else value
     return table
 
 

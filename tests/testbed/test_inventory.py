@@ -196,6 +196,12 @@ def test_a_secure_testbed_names_the_certificate_of_the_host(tmp_path: Path) -> N
         "tls-required": "tcp-https",
     }
     assert "secure" not in tables["deployment"]
+    assert tables["elsewhere"]["distributor-tls-root-ca-file"] == f"{own}/ca.pem"
+    distributor = part(inventory, "h2")[1]["distributor"]
+    assert (distributor["tls-cert"], distributor["distributor-tls-root-ca-file"]) == (
+        f"{own.parents[1]}/h2/testbed/host.pem",
+        f"{own.parents[1]}/h2/testbed/ca.pem",
+    )
     assert part(inventory, "h2")[1]["broker"][0]["tls-required"] is True
     plan = plan_of(tables, "h1", tmp_path, check_files=False)
     assert plan.gateway_options(plan.brokers[0]).https_address == "198.18.0.11:4152"
@@ -220,8 +226,14 @@ def test_two_brokers_of_a_host_must_not_have_one_https_address(tmp_path: Path) -
         pytest.param(
             'admission-log = "log"',
             'tls-cert = "b1.pem"\ntls-key = "b1.key"',
-            "broker b1: tls-cert b1.pem: write its absolute path on the host, or secure = true",
+            "lab.toml: tls-cert b1.pem: write its absolute path on the host, or secure = true",
             id="a-certificate-near-the-file",
+        ),
+        pytest.param(
+            "[distributor]",
+            '[distributor]\ndistributor-tls-root-ca-file = "ca.pem"',
+            "distributor-tls-root-ca-file ca.pem: write its absolute path on the host",
+            id="an-authority-near-the-file",
         ),
         pytest.param('"h3"', '"h3-"', "'h3-' is no host name", id="no-name-of-a-host"),
     ],

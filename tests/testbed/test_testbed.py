@@ -12,7 +12,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
+from http.client import HTTPSConnection
 from pathlib import Path
 
 import pytest
@@ -383,6 +384,15 @@ def test_clients_of_a_secure_testbed_speak_tls(tmp_path: Path) -> None:
             with V2(address) as plain:
                 plain.send(pub(b"even", b"x"))
                 assert b"TLS required" in plain.reply()
+        address = str(inventory.distributor_address)
+        with closing(HTTPSConnection(address, context=trusting)) as connection:
+            connection.request("GET", "/v1/health")
+            assert json.loads(connection.getresponse().read())["leading"]
+        with pytest.raises(UnavailableError):
+            get_json(address, "/v1/health")
+        topics = {each.topic: each for each in Topics(find(tmp_path / "d" / "h1")).report().topics}
+        assert topics["placed"].placed
+        assert topics["placed"].placed.placed == 2
         own = tmp_path / "d" / "h1" / "testbed"
         assert stat.S_IMODE((own / "host.key").stat().st_mode) == 0o600
         assert not list((tmp_path / "d" / "h1").rglob("ca.key"))
