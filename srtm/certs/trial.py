@@ -12,11 +12,11 @@ _WRONG_TIME = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPI
 @dataclass(frozen=True, slots=True)
 class Trial:
     """expires_at:   in Unix seconds
-    chain_refused: why a client that trusts the root of the files takes no such certificate
+    chain_refused: why a client that trusts the root takes no such certificate
     name_refused:  why it is none of the name that clients connect to
     not_yet:       it is not valid yet
 
-    Both are empty where all is well, and `chain_refused` where the files name no root.
+    Both are empty where all is well, and `chain_refused` where there is no root to try.
     """
 
     expires_at: float
@@ -25,11 +25,12 @@ class Trial:
     not_yet: bool
 
 
-def try_server(files: TlsFiles, name: str) -> Trial:
-    """name: what clients connect to. Raises UsageError where a server could not use the files."""
+def try_server(files: TlsFiles, name: str, root: str) -> Trial:
+    """name: what clients connect to; root: the file by which they verify it. Raises UsageError
+    where a server could not use the files, or a client the root."""
     server_context(files)
     alone = replace(files, root_ca="", require_peer=False)
-    chain = _verdict(alone, files.root_ca, "") if files.root_ca else None
+    chain = _verdict(alone, root, "") if root else None
     # The certificate is its own root, so that only what is in it counts.
     of_any_name = _verdict(alone, files.cert, "")
     of_this = _verdict(alone, files.cert, name)

@@ -45,12 +45,16 @@ class ServerCertificate(NamedTuple):
     """host: name of its host; "" where there are no hosts
     key:  the words that find it in the file
     name: at which clients reach it, where there are no hosts
+    root: the file by which they verify it; "" where nobody says
+    own_clients: programs of the deployment are among them
     """
 
     host: str
     key: str
     name: str
     files: TlsFiles
+    root: str
+    own_clients: bool
 
 
 class Plan(Table):
@@ -254,12 +258,12 @@ class Plan(Table):
             files = self.gateway_options(broker).tls_files
             if files:
                 key, name = f"tls-cert of broker {broker.name}", self.deployment.broadcast_address
-                yield ServerCertificate(broker.host, key, name, files)
+                yield ServerCertificate(broker.host, key, name, files, files.root_ca, False)
         if self.distributor and self.distributor.tls_files:
             host = self.distributor.host or (self.hosts[0].name if self.hosts else "")
-            name = self.distributor.http_address.reachable.host
-            files = self.distributor.tls_files
-            yield ServerCertificate(host, "tls-cert of distributor", name, files)
+            key, name = "tls-cert of distributor", self.distributor.http_address.reachable.host
+            root = self.distributor.distributor_tls_root_ca_file
+            yield ServerCertificate(host, key, name, self.distributor.tls_files, root, True)
 
 
 def _refuse_twice(what: str, names: Iterable[str]) -> None:

@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from srtm.certs.trial import Trial
+from srtm.deploy.file import ServerCertificate
 from srtm.deploy.programs import TESTED_NSQ, is_tested
 from srtm.host.certificates import WARN_DAYS
 from srtm.text.words import counted
@@ -123,37 +125,30 @@ def java(said: str) -> Finding:
     return Finding("java", Verdict.WARNING, says, remedy)
 
 
-def certificate(
-    key: str,
-    path: str,
-    name: str,
-    left_seconds: float,
-    *,
-    chain_refused: str = "",
-    name_refused: str = "",
-    not_yet: bool = False,
-) -> Finding:
-    """name: at which clients reach its program; the others: as `srtm/certs/trial.py` has them."""
-    left_days = left_seconds / _DAY_SECONDS
+def certificate(tried: ServerCertificate, name: str, trial: Trial, now_seconds: float) -> Finding:
+    """name: at which clients reach its program. now_seconds: Unix time."""
+    left_days = (trial.expires_at - now_seconds) / _DAY_SECONDS
     remedies = []
     verdict = Verdict.OK
-    says = [f"{key} {path}"]
-    if left_days <= 0 or not_yet:
+    says = [f"{tried.key} {tried.files.cert}"]
+    if left_days <= 0 or trial.not_yet:
         verdict = Verdict.FAILED
-        says.append("is not valid yet" if not_yet else "has expired")
-        remedies.append("set the clock" if not_yet else "renew it")
+        says.append("is not valid yet" if trial.not_yet else "has expired")
+        remedies.append("set the clock" if trial.not_yet else "renew it")
     else:
         left = counted(int(left_days), "day") if left_days >= 1 else "less than a day"
         says.append(f"ends in {left}")
         if left_days < WARN_DAYS:
             remedies.append("renew it")
-    if chain_refused:
-        says.append(f"does not chain to tls-root-ca-file: {chain_refused}")
+    if trial.chain_refused:
+        says.append(f"does not chain to {tried.root}: {trial.chain_refused}")
         remedies.append("give clients the root that it chains to")
-    if name_refused:
+    if trial.name_refused:
         says.append(f"is not for {name}, at which clients reach it")
         remedies.append(f"have {name} among its names, as srtm certs issue does by --ip and --dns")
-    if remedies and verdict is Verdict.OK:
+    if tried.own_clients and (trial.chain_refused or trial.name_refused):
+        verdict = Verdict.FAILED
+    elif remedies and verdict is Verdict.OK:
         verdict = Verdict.WARNING
     return Finding("certificate", verdict, "; ".join(says), "; ".join(remedies))
 

@@ -12,11 +12,10 @@ from kernel.cgroup import own_cgroup
 from kernel.errors import SourceUnavailable
 from kernel.sources import choose_source
 from srtm.certs.trial import try_server
-from srtm.deploy.file import Plan
+from srtm.deploy.file import Plan, ServerCertificate
 from srtm.deploy.programs import find_program, said_version
 from srtm.doctor import findings
 from srtm.doctor.findings import Finding
-from srtm.host.certificates import TlsFiles
 from srtm.host.clock import NS, WallClock, wall_clock_error_ns
 from srtm.text.address import Address, require_free
 from srtm.text.errors import SrtmError
@@ -32,8 +31,7 @@ def examine(plan: Plan | None, data_path: Path, *, java: bool) -> Iterator[Findi
         for key, address in _ports(plan):
             yield _port(key, address)
         for each in plan.certificates():
-            name = _host_address(plan, each.host) if each.host else each.name
-            yield _certificate(each.key, each.files, name)
+            yield _certificate(each, _host_address(plan, each.host) if each.host else each.name)
     yield findings.open_files(*resource.getrlimit(resource.RLIMIT_NOFILE))
     source = choose_source(WallClock())
     yield findings.timestamps(source.name, source.reason)
@@ -109,20 +107,12 @@ def _port(key: str, address: Address) -> Finding:
     return findings.port(key, str(address), "")
 
 
-def _certificate(key: str, files: TlsFiles, name: str) -> Finding:
+def _certificate(tried: ServerCertificate, name: str) -> Finding:
     try:
-        found = try_server(files, name)
+        trial = try_server(tried.files, name, tried.root)
     except SrtmError as error:
-        return findings.unusable_certificate(key, str(error))
-    return findings.certificate(
-        key,
-        files.cert,
-        name,
-        found.expires_at - time.time(),
-        chain_refused=found.chain_refused,
-        name_refused=found.name_refused,
-        not_yet=found.not_yet,
-    )
+        return findings.unusable_certificate(tried.key, str(error))
+    return findings.certificate(tried, name, trial, time.time())
 
 
 def _cgroup2() -> Finding:

@@ -8,16 +8,27 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from srtm.deploy.file import plan_of
+from srtm.certs.trial import Trial
+from srtm.deploy.file import ServerCertificate, plan_of
 from srtm.doctor import findings
 from srtm.doctor.doctor_command import doctor
 from srtm.doctor.findings import Finding
 from srtm.doctor.look import examine
+from srtm.host.certificates import TlsFiles
 from srtm.text.errors import Exit
 from tests.support.certificates import Authority
 from tests.support.deployments import need_nsq
 
 DAY = 86_400
+
+
+def certificate(
+    left: float, chain: str = "", name: str = "", not_yet: bool = False, own: bool = False
+) -> Finding:
+    tried = ServerCertificate("", "k", "h", TlsFiles("c", "c.key"), "root", own)
+    return findings.certificate(tried, "h", Trial(left, chain, name, not_yet), 0.0)
+
+
 CASES = [
     pytest.param(findings.nsq("nsqd", "nsqd v1.3.0 (built w/go1.21)"), "ok", "", id="nsqd"),
     pytest.param(findings.nsq("nsqlookupd", "nsqlookupd v1.3.0 (built"), "ok", "", id="lookupd"),
@@ -47,28 +58,21 @@ CASES = [
     pytest.param(findings.java('openjdk version "17.0.9"'), "ok", "", id="java"),
     pytest.param(findings.java('openjdk version "11.0.9"'), "warning", "17 or 21", id="old-java"),
     pytest.param(findings.java(""), "failed", "17 or 21", id="no-java"),
-    pytest.param(findings.certificate("k", "c", "h", 90 * DAY), "ok", "", id="certificate"),
+    pytest.param(certificate(90 * DAY), "ok", "", id="certificate"),
+    pytest.param(certificate(13 * DAY), "warning", "renew it", id="ends-soon"),
+    pytest.param(certificate(-1), "failed", "renew it", id="expired"),
+    pytest.param(certificate(9, not_yet=True), "failed", "set the clock", id="not-valid-yet"),
     pytest.param(
-        findings.certificate("k", "c", "h", 13 * DAY), "warning", "renew it", id="ends-soon"
-    ),
-    pytest.param(findings.certificate("k", "c", "h", -1), "failed", "renew it", id="expired"),
-    pytest.param(
-        findings.certificate("k", "c", "h", 90 * DAY, not_yet=True),
-        "failed",
-        "set the clock",
-        id="not-valid-yet",
+        certificate(90 * DAY, chain="no issuer"), "warning", "that it chains to", id="another-root"
     ),
     pytest.param(
-        findings.certificate("k", "c", "h", 90 * DAY, chain_refused="no issuer"),
-        "warning",
-        "the root that it chains to",
-        id="of-another-root",
+        certificate(90 * DAY, name="no"), "warning", "have h among its names", id="another-name"
     ),
     pytest.param(
-        findings.certificate("k", "c", "h", 90 * DAY, name_refused="mismatch"),
-        "warning",
-        "have h among its names",
-        id="of-another-name",
+        certificate(90 * DAY, name="no", own=True), "failed", "among", id="a-name-that-we-need"
+    ),
+    pytest.param(
+        certificate(90 * DAY, chain="no", own=True), "failed", "chains", id="a-root-that-we-need"
     ),
     pytest.param(
         findings.unusable_certificate("k", "no key"), "failed", "srtm certs issue", id="no-key"
@@ -150,7 +154,7 @@ def test_a_certificate_of_another_root(authority: Authority, tmp_path: Path) -> 
     files = Authority(tmp_path / "other", "another").issue("b", ip=("127.0.0.1",), days=90)
     [found] = certificates(tmp_path, *files, authority.ca_file)
     assert found.verdict == "warning"
-    assert "does not chain to tls-root-ca-file: unable to get local issuer" in found.says
+    assert f"does not chain to {authority.ca_file}: unable to get local issuer" in found.says
     [found] = certificates(tmp_path, *files)
     assert found.verdict == "ok"
 
@@ -160,7 +164,9 @@ def test_a_certificate_of_a_root_that_has_expired(tmp_path: Path) -> None:
     files = old.issue("b", ip=("127.0.0.1",), days=90)
     [found] = certificates(tmp_path, *files, old.ca_file)
     assert found.verdict == "warning"
-    assert found.says.endswith("tls-root-ca-file: the certificate of an authority is out of date")
+    assert found.says.endswith(
+        f"does not chain to {old.ca_file}: the certificate of an authority is out of date"
+    )
 
 
 def test_a_certificate_that_is_not_valid_yet(authority: Authority, tmp_path: Path) -> None:
@@ -195,13 +201,28 @@ def test_a_key_of_another_certificate(authority: Authority, tmp_path: Path) -> N
     )
 
 
-def test_the_certificate_of_the_distributor(authority: Authority, tmp_path: Path) -> None:
+def test_the_certificate_of_the_distributor_is_what_gateways_verify(
+    authority: Authority, tmp_path: Path
+) -> None:
+    def found(root: str) -> Finding:
+        distributor = {
+            "http-address": "127.0.0.1:4180",
+            "tls-cert": cert,
+            "tls-key": key,
+            "distributor-tls-root-ca-file": root,
+        }
+        plan = plan_of({"distributor": distributor, "broker": [{}]}, "file", tmp_path)
+        looked = examine(plan, tmp_path, java=False)
+        return next(each for each in looked if each.check == "certificate")
+
     cert, key = authority.issue("d", dns=("d.example",), days=90)
-    distributor = {"http-address": "127.0.0.1:4180", "tls-cert": cert, "tls-key": key}
-    plan = plan_of({"distributor": distributor, "broker": [{}]}, "file", tmp_path)
-    [found] = [each for each in examine(plan, tmp_path, java=False) if each.check == "certificate"]
-    assert found.verdict == "warning"
-    assert found.says == (
+    assert (found(authority.ca_file).verdict, found(authority.ca_file).says) == (
+        "failed",
         f"tls-cert of distributor {cert}; ends in 89 days; "
-        "is not for 127.0.0.1, at which clients reach it"
+        "is not for 127.0.0.1, at which clients reach it",
     )
+    cert, key = authority.issue("d", ip=("127.0.0.1",), days=90)
+    assert found(authority.ca_file).verdict == "ok"
+    other = Authority(tmp_path / "other", "another")
+    assert found(other.ca_file).verdict == "failed"
+    assert "does not chain to" in found(other.ca_file).says
