@@ -31,8 +31,15 @@ class DeflateLayer:
     def ended(self) -> bool:
         return self._inflate.eof
 
+    @property
+    def buffered(self) -> int:
+        return len(self._packed)
+
     def decode(self, data: bytes) -> bytes:
         inflate = self._inflate
+        if inflate.eof:
+            self.more = False
+            return b""  # zlib would keep what comes behind
         if self._packed:
             data = self._packed + data
         try:

@@ -17,8 +17,9 @@ class LayerError(Exception):
 class Layer(Protocol):
     """Bytes of the wire in, bytes of NSQ out, and the other way round.
 
-    more:  what has been taken gives more, by `decode(b"")`
-    ended: the other side has said that no more comes
+    more:     what has been taken gives more, by `decode(b"")`
+    ended:    the other side has said that no more comes; what comes behind that is dropped
+    buffered: bytes that have been taken and are not decoded yet
     """
 
     @property
@@ -27,11 +28,16 @@ class Layer(Protocol):
     @property
     def ended(self) -> bool: ...
 
+    @property
+    def buffered(self) -> int: ...
+
     def decode(self, data: bytes) -> bytes:
-        """What is whole now; at most some hundred KiB at once. Raises LayerError."""
+        """What is whole now; at most some hundred KiB at once, or what 64 KiB of the wire hold of
+        whole chunks. While `more` is true it takes b"" alone. Raises LayerError."""
 
     def encode(self, data: bytes) -> bytes:
-        """What goes over the wire, which the other side can read at once."""
+        """What goes over the wire, which the other side can read at once. Raises nothing: a layer
+        that has failed has no more to say."""
 
     def ending(self) -> bytes:
         """The last that goes over the wire."""
@@ -54,6 +60,10 @@ class Stack:
     @property
     def ended(self) -> bool:
         return self._inner.ended or self._outer.ended
+
+    @property
+    def buffered(self) -> int:
+        return self._inner.buffered + self._outer.buffered
 
     def decode(self, data: bytes) -> bytes:
         return self._inner.decode(b"" if self._inner.more else self._outer.decode(data))

@@ -36,6 +36,10 @@ class SnappyLayer:
         self._began = False  # the other side's identifier has come
         self._greeted = False  # ours has gone
 
+    @property
+    def buffered(self) -> int:
+        return len(self._rest)
+
     def decode(self, data: bytes) -> bytes:
         if self._rest:
             data = self._rest + data

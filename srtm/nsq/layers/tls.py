@@ -14,6 +14,11 @@ from srtm.nsq.layers.layer import LayerError
 _HEADER_BYTES = 5
 _MOST_RECORD_BYTES = 16_384 + 2048  # RFC 5246, section 6.2.3; TLS 1.3 allows less
 _MOST_PLAIN_BYTES = 16_384
+_MOST_HANDSHAKE_RECORDS = 128
+"""A handshake of certificates takes a dozen. In records of one byte a single hello would take a
+third of a second of arithmetic."""
+_MOST_UNSENT_BYTES = 16_384
+"""Answers to key updates go with what is sent next; who asks for more of them takes nothing."""
 _KINDS = range(20, 24)  # change_cipher_spec, alert, handshake, application_data
 _ALERT = 21
 
@@ -24,21 +29,30 @@ class TlsLayer:
     done: the handshake is complete
     """
 
-    __slots__ = ("_in", "_out", "_rest", "_tls", "done", "ended")
+    __slots__ = ("_in", "_out", "_records", "_rest", "_tls", "done", "ended")
 
     more = False
 
     def __init__(self, context: ssl.SSLContext, server_name: str | None = None) -> None:
-        """server_name: whom a client expects at the other side; None at a server"""
+        """server_name: whom a client expects at the other side; None at a server. Raises LayerError
+        where no certificate can hold that name."""
         self._in = ssl.MemoryBIO()
         self._out = ssl.MemoryBIO()
         is_server = context.protocol == ssl.PROTOCOL_TLS_SERVER
-        self._tls = context.wrap_bio(
-            self._in, self._out, server_side=is_server, server_hostname=server_name or None
-        )
+        try:
+            self._tls = context.wrap_bio(
+                self._in, self._out, server_side=is_server, server_hostname=server_name or None
+            )
+        except (ValueError, TypeError):
+            raise LayerError(f"{server_name!a} cannot be the name in a certificate") from None
+        self._records = 0  # of the handshake
         self._rest = b""  # of a record that is not whole, or of records behind the handshake
         self.done = False
         self.ended = False
+
+    @property
+    def buffered(self) -> int:
+        return len(self._rest)
 
     def handshake(self, data: bytes) -> bytes:
         """What is to be sent now. What comes behind the handshake waits for `decode`. Raises
@@ -49,6 +63,9 @@ class TlsLayer:
             end = _record_end(data, position)
             if end == position and position < len(data):
                 break  # a record is not whole
+            self._records += end > position
+            if self._records > _MOST_HANDSHAKE_RECORDS:
+                raise LayerError(f"a TLS handshake of more than {_MOST_HANDSHAKE_RECORDS} records")
             self._in.write(data[position:end])
             position = end
             try:
@@ -64,6 +81,8 @@ class TlsLayer:
         return self._out.read()
 
     def decode(self, data: bytes) -> bytes:
+        if self.ended:
+            return b""
         if self._rest:
             data = self._rest + data
             self._rest = b""
@@ -81,30 +100,44 @@ class TlsLayer:
         if not count:
             return b""
         self._in.write(data)
-        read = self._tls.read
         try:
             if count == 1:
-                return read(_MOST_PLAIN_BYTES)
-            plain: list[bytes] = []
-            try:
-                for _ in range(count):
-                    plain.append(read(_MOST_PLAIN_BYTES))
-            except ssl.SSLWantReadError:
-                pass  # a record of them held nothing for us, as a new key
-            except ssl.SSLZeroReturnError:
-                self.ended = True
-            return b"".join(plain)
+                plain = self._tls.read(_MOST_PLAIN_BYTES)
+                self.ended = not plain  # empty records are passed over
+                return plain
+            return self._read_records(count)
         except ssl.SSLWantReadError:
+            self._check_unsent()
             return b""
-        except ssl.SSLZeroReturnError:
+        except ssl.SSLZeroReturnError:  # and ours has gone before
             self.ended = True
             return b""
         except ssl.SSLError as error:
             raise _error(error) from None
 
+    def _read_records(self, count: int) -> bytes:
+        """Raises LayerError, ssl.SSLError."""
+        plain: list[bytes] = []
+        try:
+            while len(plain) < count and not self.ended:
+                plain.append(self._tls.read(_MOST_PLAIN_BYTES))
+                self.ended = not plain[-1]
+        except ssl.SSLWantReadError:
+            pass  # a record of them held nothing for us, as a new key
+        except ssl.SSLZeroReturnError:
+            self.ended = True
+        self._check_unsent()
+        return b"".join(plain)
+
+    def _check_unsent(self) -> None:
+        """Raises LayerError."""
+        if self._out.pending > _MOST_UNSENT_BYTES:
+            raise LayerError("TLS failed: more new keys than anybody needs")
+
     def encode(self, data: bytes) -> bytes:
         if data:
-            self._tls.write(data)
+            with contextlib.suppress(ssl.SSLError):  # it has failed, and `_out` says why
+                self._tls.write(data)
         return self._out.read()
 
     def ending(self) -> bytes:
