@@ -252,7 +252,8 @@ class Client:
                 return
             if self._pauses or self._ends or not (until_end or reads.more):
                 return
-            taken += sum(len(data) for data, _ in pieces)
+            # A layer that gave nothing has had its turn.
+            taken += sum(len(data) for data, _ in pieces) or _TURN_BYTES
             if taken >= _TURN_BYTES:
                 self._watch()  # a change tells again what is readable
                 return
@@ -735,7 +736,12 @@ class Client:
     @property
     def partial_bytes(self) -> int:
         """The bytes of a command that has not come whole."""
-        return self._reader.buffered
+        held = self._reader.buffered
+        if self._layered is not None:
+            held += self._layered.buffered
+        elif self.tls is not None:
+            held += self.tls.buffered
+        return held
 
     @property
     def unread_bytes(self) -> int:
@@ -745,7 +751,8 @@ class Client:
         """A heartbeat is due. A client that has sent no whole command for two of them, or that
         could take nothing for one, is gone; while we do not read it, its silence is ours. nsqd
         beats with a consumer, from its answer to SUB until that has ended."""
-        silent = now - self.last_read > 2 * self.heartbeat_ns and not (self._pauses or self._ends)
+        unheard = self._pauses or self._ends or self._securing is not None
+        silent = now - self.last_read > 2 * self.heartbeat_ns and not unheard
         stuck = bool(self._out) and now - self.stuck_since > self.heartbeat_ns
         if silent or stuck:
             self.close()

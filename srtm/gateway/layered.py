@@ -7,6 +7,9 @@ hold: a message's arrival is that of the segment which ended its record.
 from kernel.stamps import Pieces, Reader
 from srtm.nsq.layers.layer import Layer
 
+_MOST_READS = 4
+"""that bring no byte for the commands, as padding does; then other clients have their turn"""
+
 
 class LayeredReader(Reader):
     """Reads through `layer` what another reader reads."""
@@ -25,10 +28,16 @@ class LayeredReader(Reader):
         """Would a read give something though the socket has nothing?"""
         return self._layer.more or bool(self._left)
 
+    @property
+    def buffered(self) -> int:
+        """Bytes that are read and not decoded."""
+        return self._layer.buffered + sum(len(data) for data, _ in self._left)
+
     def read(self) -> Pieces:
+        """As any reader; one piece without a byte where a turn's reads have brought nothing."""
         layer = self._layer
-        while True:
-            if layer.ended:
+        for _ in range(_MOST_READS):
+            if layer.ended and not layer.more:
                 return []
             pieces = self._rest() if self.holds else self._reads.read()
             if not pieces and not layer.more:
@@ -37,6 +46,7 @@ class LayeredReader(Reader):
             self.more = self._reads.more or self.holds
             if plain:
                 return plain
+        return [(b"", self._stamp)]
 
     def _rest(self) -> Pieces:
         """What is to be decoded next, where the layer has no more of what is before."""

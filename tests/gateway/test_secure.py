@@ -126,6 +126,21 @@ def test_identify_behind_messages_that_wait_is_answered_and_secured_in_its_turn(
         client.oks(1)
 
 
+def test_who_waits_to_be_secured_is_not_taken_for_silent(
+    servers: Servers, flags: list[str], trusting: ssl.SSLContext
+) -> None:
+    """It is not read meanwhile, and so its beats are not heard for more than two intervals."""
+    gateway = servers.gateway(*flags, "--https-address=", "--topic=slow,rate=1,burst=1")
+    with V2(gateway.tcp) as client:
+        client.identify(heartbeat_interval=1000)
+        asks = b'{"feature_negotiation": true, "tls_v1": true}'
+        client.send(pub(b"slow", b"x") * 5 + identify(asks))
+        client.oks(5)
+        assert b'"tls_v1":true' in (client.reply() or b"")
+        client.socket = trusting.wrap_socket(client.socket, server_hostname="localhost")
+        assert client.reply() == b"OK"
+
+
 @pytest.mark.parametrize(
     ("sent", "code"),
     [
