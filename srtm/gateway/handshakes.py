@@ -5,6 +5,7 @@ wake-up, so that a thousand clients that come back at once delay nobody's token 
 """
 
 from collections import deque
+from itertools import takewhile
 from typing import Protocol
 
 from srtm.gateway.reactor import Reactor
@@ -37,13 +38,13 @@ class Handshakes:
         self._reactor = reactor
         self._turns: deque[Shaking] = deque()
         self._queued: set[Shaking] = set()
-        self._under_way: set[Shaking] = set()
+        self._under_way: dict[Shaking, int] = {}  # until when, in order; no other holds a client
+        self._alarm = False  # set for the first of them
         self.done = 0
         self.failed = 0
 
     def begin(self, client: Shaking) -> None:
         """The client has been told to begin."""
-        self._under_way.add(client)
         self._await(client)
 
     def want(self, client: Shaking) -> None:
@@ -55,8 +56,7 @@ class Handshakes:
 
     def left(self, client: Shaking) -> None:
         """The client's connection is closed."""
-        if client in self._under_way:
-            self._under_way.discard(client)
+        if self._under_way.pop(client, 0):
             self.failed += 1
 
     def stage(self, now: int, _horizon: int) -> bool:
@@ -75,20 +75,32 @@ class Handshakes:
     def _serve(self, client: Shaking) -> None:
         try:
             if client.shake():
-                self._under_way.discard(client)
+                self._under_way.pop(client, 0)
                 self.done += 1
         except Exception as error:
             self._reactor.fault(error, "a handshake failed and its connection is closed")
             client.shake_late()
 
     def _await(self, client: Shaking) -> None:
-        self._reactor.call_at(monotonic_ns() + PATIENCE_NS, lambda _now: self._look(client))
+        self._under_way.pop(client, 0)
+        self._under_way[client] = monotonic_ns() + PATIENCE_NS
+        self._set_alarm()
 
-    def _look(self, client: Shaking) -> None:
+    def _set_alarm(self) -> None:
+        if self._under_way and not self._alarm:
+            self._alarm = True
+            self._reactor.call_at(next(iter(self._under_way.values())), self._look)
+
+    def _look(self, now: int) -> None:
         """A client whose turn has yet to come has not kept us waiting."""
-        if client.closed or client not in self._under_way:
-            return
-        if client in self._queued:
-            self._await(client)
-        else:
-            client.shake_late()
+        self._alarm = False
+        for client in list(takewhile(lambda each: self._under_way[each] <= now, self._under_way)):
+            if client in self._queued:
+                self._await(client)
+                continue
+            try:
+                client.shake_late()
+            except Exception as error:
+                self._under_way.pop(client, 0)
+                self._reactor.fault(error, "a late handshake could not be ended in order")
+        self._set_alarm()
