@@ -21,6 +21,12 @@ if TYPE_CHECKING:  # most connections are plain, and go without OpenSSL
     from srtm.nsq.layers import Layer, TlsLayer
 
 
+_MOST_ANSWER_BYTES = 64 * 1024
+"""of a frame before all is agreed on; nsqd's have some hundred"""
+_MOST_UNPACKED_BYTES = 64 << 20
+"""of one read: a hostile server's could hold a thousand times its own size"""
+
+
 class Refused(Exception):
     """The other side does not go on with this connection; the text says why."""
 
@@ -164,28 +170,38 @@ class Connection:
         return self._frames.feed_raw(data)
 
     def is_heartbeat(self, kind: int, content: bytes) -> bool:
-        """Was this frame a heartbeat? It is answered then."""
+        """Was this frame a heartbeat? It is answered then; while something is to be agreed on it
+        is not, as the next bytes may have to be those of another layer."""
         if kind != RESPONSE or content != HEARTBEAT_DATA:
             return False
-        self._send_now(NOP)
+        if self._held is None:
+            self._send_now(NOP)
         return True
 
     def _send_now(self, data: bytes) -> None:
         self.write(data if self._layer is None else self._layer.encode(data))
 
     def _decoded(self, data: bytes) -> bytes:
-        """Raises FrameError."""
+        """All that `data` gives. Raises FrameError."""
         from srtm.nsq.layers import LayerError
 
         layer = self._layer
         assert layer is not None
+        if data and layer.ended:
+            raise FrameError("it has ended the stream, and more came behind")
         try:
             plain = layer.decode(data)
+            if not layer.more:
+                return plain
+            pieces, size = [plain], len(plain)
             while layer.more:
-                plain += layer.decode(b"")
+                pieces.append(layer.decode(b""))
+                size += len(pieces[-1])
+                if size > _MOST_UNPACKED_BYTES:
+                    raise FrameError("what came in one read unpacks to more than 64 MiB")
         except LayerError as error:
             raise FrameError(str(error)) from None
-        return plain
+        return b"".join(pieces)
 
     # --- until all is agreed on ----------------------------------------------------------------
 
@@ -208,7 +224,7 @@ class Connection:
             if frame.kind == ERROR:
                 raise Refused(_line(frame.data))
             if frame.kind != RESPONSE:
-                raise FrameError("its answer to IDENTIFY is not nsqd's")
+                raise FrameError(_NO_ANSWER)
             data = self._take(frame.data, data)
         return data
 
@@ -241,18 +257,21 @@ class Connection:
             self._ready()
             return behind
         elif content != b"OK":
-            raise FrameError("its answer to IDENTIFY is not nsqd's")
+            raise FrameError(_NO_ANSWER)
         if awaited is not _Await.PACKED_OK and self._begin_packing():
             return self._unpacked(behind)
         self._authorize()
         return behind
 
     def _begin_tls(self, context: "ssl.SSLContext") -> None:
-        from srtm.nsq.layers import TlsLayer
+        from srtm.nsq.layers import LayerError, TlsLayer
 
         if not self.told.get("tls_v1"):
             raise Refused("it offers no TLS, and this side does not go on in clear text")
-        self._tls = TlsLayer(context, self._features.server_name)
+        try:
+            self._tls = TlsLayer(context, self._features.server_name)
+        except LayerError as error:
+            raise Refused(str(error)) from None
         self._awaits = _Await.HANDSHAKE
         self.write(self._tls.handshake(b""))
 
@@ -266,7 +285,7 @@ class Connection:
         elif self._features.deflate and self.told.get("deflate"):
             from srtm.nsq.layers.deflate import DeflateLayer
 
-            inner = DeflateLayer(int(self.told.get("deflate_level") or 6))
+            inner = DeflateLayer(_level(self.told.get("deflate_level", 6)))
         else:
             return False
         from srtm.nsq.layers.layer import Stack
@@ -301,6 +320,16 @@ class Connection:
             self._send_now(bytes(held))
 
 
+_NO_ANSWER = "its answer to IDENTIFY is not nsqd's"
+
+
+def _level(told: object) -> int:
+    """Raises FrameError."""
+    if not isinstance(told, int) or not 1 <= told <= 9:
+        raise FrameError(_NO_ANSWER)
+    return told
+
+
 def _document(content: bytes) -> dict[str, Any]:
     """Raises FrameError."""
     try:
@@ -308,13 +337,15 @@ def _document(content: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         told = None
     if not isinstance(told, dict):
-        raise FrameError("its answer to IDENTIFY is not nsqd's")
+        raise FrameError(_NO_ANSWER)
     return told
 
 
 def _first_frame(data: bytes, frames: FrameReader) -> tuple[Frame | None, int]:
     """The first frame and its size; None while it is not whole. Raises FrameError."""
     end = frames.end_of_first(data)
+    if not end and len(data) > _MOST_ANSWER_BYTES:
+        raise FrameError(_NO_ANSWER)
     return (Frame(data[7], data[8:end]) if end else None), end
 
 

@@ -123,11 +123,12 @@ def test_records_of_tls_and_what_is_in_them(world: World) -> None:
     """A connection ends at its first bad record, so pairs are used until then."""
     dice = random.Random(31)
     bad = longest = 0
-    tls = client = None
+    tls: Layer | None = None
+    client: TlsLayer | None = None
     for _ in range(CASES // 4):
         if tls is None or client is None:
-            tls, client, _ = world.pair(logged=False)
-            tls = Stack(tls, SnappyLayer()) if dice.random() < 0.3 else tls
+            server, client, _ = world.pair(logged=False)
+            tls = Stack(server, SnappyLayer()) if dice.random() < 0.3 else server
         data = client.encode(dice.choice((a_snappy_stream(dice), b"x" * 30)))
         if dice.random() < 0.5:
             data = mutated(data, dice)
