@@ -49,6 +49,10 @@ HOT = [
     "srtm/nsq/connection.py",
     "srtm/nsq/errors.py",
     "srtm/nsq/frames.py",
+    "srtm/nsq/layers/deflate.py",
+    "srtm/nsq/layers/layer.py",
+    "srtm/nsq/layers/snappy.py",
+    "srtm/nsq/layers/tls.py",
     "srtm/nsq/names.py",
 ]
 
