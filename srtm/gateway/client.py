@@ -40,6 +40,7 @@ from srtm.gateway.layered import LayeredReader
 from srtm.gateway.outbox import Outbox
 from srtm.gateway.reactor import BROKEN, EDGE, ENDED, READABLE, WRITABLE
 from srtm.gateway.run import Gone, Run
+from srtm.gateway.securing import Securing
 from srtm.gateway.topics import Topics
 from srtm.gateway.tunnel import Tunnel, TunnelHost
 from srtm.host.certificates import Renewed
@@ -48,7 +49,7 @@ from srtm.nsq import identify
 from srtm.nsq.commands import Body, CommandReader, Identify, Limits, Line, Subscribe
 from srtm.nsq.errors import ProtocolError
 from srtm.nsq.frames import ERROR, HEARTBEAT_FRAME, OK_FRAME, RESPONSE, build_frame
-from srtm.nsq.layers import DeflateLayer, Layer, LayerError, SnappyLayer, Stack, TlsLayer
+from srtm.nsq.layers import Layer, LayerError, TlsLayer
 
 log = logging.getLogger("srtm.gateway")
 
@@ -138,7 +139,6 @@ class Client:
         "_pauses",
         "_pending",
         "_reader",
-        "_reads",
         "_replies",
         "_securing",
         "_send",
@@ -157,6 +157,7 @@ class Client:
         "last_read",
         "published",
         "publisher",
+        "reads",
         "stuck_since",
         "tls",
         "tunnel",
@@ -169,7 +170,7 @@ class Client:
         self._socket = connection
         self._fd = connection.fileno()
         self._send = connection.send
-        self._reads = gateway.stamps.reader(connection)
+        self.reads = gateway.stamps.reader(connection)
         self._reader = CommandReader(gateway.limits, Run)
         self._pending: deque[Run | _Reply | Tunnel | _Closing] = deque()
         self._replies = 0  # of `_pending`
@@ -184,7 +185,7 @@ class Client:
         self._ends = False  # no more commands are taken; closed when all is answered
         self._layer: Layer | None = None  # TLS, compression, or both
         self._layered: LayeredReader | None = None  # reads through it
-        self._securing: identify.Agreed | None = None  # until its layers are there
+        self._securing: Securing | None = None  # until its layers are there
         self.address = address
         self.host = address.rpartition(":")[0].strip("[]")
         self.beat_serial = 0
@@ -217,8 +218,8 @@ class Client:
         if mask & READABLE and not self._ends:
             if self._securing is None:
                 self._read(until_end=mask & ENDED != 0)
-            elif self.tls is not None:
-                self._gateway.handshakes.want(self)
+            else:
+                self._securing.readable()
         elif mask & BROKEN:
             self.close()
         if mask & ENDED and self._pauses and not self.closed:
@@ -231,7 +232,7 @@ class Client:
         turn."""
         taken = 0
         while True:
-            reads = self._reads
+            reads = self.reads
             try:
                 pieces = reads.read()
             except BlockingIOError:
@@ -240,16 +241,15 @@ class Client:
                 self.close()
                 return
             except LayerError as error:
-                self._corrupt(error)
+                log.debug("%s: %s", self.address, error)
+                self.close()
                 return
             if not pieces:
                 self.finish()
                 return
             self._take(pieces)
             if self._securing is not None:
-                if self.tls is not None:
-                    self._gateway.handshakes.want(self)
-                return
+                return  # which looks itself for what has come
             if self._pauses or self._ends or not (until_end or reads.more):
                 return
             # A layer that gave nothing has had its turn.
@@ -260,7 +260,7 @@ class Client:
 
     def _take(self, pieces: Pieces) -> None:
         """Run the commands that are whole now, each at the stamp of its last byte."""
-        reads, guard = self._reads, self._guard
+        reads, guard = self.reads, self._guard
         for data, stamp in pieces:
             for command in self._reader.feed(data):
                 self.last_read = max(self.last_read, stamp)  # a pause of ours is no silence
@@ -270,7 +270,7 @@ class Client:
                     self._publish(command, stamp)
                 else:
                     self._command(command)
-                if self._ends or self._securing is not None or self._reads is not reads:
+                if self._ends or self._securing is not None or self.reads is not reads:
                     return  # what came behind does not run, or is not in these bytes
             if self._reader.body is not self._body:
                 self._body_changed()
@@ -380,8 +380,15 @@ class Client:
         agreed = identify.agreed(self.identity, server)
         if agreed.is_plain:
             self._answer(frame)
+            return
+        self._reader.drop()
+        gateway = self._gateway
+        self._securing = Securing(self, agreed, gateway.tls, gateway.handshakes)
+        if self._pending:
+            self._pending.append(_Reply(frame, False, agreed))
         else:
-            self._answer_and_secure(frame, agreed)
+            self.write(frame)
+            self._secure(agreed)
 
     def _cannot(self, name: str) -> None:
         self.fail(ProtocolError("E_INVALID", f"cannot {name} in current state"))
@@ -410,7 +417,7 @@ class Client:
 
     @property
     def is_secure(self) -> bool:
-        return self.tls is not None and self._layer is not None
+        return self.tls is not None
 
     @property
     def has_subscribed(self) -> bool:
@@ -438,96 +445,33 @@ class Client:
 
     # --- TLS and compression ------------------------------------------------------------------
 
-    def _answer_and_secure(self, frame: bytes, agreed: identify.Agreed) -> None:
-        """Bytes that came behind IDENTIFY are in clear: whoever put them there, they do not run."""
-        self._reader.drop()
-        self._securing = agreed
-        if self._pending:
-            self._pending.append(_Reply(frame, False, agreed))
-        else:
-            self.write(frame)
-            self._secure(agreed)
-
     def _secure(self, agreed: identify.Agreed) -> None:
         """IDENTIFY is answered: what follows goes through what was agreed on."""
-        self.agreed = agreed
         self._take_from_outbox()
-        renewed = self._gateway.tls
-        if agreed.tls and renewed is not None:
-            self.tls = TlsLayer(renewed.context)
-            self._gateway.handshakes.begin(self)
-            self._gateway.handshakes.want(self)
-        else:
-            self._compress(agreed, 0)
+        self.agreed = agreed
+        assert self._securing is not None
+        self._securing.begin()
 
-    def shake(self) -> bool:
-        """Go on with the handshake (see `Shaking`)."""
-        tls, agreed = self.tls, self._securing
-        assert tls is not None
-        assert agreed is not None
-        stamp = 0
-        while not tls.done:
-            try:
-                pieces = self._reads.read()
-            except BlockingIOError:
-                return False
-            except OSError:
-                pieces = []
-            if not pieces:
-                self.close()
-                return False
-            stamp = pieces[-1][1]
-            try:
-                self._write_now(tls.handshake(b"".join(data for data, _ in pieces)))
-            except LayerError as error:
-                self._corrupt(error)
-                return False
-            if self.closed:
-                return False
-        self._layer = tls
-        self.write(OK_FRAME)
-        self._compress(agreed, stamp)
-        return not self.closed
+    def go_through(self, layer: Layer) -> None:
+        self._layer = layer
 
-    def shake_late(self) -> None:
-        """No handshake has come: the client may have gone on in clear text."""
-        self._fail_in_clear("no TLS handshake came within 5 s")
-
-    def _compress(self, agreed: identify.Agreed, stamp: int) -> None:
-        """The last step: where it was agreed on, the OK is packed already. stamp: of what came
-        last, of which the handshake may have left something."""
-        inner: Layer | None = None
-        if agreed.snappy:
-            inner = SnappyLayer()
-        elif agreed.deflate:
-            inner = DeflateLayer(agreed.deflate_level)
-        if inner is not None:
-            self._layer = inner if self.tls is None else Stack(self.tls, inner)
-            self.write(OK_FRAME)
-        if self.closed:
-            return
-        assert self._layer is not None
-        self._layered = LayeredReader(self._reads, self._layer, stamp)
-        self._reads = self._layered
+    def read_through(self, layer: Layer, stamp: int) -> None:
+        assert self._securing is not None
+        self.tls = self._securing.tls
         self._securing = None
+        self._layered = LayeredReader(self.reads, layer, stamp)
+        self.reads = self._layered
         self.last_read = monotonic_ns()
         self._gateway.reactor.nudge(self._fd)  # commands may have come with the last of it
 
-    def _corrupt(self, error: LayerError) -> None:
-        """What came is not what was agreed on: nothing that follows can be read."""
-        log.debug("%s: %s", self.address, error)
-        if self.tls is not None and self._layer is None:
-            if error.is_foreign:
-                self._fail_in_clear(str(error))
-                return
-            self._write_now(self.tls.ending())
-        self.close()
-
-    def _fail_in_clear(self, why: str) -> None:
-        self._gateway.handshakes.left(self)
+    def stay_in_clear(self) -> None:
         self._securing = None
-        self.tls = None
-        self.fail(ProtocolError("E_IDENTIFY_FAILED", f"IDENTIFY failed: {why}"))
+
+    def write_wire(self, data: bytes) -> None:
+        if self._out:
+            self._write_later(data)
+        elif data:
+            self._write_now(data)
 
     def _coded(self, data: bytes) -> bytes:
         """As it goes over the wire."""
@@ -739,8 +683,8 @@ class Client:
         held = self._reader.buffered
         if self._layered is not None:
             held += self._layered.buffered
-        elif self.tls is not None:
-            held += self.tls.buffered
+        elif self._securing is not None and self._securing.tls is not None:
+            held += self._securing.tls.buffered
         return held
 
     @property
@@ -810,12 +754,14 @@ class Client:
             return
         self.closed = True
         self._take_from_outbox()
-        if self.tls is not None:
+        if self._securing is not None:
+            self._securing.left()
+        elif self.tls is not None:
             self._say_end()
         if self._guard is not None:
             self._guard.close()
         self._gateway.reactor.forget(self._fd)
-        self._reads.close()
+        self.reads.close()
         part(self._socket)
         self._gateway.clients.discard(self)
         self._leave_topics()
@@ -823,9 +769,7 @@ class Client:
             self.tunnel.close()
 
     def _say_end(self) -> None:
-        if self._layer is None:
-            self._gateway.handshakes.left(self)
-        elif not self._out:
+        if not self._out and self._layer is not None:
             with suppress(OSError):
                 self._send(self._layer.ending())
 

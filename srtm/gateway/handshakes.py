@@ -19,7 +19,8 @@ _TURN_NS = 1_000_000
 class Shaking(Protocol):
     """A client whose handshake is under way."""
 
-    closed: bool
+    @property
+    def closed(self) -> bool: ...
 
     def shake(self) -> bool:
         """Go on with what has come. Is the handshake over?"""

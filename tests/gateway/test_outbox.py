@@ -58,7 +58,7 @@ class Publisher:
             read.append((NOP * size)[:size])
             return read[-1]
 
-        self.client._reads._receive = receive  # type: ignore[attr-defined]
+        self.client.reads._receive = receive  # type: ignore[attr-defined]
         return read
 
     def send(self, data: bytes) -> None:
