@@ -2,7 +2,9 @@
 
 import socket
 import ssl
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from srtm.text.errors import Exit
 from tests.support.auth_server import allowing, auth_server
 from tests.support.certificates import Authority
 from tests.support.secure import SecureV2
-from tests.support.servers import GatewayProcess, Nsqd, Servers, free_port
+from tests.support.servers import GatewayProcess, Nsqd, Servers, free_port, http
 from tests.support.v2 import V2
 
 BIG = b"0123456789abcdef" * 65_536  # 1 MiB, nsqd's largest message
@@ -284,3 +286,39 @@ def test_an_nsqd_that_wants_what_the_gateway_was_not_given_is_told_with_the_reme
         gateway = servers.gateway(*flags, nsqd=wanting, wait=False)
         assert gateway.process.popen.wait(60) == Exit.UNAVAILABLE
         assert remedy in gateway.process.text()
+
+
+@pytest.mark.parametrize(
+    "features", [{"tls": True}, {"snappy": True}, {"tls": True, "deflate": True}]
+)
+@pytest.mark.parametrize("connections", [60, 1])
+def test_a_frozen_gateway_delays_no_conformant_publisher(
+    servers: Servers,
+    flags: list[str],
+    trusting: ssl.SSLContext,
+    features: dict[str, Any],
+    connections: int,
+) -> None:
+    """Rule 7 through layers: messages 12 ms apart come while the gateway is stopped, each in a
+    record of its own, and have the stamp of its last byte. On one connection each segment's time
+    is only known by eBPF."""
+    asked = dict(features)
+    tls = trusting if asked.pop("tls", False) else None
+    gateway = servers.gateway(*flags, "--https-address=", "--timestamps=auto")
+    source = http(gateway.http, "/stats?format=json")[1]["srtm"]["timestamps"]["source"]
+    if connections == 1 and source != "ebpf":
+        pytest.skip("this kernel gives no stamp of each segment (eBPF)")
+    gateway.set_limit("t", rate=100, burst=3)
+    with ExitStack() as stack:
+        clients = [
+            stack.enter_context(SecureV2(gateway.tcp, tls, **asked)) for _ in range(connections)
+        ] * (60 // connections)
+        gateway.process.freeze()
+        for client in clients:
+            client.send(pub(b"t", b"x"))
+            time.sleep(0.012)
+        gateway.process.thaw()
+        for client in clients:
+            client.oks(1)
+    wait = gateway.ours("t")["token_wait"]
+    assert (wait["count"], wait["p99"]) == (60, 0)
