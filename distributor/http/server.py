@@ -79,6 +79,7 @@ class Server:
         shared = Shared(connections, self._access, self._audit, self._tls, wall_seconds)
         server = Door(application(self._leading, shared), connections, self._tls)
         server.add_sockets(sockets)
+        self._warn()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopped.set)
         leading = asyncio.create_task(self._lead_forever())
@@ -100,6 +101,16 @@ class Server:
             self._thread.shutdown()
             if self._store is not None:
                 self._store.close()
+
+    def _warn(self) -> None:
+        """Of what works, and is hardly meant."""
+        address = self._options.http_address
+        if self._tls is None and not address.is_local:
+            log.warning("tokens come to %s in clear text: give --tls-cert and --tls-key", address)
+        if not self._access.has_operator:
+            log.warning(
+                "nobody may register topics: name a caller of role operator in --token-file"
+            )
 
     def _leading(self) -> Distributor:
         if self._service is None:

@@ -51,6 +51,11 @@ class Access:
         self._untold = 0
         self.strangers = 0
 
+    @property
+    def has_operator(self) -> bool:
+        """May anybody do everything?"""
+        return not self._asks or (self._tokens is not None and self._tokens.has_operator)
+
     def look(self) -> None:
         """Read the file again. One that is wrong leaves the callers as they are, and is told
         once."""

@@ -64,6 +64,10 @@ class Tokens:
         """Is the file of the older form, with one token itself?"""
         return self.known[0][1] is _TOKEN
 
+    @property
+    def has_operator(self) -> bool:
+        return any(caller.role is Role.OPERATOR for _, caller in self.known)
+
     def caller(self, token: str) -> Caller | None:
         """Whose token it is; None: nobody's. How long that takes tells nothing of the digests."""
         digest = _digest(token)

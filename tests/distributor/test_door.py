@@ -126,6 +126,7 @@ def test_a_certificate_lets_a_gateway_speak_for_itself_alone(
     shown = secured(authority, *authority.issue("gw-7", client=True))
     gateway = start(tmp_path / "s.db", f"--token-file={file}", *verifying(authority), tls=shown)
     gateway.wait_leading()
+    assert "nobody may register topics" not in gateway.process.text()
     gateway.broker("gw-7").report()
     assert gateway.call("POST", "/brokers", asked("gw-1"))[0] == 403
     assert gateway.call("PUT", "/topics/t", {"rate": 1.0, "burst": 1.0})[0] == 403

@@ -125,6 +125,8 @@ def test_a_token_decides_before_a_certificate(tmp_path: Path) -> None:
     by_certificate = Access("", "--token-file", LOG, require_peer=True)
     assert by_certificate.caller("Bearer x", NAMED) == Caller("gw-1", Role.AGENT)
     assert by_certificate.caller(None, None) is None
+    assert access.has_operator
+    assert not by_certificate.has_operator
     assert Access("", "--token-file", LOG).caller(None, NAMED) == ANYBODY
 
 
