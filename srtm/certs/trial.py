@@ -1,4 +1,4 @@
-"""What a client would say of a server's certificate, before the server is started."""
+"""What the other side would say of a certificate, before any server is started."""
 
 import ssl
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ _WRONG_TIME = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPI
 @dataclass(frozen=True, slots=True)
 class Trial:
     """expires_at:   in Unix seconds
-    chain_refused: why a client that trusts the root takes no such certificate
+    chain_refused: why the other side, which trusts the root, takes no such certificate
     name_refused:  why it is none of the name that clients connect to
     not_yet:       it is not valid yet
 
@@ -30,30 +30,57 @@ def try_server(files: TlsFiles, name: str, root: str) -> Trial:
     where a server could not use the files, or a client the root."""
     server_context(files)
     alone = replace(files, root_ca="", require_peer=False)
-    chain = _verdict(alone, root, "") if root else None
+    chain = _of_client(alone, root, "") if root else None
     # The certificate is its own root, so that only what is in it counts.
-    of_any_name = _verdict(alone, files.cert, "")
-    of_this = _verdict(alone, files.cert, name)
+    own, named = (_of_client(alone, files.cert, each) for each in ("", name))
+    return _trial(files.cert, chain, own, named)
+
+
+def try_client(files: TlsFiles, root: str) -> Trial:
+    """root: the file by which servers verify clients. Raises UsageError where a client could not
+    use the files, or a server the root."""
+    client_context(files)
+    alone = replace(files, root_ca="")
+    chain = _of_server(alone, root) if root else None
+    return _trial(files.cert, chain, _of_server(alone, files.cert), None)
+
+
+Refused = ssl.SSLCertVerificationError | None
+"""What one side has against the certificate of the other."""
+
+
+def _trial(cert: str, chain: Refused, alone: Refused, named: Refused) -> Trial:
     chain_refused = chain.verify_message if chain else ""
     if chain and chain.verify_code in _WRONG_TIME:
-        chain_refused = "" if of_any_name else "the certificate of an authority is out of date"
+        out_of_date = alone and alone.verify_code in _WRONG_TIME
+        chain_refused = "" if out_of_date else "the certificate of an authority is out of date"
     return Trial(
-        expires_at(files.cert),
+        expires_at(cert),
         chain_refused,
-        of_this.verify_message if of_this and of_this.verify_code in _WRONG_NAME else "",
-        bool(of_any_name and of_any_name.verify_code == _WRONG_TIME[0]),
+        named.verify_message if named and named.verify_code in _WRONG_NAME else "",
+        bool(alone and alone.verify_code == _WRONG_TIME[0]),
     )
 
 
-def _verdict(files: TlsFiles, root_ca: str, name: str) -> ssl.SSLCertVerificationError | None:
-    """What a client that trusts `root_ca` has against it; name: "" for any."""
-    client = client_context(TlsFiles(root_ca=root_ca))
+def _of_client(files: TlsFiles, root: str, name: str) -> Refused:
+    """name: "" for any."""
+    client = client_context(TlsFiles(root_ca=root))
     client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     client.check_hostname = bool(name)
+    return _handshake(server_context(files), client, name)
+
+
+def _of_server(files: TlsFiles, root: str) -> Refused:
+    server = server_context(replace(files, root_ca=root, require_peer=True))
+    server.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return _handshake(server, client_context(files, verify=False), "")
+
+
+def _handshake(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> Refused:
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     near = client.wrap_bio(to_client, to_server, server_hostname=name or None)
-    far = server_context(files).wrap_bio(to_server, to_client, server_side=True)
-    for side in (near, far, near):
+    far = server.wrap_bio(to_server, to_client, server_side=True)
+    for side in (near, far, near, far):
         try:
             side.do_handshake()
         except ssl.SSLWantReadError:

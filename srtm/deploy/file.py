@@ -41,12 +41,12 @@ MAX_BROKERS = 256
 """a slip of the keyboard beyond it; nsqd's node ids (0 to 1023) would take four times as many"""
 
 
-class ServerCertificate(NamedTuple):
+class NamedCertificate(NamedTuple):
     """host: name of its host; "" where there are no hosts
     key:  the words that find it in the file
-    name: at which clients reach it, where there are no hosts
-    root: the file by which they verify it; "" where nobody says
-    own_clients: programs of the deployment are among them
+    name: at which clients reach its server, where there are no hosts; "" of a client
+    root: the file by which the other side verifies it; "" where nobody says
+    is_ours: the other side is a program of the deployment
     """
 
     host: str
@@ -54,7 +54,7 @@ class ServerCertificate(NamedTuple):
     name: str
     files: TlsFiles
     root: str
-    own_clients: bool
+    is_ours: bool
 
 
 class Plan(Table):
@@ -252,18 +252,23 @@ class Plan(Table):
             host = self.nsqadmin.host or first
             yield host, "http-address of nsqadmin", self.nsqadmin.http_address
 
-    def certificates(self) -> Iterator[ServerCertificate]:
+    def certificates(self) -> Iterator[NamedCertificate]:
         """Those that the file names."""
         for broker in self.brokers:
             files = self.gateway_options(broker).tls_files
             if files:
                 key, name = f"tls-cert of broker {broker.name}", self.deployment.broadcast_address
-                yield ServerCertificate(broker.host, key, name, files, files.root_ca, False)
+                yield NamedCertificate(broker.host, key, name, files, files.root_ca, False)
         if self.distributor and self.distributor.tls_files:
             host = self.distributor.host or (self.hosts[0].name if self.hosts else "")
             key, name = "tls-cert of distributor", self.distributor.http_address.reachable.host
             root = self.distributor.distributor_tls_root_ca_file
-            yield ServerCertificate(host, key, name, self.distributor.tls_files, root, True)
+            yield NamedCertificate(host, key, name, self.distributor.tls_files, root, True)
+        if self.distributor and self.distributor.distributor_tls_cert:
+            given = files_of(self.distributor)
+            files = TlsFiles(given.cert, given.key, given.root_ca)
+            key, root = "distributor-tls-cert of distributor", self.distributor.tls_root_ca_file
+            yield NamedCertificate("", key, "", files, root, True)
 
 
 def _refuse_twice(what: str, names: Iterable[str]) -> None:

@@ -30,7 +30,7 @@ from srtm.deployment.document import (
     Lookupd,
     Nsqadmin,
 )
-from srtm.host.certificates import server_context
+from srtm.host.certificates import client_context, server_context
 from srtm.host.clock import NS, monotonic_ns
 from srtm.http.callers import read_tokens
 from srtm.http.distributor import CallerFiles, distributor_at
@@ -151,7 +151,7 @@ class Up:
                 check_nsqd_flags(programs.nsqd, broker.nsqd_flags, f"broker {broker.name}")
         for each in plan.certificates():
             try:
-                server_context(each.files)
+                (server_context if each.name else client_context)(each.files)
             except UsageError as error:
                 raise UsageError(f"{each.key}: {error}") from None
         self._check_callers()

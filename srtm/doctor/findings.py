@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from srtm.certs.trial import Trial
-from srtm.deploy.file import ServerCertificate
+from srtm.deploy.file import NamedCertificate
 from srtm.deploy.programs import TESTED_NSQ, is_tested
 from srtm.host.certificates import WARN_DAYS
 from srtm.text.words import counted
@@ -125,7 +125,7 @@ def java(said: str) -> Finding:
     return Finding("java", Verdict.WARNING, says, remedy)
 
 
-def certificate(tried: ServerCertificate, name: str, trial: Trial, now_seconds: float) -> Finding:
+def certificate(tried: NamedCertificate, name: str, trial: Trial, now_seconds: float) -> Finding:
     """name: at which clients reach its program. now_seconds: Unix time."""
     left_days = (trial.expires_at - now_seconds) / _DAY_SECONDS
     remedies = []
@@ -142,11 +142,11 @@ def certificate(tried: ServerCertificate, name: str, trial: Trial, now_seconds: 
             remedies.append("renew it")
     if trial.chain_refused:
         says.append(f"does not chain to {tried.root}: {trial.chain_refused}")
-        remedies.append("give clients the root that it chains to")
+        remedies.append("have it issued by an authority of that file, or change the file")
     if trial.name_refused:
         says.append(f"is not for {name}, at which clients reach it")
         remedies.append(f"have {name} among its names, as srtm certs issue does by --ip and --dns")
-    if tried.own_clients and (trial.chain_refused or trial.name_refused):
+    if tried.is_ours and (trial.chain_refused or trial.name_refused):
         verdict = Verdict.FAILED
     elif remedies and verdict is Verdict.OK:
         verdict = Verdict.WARNING

@@ -11,8 +11,8 @@ from pathlib import Path
 from kernel.cgroup import own_cgroup
 from kernel.errors import SourceUnavailable
 from kernel.sources import choose_source
-from srtm.certs.trial import try_server
-from srtm.deploy.file import Plan, ServerCertificate
+from srtm.certs.trial import try_client, try_server
+from srtm.deploy.file import NamedCertificate, Plan
 from srtm.deploy.programs import find_program, said_version
 from srtm.doctor import findings
 from srtm.doctor.findings import Finding
@@ -107,9 +107,12 @@ def _port(key: str, address: Address) -> Finding:
     return findings.port(key, str(address), "")
 
 
-def _certificate(tried: ServerCertificate, name: str) -> Finding:
+def _certificate(tried: NamedCertificate, name: str) -> Finding:
     try:
-        trial = try_server(tried.files, name, tried.root)
+        if tried.name:
+            trial = try_server(tried.files, name, tried.root)
+        else:
+            trial = try_client(tried.files, tried.root)
     except SrtmError as error:
         return findings.unusable_certificate(tried.key, str(error))
     return findings.certificate(tried, name, trial, time.time())

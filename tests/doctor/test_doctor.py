@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from srtm.certs.trial import Trial
-from srtm.deploy.file import ServerCertificate, plan_of
+from srtm.deploy.file import NamedCertificate, plan_of
 from srtm.doctor import findings
 from srtm.doctor.doctor_command import doctor
 from srtm.doctor.findings import Finding
@@ -25,7 +25,7 @@ DAY = 86_400
 def certificate(
     left: float, chain: str = "", name: str = "", not_yet: bool = False, own: bool = False
 ) -> Finding:
-    tried = ServerCertificate("", "k", "h", TlsFiles("c", "c.key"), "root", own)
+    tried = NamedCertificate("", "k", "h", TlsFiles("c", "c.key"), "root", own)
     return findings.certificate(tried, "h", Trial(left, chain, name, not_yet), 0.0)
 
 
@@ -63,7 +63,7 @@ CASES = [
     pytest.param(certificate(-1), "failed", "renew it", id="expired"),
     pytest.param(certificate(9, not_yet=True), "failed", "set the clock", id="not-valid-yet"),
     pytest.param(
-        certificate(90 * DAY, chain="no issuer"), "warning", "that it chains to", id="another-root"
+        certificate(90 * DAY, chain="no issuer"), "warning", "an authority of", id="another-root"
     ),
     pytest.param(
         certificate(90 * DAY, name="no"), "warning", "have h among its names", id="another-name"
@@ -72,7 +72,7 @@ CASES = [
         certificate(90 * DAY, name="no", own=True), "failed", "among", id="a-name-that-we-need"
     ),
     pytest.param(
-        certificate(90 * DAY, chain="no", own=True), "failed", "chains", id="a-root-that-we-need"
+        certificate(90 * DAY, chain="no", own=True), "failed", "authority", id="a-root-that-we-need"
     ),
     pytest.param(
         findings.unusable_certificate("k", "no key"), "failed", "srtm certs issue", id="no-key"
@@ -226,3 +226,36 @@ def test_the_certificate_of_the_distributor_is_what_gateways_verify(
     other = Authority(tmp_path / "other", "another")
     assert found(other.ca_file).verdict == "failed"
     assert "does not chain to" in found(other.ca_file).says
+
+
+@pytest.mark.parametrize(
+    ("given", "verdict", "says"),
+    [
+        pytest.param({"client": True, "days": 90}, "ok", "; ends in 89 days", id="ok"),
+        pytest.param({"client": True, "expired": True}, "failed", "; has expired", id="expired"),
+        pytest.param(
+            {"days": 90}, "failed", "unsuitable certificate purpose", id="that-of-a-server"
+        ),
+        pytest.param({"client": True, "days": 90, "other": True}, "failed", "unable to", id="root"),
+    ],
+)
+def test_the_certificate_that_is_shown_to_the_distributor(
+    authority: Authority, tmp_path: Path, given: dict[str, Any], verdict: str, says: str
+) -> None:
+    other = Authority(tmp_path / "other", "another")
+    own = (other if given.pop("other", False) else authority).issue("gateway", **given)
+    served = authority.issue("d", ip=("127.0.0.1",), days=90)
+    distributor = {
+        "tls-cert": served[0],
+        "tls-key": served[1],
+        "tls-root-ca-file": authority.ca_file,
+        "tls-client-auth-policy": "require-verify",
+        "distributor-tls-root-ca-file": authority.ca_file,
+        "distributor-tls-cert": own[0],
+        "distributor-tls-key": own[1],
+    }
+    plan = plan_of({"distributor": distributor, "broker": [{}]}, "file", tmp_path)
+    looked = [each for each in examine(plan, tmp_path, java=False) if each.check == "certificate"]
+    assert [each.verdict for each in looked] == ["ok", verdict]
+    assert looked[1].says.startswith(f"distributor-tls-cert of distributor {own[0]}; ")
+    assert says in looked[1].says
