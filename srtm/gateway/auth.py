@@ -31,8 +31,8 @@ _ASKED = 8
 _OF_ONE_ADDRESS = _ASKED // 2
 _PATIENCE_SECONDS = 30.0
 """until a question has its turn; go-nsq waits 60 s for an answer to AUTH"""
-_MOST_KEPT = 4096
-"""authorizations that are kept for HTTP, of half a KiB"""
+_MOST_KEPT, _MOST_KEPT_RULES = 4096, 100_000
+"""answers that are kept for HTTP, of 8 KiB each, and the authorizations in them, of 200 bytes"""
 _TOLD_SECONDS = 1.0
 """between two lines of the log about clients that were refused"""
 _FORM = "application/x-www-form-urlencoded"
@@ -134,6 +134,8 @@ class AuthServers:
         self._turns = asyncio.Semaphore(_ASKED)
         self._turns_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._kept: OrderedDict[bytes, Authorization] = OrderedDict()
+        self._kept_rules = 0
+        self._reading = asyncio.Lock()  # one answer at a time, part by part
         self._told_at = 0.0
         self._untold = 0
 
@@ -169,10 +171,10 @@ class AuthServers:
     def known(self, question: Question) -> Authorization | None:
         """The last answer to `ask`, where it has not ended."""
         key = question.digest()
-        found = self._kept.pop(key, None)
+        found = self._kept.get(key)
         if found is None or found.is_over(monotonic_ns()):
             return None
-        self._kept[key] = found  # the newest
+        self._kept.move_to_end(key)
         return found
 
     async def ask(self, question: Question) -> Authorization:
@@ -192,10 +194,16 @@ class AuthServers:
             leave()
         if isinstance(found, AuthError):
             raise AuthError(str(found), found.is_refusal)
-        self._kept[question.digest()] = found
-        if len(self._kept) > _MOST_KEPT:
-            self._kept.popitem(last=False)
+        self._keep(question.digest(), found)
         return found
+
+    def _keep(self, key: bytes, found: Authorization) -> None:
+        """In place of what is kept for the same question, and of what was not used longest."""
+        before = self._kept.pop(key, None)
+        self._kept_rules += found.permissions - (0 if before is None else before.permissions)
+        self._kept[key] = found
+        while len(self._kept) > _MOST_KEPT or self._kept_rules > _MOST_KEPT_RULES:
+            self._kept_rules -= self._kept.popitem(last=False)[1].permissions
 
     def give_up(self) -> None:
         """Whoever waits is told that there is no answer: the gateway ends."""
@@ -283,9 +291,10 @@ class AuthServers:
                 raise AuthError(why, is_refusal=True)
             raise UnavailableError(why)
         answer = None
-        for answer in read_answer(found.body):
-            if answer is None:
-                await asyncio.sleep(0)
+        async with self._reading:
+            for answer in read_answer(found.body):
+                if answer is None:
+                    await asyncio.sleep(0)
         assert answer is not None
         return Authorization(answer, now)
 

@@ -19,9 +19,11 @@ from srtm.nsq.go_json import dumps
 
 MAX_ANSWER_BYTES = 256 * 1024
 """some 3,000 authorizations, whose JSON is read in 4 ms; who needs more writes one pattern"""
-_TOGETHER = 64
-"""patterns that are compiled at once, and matched at once: about half a millisecond, and then 5 us
-a name"""
+_TOGETHER = 16
+"""patterns that are compiled at once, and matched at once: 0.2 ms, and then 5 us a name"""
+_PATTERN_BYTES = 1 << 20
+"""of RE2, for those that are together; with repetitions of repetitions it finds after 7 ms that it
+needs more. Go takes bigger ones."""
 _MOST_CHECKED = 1024
 """topics of which is remembered whether they may be published to"""
 _MOST_TTL = (1 << 63) - 1  # Go's int
@@ -45,6 +47,7 @@ def not_allowed(command: str, topic: bytes, channel: bytes = b"") -> ProtocolErr
 
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False  # RE2 would write them to stderr
+_OPTIONS.max_mem = _PATTERN_BYTES
 
 
 class BadAnswer(Exception):
@@ -58,29 +61,41 @@ class _Patterns:
     __slots__ = ("_sets",)
 
     def __init__(self) -> None:
-        self._sets: list[re2.Set] = []
+        self._sets: list[tuple[int, re2.Set]] = []  # each with the number of its first
 
     def compile(self, patterns: Sequence[str]) -> Iterator[None]:
         """Take the patterns in, with a pause after each part. Raises BadAnswer."""
         for start in range(0, len(patterns), _TOGETHER):
-            found = re2.Set.SearchSet(_OPTIONS)
+            yield from self._compile(patterns[start : start + _TOGETHER], start)
+
+    def _compile(self, patterns: Sequence[str], start: int) -> Iterator[None]:
+        found = re2.Set.SearchSet(_OPTIONS)
+        for number, pattern in enumerate(patterns, start + 1):
             try:
-                for pattern in patterns[start : start + _TOGETHER]:
-                    found.Add(pattern)
-                found.Compile()
+                found.Add(pattern)
             except re2.error:
-                raise BadAnswer("a pattern is no regular expression of RE2, or too big") from None
-            self._sets.append(found)
+                raise BadAnswer(f"pattern {number} is no regular expression of RE2") from None
+        try:
+            found.Compile()
+        except re2.error:
+            half = len(patterns) // 2
+            if not half:
+                raise BadAnswer(f"pattern {start + 1} is too big") from None
+            yield
+            yield from self._compile(patterns[:half], start)
+            yield from self._compile(patterns[half:], start + half)
+        else:
+            self._sets.append((start, found))
             yield
 
     def matches(self, text: bytes) -> Iterator[int]:
         """The numbers of those that match."""
-        for number, found in enumerate(self._sets):
+        for start, found in self._sets:
             for index in found.Match(text) or ():
-                yield number * _TOGETHER + index
+                yield start + index
 
     def match_any(self, text: bytes) -> bool:
-        return any(found.Match(text) for found in self._sets)
+        return any(found.Match(text) for _, found in self._sets)
 
 
 class _Rule(NamedTuple):
@@ -91,36 +106,17 @@ class _Rule(NamedTuple):
     channels: _Patterns
 
 
-class Answer:
-    """An auth server's answer. Clients with the same answer share it.
+class Rules:
+    """The authorizations of an answer. Clients with the same ones share them."""
 
-    ttl_seconds: how long it may be used, from its arrival on
-    """
+    __slots__ = ("__weakref__", "_checked", "_rules", "_topics")
 
-    __slots__ = (
-        "__weakref__",
-        "_checked",
-        "_rules",
-        "_topics",
-        "identity",
-        "identity_url",
-        "ttl_seconds",
-    )
-
-    def __init__(self, document: dict[str, Any]) -> None:
-        """Raises BadAnswer."""
-        ttl = document.get("ttl")
-        if type(ttl) is not int or not 0 < ttl <= _MOST_TTL:
-            raise BadAnswer("its ttl is no whole number of seconds above 0")
-        self.ttl_seconds = ttl
-        self.identity = _text(document, "identity")
-        self.identity_url = _text(document, "identity_url")
+    def __init__(self) -> None:
         self._topics = _Patterns()  # of each of `_rules`
         self._rules: list[_Rule] = []
         self._checked: dict[bytes, bool] = {}
 
-    @property
-    def permissions(self) -> int:
+    def __len__(self) -> int:
         return len(self._rules)
 
     def take_in(self, authorizations: list[Any]) -> Iterator[None]:
@@ -159,22 +155,36 @@ class Answer:
         return any(channels.match_any(channel) for channels in named)
 
 
-_in_use: WeakValueDictionary[bytes, Answer] = WeakValueDictionary()
-"""answers by their digest, as long as a client has them"""
+_in_use: WeakValueDictionary[bytes, Rules] = WeakValueDictionary()
+"""rules by a digest of theirs, as long as a client has them"""
+
+
+class Answer(NamedTuple):
+    """ttl_seconds: how long it may be used, from its arrival on"""
+
+    ttl_seconds: int
+    identity: str
+    identity_url: str
+    rules: Rules
 
 
 def read_answer(body: bytes) -> Iterator[Answer | None]:
     """None after each part of the work, as thousands of patterns take their time, and at last the
     answer. Raises BadAnswer."""
-    digest = hashlib.sha256(body).digest()
-    answer = _in_use.get(digest)
-    if answer is None:
-        document = _lowered(_parsed(body))
-        answer = Answer(document)
-        for _ in answer.take_in(_list(document, "authorizations")):
-            yield None
-        answer = _in_use.setdefault(digest, answer)
-    yield answer
+    document = _lowered(_parsed(body))
+    ttl = document.get("ttl")
+    if type(ttl) is not int or not 0 < ttl <= _MOST_TTL:
+        raise BadAnswer("its ttl is no whole number of seconds above 0")
+    identity, identity_url = _text(document, "identity"), _text(document, "identity_url")
+    authorizations = _list(document, "authorizations")
+    yield None
+    digest = hashlib.sha256(json.dumps(authorizations).encode()).digest()
+    rules = _in_use.get(digest)
+    if rules is None:
+        rules = Rules()
+        yield from rules.take_in(authorizations)
+        rules = _in_use.setdefault(digest, rules)
+    yield Answer(ttl, identity, identity_url, rules)
 
 
 class Authorization:
@@ -183,34 +193,33 @@ class Authorization:
     expires_at: monotonic ns; later it allows nothing, and the auth server is asked again
     """
 
-    __slots__ = ("_answer", "expires_at")
+    __slots__ = ("_rules", "expires_at", "identity", "identity_url")
 
     def __init__(self, answer: Answer, now_ns: int) -> None:
         """now_ns: when the answer came"""
-        self._answer = answer
+        self._rules = answer.rules
+        self.identity = answer.identity
+        self.identity_url = answer.identity_url
         self.expires_at = now_ns + answer.ttl_seconds * NS
 
     def is_over(self, now_ns: int) -> bool:
         return now_ns > self.expires_at
 
     def may_publish(self, topic: bytes, now_ns: int) -> bool:
-        return now_ns <= self.expires_at and self._answer.may_publish(topic)
+        return now_ns <= self.expires_at and self._rules.may_publish(topic)
 
     def may_subscribe(self, topic: bytes, channel: bytes, now_ns: int) -> bool:
-        return now_ns <= self.expires_at and self._answer.may_subscribe(topic, channel)
+        return now_ns <= self.expires_at and self._rules.may_subscribe(topic, channel)
+
+    @property
+    def permissions(self) -> int:
+        """How many authorizations it has."""
+        return len(self._rules)
 
     @property
     def is_empty(self) -> bool:
         """Is there no authorization in the answer? AUTH is then refused, by `NOTHING_ALLOWED`."""
-        return not self._answer.permissions
-
-    @property
-    def identity(self) -> str:
-        return self._answer.identity
-
-    @property
-    def identity_url(self) -> str:
-        return self._answer.identity_url
+        return not self.permissions
 
     def reply(self) -> bytes:
         """The answer to AUTH."""
@@ -218,7 +227,7 @@ class Authorization:
             {
                 "identity": self.identity,
                 "identity_url": self.identity_url,
-                "permission_count": self._answer.permissions,
+                "permission_count": self.permissions,
             }
         ).encode()
 

@@ -260,7 +260,10 @@ async def _reached(address: Address) -> socket.socket:
             raise
         else:
             return made
-    raise failure
+    try:
+        raise failure
+    finally:
+        del failure  # or it would keep this frame, which keeps it
 
 
 async def _looked_up(address: Address) -> list[Any]:
@@ -468,6 +471,7 @@ def _as_ours(where: str, timeout_seconds: float) -> Iterator[None]:
     except ssl.SSLError as error:  # its number is not one of errno
         raise TlsFailed(f"{where} failed: {why_tls_failed(error)}") from None
     except (h11.ProtocolError, OSError, ValueError) as error:
+        error.__traceback__ = None  # h11 raises an error that keeps its own frame
         raise UnavailableError(f"{where} failed: {_sentence(error)}") from None
 
 

@@ -302,3 +302,31 @@ async def test_at_the_end_nobody_is_left_to_wait(
     for found in await asyncio.gather(*asked):
         assert isinstance(found, AuthError)
         assert not found.is_refusal
+
+
+@asynchronous
+async def test_what_is_kept_is_bounded_in_answers_and_in_their_authorizations(
+    server: AuthServerProcess, reactor: Reactor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("srtm.gateway.auth._MOST_KEPT", 5)
+    monkeypatch.setattr("srtm.gateway.auth._MOST_KEPT_RULES", 8)
+    one = allowing("publish")
+    server.answers = {"small": one, "big": {**one, "authorizations": one["authorizations"] * 5}}
+    servers = AuthServers((server.address,), "get", reactor)
+
+    async def ask(secret: bytes, *hosts: int) -> None:
+        for host in hosts:
+            await servers.ask(Question(secret, f"192.0.2.{host}"))
+
+    def kept(secret: bytes) -> list[int]:
+        questions = {host: Question(secret, f"192.0.2.{host}") for host in range(10)}
+        return [host for host, each in questions.items() if each.digest() in servers._kept]
+
+    await ask(b"small", 0, 1, 2, 3, 4)
+    assert servers.known(Question(b"small", "192.0.2.0")) is not None  # the newest now
+    await ask(b"small", 5, 5)
+    assert kept(b"small") == [0, 2, 3, 4, 5]
+    await ask(b"big", 0)
+    assert (kept(b"small"), kept(b"big")) == ([0, 4, 5], [0])
+    await ask(b"big", 1)
+    assert (kept(b"small"), kept(b"big")) == ([], [1])
