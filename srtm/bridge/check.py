@@ -39,8 +39,11 @@ class Finding:
 
 
 def check_settings(file: BridgeFile, where: str) -> None:
-    """Would librdkafka take the settings? Raises UsageError."""
+    """Would librdkafka take the settings, and are the files of certificates and secrets of use?
+    Raises UsageError."""
     refuse_settings(file.kafka, where, {"acks": "all", "enable.idempotence": True})
+    for route in file.routes:
+        route.features(f"{where}: route {route.name}: ")
 
 
 def check(file: BridgeFile) -> list[Finding]:

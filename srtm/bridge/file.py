@@ -265,16 +265,12 @@ class BridgeFile(FileTable):
 
 
 def read_bridge_file(path: Path) -> BridgeFile:
-    """Raises UsageError: one line, which names the key, or a file with a certificate or a secret
-    that cannot be used."""
+    """Raises UsageError: one line, which names the key."""
     values = read_toml(path)
     try:
-        found = BridgeFile.model_validate(values)
+        return BridgeFile.model_validate(values)
     except ValidationError as error:
         raise _readable(error, values, path) from None
-    for route in found.routes:
-        route.features(f"{path}: route {route.name}: ")
-    return found
 
 
 def _readable(error: ValidationError, values: dict[str, Any], path: Path) -> UsageError:
