@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import socket
+import ssl
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
@@ -22,6 +23,7 @@ from srtm.gateway.reactor import Reactor
 from srtm.nsq.commands import auth
 from tests.support.asynchronous import asynchronous
 from tests.support.auth_server import AuthServerProcess, allowing, auth_server
+from tests.support.certificates import Authority
 from tests.support.servers import Servers, free_port
 from tests.support.v2 import V2
 
@@ -88,6 +90,24 @@ async def test_post_asks_by_a_form(server: AuthServerProcess, reactor: Reactor) 
             "common_name": "a name",
         }
     ]
+
+
+@asynchronous
+async def test_https_is_verified_by_the_authorities_of_the_host(
+    authority: Authority, reactor: Reactor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(*authority.issue("auth", dns=["localhost"]))
+    with auth_server(tls) as server:
+        server.answers["s"] = allowing("publish")
+        texts = (f"https://localhost:{server.port}/auth",)
+        stranger = await outcome(AuthServers(texts, "get", reactor).ask(QUESTION))
+        monkeypatch.setenv("SSL_CERT_FILE", authority.ca_file)
+        trusted = await outcome(AuthServers(texts, "get", reactor).ask(QUESTION))
+    assert isinstance(stranger, AuthError)
+    assert "its certificate is not accepted" in str(stranger)
+    assert isinstance(trusted, Authorization)
+    assert len(server.asked) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """An auth server as nsqd knows them; each answer is set by the test."""
 
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +30,7 @@ class AuthServerProcess:
     may_answer: cleared, all questions wait
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.answers: dict[str, dict[str, Any] | bytes] = {}
         self.status = 200
         self.asked: list[dict[str, str]] = []
@@ -37,7 +38,10 @@ class AuthServerProcess:
         self.may_answer.set()
         handler = type("Bound", (_Handler,), {"fake": self})
         self._server = _Server(("127.0.0.1", 0), handler)
-        self.address = f"127.0.0.1:{self._server.server_port}"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        self.port = self._server.server_port
+        self.address = f"127.0.0.1:{self.port}"
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def stop(self) -> None:
@@ -80,8 +84,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def auth_server() -> Iterator[AuthServerProcess]:
-    server = AuthServerProcess()
+def auth_server(tls: ssl.SSLContext | None = None) -> Iterator[AuthServerProcess]:
+    server = AuthServerProcess(tls)
     try:
         yield server
     finally:
