@@ -22,7 +22,7 @@ from srtm.limits.slo import SLO
 from srtm.options.known_keys import refuse_unknown, unknown_key
 from srtm.text.duration import format_duration, parse_duration
 from srtm.text.errors import UsageError, one_line
-from srtm.text.fields import CHECK
+from srtm.text.fields import CHECK, YES_NO
 
 Model = TypeVar("Model", bound=BaseModel)
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -69,10 +69,13 @@ def add_options(model: type[BaseModel]) -> Callable[[Command], Command]:
             whole = any(isinstance(each, BeforeValidator) for each in field.metadata)
             many = get_origin(field.annotation) is tuple and not whole  # a list in one text
             is_switch = field.annotation is bool
+            # `--snappy` alone is `--snappy=true`, as Go's flags are.
+            alone: dict[str, Any] = {"flag_value": "true"} if YES_NO in field.metadata else {}
             command = click.option(
                 "--" + name.replace("_", "-"),
                 name,
                 is_flag=is_switch,
+                **alone,
                 multiple=many,
                 default=() if many else None,
                 envvar=_shared_variable(field),

@@ -35,7 +35,8 @@ ListenAddress = Annotated[
 """A pydantic field that is written as `host:port`."""
 
 YES_NO = BeforeValidator(lambda v: str(v).lower() if isinstance(v, bool) else v)
-"""Lets a file write true and false without quotes where a flag takes them as words."""
+"""Lets a file write true and false without quotes where a flag takes them as words. The flag alone
+is `true`, as with Go's flags."""
 
 YesNo = Annotated[Literal["true", "false"], YES_NO]
 """A pydantic field that is on until it is switched off: `--snappy=false`, as Go's flags are."""

@@ -16,7 +16,7 @@ from srtm.limits.slo import SLO
 from srtm.options.model import Objective, add_options, environment, read_options, read_toml
 from srtm.text.duration import format_duration
 from srtm.text.errors import Exit, UsageError
-from srtm.text.fields import Duration
+from srtm.text.fields import Duration, YesNo
 
 
 class Options(BaseModel):
@@ -30,6 +30,7 @@ class Options(BaseModel):
     http_admin: bool = Field(False, description="let anybody delete")
     lookupd: tuple[str, ...] = Field((), description="a lookupd")
     level: Literal["low", "high"] = Field("low", description="low or high")
+    snappy: YesNo = Field("true", description="let clients compress")
 
 
 def run(*arguments: str, env: dict[str, str] | None = None) -> Options | str:
@@ -120,6 +121,8 @@ FIELDS = [
                  ("high", "high", "high", "low"), id="choice"),
     pytest.param("http_admin", '"--http-admin"', "true", "http-admin = true",
                  (True, True, True, False), id="switch"),
+    pytest.param("snappy", '"--snappy=false"', "false", "snappy = false",
+                 ("false", "false", "false", "true"), id="on-until-switched-off"),
 ]  # fmt: skip
 
 
@@ -147,6 +150,23 @@ def test_a_switch_in_the_environment_can_say_no(file: Path) -> None:
     options = run(f"--config={file}", env={"SMALL_HTTP_ADMIN": "false"})
     assert isinstance(options, Options)
     assert options.http_admin is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "snappy"),
+    [
+        pytest.param(("--snappy", "--level=high"), "true", id="alone"),
+        pytest.param(("--snappy", "false", "--level=high"), "false", id="with-a-word-behind-it"),
+        pytest.param(("--level=high", "--snappy"), "true", id="last"),
+    ],
+)
+def test_a_flag_of_true_or_false_may_stand_alone_as_nsqds_does(
+    file: Path, arguments: tuple[str, ...], snappy: str
+) -> None:
+    file.write_text("snappy = false")
+    options = run(*arguments, f"--config={file}")
+    assert isinstance(options, Options)
+    assert (options.snappy, options.level) == (snappy, "high")
 
 
 def test_the_file_can_be_named_by_the_environment(file: Path) -> None:
