@@ -103,7 +103,7 @@ class Server:
                 self._store.close()
 
     def _warn(self) -> None:
-        """Of what works, and is hardly meant."""
+        """Log settings that work and are hardly meant."""
         address = self._options.http_address
         if self._tls is None and not address.is_local:
             log.warning("tokens come to %s in clear text: give --tls-cert and --tls-key", address)

@@ -19,7 +19,8 @@ def rows(*titles: str) -> dict[str, str]:
         table = README.split(title + "\n", 1)[1].lstrip("\n").split("\n\n")[0]
         for line in table.splitlines()[2:]:
             cells = [each.strip() for each in line.strip("|").split("|")]
-            found[cells[0].strip("`")] = cells[1].strip("`")
+            for name in cells[0].strip("`").split("`, `"):
+                found[name] = cells[1].strip("`")
     return found
 
 
