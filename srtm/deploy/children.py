@@ -21,7 +21,6 @@ from srtm.host.certificates import TlsFiles, client_context
 from srtm.http.client import Answer, Endpoint
 from srtm.http.distributor import distributor_at
 from srtm.limits.contract import Contract
-from srtm.options.door import HttpDoor
 from srtm.options.model import as_flags
 from srtm.text.address import Address
 
@@ -103,17 +102,15 @@ def _bridge(plan: Plan, bridge: BridgeTable, programs: Programs) -> ChildSpec:
     command = partial(bridge_command, bridge, programs)
     child = _child(plan, "bridge", Stage.BRIDGE, command, door.http_address)
     if door.tls_cert:
-        child = replace(child, reach=partial(_own_door, child.ping, door))
+        child = replace(child, reach=partial(_own_door, child.ping))
     # /ping says no while Kafka is away, and brokers go on without it
-    return replace(child, statuses=(200, 500))
+    return replace(child, statuses=(200, 500, 0))
 
 
-def _own_door(address: str, door: HttpDoor) -> Endpoint:
-    """The door of a child, which is asked for nothing but whether it is ready: it shows itself its
-    own certificate, and that is not verified. Raises UsageError."""
-    return Endpoint(
-        address, tls=client_context(TlsFiles(door.tls_cert, door.tls_key), verify=False)
-    )
+def _own_door(address: str) -> Endpoint:
+    """The door of a child, which is not verified, as it is asked for nothing but whether it is
+    ready."""
+    return Endpoint(address, tls=client_context(TlsFiles(), verify=False))
 
 
 def _leads(health: Answer) -> bool:

@@ -58,7 +58,7 @@ class ChildSpec:
     ping: str  # host:port or socket path whose GET of `path` says 200 once it is ready
     log: Path
     path: str = "/ping"
-    statuses: tuple[int, ...] = (200,)  # of the answer that says it is ready
+    statuses: tuple[int, ...] = (200,)  # of the answer that says it is ready; 0: a refusal by TLS
     reach: Callable[[], Endpoint] | None = None  # where more than its address is needed
     agrees: Callable[[Answer], bool] = lambda _: True  # where 200 does not say it yet
     sockets: tuple[Path, ...] = ()  # stale ones are removed before a start: nsqd does not

@@ -15,7 +15,7 @@ from enum import StrEnum
 from srtm.deploy.process import GRACE_SECONDS, Child, ChildSpec, Stage
 from srtm.deploy.restarts import CURED_SECONDS, KEEPS_DYING, Restarts
 from srtm.host.clock import NS, monotonic_ns
-from srtm.http.client import request
+from srtm.http.client import TlsFailed, request
 from srtm.text.errors import SrtmError, UnavailableError, UsageError
 
 READY_TIMEOUT_SECONDS = 60.0
@@ -42,6 +42,8 @@ def answers_ping(spec: ChildSpec) -> bool:
         where = spec.ping if spec.reach is None else spec.reach()
         answer = request(where, "GET", spec.path, timeout_seconds=_PING_TIMEOUT_SECONDS)
         return answer.status in spec.statuses and spec.agrees(answer)
+    except TlsFailed:  # it is there, and takes only clients with a certificate
+        return 0 in spec.statuses
     except (UnavailableError, UsageError):  # a file that is being renewed is wrong for a moment
         return False
 

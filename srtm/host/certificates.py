@@ -90,6 +90,7 @@ _ALERTS = {
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": "it takes only clients that show a certificate",
     "TLSV1_ALERT_UNKNOWN_CA": "it does not know the authority of the certificate that it was shown",
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the certificate that it was shown has expired",
+    "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": "the certificate that it was shown is not for clients",
     "TLSV1_ALERT_PROTOCOL_VERSION": "it does not speak this version of TLS",
 }
 """what the other side says of us"""

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from srtm.client import SyncPublisher
+from srtm.host.certificates import TlsFiles, client_context
+from srtm.http.client import Endpoint, TlsFailed, request
 from srtm.text.address import free_addresses
 from tests.support.certificates import Authority
 from tests.support.deployments import Spec, need_nsq, outside, write_file
@@ -127,3 +129,42 @@ def test_a_file_by_which_its_own_distributor_is_not_reached_is_refused(
     assert done.returncode == 2
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_bridge_that_takes_only_known_clients_is_ready(
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`srtm up` has no certificate for it, and waits for nothing but its door."""
+    need_nsq(monkeypatch)
+    cert, key = authority.issue("bridge", ip=["127.0.0.1"])
+    tcp, http, distributor, door = map(str, free_addresses(4))
+    (tmp_path / "bridge.toml").write_text(
+        f"""
+        [bridge]
+        http-address = "{door}"
+        tls-cert = "{cert}"
+        tls-key = "{key}"
+        tls-root-ca-file = "{authority.ca_file}"
+        tls-client-auth-policy = "require-verify"
+        [kafka]
+        bootstrap-servers = "127.0.0.1:1"
+        [[route]]
+        from = "nsq:t/c"
+        to = "kafka:t"
+        nsqd = ["{tcp}"]
+        """
+    )
+    spec = {
+        "deployment": {"data-path": str(tmp_path / "d")},
+        "distributor": {"http-address": distributor},
+        "broker": [{"tcp-address": tcp, "http-address": http}],
+        "bridge": {"file": "bridge.toml"},
+    }
+    shown = TlsFiles(*authority.issue("prometheus", client=True), authority.ca_file)
+    with outside(tmp_path, spec) as up:
+        up.until("is up")
+        asked = Endpoint(door, tls=client_context(shown))
+        assert request(asked, "GET", "/metrics").status == 200
+        stranger = client_context(TlsFiles(root_ca=authority.ca_file))
+        with pytest.raises(TlsFailed):
+            request(Endpoint(door, tls=stranger), "GET", "/ping")
