@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import ssl
+import struct
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
@@ -166,6 +167,23 @@ def test_garbage_behind_the_handshake_ends_one_connection(
             rest(wire)
     assert ask(door, trusting, "/ping")[0] == 200
     assert "Traceback" not in gateway.process.log.read_text()
+
+
+def test_who_resets_in_the_middle_leaves_nothing_behind(
+    gateway: GatewayProcess, door: str, trusting: ssl.SSLContext
+) -> None:
+    host, port = door.split(":")
+    sent = ssl.MemoryBIO()
+    hello = trusting.wrap_bio(ssl.MemoryBIO(), sent, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        hello.do_handshake()
+    first = sent.read()
+    for number in range(300):
+        with socket.create_connection((host, int(port)), 60) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.sendall(first[: None if number % 2 else number])
+    wait_for(lambda: gateway.metric("srtm_http_connections") == 1, "all are forgotten")
+    assert gateway.metric("srtm_faults_total") == 0
 
 
 def test_who_begins_no_handshake_keeps_nobody_out_and_is_closed(

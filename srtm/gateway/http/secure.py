@@ -42,7 +42,7 @@ class Coming:
         self._gone = gone
         self.closed = False
         self.awaits_us = False
-        gateway.reactor.watch(self._fd, self._on_event, READABLE | EDGE, self.close)
+        self._watch()
         gateway.handshakes.begin(self)
 
     def _on_event(self, _mask: int) -> None:
@@ -81,10 +81,16 @@ class Coming:
             return None
         renewed = self._gateway.tls
         assert renewed is not None
-        # It takes the descriptor over.
-        return renewed.context.wrap_socket(
+        # It takes the descriptor over, and closes it where the client has reset the connection.
+        self._gateway.reactor.forget(self._fd)
+        tls = renewed.context.wrap_socket(
             self._socket, server_side=True, do_handshake_on_connect=False
         )
+        self._watch()
+        return tls
+
+    def _watch(self) -> None:
+        self._gateway.reactor.watch(self._fd, self._on_event, READABLE | EDGE, self.close)
 
     def shake_late(self) -> None:
         self.close()
