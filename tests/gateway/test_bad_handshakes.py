@@ -2,6 +2,7 @@
 and each that is refused is told why in one line."""
 
 import contextlib
+import random
 import signal
 import socket
 import ssl
@@ -17,6 +18,8 @@ import pytest
 from srtm.host.certificates import TlsFiles, client_context
 from srtm.nsq.commands import MAGIC_V2, identify, pub
 from srtm.nsq.connection import Connection, Features, Refused
+from tests.nsq.layers.test_fuzz import mutated
+from tests.support.cases import LONG
 from tests.support.certificates import Authority
 from tests.support.records import Sealer
 from tests.support.secure import SecureV2
@@ -238,6 +241,40 @@ def test_versions_below_the_lowest_are_refused(
         with SecureV2(address, old(authority, ssl.TLSVersion.TLSv1_3)) as client:
             client.send(pub(b"t", b"x"))
             client.oks(1)
+
+
+@pytest.mark.parametrize(
+    ("tls", "packing"),
+    [
+        pytest.param(True, "", id="tls"),
+        pytest.param(False, "snappy", id="snappy"),
+        pytest.param(False, "deflate", id="deflate"),
+        pytest.param(True, "snappy", id="tls-and-snappy"),
+        pytest.param(True, "deflate", id="tls-and-deflate"),
+    ],
+)
+def test_mutated_streams_are_no_fault_of_ours(
+    gateway: GatewayProcess, trusting: ssl.SSLContext, tls: bool, packing: str
+) -> None:
+    """The outermost layer's bytes are mutated, with answers under way."""
+    dice = random.Random(31)
+    for _ in range(2000 if LONG else 60):
+        asked = {packing: True} if packing else {}
+        with SecureV2(gateway.tcp, trusting if tls else None, **asked) as client:
+            commands = pub(b"fuzzed", b"x" * dice.randrange(1, 3000)) * dice.randrange(1, 9)
+            client.send(commands)
+            near: Any = client.socket
+            packed = near._packing.pack(commands) if packing else commands
+            wire = near._wire if packing else near
+            with contextlib.suppress(OSError):
+                if tls and dice.random() < 0.5:
+                    with socket.socket(fileno=wire.detach()) as bare:
+                        bare.sendall(mutated(b"\x17\x03\x03\0\x80" + bytes(128), dice))
+                else:
+                    wire.sendall(mutated(packed, dice))
+    served(gateway, trusting)
+    wait_for(lambda: connections(gateway) == 0, "all are let go")
+    assert gateway.metric("srtm_faults_total") == 0
 
 
 HALF = """

@@ -6,6 +6,7 @@ would use them.
 
 import json
 import random
+import socket
 import ssl
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from srtm.nsq.commands import MAGIC_V2, NOP, auth, identify, pub
+from srtm.nsq.commands import MAGIC_V2, NOP, auth, identify, pub, rdy, sub
 from srtm.nsq.connection import Connection, Features, Refused
 from srtm.nsq.frames import (
     ERROR,
@@ -30,6 +31,7 @@ from tests.nsq.layers.test_fuzz import mutated
 from tests.nsq.layers.test_tls import Python, World, cut, world
 from tests.support.cases import LONG, cases
 from tests.support.secure import Deflate, Snappy
+from tests.support.servers import Nsqd, Servers
 
 __all__ = ["world"]
 SECRET = "the secret"
@@ -101,6 +103,11 @@ class Server:
 
     def _answer(self, step: str, frame: bytes) -> bytes:
         return self._beats + self.answers.get(step, frame)
+
+
+@pytest.fixture(scope="module")
+def nsqd(shared: Servers, world: World) -> Nsqd:
+    return shared.nsqd(*world.flags, "--https-address=")
 
 
 def features(world: World, told: dict[str, Any]) -> Features:
@@ -337,3 +344,31 @@ def test_any_bytes_give_frames_or_an_error_of_ours(world: World, told: dict[str,
         except ssl.SSLError:
             pass  # the server's: it was sent an alert
     assert ended > number // 4
+
+
+@pytest.mark.parametrize(
+    "told", [row for row in ALL_GIVEN if not row.values[0].get("auth_required")]
+)
+def test_a_real_nsqd_reads_what_we_write_and_we_what_it_writes(
+    world: World, nsqd: Nsqd, name: str
+) -> None:
+    """Go's readers: one that waits for more than was written would never answer."""
+    topic, told = name.encode(), GIVEN[name]
+    host, port = nsqd.tcp.split(":")
+    with socket.create_connection((host, int(port)), 20) as wire:
+        client = Connection(wire.sendall, {}, 2 << 20, features(world, told))
+
+        def frame() -> Frame:
+            while not frames:
+                frames.extend(client.receive(wire.recv(65_536)))
+            return frames.pop(0)
+
+        frames: list[Frame] = []
+        bodies = [b"x", b"y" * 1023, b"z" * 1024, bytes(range(256)) * 4096, b"end"]
+        for body in bodies:
+            client.send(pub(topic, body))
+            assert frame() == (RESPONSE, b"OK")
+        client.send(sub(topic, b"ch") + rdy(len(bodies)))
+        assert frame() == (RESPONSE, b"OK")
+        assert sorted(frame().data[26:] for _ in bodies) == sorted(bodies)
+        assert all(client.told[each] for each in told)

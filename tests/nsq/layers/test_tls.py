@@ -23,13 +23,17 @@ CUTS = st.lists(st.integers(0, 1 << 17), max_size=6)
 
 
 class World:
-    """Contexts of both sides, and the log of their keys."""
+    """Contexts of both sides, and the log of their keys.
+
+    flags: of an nsqd with the server's certificate
+    """
 
     def __init__(self, authority: Authority, folder: Path) -> None:
         cert, key = authority.issue("localhost", dns=["localhost"])
         self.server = server_context(TlsFiles(cert, key))
         self.key_log = folder / "keys"
         self.ca_file = authority.ca_file
+        self.flags = [f"--tls-cert={cert}", f"--tls-key={key}"]
 
     def client(
         self, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3, logged: bool = True
