@@ -346,9 +346,7 @@ def test_any_bytes_give_frames_or_an_error_of_ours(world: World, told: dict[str,
     assert ended > number // 4
 
 
-@pytest.mark.parametrize(
-    "told", [row for row in ALL_GIVEN if not row.values[0].get("auth_required")]
-)
+@pytest.mark.parametrize("name", [name for name in GIVEN if "auth" not in name])
 def test_a_real_nsqd_reads_what_we_write_and_we_what_it_writes(
     world: World, nsqd: Nsqd, name: str
 ) -> None:
