@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from srtm.host.files import MIB, read_file
+from srtm.text.certificates import why_not_accepted
 from srtm.text.errors import UsageError
 from srtm.text.words import counted
 
@@ -99,7 +100,7 @@ _ALERTS = {
 def why_tls_failed(error: Exception) -> str:
     """The reason of an `ssl.SSLError` as a person says it."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not accepted: {error.verify_message}"
+        return f"its certificate is not accepted: {why_not_accepted(error)}"
     if isinstance(error, ssl.SSLError):
         if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
             return "it does not answer in TLS; is it a port of plain text?"

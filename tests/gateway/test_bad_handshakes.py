@@ -22,7 +22,7 @@ from tests.nsq.layers.test_fuzz import mutated
 from tests.support.cases import LONG
 from tests.support.certificates import Authority
 from tests.support.records import Sealer
-from tests.support.secure import SecureV2
+from tests.support.secure import Deflate, Packed, SecureV2, Snappy
 from tests.support.servers import GatewayProcess, Servers, http, wait_for
 from tests.support.v2 import V2
 
@@ -128,6 +128,23 @@ def test_key_updates_without_end_are_closed(
     served(gateway, ssl.create_default_context(cafile=authority.ca_file))
 
 
+@pytest.mark.parametrize("packing", [Snappy, Deflate])
+def test_what_stands_behind_identify_never_runs_where_packing_was_agreed_on(
+    gateway: GatewayProcess, packing: type[Snappy] | type[Deflate]
+) -> None:
+    name = packing.__name__.lower()
+    asks = identify(b'{"feature_negotiation": true, "%b": true}' % name.encode())
+    with V2(gateway.tcp) as client:
+        client.send(asks + pub(b"injected", b"x") + b"RDY")
+        size = int.from_bytes(client.socket.recv(4, socket.MSG_WAITALL), "big")
+        client.socket.recv(size, socket.MSG_WAITALL)
+        client.socket = Packed(client.socket, packing())  # type: ignore[assignment]
+        assert client.reply() == b"OK"
+        client.send(pub(b"after", b"x"))
+        client.oks(1)
+    assert gateway.nsqd.topic("injected") is None
+
+
 def test_the_last_word_of_tls_ends_the_connection_behind_what_came_before(
     gateway: GatewayProcess, trusting: ssl.SSLContext
 ) -> None:
@@ -163,10 +180,10 @@ def refusal(address: str, asks: Features) -> str:
 @pytest.mark.parametrize(
     ("issue", "name", "why"),
     [
-        pytest.param({"expired": True}, "localhost", "certificate has expired", id="expired"),
-        pytest.param({}, "another.host", "Hostname mismatch", id="of-another-name"),
-        pytest.param(None, "localhost", "self-signed certificate", id="of-another-authority"),
-        pytest.param({"client": True}, "localhost", "certificate purpose", id="a-clients"),
+        pytest.param({"expired": True}, "localhost", "expired; renew it", id="expired"),
+        pytest.param({}, "another.host", "use a name that is in it", id="of-another-name"),
+        pytest.param(None, "localhost", "the file of its authority", id="of-another-authority"),
+        pytest.param({"client": True}, "localhost", "issue one for this side", id="a-clients"),
     ],
 )
 def test_a_certificate_that_is_not_accepted_is_told_at_the_client(
