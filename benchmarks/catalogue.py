@@ -36,6 +36,7 @@ class Entry:
 
 BENCHMARKS = {
     "gateway": Entry("gateway.cost", "what the gateway costs and gains, against nsqd alone"),
+    "gateway-secure": Entry("gateway.secure", "what TLS, snappy and deflate cost"),
     "drl-penalty": Entry(
         "gateway.drl_penalty", "what splitting a token bucket costs (SRTM Fig. 6)"
     ),

@@ -70,9 +70,10 @@ def nodes(
     folder: Path,
     arms: Mapping[str, Sequence[Contract] | None],
     flags: Mapping[str, Sequence[str]] | None = None,
+    nsqd_flags: Mapping[str, Sequence[str]] | None = None,
 ) -> Iterator[dict[str, Node]]:
     """Start them all and end them all; None: without a gateway. `flags` are more of the gateway's,
-    by arm. Raises SrtmError."""
+    by arm, `nsqd_flags` of nsqd's. Raises SrtmError."""
     specs: list[ChildSpec] = []
     made = []
     for name, contracts in arms.items():
@@ -86,6 +87,7 @@ def nodes(
             f"--data-path={data}",
             "--broadcast-address=127.0.0.1",
             *NSQD_FLAGS,
+            *(nsqd_flags or {}).get(name, ()),
         ]
         if contracts is not None:
             tcp = str(folder / f"{name}-nsqd.sock")  # as `srtm up` deploys it

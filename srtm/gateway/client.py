@@ -756,10 +756,12 @@ class Client:
         self._take_from_outbox()
         if self._securing is not None:
             self._securing.left()
+            self._securing = None
         elif self.tls is not None:
             self._say_end()
         if self._guard is not None:
             self._guard.close()
+            self._guard = None  # the two hold each other, and nobody collects that soon
         self._gateway.reactor.forget(self._fd)
         self.reads.close()
         part(self._socket)
