@@ -390,14 +390,14 @@ class Kept:
 
 
 def get_json(
-    address: str,
+    service: Endpoint | str,
     path: str,
     *,
     timeout_seconds: float = TIMEOUT_SECONDS,
     max_bytes: int = MAX_RESPONSE_BYTES,
 ) -> Any:
     """The JSON of a GET. Raises UnavailableError, also for any status but 200."""
-    answer = request(address, "GET", path, timeout_seconds=timeout_seconds, max_bytes=max_bytes)
+    answer = request(service, "GET", path, timeout_seconds=timeout_seconds, max_bytes=max_bytes)
     return answer.json()
 
 

@@ -118,5 +118,5 @@ def check_client(server: str, root_ca: str, cert: str, key: str, server_name: st
         if value and not root_ca:
             raise ValueError(
                 f"--{server}-tls-{name} has no effect: give --{server}-tls-root-ca-file, by which "
-                f"{'the ' if server == 'distributor' else ''}{server} is verified"
+                f"{'' if server == 'nsqd' else 'the '}{server} is verified"
             )

@@ -13,6 +13,8 @@ import click
 from distributor.remote import Remote, remote_or_none
 from srtm.deployment.document import Deployment, find
 from srtm.http.client import Endpoint, get_json
+from srtm.http.distributor import CallerFiles, distributor_at
+from srtm.options.tls import check_client
 from srtm.stat.rows import Row, StatSource, read_rows, with_rates
 from srtm.stat.tables import (
     bridge_table,
@@ -47,6 +49,34 @@ _TABLES = (queue_table, contract_table, timestamps_table, distributor_table, tra
     help="HTTP address of an `srtm bridge`, to show its routes; may be given several times",
 )
 @click.option(
+    "--bridge-token-file",
+    "bridge_token",
+    type=click.Path(),
+    default="",
+    help="file of mode 0600 with the token of the bridges that want one",
+)
+@click.option(
+    "--bridge-tls-root-ca-file",
+    "bridge_root_ca",
+    type=click.Path(),
+    default="",
+    help="file of PEM with the authority of the bridges' certificates: they are reached by TLS",
+)
+@click.option(
+    "--bridge-tls-cert",
+    "bridge_cert",
+    type=click.Path(),
+    default="",
+    help="file of PEM with the own certificate at the bridges",
+)
+@click.option(
+    "--bridge-tls-key",
+    "bridge_key",
+    type=click.Path(),
+    default="",
+    help="file of PEM with the key of --bridge-tls-cert",
+)
+@click.option(
     "--deployment",
     envvar="SRTM_DEPLOYMENT",
     default="./srtm-data",
@@ -64,6 +94,10 @@ _TABLES = (queue_table, contract_table, timestamps_table, distributor_table, tra
 def stat(
     addresses: tuple[str, ...],
     bridges: tuple[str, ...],
+    bridge_token: str,
+    bridge_root_ca: str,
+    bridge_cert: str,
+    bridge_key: str,
     deployment: str,
     remote: Remote | None,
     topic: str,
@@ -98,7 +132,8 @@ def stat(
         remote = _distributor_of(found)
     if count is None:  # whoever reads a pipe waits for its end
         count = 0 if interval or sys.stdout.isatty() else 1
-    watch = _Watch(brokers, bridges, remote, topic)
+    files = CallerFiles(bridge_token, bridge_root_ca, bridge_cert, bridge_key)
+    watch = _Watch(brokers, _reached(bridges, files), remote, topic)
     shown = 0
     while True:
         watch.look()
@@ -119,7 +154,7 @@ class _Watch:
     """What brokers, bridges and the distributor said last; rates come from the look before."""
 
     brokers: list[StatSource]
-    bridges: tuple[str, ...]
+    bridges: tuple[Endpoint, ...]
     remote: Remote | None
     topic: str
     rated: list[Row] = field(default_factory=list)
@@ -146,14 +181,16 @@ class _Watch:
     def as_json(self) -> str:
         rows = [row.document() for row in self.rated]
         costs = [{"topic": each["topic"], "penalty": each} for each in self.penalties]
-        routes = [{"bridge": each, **route} for each in self.bridges for route in routes_of(each)]
+        routes = [
+            {"bridge": each.address, **route} for each in self.bridges for route in routes_of(each)
+        ]
         return json.dumps(rows + costs + routes)
 
     def show(self) -> None:
         """Show the tables that have rows."""
         tables = [each(self.rated) for each in _TABLES if self.brokers]
         tables.append(penalties_table(self.penalties))
-        tables += [bridge_table(each, routes_of(each)) for each in self.bridges]
+        tables += [bridge_table(each.address, routes_of(each)) for each in self.bridges]
         for table in tables:
             if len(table):
                 show(table, "")
@@ -175,7 +212,18 @@ def penalties_of(remote: Remote | None, rows: list[Row], topic: str) -> list[dic
     return [each for each in found if not topic or each["topic"] == topic]
 
 
-def routes_of(bridge: str) -> list[dict[str, Any]]:
+def _reached(bridges: tuple[str, ...], files: CallerFiles) -> tuple[Endpoint, ...]:
+    """Raises UsageError."""
+    if files != CallerFiles() and not bridges:
+        raise UsageError("--bridge-token-file and --bridge-tls-... go with --bridge-http-address")
+    try:
+        check_client("bridge", files.root_ca, files.cert, files.key)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    return tuple(distributor_at(each, files, "--bridge-token-file") for each in bridges)
+
+
+def routes_of(bridge: Endpoint) -> list[dict[str, Any]]:
     """Raises UnavailableError."""
     found: list[dict[str, Any]] = get_json(bridge, "/stats")["routes"]
     return found

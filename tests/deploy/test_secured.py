@@ -160,11 +160,20 @@ def test_a_bridge_that_takes_only_known_clients_is_ready(
         "broker": [{"tcp-address": tcp, "http-address": http}],
         "bridge": {"file": "bridge.toml"},
     }
-    shown = TlsFiles(*authority.issue("prometheus", client=True), authority.ca_file)
+    shown = TlsFiles(*authority.issue("looker", client=True), authority.ca_file)
     with outside(tmp_path, spec) as up:
         up.until("is up")
         asked = Endpoint(door, tls=client_context(shown))
         assert request(asked, "GET", "/metrics").status == 200
+        looked = ["stat", "--bridge-http-address", door, "--count", "1", "--json"]
+        ways = [f"--bridge-tls-{name}={path}" for name, path in (
+            ("root-ca-file", shown.root_ca), ("cert", shown.cert), ("key", shown.key),
+        )]  # fmt: skip
+        [route] = json.loads(run_srtm(*looked, *ways).stdout)
+        assert (route["bridge"], route["route"]) == (door, "nsq:t/c")
+        refused = run_srtm(*looked, ways[0])
+        assert refused.returncode == 3
+        assert refused.stderr.count("\n") == 1
         stranger = client_context(TlsFiles(root_ca=authority.ca_file))
         with pytest.raises(TlsFailed):
             request(Endpoint(door, tls=stranger), "GET", "/ping")
