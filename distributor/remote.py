@@ -118,6 +118,12 @@ _FILES = {
 """What a distributor is reached with: --distributor-NAME"""
 
 
+def _variable(name: str) -> str:
+    """SRTM_DISTRIBUTOR_TLS_CERT and so on are what `srtm distributor` itself reads."""
+    prefix = "SRTM_DISTRIBUTOR" if name == "token-file" else "SRTM_CLIENT"
+    return f"{prefix}_{name.upper().replace('-', '_')}"
+
+
 def _address(default: str | None, text: str) -> Callable[[Command], Command]:
     def connect(context: click.Context, _: click.Parameter, address: str | None) -> Remote | None:
         files = {}
@@ -154,7 +160,7 @@ def _address(default: str | None, text: str) -> Callable[[Command], Command]:
         for name, words in reversed(_FILES.items()):
             command = click.option(
                 f"--distributor-{name}",
-                envvar=f"SRTM_DISTRIBUTOR_{name.upper().replace('-', '_')}",
+                envvar=_variable(name),
                 show_envvar=True,
                 type=click.Path(),
                 default="",

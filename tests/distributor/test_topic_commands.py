@@ -137,6 +137,15 @@ def test_a_token_file_alone_is_a_mistake_unless_the_environment_has_it(
     assert "no deployment runs" in srtm(*asked).stderr
 
 
+def test_what_the_distributor_itself_reads_is_not_taken_for_the_commands_own(
+    distributor: DistributorProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SRTM_DISTRIBUTOR_TLS_ROOT_CA_FILE", "/no")
+    assert distributor.srtm("broker", "list").returncode == 0
+    monkeypatch.setenv("SRTM_CLIENT_TLS_ROOT_CA_FILE", "/no")
+    assert distributor.srtm("broker", "list").stderr == "srtm: /no: No such file or directory\n"
+
+
 def test_publishers_are_added_listed_and_told_apart_by_broker(
     distributor: DistributorProcess,
 ) -> None:
