@@ -1,12 +1,19 @@
-"""How a connection with layers is read: every byte once, at the stamp of what ended its record."""
+"""How a connection with layers is read: every byte once, at the stamp of what ended its record.
 
+The reader below is a real one, of a socket.
+"""
+
+import socket
+import threading
 import zlib
-from collections import deque
+from collections.abc import Iterator
 
 import pytest
 
-from kernel.stamps import Pieces, Reader
+from kernel.clock_stamps import ClockStamps
+from kernel.stamps import Pieces
 from srtm.gateway.layered import LayeredReader
+from srtm.host.clock import monotonic_ns
 from srtm.nsq.layers import DeflateLayer, Layer, SnappyLayer, Stack
 from tests.nsq.layers.test_snappy import PADDING
 from tests.nsq.layers.test_tls import World, world
@@ -15,23 +22,24 @@ from tests.support.secure import IDENTIFIER, snappy_chunk
 __all__ = ["world"]
 
 
-class Socket(Reader):
-    """Gives what the test has put in, and then as `end` says."""
+class Wire:
+    """Both ends of a connection."""
 
-    def __init__(self, *reads: Pieces, end: str = "waits") -> None:
-        self._left = deque(reads)
-        self._end = end
-        self.reads = 0
-        self.more = False
+    def __init__(self) -> None:
+        self.near, self.far = socket.socketpair()
+        self.near.setblocking(False)
+        self.far.settimeout(20)
 
-    def read(self) -> Pieces:
-        self.reads += 1
-        if not self._left:
-            if self._end == "waits":
-                raise BlockingIOError
-            return [] if self._end == "ends" else [(PADDING, self.reads)]
-        self.more = len(self._left) > 1
-        return self._left.popleft()
+    def reader(self, layer: Layer, stamp: int = 0) -> LayeredReader:
+        return LayeredReader(ClockStamps().reader(self.near), layer, stamp)
+
+
+@pytest.fixture
+def wire() -> Iterator[Wire]:
+    wire = Wire()
+    yield wire
+    wire.near.close()
+    wire.far.close()
 
 
 def all_of(reader: LayeredReader) -> Pieces:
@@ -45,70 +53,100 @@ def all_of(reader: LayeredReader) -> Pieces:
     return came
 
 
-def test_a_message_has_the_stamp_of_the_segment_that_ends_its_chunk() -> None:
-    one, two = snappy_chunk(b"one"), snappy_chunk(b"two")
-    socket = Socket([(IDENTIFIER + one[:3], 1), (one[3:] + two[:5], 2)], [(two[5:], 3)])
-    assert all_of(LayeredReader(socket, SnappyLayer(), 0)) == [(b"one", 2), (b"two", 3)]
+def test_a_message_has_the_stamp_of_the_segment_that_ends_its_chunk(wire: Wire) -> None:
+    reader = wire.reader(SnappyLayer())
+    one = snappy_chunk(b"one")
+    wire.far.sendall(IDENTIFIER + one[:3])
+    assert all_of(reader) == []
+    before = monotonic_ns()
+    wire.far.sendall(one[3:])
+    ((data, stamp),) = all_of(reader)
+    assert data == b"one"
+    assert before <= stamp <= monotonic_ns()
 
 
-def test_what_the_layer_holds_from_before_has_its_own_stamp(world: World) -> None:
+def test_what_the_layer_holds_from_before_has_its_own_stamp(wire: Wire, world: World) -> None:
     server, client, _ = world.pair()
     server._rest = client.encode(b"with the handshake")
-    assert all_of(LayeredReader(Socket(), server, 7)) == [(b"with the handshake", 7)]
+    assert all_of(wire.reader(server, 7)) == [(b"with the handshake", 7)]
 
 
-@pytest.mark.parametrize("end", ["waits", "ends"])
+@pytest.mark.parametrize("ends", [False, True], ids=["waits", "ends"])
 @pytest.mark.parametrize("within_tls", [False, True], ids=["deflate", "tls-and-deflate"])
 def test_a_big_piece_comes_in_turns_and_what_came_behind_it_afterwards(
-    world: World, within_tls: bool, end: str
+    wire: Wire, world: World, within_tls: bool, ends: bool
 ) -> None:
     server, client, _ = world.pair()
     near: Layer = Stack(client, DeflateLayer()) if within_tls else DeflateLayer()
     far: Layer = Stack(server, DeflateLayer()) if within_tls else DeflateLayer()
-    big = near.encode(bytes(1 << 20))
-    reader = LayeredReader(
-        Socket([(big, 1), (near.encode(b"behind"), 2)], [(near.encode(b"last"), 3)], end=end),
-        far,
-        0,
-    )
-    came = all_of(reader)
+    reader = wire.reader(far)
+    wire.far.sendall(near.encode(bytes(1 << 20)) + near.encode(b"behind"))
+    came = reader.read()
+    assert reader.holds
+    wire.far.sendall(near.encode(b"last"))
+    if ends:
+        wire.far.shutdown(socket.SHUT_WR)
+    came += all_of(reader)
     assert b"".join(data for data, _ in came) == bytes(1 << 20) + b"behind" + b"last"
     assert [stamp for _, stamp in came] == sorted(stamp for _, stamp in came)
     assert all(len(data) <= 256 * 1024 for data, _ in came)
     assert not reader.holds
 
 
-def test_what_is_left_is_given_although_the_other_side_has_said_its_last(world: World) -> None:
+def test_what_is_left_is_given_although_the_other_side_has_said_its_last(
+    wire: Wire, world: World
+) -> None:
     server, client, _ = world.pair()
     near, far = Stack(client, DeflateLayer()), Stack(server, DeflateLayer())
-    wire = near.encode(bytes(1 << 20)) + near.ending()
-    reader = LayeredReader(Socket([(wire, 1)]), far, 0)
+    wire.far.sendall(near.encode(bytes(1 << 20)) + near.ending())
+    reader = wire.reader(far)
     assert sum(len(data) for data, _ in all_of(reader)) == 1 << 20
     assert reader.read() == [], "the end, though the socket is open"
 
 
-def test_a_deflate_stream_that_ends_is_the_end() -> None:
-    wire = zlib.compress(b"all", wbits=-15)
-    reader = LayeredReader(Socket([(wire + b"behind", 1)]), DeflateLayer(), 0)
-    assert all_of(reader) == [(b"all", 1)]
+def test_a_deflate_stream_that_ends_is_the_end(wire: Wire) -> None:
+    wire.far.sendall(zlib.compress(b"all", wbits=-15) + b"behind")
+    reader = wire.reader(DeflateLayer())
+    assert b"".join(data for data, _ in all_of(reader)) == b"all"
     assert reader.read() == []
 
 
-def test_padding_without_end_takes_a_turn_and_no_more() -> None:
-    socket = Socket([(IDENTIFIER, 1)], end="padding")
-    reader = LayeredReader(socket, SnappyLayer(), 0)
-    ((data, _),) = reader.read()
-    assert data == b""
-    assert socket.reads <= 8
+def test_padding_without_end_takes_a_turn_and_no_more(wire: Wire) -> None:
+    """The other side sends as fast as it is read: a read comes back without a byte."""
+    reader = wire.reader(SnappyLayer())
+    stops = threading.Event()
+
+    def pad() -> None:
+        wire.far.sendall(IDENTIFIER)
+        while not stops.is_set():
+            wire.far.sendall(PADDING * 5000)
+
+    sender = threading.Thread(target=pad)
+    sender.start()
+    came: Pieces = []
+    while not came:
+        try:
+            came = reader.read()
+        except BlockingIOError:
+            continue
+    stops.set()
+    while sender.is_alive():
+        all_of(reader)
+    sender.join()
+    assert [data for data, _ in came] == [b""]
 
 
-def test_what_is_read_and_not_decoded_counts() -> None:
-    chunk = snappy_chunk(b"x" * 100, packed=False)
-    reader = LayeredReader(Socket([(IDENTIFIER + chunk[:20], 1)]), SnappyLayer(), 0)
+def test_what_is_read_and_not_decoded_counts(wire: Wire) -> None:
+    reader = wire.reader(SnappyLayer())
+    wire.far.sendall(IDENTIFIER + snappy_chunk(b"x" * 100, packed=False)[:20])
     assert all_of(reader) == []
     assert reader.buffered == 20
-    wire = DeflateLayer().encode(bytes(1 << 20))
-    reader = LayeredReader(Socket([(wire, 1), (b"later", 2)]), DeflateLayer(), 0)
+
+
+def test_what_is_read_and_not_unpacked_counts(wire: Wire) -> None:
+    packed = DeflateLayer().encode(bytes(1 << 20))
+    reader = wire.reader(DeflateLayer())
+    wire.far.sendall(packed)
     reader.read()
     assert reader.holds
-    assert 5 < reader.buffered <= len(wire) + 5
+    assert 5 < reader.buffered <= len(packed)
