@@ -23,7 +23,8 @@ class Pool:
     answered its IDENTIFY while an older one was still there. Where there is none, `on_stranger`
     is told, and `welcome` lets in those that nsqd had answered before its limits were asked for
     and that are still there. A process that ends closes its connections before another one can
-    answer at its address."""
+    answer at its address. `on_filled` is told when there is again one that topics share: those
+    that found none wait for it."""
 
     def __init__(
         self,
@@ -31,11 +32,13 @@ class Pool:
         address: NsqdAddress,
         on_empty: Callable[[], None],
         on_stranger: Callable[[], None],
+        on_filled: Callable[[], None],
     ) -> None:
         self._reactor = reactor
         self._address = address
         self._on_empty = on_empty
         self._on_stranger = on_stranger
+        self._on_filled = on_filled
         self._shared: list[Upstream] = []
         self._side: set[Upstream] = set()
         self._coming: dict[Upstream, bool] = {}  # not known yet to be usable; is it a side one?
@@ -86,6 +89,8 @@ class Pool:
             self._side.add(upstream)
         else:
             self._shared.append(upstream)
+            if len(self._shared) == 1:
+                self._on_filled()
 
     def carrier(self, topic: "Topic") -> Upstream | None:
         """A connection with little on it; a connection of its own for a new topic."""

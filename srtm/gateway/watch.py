@@ -39,7 +39,7 @@ class NsqdWatch:
         on_facts: Callable[[Facts], None],
     ) -> None:
         """on_facts: told what nsqd says of itself, before a message goes to a new one"""
-        self.pool = Pool(reactor, address, self._lost, self._learn_soon)
+        self.pool = Pool(reactor, address, self._lost, self._learn_soon, self._filled)
         self.ill = ""
         """Why nothing is admitted, else empty."""
         self._options = options
@@ -74,6 +74,11 @@ class NsqdWatch:
         """A shared connection ended. Without any, nsqd is away."""
         if not self.pool.connected:
             self._close(_AWAY)
+
+    def _filled(self) -> None:
+        """There is a shared connection again."""
+        if not self.ill:
+            self._on_change()
 
     def _close(self, why: str) -> None:
         if not self.ill:
@@ -125,8 +130,6 @@ class NsqdWatch:
             self._on_facts(facts)
             self.pool.welcome(asked)
             self._why_not = ""
-        if self.pool.connected and not self.ill:
-            self._on_change()
 
     async def announce(self) -> None:
         """nsqd registers with nsqlookupd from now on. Raises UnavailableError."""

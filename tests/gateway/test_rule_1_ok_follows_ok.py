@@ -255,7 +255,7 @@ def test_errors_of_one_topic_do_not_use_up_the_connections_of_all(servers: Serve
             good.send(pub(b"bad", b"known") + pub(b"good", b"known"))
             good.oks(2)
             known.set()
-            for number in range(12):
+            for number in range(30):
                 with V2(gateway.tcp) as unlucky:
                     unlucky.send(pub(b"bad", b"%d" % number))
                     assert (unlucky.reply() or b"").startswith(b"E_PUB_FAILED")
