@@ -2,12 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import nsq
 import pytest
 
+from tests.support.pynsq import connected, finish, in_loop
 from tests.support.servers import GatewayProcess, Servers
 
 
@@ -25,20 +25,6 @@ def gateway(shared: Servers, lookupd: tuple[str, str]) -> GatewayProcess:
         f"--lookupd-tcp-address={lookupd[0]}",
         unix=True,
     )
-
-
-def in_loop(work: Callable[[], Awaitable[None]], seconds: float = 20) -> None:
-    """pynsq lives in the IOLoop that runs when it is made."""
-
-    async def limited() -> None:
-        await asyncio.wait_for(work(), seconds)
-
-    asyncio.run(limited())
-
-
-async def connected(client: Any, count: int = 1) -> None:
-    while len([conn for conn in client.conns.values() if conn.connected()]) < count:
-        await asyncio.sleep(0.01)
 
 
 class Answers:
@@ -61,11 +47,6 @@ class Answers:
         while len(self.got) < count:
             self._changed.clear()
             await self._changed.wait()
-
-
-def finish(writer: nsq.Writer | nsq.Reader) -> None:
-    for conn in list(writer.conns.values()):
-        conn.close()
 
 
 def test_a_writers_callbacks_come_in_order_and_a_reader_gets_every_message(
