@@ -10,6 +10,9 @@ from srtm.nsq.layers.layer import Layer
 _MOST_READS = 4
 """that bring no byte for the commands, as padding does; then other clients have their turn"""
 
+_MOST_BYTES = 256 * 1024
+"""for the commands, of one read: many small segments may hold chunks that are big"""
+
 
 class LayeredReader(Reader):
     """Reads through `layer` what another reader reads."""
@@ -39,11 +42,13 @@ class LayeredReader(Reader):
         for _ in range(_MOST_READS):
             if layer.ended and not layer.more:
                 return []
-            pieces = self._rest() if self.holds else self._reads.read()
+            held = self.holds
+            pieces = self._rest() if held else self._reads.read()
             if not pieces and not layer.more:
                 return []
             plain = self._decoded(pieces)
-            self.more = self._reads.more or self.holds
+            # What came while it held something has been told of, once (see `EDGE`).
+            self.more = held or self._reads.more or self.holds
             if plain:
                 return plain
         return [(b"", self._stamp)]
@@ -62,11 +67,13 @@ class LayeredReader(Reader):
             data = layer.decode(b"")
             return [(data, self._stamp)] if data else []
         plain: Pieces = []
+        size = 0
         for number, (data, stamp) in enumerate(pieces):
             decoded = layer.decode(data)
             if decoded:
                 plain.append((decoded, stamp))
-            if layer.more:
+                size += len(decoded)
+            if layer.more or size >= _MOST_BYTES:
                 # As much as a turn takes: the rest waits, packed.
                 self._stamp = stamp
                 self._left = pieces[number + 1 :] + self._left

@@ -3,6 +3,7 @@
 The reader below is a real one, of a socket.
 """
 
+import contextlib
 import socket
 import threading
 import zlib
@@ -150,3 +151,17 @@ def test_what_is_read_and_not_unpacked_counts(wire: Wire) -> None:
     reader.read()
     assert reader.holds
     assert 5 < reader.buffered <= len(packed)
+
+
+def test_what_comes_while_it_holds_something_is_not_waited_for(wire: Wire) -> None:
+    """The gateway is told of it once, and may read only what is held then."""
+    near = DeflateLayer()
+    reader = wire.reader(DeflateLayer())
+    wire.far.sendall(near.encode(bytes(1 << 20)))
+    reader.read()
+    wire.far.sendall(near.encode(b"last"))
+    came = b""
+    with contextlib.suppress(BlockingIOError):
+        while reader.more:
+            came += b"".join(data for data, _ in reader.read())
+    assert came.endswith(b"last")

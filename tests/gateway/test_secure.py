@@ -215,9 +215,10 @@ def test_a_client_without_a_certificate_of_the_authority_is_refused_where_it_mus
         client.oks(1)
 
 
-def test_a_deflate_bomb_is_read_in_parts(gateway: GatewayProcess) -> None:
-    """32 MiB of zeros are 32 KiB packed, and come in one read."""
-    with SecureV2(gateway.tcp, deflate=True) as client, V2(gateway.tcp) as other:
+@pytest.mark.parametrize("packing", ["snappy", "deflate"])
+def test_a_bomb_is_read_in_parts(gateway: GatewayProcess, packing: str) -> None:
+    """32 MiB of zeros are 32 KiB of deflate, which come in one read; of snappy 1.5 MiB."""
+    with SecureV2(gateway.tcp, **{packing: True}) as client, V2(gateway.tcp) as other:
         client.send(pub(b"bomb", bytes(1 << 20)) * 32)
         other.send(pub(b"other", b"x"))
         other.oks(1)

@@ -32,8 +32,8 @@ class Layer(Protocol):
     def buffered(self) -> int: ...
 
     def decode(self, data: bytes) -> bytes:
-        """What is whole now; at most some hundred KiB at once, or what 64 KiB of the wire hold of
-        whole chunks. While `more` is true it takes b"" alone. Raises LayerError."""
+        """What is whole now; at most some hundred KiB at once. While `more` is true it takes b""
+        alone. Raises LayerError."""
 
     def encode(self, data: bytes) -> bytes:
         """What goes over the wire, which the other side can read at once. Raises nothing: a layer

@@ -17,6 +17,8 @@ _IDENTIFIER = b"\xff\x06\x00\x00sNaPpY"
 _COMPRESSED, _PLAIN, _SKIPPABLE, _BEGIN = 0x00, 0x01, 0x80, 0xFF
 _MOST_PLAIN_BYTES = 65_536
 _MOST_PACKED_BYTES = 32 + _MOST_PLAIN_BYTES + _MOST_PLAIN_BYTES // 6  # MaxCompressedLength
+_MOST_AT_ONCE_BYTES = 256 * 1024
+"""of whole chunks; the rest of what came waits, packed. 64 KiB may hold 22 times as much."""
 _CRC_BYTES = 4
 _WORTH_BYTES = 256
 """Shorter data goes as it is: packing it saves less than it costs."""
@@ -26,12 +28,12 @@ _CRC = struct.Struct("<I")
 class SnappyLayer:
     """One side of a connection."""
 
-    __slots__ = ("_began", "_greeted", "_rest")
+    __slots__ = ("_began", "_greeted", "_rest", "more")
 
-    more = False
     ended = False
 
     def __init__(self) -> None:
+        self.more = False
         self._rest = b""
         self._began = False  # the other side's identifier has come
         self._greeted = False  # ours has gone
@@ -44,8 +46,12 @@ class SnappyLayer:
         if self._rest:
             data = self._rest + data
         plain: list[bytes] = []
-        position, length = 0, len(data)
+        position, length, size = 0, len(data), 0
+        self.more = False
         while position + 4 <= length:
+            if size >= _MOST_AT_ONCE_BYTES:
+                self.more = True
+                break
             kind = data[position]
             start = position + 4
             end = start + (data[position + 1] | data[position + 2] << 8 | data[position + 3] << 16)
@@ -55,6 +61,7 @@ class SnappyLayer:
             self._check_kind(kind, data, position, end)
             if kind <= _PLAIN:
                 plain.append(_unpacked(kind, data, start, end))
+                size += len(plain[-1])
             position = end
         self._rest = data[position:]
         return plain[0] if len(plain) == 1 else b"".join(plain)

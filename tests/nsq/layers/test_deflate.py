@@ -10,17 +10,10 @@ from hypothesis import strategies as st
 from srtm.nsq.frames import OK_FRAME
 from srtm.nsq.layers import DeflateLayer, LayerError
 from tests.nsq.layers.test_snappy import PIECES
-from tests.nsq.layers.test_tls import CUTS, cut
+from tests.nsq.layers.test_tls import CUTS, all_of, cut
 
 _FLUSH = b"\0\0\0\xff\xff"
 """An empty stored block: Go's reader gives out what came before it."""
-
-
-def all_of(layer: DeflateLayer, data: bytes) -> bytes:
-    plain = layer.decode(data)
-    while layer.more:
-        plain += layer.decode(b"")
-    return plain
 
 
 @given(PIECES, st.integers(1, 9))

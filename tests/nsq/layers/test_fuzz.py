@@ -20,7 +20,7 @@ from tests.support.secure import IDENTIFIER, snappy_chunk
 
 __all__ = ["world"]
 CASES = int(os.environ.get("FUZZ_CASES", "1000000" if LONG else "12000"))
-_MOST_PIECE_BYTES = 4 << 20
+_MOST_PIECE_BYTES = (256 + 64) * 1024
 _MOST_HELD_BYTES = 160 * 1024
 _SEEDS = [b"", b"OK", b"PUB topic\n\0\0\0\5hello", bytes(3000), bytes(range(256)) * 9]
 

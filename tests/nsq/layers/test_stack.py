@@ -7,18 +7,11 @@ from hypothesis import given, settings
 
 from srtm.nsq.layers import DeflateLayer, Layer, SnappyLayer, Stack
 from tests.nsq.layers.test_snappy import PIECES
-from tests.nsq.layers.test_tls import CUTS, World, cut, world
+from tests.nsq.layers.test_tls import CUTS, World, all_of, cut, world
 from tests.support.cases import cases
 
 __all__ = ["world"]
 INNER = [pytest.param(SnappyLayer, id="snappy"), pytest.param(DeflateLayer, id="deflate")]
-
-
-def all_of(layer: Layer, data: bytes) -> bytes:
-    plain = layer.decode(data)
-    while layer.more:
-        plain += layer.decode(b"")
-    return plain
 
 
 @pytest.mark.parametrize("inner", INNER)

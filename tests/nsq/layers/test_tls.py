@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srtm.host.certificates import TlsFiles, client_context, server_context
-from srtm.nsq.layers import LayerError, TlsLayer
+from srtm.nsq.layers import Layer, LayerError, TlsLayer
 from tests.support.cases import cases
 from tests.support.certificates import Authority
 from tests.support.records import ALERT, DATA, HANDSHAKE, OldSealer, Sealer
@@ -65,6 +65,13 @@ def world(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Wor
 def cut(stream: bytes, places: list[int]) -> list[bytes]:
     edges = sorted(place % (len(stream) + 1) for place in places)
     return [stream[a:b] for a, b in zip([0, *edges], [*edges, len(stream)], strict=True)]
+
+
+def all_of(layer: Layer, data: bytes) -> bytes:
+    plain = layer.decode(data)
+    while layer.more:
+        plain += layer.decode(b"")
+    return plain
 
 
 class Python:
