@@ -85,7 +85,6 @@ def test_five_hundred_that_send_one_byte_of_a_hello_hold_up_nobody_and_are_close
                 wire.sendall(b"\x16")
             for _ in range(5):
                 served(gateway, trusting)
-            assert connections(gateway) == 500
             for wire in slow:
                 answer = b""
                 while data := wire.recv(4096):
