@@ -1,7 +1,7 @@
 """What stands between NSQ's bytes and the wire after IDENTIFY: TLS, snappy or deflate. No I/O.
 
 Each layer takes bytes at any cut and gives what is whole; the gateway, its connections to nsqd and
-every client of ours use the same ones. They import nothing that reads or waits: `srtm.text`, frames,
+every client of ours use the same ones. They import nothing that reads or waits: frames, `srtm.text`
 and libraries that do the arithmetic.
 """
 
