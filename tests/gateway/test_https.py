@@ -301,3 +301,11 @@ def test_without_an_address_there_is_no_https_door(without_https: GatewayProcess
         403,
         {"message": "TLS_REQUIRED", "https_port": 0},
     )
+
+
+def test_a_hello_in_tiny_records_is_refused(gateway: GatewayProcess, door: str) -> None:
+    """OpenSSL would take a third of a second for each."""
+    with socket.create_connection(door.split(":"), 60) as crumbs:  # type: ignore[arg-type]
+        crumbs.sendall(b"\x16\x03\x01\x00\x01\x01" * 8000)
+        with contextlib.suppress(ConnectionResetError):
+            assert not crumbs.recv(1000)

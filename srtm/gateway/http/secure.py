@@ -12,9 +12,12 @@ from tornado.iostream import SSLIOStream
 from srtm.gateway.host import Host
 from srtm.gateway.http.stream import Stream
 from srtm.gateway.reactor import EDGE, READABLE, WRITABLE
+from srtm.nsq.layers.layer import LayerError
+from srtm.nsq.layers.tls import is_in_crumbs
 
 _HANDSHAKE = b"\x16"
 """The first byte of a client's first record (RFC 8446, section 5.1)."""
+_PEEKED_BYTES = 64 * 1024
 _NO_TLS = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 """as Go's server says it"""
 
@@ -56,13 +59,16 @@ class Coming:
                 self._tls = self._begin()
                 if self._tls is None:
                     return False
+            # OpenSSL takes all that is there at once, and a third of a second for tiny records.
+            if is_in_crumbs(_waiting(self._tls)):
+                raise ValueError("a handshake in crumbs")
             self._tls.do_handshake()
         except (ssl.SSLWantReadError, BlockingIOError):
             return False
         except ssl.SSLWantWriteError:
             self._gateway.reactor.change(self._fd, READABLE | WRITABLE | EDGE)
             return False
-        except (OSError, ValueError):
+        except (OSError, ValueError, LayerError):
             self._end_in_peace()  # OpenSSL has told it why
             return False
         self._leave()
@@ -116,6 +122,14 @@ class Coming:
 
     def _plain(self) -> socket.socket:
         return self._socket if self._tls is None else socket.socket(fileno=self._tls.detach())
+
+
+def _waiting(connection: ssl.SSLSocket) -> bytes:
+    """The bytes of the wire that are there, which stay."""
+    try:
+        return socket.socket.recv(connection, _PEEKED_BYTES, socket.MSG_PEEK)
+    except BlockingIOError:
+        return b""
 
 
 class TlsStream(Stream, SSLIOStream):

@@ -174,6 +174,17 @@ def common_name(side: ssl.SSLObject | ssl.SSLSocket) -> str:
     return found
 
 
+def is_in_crumbs(data: bytes) -> bool:
+    """Are these more records than any handshake takes? Raises LayerError where they are none."""
+    position = 0
+    for _ in range(_MOST_HANDSHAKE_RECORDS + 1):
+        end = _record_end(data, position)
+        if end == position:
+            return False
+        position = end
+    return True
+
+
 def _record_end(data: bytes, start: int) -> int:
     """Where the record at `start` ends; `start` while it is not whole. Raises LayerError."""
     if len(data) <= start:
