@@ -112,3 +112,12 @@ def _key(certificate: x509.Certificate) -> str:
     if isinstance(key, rsa.RSAPublicKey):
         return f"RSA {key.key_size}"
     return type(key).__name__.removesuffix("PublicKey").strip("_")
+
+
+def names_in(path: Path) -> tuple[str, ...]:
+    """The host names and addresses that the certificate of a file is for; none where no certificate
+    is there."""
+    try:
+        return tuple(each.partition(":")[2] for each in _names(read_certificates(path)[0]))
+    except (UsageError, ValueError):
+        return ()

@@ -70,15 +70,20 @@ def issue(
     are given. A client is known by NAME.
 
     With --force the files are replaced at once, and programs that run take the new ones within ten
-    seconds. Exit code 2: the authority is missing, or a file is there already; 1: the files cannot
-    be written.
+    seconds. Names that only the old certificate has are told of. Exit code 2: the authority is
+    missing, or a file is there already; 1: the files cannot be written.
     """
     from srtm.certs.authority import issue as issue_certificate
+    from srtm.certs.certificate import names_in
     from srtm.certs.names import Names
 
     names = Names.of(name, dns, ip)
+    before = names_in(folder / f"{name}.pem") if force else ()
     cert_path, key_path = issue_certificate(folder, name, names, days, _now(), replace=force)
     said = ", ".join([*names.dns, *names.ip])
+    gone = [each for each in before if each not in (*names.dns, *names.ip)]
+    if gone:
+        click.echo(f"warning: only the old one was for {', '.join(gone)}", err=True)
     click.echo(f"{cert_path}: for {said}; {days} days\n{key_path}: its key")
 
 

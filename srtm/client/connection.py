@@ -65,8 +65,10 @@ class Connection(asyncio.Protocol):
         self._heard = True
         try:
             frames = self._v2.receive(data)
-        except FrameError:
-            self.abort()  # not an nsqd
+        except FrameError as error:  # not an nsqd, or it wants another certificate
+            if not self._identified.done():
+                self._identified.set_exception(UnavailableError(str(error)))
+            self.abort()
             return
         except v2.Refused as error:
             self._identified.set_exception(UnavailableError(f"IDENTIFY was refused: {error}"))

@@ -4,6 +4,7 @@ They have their turn after all that decides about messages, for no longer than a
 wake-up, so that a thousand clients that come back at once delay nobody's token by more than that.
 """
 
+import logging
 from collections import deque
 from itertools import takewhile
 from typing import Protocol
@@ -14,6 +15,9 @@ from srtm.host.clock import monotonic_ns
 PATIENCE_NS = 5_000_000_000
 """nsqd's own: for a client that begins no handshake, or does not go on with it"""
 _TURN_NS = 1_000_000
+_TOLD_NS = 1_000_000_000
+
+log = logging.getLogger("srtm.gateway")
 
 
 class Shaking(Protocol):
@@ -43,6 +47,18 @@ class Handshakes:
         self._alarm = False  # set for the first of them
         self.done = 0
         self.failed = 0
+        self._told_at = 0
+        self._untold = 0
+
+    def tell(self, address: str, why: str) -> None:
+        """Log why a client's handshake failed, though not of everybody in a flood."""
+        now = monotonic_ns()
+        if now - self._told_at < _TOLD_NS:
+            self._untold += 1
+            return
+        more = f"; {self._untold} others failed since the last such line" if self._untold else ""
+        self._told_at, self._untold = now, 0
+        log.warning("TLS with the client at %s failed: %s%s", address, why, more)
 
     def begin(self, client: Shaking) -> None:
         """The client has been told to begin."""

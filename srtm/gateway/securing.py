@@ -6,7 +6,6 @@ Each step is taken where IDENTIFY asked for it and the gateway offers it. Bytes 
 IDENTIFY are in clear: whoever put them there, they do not run.
 """
 
-import logging
 from typing import Protocol
 
 from kernel.stamps import Reader
@@ -16,8 +15,6 @@ from srtm.nsq.errors import ProtocolError
 from srtm.nsq.frames import OK_FRAME
 from srtm.nsq.identify import Agreed
 from srtm.nsq.layers import DeflateLayer, Layer, LayerError, SnappyLayer, Stack, TlsLayer
-
-log = logging.getLogger("srtm.gateway")
 
 
 class Securable(Protocol):
@@ -109,6 +106,7 @@ class Securing:
 
     def shake_late(self) -> None:
         """No handshake has come: the client may have gone on in clear text."""
+        self._handshakes.tell(self._client.address, "nothing came within 5 s")
         self._fail_in_clear("no TLS handshake came within 5 s")
 
     def _compress(self, stamp: int) -> None:
@@ -125,7 +123,7 @@ class Securing:
             client.read_through(layer, stamp)
 
     def _failed(self, error: LayerError) -> None:
-        log.debug("%s: %s", self._client.address, error)
+        self._handshakes.tell(self._client.address, str(error))
         if error.is_foreign:
             self._fail_in_clear(str(error))
             return

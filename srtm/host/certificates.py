@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from srtm.host.files import MIB, read_file
-from srtm.text.certificates import why_not_accepted
+from srtm.text.certificates import why_tls_failed
 from srtm.text.errors import UsageError
 from srtm.text.words import counted
 
@@ -85,29 +85,6 @@ def client_context(files: TlsFiles, verify: bool = True) -> ssl.SSLContext:
         context.load_default_certs()
     _load(context, files)
     return context
-
-
-_ALERTS = {
-    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "it takes only clients that show a certificate",
-    "TLSV1_ALERT_UNKNOWN_CA": "it does not know the authority of the certificate that it was shown",
-    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the certificate that it was shown has expired",
-    "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": "the certificate that it was shown is not for clients",
-    "TLSV1_ALERT_PROTOCOL_VERSION": "it does not speak this version of TLS",
-}
-"""what the other side says of us"""
-
-
-def why_tls_failed(error: Exception) -> str:
-    """The reason of an `ssl.SSLError` as a person says it."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not accepted: {why_not_accepted(error)}"
-    if isinstance(error, ssl.SSLError):
-        if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
-            return "it does not answer in TLS; is it a port of plain text?"
-        if error.reason in _ALERTS:
-            return _ALERTS[error.reason]
-        return (error.reason or str(error)).replace("_", " ").lower()
-    return str(error)
 
 
 def _load(context: ssl.SSLContext, files: TlsFiles) -> None:

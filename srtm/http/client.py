@@ -19,8 +19,8 @@ from typing import Any, Self
 
 import h11
 
-from srtm.host.certificates import why_tls_failed
 from srtm.text.address import Address
+from srtm.text.certificates import why_tls_failed
 from srtm.text.errors import UnavailableError
 
 TIMEOUT_SECONDS = 5.0

@@ -150,9 +150,9 @@ class Blocking:
                 if not data:
                     raise UnavailableError(f"{self.address}: closed the connection at {command}")
                 self._frames += self.v2.receive(data)
-        except FrameError:
+        except FrameError as error:
             raise UnavailableError(
-                f"{self.address}: the answer to {command} is not NSQ's"
+                f"{self.address}: the answer to {command} is not NSQ's: {error}"
             ) from None
         except Refused as error:
             raise UnavailableError(f"{self.address}: {command} was refused: {error}") from None

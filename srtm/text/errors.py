@@ -80,6 +80,7 @@ _PLAIN = {
     r", unable to .*": "",
     r"\ba valid integer\b.*": "a whole number",
     r"\ba valid dictionary\b.*": "a table",
+    r"\ba valid (tuple|list)\b": "a list",
     r"\ba valid string\b": "text",
     r"\ba valid ": "a ",
 }

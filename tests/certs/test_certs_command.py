@@ -296,3 +296,10 @@ def test_help_imports_no_cryptography() -> None:
             [sys.executable, "-c", program, *words], capture_output=True, check=False
         )
         assert done.returncode == 0, done.stderr
+
+
+def test_a_renewal_without_the_old_names_says_which_they_were(folder: Path) -> None:
+    certs("issue", folder, "names", "--dns=localhost", "--ip=127.0.0.1")
+    renew = ["issue", folder, "names", "--dns=localhost", "--force"]
+    assert certs(*renew).stderr == "warning: only the old one was for 127.0.0.1\n"
+    assert certs(*renew).stderr == ""

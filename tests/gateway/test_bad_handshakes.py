@@ -201,7 +201,7 @@ def test_a_certificate_that_is_not_accepted_is_told_at_the_client(
     gateway = servers.gateway(f"--tls-cert={cert}", f"--tls-key={key}", "--https-address=")
     trusts = client_context(TlsFiles(root_ca=authority.ca_file))
     text = refusal(gateway.tcp, Features(tls=trusts, server_name=name, auth_secret="secret"))
-    assert text.startswith("the certificate is not accepted: ")
+    assert text.startswith("TLS failed: its certificate is not accepted: ")
     assert why in text
     assert "\n" not in text
     wait_for(lambda: connections(gateway) == 0, "the gateway is done with it")

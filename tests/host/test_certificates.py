@@ -22,8 +22,8 @@ from srtm.host.certificates import (
     client_context,
     expires_at,
     server_context,
-    why_tls_failed,
 )
+from srtm.text.certificates import why_tls_failed
 from srtm.text.errors import UsageError
 from tests.support.certificates import Authority, handshake
 

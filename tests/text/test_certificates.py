@@ -4,7 +4,8 @@ import ssl
 
 import pytest
 
-from srtm.host.certificates import TlsFiles, client_context, server_context, why_tls_failed
+from srtm.host.certificates import TlsFiles, client_context, server_context
+from srtm.text.certificates import why_tls_failed
 from tests.support.certificates import Authority, handshake
 
 

@@ -29,6 +29,7 @@ from tornado.iostream import IOStream
 from srtm.gateway.host import Host
 from srtm.gateway.http.secure import Coming, secure_stream
 from srtm.gateway.http.stream import BAD, Stream, last_word
+from srtm.gateway.listening import shown
 from srtm.nsq.commands import MAGIC_V2
 
 MAX_HEADER_BYTES = 64 * 1024
@@ -156,7 +157,7 @@ class BoundedServer(HTTPServer):
         if not self._has_room():
             connection.close()
             return
-        coming = Coming(self._gateway, connection, self._secured, self._coming.pop)
+        coming = Coming(self._gateway, connection, shown(address), self._secured, self._coming.pop)
         self._coming[coming] = address
 
     def _secured(self, coming: Coming, connection: ssl.SSLSocket) -> None:

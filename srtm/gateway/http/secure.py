@@ -14,6 +14,7 @@ from srtm.gateway.http.stream import Stream
 from srtm.gateway.reactor import EDGE, READABLE, WRITABLE
 from srtm.nsq.layers.layer import LayerError
 from srtm.nsq.layers.tls import is_in_crumbs
+from srtm.text.certificates import why_tls_failed
 
 _HANDSHAKE = b"\x16"
 """The first byte of a client's first record (RFC 8446, section 5.1)."""
@@ -33,12 +34,14 @@ class Coming:
         self,
         gateway: Host,
         connection: socket.socket,
+        address: str,
         secured: "Callable[[Coming, ssl.SSLSocket], object]",
         gone: "Callable[[Coming], object]",
     ) -> None:
         """secured: takes the connection over; gone: is told that there is none any more"""
         self._gateway = gateway
         self._socket = connection
+        self._address = address
         self._fd = connection.fileno()
         self._tls: ssl.SSLSocket | None = None
         self._secured = secured
@@ -68,7 +71,8 @@ class Coming:
         except ssl.SSLWantWriteError:
             self._gateway.reactor.change(self._fd, READABLE | WRITABLE | EDGE)
             return False
-        except (OSError, ValueError, LayerError):
+        except (OSError, ValueError, LayerError) as error:
+            self._gateway.handshakes.tell(self._address, why_tls_failed(error))
             self._end_in_peace()  # OpenSSL has told it why
             return False
         self._leave()
@@ -82,6 +86,7 @@ class Coming:
         first = self._socket.recv(1, socket.MSG_PEEK)
         if first != _HANDSHAKE:
             if first:
+                self._gateway.handshakes.tell(self._address, "what came is no TLS")
                 self._socket.send(_NO_TLS)
             self._end_in_peace()
             return None
@@ -99,6 +104,7 @@ class Coming:
         self._gateway.reactor.watch(self._fd, self._on_event, READABLE | EDGE, self.close)
 
     def shake_late(self) -> None:
+        self._gateway.handshakes.tell(self._address, "nothing came within 5 s")
         self.close()
 
     def close(self) -> None:

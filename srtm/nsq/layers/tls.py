@@ -10,7 +10,7 @@ import ssl
 from typing import Any
 
 from srtm.nsq.layers.layer import LayerError
-from srtm.text.certificates import why_not_accepted
+from srtm.text.certificates import why_tls_failed
 
 _HEADER_BYTES = 5
 _MOST_RECORD_BYTES = 16_384 + 2048  # RFC 5246, section 6.2.3; TLS 1.3 allows less
@@ -203,7 +203,4 @@ def _record_end(data: bytes, start: int) -> int:
 
 
 def _error(error: Exception) -> LayerError:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return LayerError(f"the certificate is not accepted: {why_not_accepted(error)}")
-    reason = getattr(error, "reason", None) or str(error)
-    return LayerError(f"TLS failed: {reason.replace('_', ' ').lower()}")
+    return LayerError(f"TLS failed: {why_tls_failed(error)}")
