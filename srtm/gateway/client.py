@@ -28,7 +28,7 @@ from contextlib import suppress
 from errno import EAGAIN
 from typing import NamedTuple, Protocol
 
-from kernel.stamps import Pieces, StampSource
+from kernel.stamps import Pieces, Reader, StampSource
 from srtm.gateway.auth import AuthServers
 from srtm.gateway.authorization import DISABLED, Authorization
 from srtm.gateway.backlog import Backlog
@@ -36,7 +36,7 @@ from srtm.gateway.farewells import Farewells
 from srtm.gateway.guard import Guard
 from srtm.gateway.handshakes import Handshakes
 from srtm.gateway.heartbeats import Heartbeats
-from srtm.gateway.layered import LayeredReader
+from srtm.gateway.layered import NOTHING, LayeredReader
 from srtm.gateway.outbox import Outbox
 from srtm.gateway.reactor import BROKEN, EDGE, ENDED, READABLE, WRITABLE
 from srtm.gateway.run import Gone, Run
@@ -215,7 +215,9 @@ class Client:
         self._on_event(READABLE)
 
     def _on_event(self, mask: int) -> None:
-        if mask & READABLE and not self._ends:
+        if mask & BROKEN and self._layered is not None:
+            self.close()  # what the layers hold is nobody's any more
+        elif mask & READABLE and not self._ends:
             if self._securing is None:
                 self._read(until_end=mask & ENDED != 0)
             else:
@@ -250,11 +252,11 @@ class Client:
             self._take(pieces)
             if self._securing is not None:
                 return  # which looks itself for what has come
-            if self._pauses or self._ends or not (until_end or reads.more):
+            if self._pauses or self._ends or self.closed or not (until_end or reads.more):
                 return
             # A layer that gave nothing has had its turn.
             taken += sum(len(data) for data, _ in pieces) or _TURN_BYTES
-            if taken >= _TURN_BYTES:
+            if taken >= _TURN_BYTES or self._layered is not None:
                 self._watch()  # a change tells again what is readable
                 return
 
@@ -270,10 +272,16 @@ class Client:
                     self._publish(command, stamp)
                 else:
                     self._command(command)
-                if self._ends or self._securing is not None or self.reads is not reads:
-                    return  # what came behind does not run, or is not in these bytes
+                if not self._goes_on(reads):
+                    return
             if self._reader.body is not self._body:
                 self._body_changed()
+
+    def _goes_on(self, reads: Reader) -> bool:
+        """May what came by `reads` behind the last command run?"""
+        return not (
+            self._ends or self.closed or self._securing is not None or self.reads is not reads
+        )
 
     def _body_changed(self) -> None:
         """Another big body is under way, or none: where its topic is full it waits, unread."""
@@ -364,7 +372,7 @@ class Client:
                 self.tunnel.start()
 
     def _identify(self, command: Identify) -> None:
-        if self.tunnel is not None or self._layer is not None:
+        if self.tunnel is not None or self._layer is not None or self._securing is not None:
             self._cannot("IDENTIFY")
             return
         server = self._gateway.server
@@ -388,7 +396,8 @@ class Client:
             self._pending.append(_Reply(frame, False, agreed))
         else:
             self.write(frame)
-            self._secure(agreed)
+            if not self.closed:
+                self._secure(agreed)
 
     def _cannot(self, name: str) -> None:
         self.fail(ProtocolError("E_INVALID", f"cannot {name} in current state"))
@@ -424,21 +433,21 @@ class Client:
         return self.tunnel is not None
 
     @property
-    def ends(self) -> bool:
-        return self._ends
-
-    @property
     def authorization(self) -> Authorization | None:
         """What AUTH has brought."""
         return None if self._guard is None else self._guard.authorization
 
-    def run(self, command: object, stamp: int) -> None:
-        """A command that was held."""
-        if self._guard is None or self._guard.lets(command, stamp):
+    def run(self, command: object, stamp: int) -> bool:
+        """Run a command that was held. May what came behind it run?"""
+        reads, guard = self.reads, self._guard
+        if guard is None or not self._goes_on(reads):
+            return False
+        if guard.lets(command, stamp):
             if isinstance(command, Run):
                 self._publish(command, stamp)
             else:
                 self._command(command)
+        return self._goes_on(reads)
 
     def reply(self, content: bytes) -> None:
         self._answer(build_frame(RESPONSE, content))
@@ -681,6 +690,8 @@ class Client:
     def partial_bytes(self) -> int:
         """The bytes of a command that has not come whole."""
         held = self._reader.buffered
+        if self._guard is not None:
+            held += self._guard.held_bytes
         if self._layered is not None:
             held += self._layered.buffered
         elif self._securing is not None and self._securing.tls is not None:
@@ -762,8 +773,12 @@ class Client:
         if self._guard is not None:
             self._guard.close()
             self._guard = None  # the two hold each other, and nobody collects that soon
+        if self._layered is not None:
+            # It may be kept until its next heartbeat is due; this is 17 KiB and more.
+            self._layer = self._layered = self.tls = None
         self._gateway.reactor.forget(self._fd)
         self.reads.close()
+        self.reads = NOTHING
         part(self._socket)
         self._gateway.clients.discard(self)
         self._leave_topics()

@@ -24,6 +24,10 @@ from srtm.nsq.errors import ProtocolError
 from srtm.nsq.layers.tls import TlsLayer
 
 _Held = tuple[object, int]
+_MOST_HELD = 4096
+"""commands of one read; PUBs of one topic that stand together are one"""
+_HELD_BYTES = 256
+"""of a command beside its messages"""
 
 
 class Guarded(Protocol):
@@ -40,11 +44,9 @@ class Guarded(Protocol):
     @property
     def has_subscribed(self) -> bool: ...
 
-    @property
-    def ends(self) -> bool:
-        """Does it take no more commands?"""
+    def run(self, command: object, stamp: int) -> bool:
+        """Run a command that was held. May what came behind it run?"""
 
-    def run(self, command: object, stamp: int) -> None: ...
     def fail(self, error: ProtocolError) -> None: ...
     def reply(self, content: bytes) -> None: ...
     def pause(self, reason: object) -> None: ...
@@ -60,13 +62,15 @@ class Guard:
         self._requires_tls = requires_tls
         self._secret = b""
         self._held: deque[_Held] | None = None
+        self.held_bytes = 0
+        """what the held commands take, about"""
         self._leave: Callable[[], None] | None = None
         self.authorization: Authorization | None = None
 
     def lets(self, command: object, stamp: int) -> bool:
         """May the command run now? Otherwise it is held, or refused and the last one."""
         if self._held is not None:
-            self._held.append((command, stamp))
+            self._hold(command, stamp)
             return False
         if isinstance(command, Identify | ProtocolError):
             return True
@@ -83,6 +87,18 @@ class Guard:
         if isinstance(command, Run | Subscribe):
             return self._is_allowed(command, stamp)
         return True
+
+    def _hold(self, command: object, stamp: int) -> None:
+        held = self._held
+        assert held is not None
+        if isinstance(command, Line) and not self._client.has_subscribed and command.name == b"NOP":
+            return  # which says nothing
+        if len(held) >= _MOST_HELD:
+            text = f"more than {_MOST_HELD} commands behind AUTH"
+            self._client.fail(ProtocolError("E_INVALID", text))
+            return
+        self.held_bytes += _HELD_BYTES + (command.size if isinstance(command, Run) else 0)
+        held.append((command, stamp))
 
     def _is_allowed(self, command: Run | Subscribe, stamp: int) -> bool:
         client, found, now = self._client, self.authorization, monotonic_ns()
@@ -118,6 +134,7 @@ class Guard:
         tls = client.tls
         name = "" if tls is None else tls.common_name
         self._held = deque(held)
+        self.held_bytes = 0
         client.pause(self)
         question = Question(self._secret, client.host, tls is not None, name)
         self._leave = self._servers.begin(question, self._answered)
@@ -137,16 +154,18 @@ class Guard:
             self.authorization = answer
             if is_first:
                 client.reply(answer.reply())
-        while held and not client.ends:
-            if self._held is not None:  # it has ended already
+        while held and client.run(*held.popleft()):
+            if self._held is not None:  # it has ended already, and is asked for again
                 self._held += held
                 return
-            client.run(*held.popleft())
-        client.resume(self)
+        if self._held is None:
+            self.held_bytes = 0
+            client.resume(self)
 
     def close(self) -> None:
         """The client has gone."""
         self._held = None
+        self.held_bytes = 0
         if self._leave is not None:
             self._leave()
 

@@ -14,6 +14,18 @@ _MOST_BYTES = 256 * 1024
 """for the commands, of one read: many small segments may hold chunks that are big"""
 
 
+class Nothing(Reader):
+    """The reader of a connection that is closed."""
+
+    more = False
+
+    def read(self) -> Pieces:
+        return []
+
+
+NOTHING = Nothing()
+
+
 class LayeredReader(Reader):
     """Reads through `layer` what another reader reads."""
 
@@ -48,7 +60,7 @@ class LayeredReader(Reader):
                 return []
             plain = self._decoded(pieces)
             # What came while it held something has been told of, once (see `EDGE`).
-            self.more = held or self._reads.more or self.holds
+            self.more = held or self._reads.more or self.holds or layer.ended
             if plain:
                 return plain
         return [(b"", self._stamp)]

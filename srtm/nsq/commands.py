@@ -23,6 +23,7 @@ _MAX_SHOWN = 256  # bytes of a client's own that an error repeats
 _SIZE = struct.Struct(">i")
 _INTEGER = re.compile(rb"[0-9]{0,18}")  # nsqd takes an empty one as 0
 _FIN_RUN = re.compile(rb"(?:FIN [0-9a-f]{16}\n)+")
+_NOP_RUN = re.compile(rb"(?:NOP\n)+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,8 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A command without a body: NOP, RDY, FIN, REQ, TOUCH, CLS; `raw` may hold a run of FINs."""
+    """A command without a body: NOP, RDY, FIN, REQ, TOUCH, CLS; `raw` may hold a run of
+    FINs or of NOPs."""
 
     name: bytes
     raw: bytes
@@ -259,6 +261,12 @@ class CommandReader:
                 raw, after = run[0], run.end()
             commands.append(Line(name, raw))
             return after
+        if name == b"NOP" and raw == NOP:
+            # A flood of them costs its sender, and not all others.
+            run = _NOP_RUN.match(data, position)
+            assert run is not None
+            commands.append(Line(name, run[0]))
+            return run.end()
         if name in _LINES:
             commands.append(Line(name, raw))
             return after

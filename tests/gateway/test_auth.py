@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from srtm.nsq.commands import auth, message, mpub, pub, sub
+from srtm.nsq.commands import auth, identify, message, mpub, pub, sub
 from tests.support.auth_server import AuthServerProcess, allowing, auth_server
 from tests.support.certificates import Authority
 from tests.support.secure import SecureV2
@@ -197,3 +197,51 @@ def test_tls_and_the_certificates_name_are_told(
     assert entry["tls_version"] == "TLS1.3"
     assert entry["tls_cipher_suite"].startswith("TLS_")
     assert entry["tls_negotiated_protocol_is_mutual"] is True
+
+
+def test_what_a_client_sent_behind_auth_does_not_run_once_it_has_gone(
+    gateway: GatewayProcess, asked: AuthServerProcess
+) -> None:
+    """Its replies fail while its held commands run: that is no permission."""
+    asked.may_answer.clear()
+    quiet = identify(b'{"heartbeat_interval": -1}')
+    clients = [V2(gateway.tcp) for _ in range(10)]
+    for client in clients:
+        client.send(quiet + auth(b"publisher") + quiet * 3 + pub(b"forbidden", b"x") * 3)
+        client.send(sub(b"forbidden", b"c"))
+        client.close()
+    asked.may_answer.set()
+    with V2(gateway.tcp) as other:
+        other.send(auth(b"all") + pub(b"t", b"x"))
+        assert b"permission_count" in (other.reply() or b"")
+        other.oks(1)
+    wait_for(lambda: gateway.metric("srtm_connections") == 0, "all have gone")
+    assert gateway.nsqd.topic("forbidden") is None
+    assert gateway.metric("srtm_faults_total") == 0
+
+
+@pytest.mark.parametrize("feature", ["snappy", "deflate"])
+def test_what_stands_in_clear_behind_auth_and_identify_never_runs(
+    gateway: GatewayProcess, feature: str
+) -> None:
+    asks = identify(b'{"feature_negotiation": true, "%b": true}' % feature.encode())
+    with V2(gateway.tcp) as client:
+        client.send(auth(b"all") + asks + pub(b"injected", b"x") + asks)
+        agreed = b'"%b":true' % feature.encode()
+        came = b""
+        while agreed not in came:
+            came += client.socket.recv(65_536)
+        assert came.count(agreed) == 1
+    assert gateway.nsqd.topic("injected") is None
+
+
+def test_commands_without_end_behind_auth_are_refused(
+    gateway: GatewayProcess, asked: AuthServerProcess
+) -> None:
+    asked.may_answer.clear()
+    with V2(gateway.tcp) as client:
+        client.send(auth(b"all") + b"NOP\n" * 5_000 + b"RDY 1\n" * 7_000)
+        reply = client.reply()
+        asked.may_answer.set()
+        assert reply == b"E_INVALID more than 4096 commands behind AUTH"
+        assert client.ended()

@@ -153,7 +153,7 @@ def test_the_last_word_of_tls_ends_the_connection_behind_what_came_before(
         wire.settimeout(20)
         with contextlib.suppress(ssl.SSLError, TimeoutError):
             wire.unwrap()
-    wait_for(lambda: gateway.nsqd.message_count("last") == 3, "all of them are stored")
+        wait_for(lambda: gateway.nsqd.message_count("last") == 3, "all of them are stored")
 
 
 def test_a_tls_hello_at_the_door_of_plain_text_is_told(gateway: GatewayProcess) -> None:

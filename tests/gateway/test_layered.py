@@ -90,7 +90,7 @@ def test_a_big_piece_comes_in_turns_and_what_came_behind_it_afterwards(
     came += all_of(reader)
     assert b"".join(data for data, _ in came) == bytes(1 << 20) + b"behind" + b"last"
     assert [stamp for _, stamp in came] == sorted(stamp for _, stamp in came)
-    assert all(len(data) <= 256 * 1024 for data, _ in came)
+    assert all(len(data) <= 32 * 1024 for data, _ in came)
     assert not reader.holds
 
 

@@ -14,7 +14,7 @@ from srtm.text.errors import Exit
 from tests.support.auth_server import allowing, auth_server
 from tests.support.certificates import Authority
 from tests.support.secure import SecureV2
-from tests.support.servers import GatewayProcess, Nsqd, Servers, free_port, http
+from tests.support.servers import GatewayProcess, Nsqd, Servers, free_port, http, wait_for
 from tests.support.v2 import V2
 
 BIG = b"0123456789abcdef" * 65_536  # 1 MiB, nsqd's largest message
@@ -323,3 +323,41 @@ def test_a_frozen_gateway_delays_no_conformant_publisher(
             client.oks(1)
     wait = gateway.ours("t")["token_wait"]
     assert (wait["count"], wait["p99"]) == (60, 0)
+
+
+def test_the_end_in_the_segment_of_a_message_is_heeded(
+    gateway: GatewayProcess, trusting: ssl.SSLContext
+) -> None:
+    """close_notify, and the final block of deflate, while the TCP connection stays open."""
+    inbound, outbound = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with socket.create_connection(gateway.tcp.rsplit(":", 1)) as wire:
+        wire.settimeout(60)
+        wire.sendall(MAGIC_V2 + identify(b'{"feature_negotiation": true, "tls_v1": true}'))
+        assert b'"tls_v1":true' in wire.recv(65_536)
+        tls = trusting.wrap_bio(inbound, outbound, server_hostname="localhost")
+        with pytest.raises(ssl.SSLWantReadError):
+            tls.do_handshake()
+        wire.sendall(outbound.read())
+        while True:
+            inbound.write(wire.recv(65_536))
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                continue
+        tls.write(pub(b"ended", b"x"))
+        with pytest.raises(ssl.SSLWantReadError):
+            tls.unwrap()
+        wire.sendall(outbound.read())
+        while wire.recv(65_536):
+            pass
+    assert gateway.nsqd.topic("ended") is not None
+
+
+def test_a_reset_right_behind_identify_is_no_fault(gateway: GatewayProcess) -> None:
+    for _ in range(50):
+        client = V2(gateway.tcp)
+        client.send(identify(b'{"feature_negotiation": true, "tls_v1": true}') * 2)
+        client.reset()
+    wait_for(lambda: gateway.metric("srtm_connections") == 0, "all have gone")
+    assert gateway.metric("srtm_faults_total") == 0

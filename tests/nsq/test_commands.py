@@ -72,7 +72,9 @@ def expand(commands: list[Any]) -> list[Any]:
                 assert len(bodies) == 1
                 single.append(("DPUB", command.topic, command.defer_ms, bodies[0]))
         elif isinstance(command, Line):
-            lines = command.raw.splitlines(keepends=True) if command.name == b"FIN" else ()
+            lines = (
+                command.raw.splitlines(keepends=True) if command.name in (b"FIN", b"NOP") else ()
+            )
             single += [Line(command.name, line) for line in lines] or [command]
         else:
             single.append(command)

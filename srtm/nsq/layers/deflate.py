@@ -8,7 +8,7 @@ from srtm.nsq.layers.layer import LayerError
 _RAW = -15  # the largest window: the other side may use it
 _WINDOW_BITS, _MEMORY_LEVEL = -12, 5
 """of what we pack: 24 KiB a connection in place of 268, for a tenth more bytes"""
-_MOST_PLAIN_BYTES = 256 * 1024
+_MOST_PLAIN_BYTES = 32 * 1024
 """unpacked at once; the rest of what came waits, packed"""
 _FLUSH = b"\0\0\0\xff\xff"
 _WORTH_BYTES = 1024

@@ -17,7 +17,8 @@ _IDENTIFIER = b"\xff\x06\x00\x00sNaPpY"
 _COMPRESSED, _PLAIN, _SKIPPABLE, _BEGIN = 0x00, 0x01, 0x80, 0xFF
 _MOST_PLAIN_BYTES = 65_536
 _MOST_PACKED_BYTES = 32 + _MOST_PLAIN_BYTES + _MOST_PLAIN_BYTES // 6  # MaxCompressedLength
-_MOST_AT_ONCE_BYTES = 256 * 1024
+_MOST_AT_ONCE_BYTES = 64 * 1024
+_MOST_AT_ONCE_CHUNKS = 256
 """of whole chunks; the rest of what came waits, packed. 64 KiB may hold 22 times as much."""
 _CRC_BYTES = 4
 _WORTH_BYTES = 256
@@ -46,12 +47,13 @@ class SnappyLayer:
         if self._rest:
             data = self._rest + data
         plain: list[bytes] = []
-        position, length, size = 0, len(data), 0
+        position, length, size, chunks = 0, len(data), 0, 0
         self.more = False
         while position + 4 <= length:
-            if size >= _MOST_AT_ONCE_BYTES:
+            if size >= _MOST_AT_ONCE_BYTES or chunks >= _MOST_AT_ONCE_CHUNKS:
                 self.more = True
                 break
+            chunks += 1
             kind = data[position]
             start = position + 4
             end = start + (data[position + 1] | data[position + 2] << 8 | data[position + 3] << 16)
