@@ -58,7 +58,7 @@ class Handshakes:
             return
         more = f"; {self._untold} others failed since the last such line" if self._untold else ""
         self._told_at, self._untold = now, 0
-        log.warning("TLS with the client at %s failed: %s%s", address, why, more)
+        log.warning("the client at %s: %s%s", address, why, more)
 
     def begin(self, client: Shaking) -> None:
         """The client has been told to begin."""

@@ -106,7 +106,7 @@ class Securing:
 
     def shake_late(self) -> None:
         """No handshake has come: the client may have gone on in clear text."""
-        self._handshakes.tell(self._client.address, "nothing came within 5 s")
+        self._handshakes.tell(self._client.address, "TLS failed: nothing came within 5 s")
         self._fail_in_clear("no TLS handshake came within 5 s")
 
     def _compress(self, stamp: int) -> None:

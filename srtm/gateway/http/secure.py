@@ -72,7 +72,7 @@ class Coming:
             self._gateway.reactor.change(self._fd, READABLE | WRITABLE | EDGE)
             return False
         except (OSError, ValueError, LayerError) as error:
-            self._gateway.handshakes.tell(self._address, why_tls_failed(error))
+            self._gateway.handshakes.tell(self._address, f"TLS failed: {why_tls_failed(error)}")
             self._end_in_peace()  # OpenSSL has told it why
             return False
         self._leave()
@@ -104,7 +104,7 @@ class Coming:
         self._gateway.reactor.watch(self._fd, self._on_event, READABLE | EDGE, self.close)
 
     def shake_late(self) -> None:
-        self._gateway.handshakes.tell(self._address, "nothing came within 5 s")
+        self._gateway.handshakes.tell(self._address, "TLS failed: nothing came within 5 s")
         self.close()
 
     def close(self) -> None:
