@@ -53,7 +53,7 @@ class Timing:
     rounds: int
 
 
-FULL = Timing(6.0, 1.0, 5)
+FULL = Timing(5.0, 1.0, 3)
 QUICK = Timing(1.0, 0.3, 1)
 
 Trials = dict[tuple[str, str], list[Round]]

@@ -125,7 +125,9 @@ def test_an_absolute_data_path_stays(tmp_path: Path) -> None:
         pytest.param(
             f"{BROKER}{TOPIC}max_wait = '1s'", ['did you mean "max-wait"?'], id="misspelt-in-topic"
         ),
-        pytest.param(f"[broker]\nname='b'\n{TOPIC}", ["broker", "tuple"], id="broker-as-one-table"),
+        pytest.param(
+            f"[broker]\nname='b'\n{TOPIC}", ["broker", "must be a list"], id="broker-as-one-table"
+        ),
         pytest.param(
             "[[broker]]\ntcp-address = 4150", ["broker.0.tcp-address", "HOST:PORT"], id="bare-port"
         ),

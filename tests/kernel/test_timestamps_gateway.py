@@ -22,6 +22,7 @@ from srtm.gateway.reactor import Reactor
 from srtm.host.clock import WallClock, monotonic_ns
 from srtm.http.client import request
 from srtm.nsq.commands import Limits, message, mpub, pub
+from srtm.nsq.identify import Server
 from tests.kernel.test_timestamps import ISN, bench, need_ebpf
 from tests.support.programs import run_srtm
 from tests.support.servers import GatewayProcess, Servers, http
@@ -155,7 +156,8 @@ def test_a_client_that_is_closed_is_forgotten_by_the_source() -> None:
         host: Any = SimpleNamespace(
             stamps=made.source,
             limits=Limits(),
-            server=SimpleNamespace(heartbeat_interval=30_000),
+            auth=None,
+            server=Server(heartbeat_interval=30_000),
             topics=SimpleNamespace(by_name={}, is_open=True),
             connection_bounds=ConnectionBounds(1, 1),
             reactor=Reactor(),

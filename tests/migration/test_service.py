@@ -19,9 +19,18 @@ from distributor.control.service import Distributor
 from distributor.control.state import ControlState
 from distributor.errors import Conflict, NotFound
 from distributor.gateway_api import BrokerAsked, Report, TopicReport
-from distributor.http.metrics import exposition
+from distributor.http.metrics import METRICS
 from distributor.store import StoreError, open_store
+from srtm.http.metrics import Text
 from tests.support.asynchronous import asynchronous
+
+
+def exposed(service: Distributor) -> str:
+    """The service's metrics, as Prometheus reads them."""
+    text = Text()
+    text.add(METRICS, [({}, service)])
+    return text.encode().decode()
+
 
 CAPACITY = 200.0
 CONTRACT = TopicAsked(rate=400.0, burst=40.0, slo="0.99@5ms")
@@ -145,7 +154,7 @@ async def test_what_has_grown_is_proposed_and_moved_when_a_person_says_so(tmp_pa
         assert found.proposed is not None
         [move] = found.proposed.moves
         assert (move.publisher, move.rate, move.source, move.target) == ("p1", 150.0, "b0", "b1")
-        assert "srtm_distributor_proposed_moves 1" in exposition(service).encode().decode()
+        assert "srtm_distributor_proposed_moves 1" in exposed(service)
         assert service.topic("t").places["p1"] == "b0", "only proposed"
         first = found.proposed
         await gateways.seconds(15)
@@ -162,9 +171,7 @@ async def test_what_has_grown_is_proposed_and_moved_when_a_person_says_so(tmp_pa
         assert (after.trouble, after.proposed, after.blocked) == ({}, None, [])
         assert after.applied[0].moves == first.moves
         assert after.applied[0].reasons[0] == "moved p1 from b0 to b1"
-        assert (
-            "srtm_distributor_migrated_publishers_total 1" in exposition(service).encode().decode()
-        )
+        assert "srtm_distributor_migrated_publishers_total 1" in exposed(service)
         with pytest.raises(Conflict, match="nothing is proposed"):
             await migrations.accept(service, "t")
 
