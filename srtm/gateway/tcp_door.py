@@ -12,7 +12,7 @@ from srtm.host.clock import monotonic_ns
 
 log = logging.getLogger("srtm.gateway")
 
-_ACCEPTS_PER_WAKE = 16
+_ACCEPTS_PER_WAKE = 128
 _NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
