@@ -228,7 +228,7 @@ def test_what_a_launch_that_died_has_begun_ends_with_it(stages: Callable[[str], 
     (id_,) = driven.launch(1)
     fleet = driven.wait(lambda fleet: fleet.died and not fleet.leaving, "it has died")
     assert fleet.died == {id_: f"{id_} ended with code 3 before it joined"}
-    assert not stage.executor().seen().running
+    wait_for(lambda: not stage.executor().seen().running, "what it has begun has ended too")
 
 
 def test_a_consumer_that_dies_is_gone_though_its_child_lives(

@@ -60,7 +60,7 @@ class DistributorProcess:
             return False
 
     def wait_leading(self) -> None:
-        wait_for(self.leads, "the distributor leads", 20)
+        wait_for(self.leads, "the distributor leads")
 
     def broker(self, name: str, capacity: float = 1000.0) -> "FakeBroker":
         found = FakeBroker(self, name)

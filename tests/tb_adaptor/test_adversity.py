@@ -41,7 +41,7 @@ def report(broker: FakeBroker, **topic: Any) -> tuple[int, Any]:
         "seconds": 1.0,
         "topics": [{"topic": "t", **topic}],
     }
-    status, answer = broker.distributor.call("POST", f"/brokers/{broker.name}/report", body)
+    status, answer = broker.distributor.settled("POST", f"/brokers/{broker.name}/report", body)
     if status == 200:
         broker.epoch = answer["epoch"]
         broker.shares = {each["topic"]: each for each in answer["topics"]}
