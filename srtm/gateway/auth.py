@@ -13,15 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, Self
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 from weakref import WeakValueDictionary
 
+from srtm.gateway.auth_server import AuthServer
 from srtm.gateway.authorization import MAX_ANSWER_BYTES, Authorization, BadAnswer, read_answer
 from srtm.gateway.reactor import Reactor
 from srtm.host.certificates import TlsFiles, client_context
 from srtm.host.clock import monotonic_ns
+from srtm.host.seldom import Seldom
 from srtm.http.client import Endpoint, call
-from srtm.text.address import Address
 from srtm.text.errors import UnavailableError
 
 MAX_SECRET_BYTES = 16 * 1024
@@ -80,31 +81,6 @@ class Question:
         return hashlib.sha256(self.form().encode()).digest()
 
 
-class AuthServer:
-    """Where one of them is asked."""
-
-    def __init__(self, text: str) -> None:
-        """text: HOST:PORT, whose path is /auth, or a URL. Raises ValueError."""
-        self.text = text
-        self.is_https = text.startswith("https://")
-        if "://" not in text:
-            self.address, self.path = Address.parse(text).reachable, "/auth"
-            return
-        url = urlsplit(text)
-        if url.scheme not in ("http", "https"):
-            raise ValueError(f"{text!r} is neither HOST:PORT nor a URL of http:// or https://")
-        if not url.hostname or "@" in url.netloc or url.query or url.fragment:
-            raise ValueError(f"{text!r} must be a host, a port where it has one, and a path alone")
-        if not text.isascii() or not text.isprintable() or " " in text:
-            raise ValueError(f"{text!r} holds what no URL has; write it as %20")
-        try:
-            port = url.port or (443 if self.is_https else 80)
-        except ValueError:
-            raise ValueError(f"the port of {text!r} is not a number from 1 to 65535") from None
-        self.address = Address(url.hostname, port)
-        self.path = url.path or "/"
-
-
 @dataclass(slots=True, eq=False)
 class _Asked:
     """A question that is under way, and who waits for the answer."""
@@ -136,8 +112,7 @@ class AuthServers:
         self._kept: OrderedDict[bytes, Authorization] = OrderedDict()
         self._kept_rules = 0
         self._reading = asyncio.Lock()  # one answer at a time, part by part
-        self._told_at = 0.0
-        self._untold = 0
+        self._lines = Seldom(_TOLD_SECONDS)
 
     @classmethod
     def of(
@@ -300,10 +275,7 @@ class AuthServers:
 
     def _log(self, question: Question, error: AuthError) -> None:
         """Log who is refused and why, though not everybody of a flood."""
-        now = asyncio.get_running_loop().time()
-        if now - self._told_at < _TOLD_SECONDS:
-            self._untold += 1
-            return
-        more = f"; {self._untold} others before it are not told of" if self._untold else ""
-        self._told_at, self._untold = now, 0
-        log.warning("AUTH of a client at %s failed: %s%s", question.remote_ip, error, more)
+        count = self._lines.count()
+        if count:
+            more = f"; {count - 1} others before it are not told of" if count > 1 else ""
+            log.warning("AUTH of a client at %s failed: %s%s", question.remote_ip, error, more)

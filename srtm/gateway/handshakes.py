@@ -11,11 +11,12 @@ from typing import Protocol
 
 from srtm.gateway.reactor import Reactor
 from srtm.host.clock import monotonic_ns
+from srtm.host.seldom import Seldom
 
 PATIENCE_NS = 5_000_000_000
 """nsqd's own: for a client that begins no handshake, or does not go on with it"""
 _TURN_NS = 1_000_000
-_TOLD_NS = 1_000_000_000
+_TOLD_SECONDS = 1.0
 
 log = logging.getLogger("srtm.gateway")
 
@@ -47,18 +48,14 @@ class Handshakes:
         self._alarm = False  # set for the first of them
         self.done = 0
         self.failed = 0
-        self._told_at = 0
-        self._untold = 0
+        self._lines = Seldom(_TOLD_SECONDS)
 
     def tell(self, address: str, why: str) -> None:
         """Log why a client's handshake failed, though not of everybody in a flood."""
-        now = monotonic_ns()
-        if now - self._told_at < _TOLD_NS:
-            self._untold += 1
-            return
-        more = f"; {self._untold} others failed since the last such line" if self._untold else ""
-        self._told_at, self._untold = now, 0
-        log.warning("the client at %s: %s%s", address, why, more)
+        count = self._lines.count()
+        if count:
+            more = f"; {count - 1} others failed since the last such line" if count > 1 else ""
+            log.warning("the client at %s: %s%s", address, why, more)
 
     def begin(self, client: Shaking) -> None:
         """The client has been told to begin."""

@@ -13,7 +13,7 @@ from pydantic import (
     model_validator,
 )
 
-from srtm.gateway.auth import AuthServer
+from srtm.gateway.auth_server import AuthServer
 from srtm.host.certificates import TlsFiles
 from srtm.limits.contract import Contract, Limit, Mode
 from srtm.options.tls import (

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from srtm.host.clock import NS, monotonic_ns
 from srtm.host.files import MIB
+from srtm.host.seldom import Seldom
 from srtm.text.errors import UsageError
 
 FILE_BYTES = 16 * MIB
@@ -70,8 +71,7 @@ class AuditLog:
         """where: what names the file. Raises UsageError."""
         self._path = Path(path)
         self._log = log
-        self._seconds = seconds
-        self._told_at = -_QUIET_SECONDS
+        self._lines = Seldom(_QUIET_SECONDS, seconds)
         self._is_torn = False  # the last line is half a line
         self.lost = 0
         try:
@@ -91,9 +91,7 @@ class AuditLog:
                 raise OSError(0, "no space for the whole line")
         except OSError as error:
             self.lost += 1
-            now = self._seconds()
-            if now - self._told_at >= _QUIET_SECONDS:
-                self._told_at = now
+            if self._lines.count():
                 self._log.error(
                     "%s: %s; changes are not in the audit log: %d so far",
                     self._path,

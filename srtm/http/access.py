@@ -8,6 +8,7 @@ from typing import Any
 from tornado.httputil import HTTPServerRequest
 
 from srtm.host.clock import NS, monotonic_ns
+from srtm.host.seldom import Seldom
 from srtm.http.callers import (
     ANYBODY,
     Caller,
@@ -43,12 +44,10 @@ class Access:
         self._file = token_file
         self._where = where
         self._log = log
-        self._seconds = seconds
         self._asks = bool(token_file) or require_peer
         self._tokens: Tokens | None = read_tokens(token_file, where) if token_file else None
         self._failed = ""
-        self._told_at = -_QUIET_SECONDS
-        self._untold = 0
+        self._lines = Seldom(_QUIET_SECONDS, seconds)
         self.strangers = 0
 
     @property
@@ -102,10 +101,8 @@ class Access:
     def _count_stranger(self, address: str) -> None:
         """Count a request of a stranger, and log it unless one was logged in the last minute."""
         self.strangers += 1
-        self._untold += 1
-        now = self._seconds()
-        if now - self._told_at >= _QUIET_SECONDS:
+        count = self._lines.count()
+        if count:
             self._log.warning(
-                "%d requests with a wrong token or none, the last from %s", self._untold, address
+                "%d requests with a wrong token or none, the last from %s", count, address
             )
-            self._told_at, self._untold = now, 0

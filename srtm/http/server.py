@@ -19,7 +19,7 @@ from tornado.httputil import (
 from tornado.iostream import IOStream, SSLIOStream
 
 from srtm.host.certificates import Renewed
-from srtm.host.clock import NS, monotonic_ns
+from srtm.host.seldom import Seldom
 
 HANDSHAKE_SECONDS = 5.0
 """from the connection to the end of its TLS handshake, as with nsqd"""
@@ -127,19 +127,13 @@ class _FailedHandshakes(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._passed_at = -_QUIET_SECONDS
+        self._lines = Seldom(_QUIET_SECONDS)
 
     def begin(self) -> None:
         logging.getLogger("tornado.general").addFilter(self)  # once, however often it is called
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if not str(record.msg).startswith("SSL Error"):
-            return True
-        now = monotonic_ns() / NS
-        if now - self._passed_at < _QUIET_SECONDS:
-            return False
-        self._passed_at = now
-        return True
+        return not str(record.msg).startswith("SSL Error") or self._lines.count() > 0
 
 
 _HANDSHAKES = _FailedHandshakes()

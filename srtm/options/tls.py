@@ -3,11 +3,14 @@
 What is wrong is said by the names of the flags; a key of a file is the flag without its dashes.
 """
 
-from typing import Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 from pydantic import AfterValidator
 
 from srtm.host.certificates import MIN_VERSIONS, TlsFiles
+
+if TYPE_CHECKING:  # it brings the HTTP client
+    from srtm.http.distributor import ReachOptions
 
 
 def _policy(text: str) -> str:
@@ -88,18 +91,7 @@ def door_files(options: DoorTls) -> TlsFiles | None:
     )
 
 
-class DistributorTls(Protocol):
-    """The options of TLS by which the distributor is reached."""
-
-    @property
-    def distributor_tls_root_ca_file(self) -> str: ...
-    @property
-    def distributor_tls_cert(self) -> str: ...
-    @property
-    def distributor_tls_key(self) -> str: ...
-
-
-def check_distributor(options: DistributorTls) -> None:
+def check_distributor(options: "ReachOptions") -> None:
     """Raises ValueError."""
     check_client(
         "distributor",

@@ -14,10 +14,10 @@ import pytest
 from srtm.gateway.auth import (
     MAX_SECRET_BYTES,
     AuthError,
-    AuthServer,
     AuthServers,
     Question,
 )
+from srtm.gateway.auth_server import AuthServer
 from srtm.gateway.authorization import MAX_ANSWER_BYTES, Authorization
 from srtm.gateway.reactor import Reactor
 from srtm.nsq.commands import auth
