@@ -36,11 +36,6 @@ def flags(authority: Authority) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def trusting(authority: Authority) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=authority.ca_file)
-
-
-@pytest.fixture(scope="module")
 def gateway(shared: Servers, flags: list[str]) -> Iterator[GatewayProcess]:
     gateway = shared.gateway(*flags)
     yield gateway

@@ -59,11 +59,6 @@ def gateway(servers: Servers, secret: Secret, tmp_path: Path) -> GatewayProcess:
     )
 
 
-@pytest.fixture
-def trusting(authority: Authority) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=authority.ca_file)
-
-
 def shown(gateway: GatewayProcess, trusting: ssl.SSLContext) -> bytes | None:
     with SecureV2(gateway.tcp, trusting) as client:
         assert isinstance(client.socket, ssl.SSLSocket)

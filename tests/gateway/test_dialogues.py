@@ -308,11 +308,6 @@ def flags(authority: Authority) -> Iterator[dict[str, list[str]]]:
 
 
 @pytest.fixture(scope="module")
-def trusting(authority: Authority) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=authority.ca_file)
-
-
-@pytest.fixture(scope="module")
 def addresses(shared: Servers, flags: dict[str, list[str]]) -> dict[str, tuple[str, str]]:
     """By kind of servers: that of an nsqd, and that of a gateway with the same flags."""
     return {

@@ -30,11 +30,6 @@ def pair(authority: Authority) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def trusting(authority: Authority) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=authority.ca_file)
-
-
-@pytest.fixture(scope="module")
 def nsqd(shared: Servers) -> Nsqd:
     return shared.nsqd()
 

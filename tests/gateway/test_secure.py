@@ -27,11 +27,6 @@ def flags(authority: Authority) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def trusting(authority: Authority) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=authority.ca_file)
-
-
-@pytest.fixture(scope="module")
 def nsqd(shared: Servers, flags: list[str]) -> Nsqd:
     return shared.nsqd(*flags, "--https-address=")
 
