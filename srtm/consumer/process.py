@@ -7,6 +7,8 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+from srtm.host.clock import boot_id
+
 LAUNCH = "SRTM_LAUNCH"
 """The variable by which an executor tells a consumer which launch it is: the client id at nsqd, and
 the launch in what a member of a Kafka group reports."""
@@ -63,11 +65,10 @@ def of_pid(pid: int) -> Process | None:
 def _place() -> str:
     """Two containers of one host name have other pids: the name space is part of it."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         space = str(Path("/proc/self/ns/pid").readlink())
     except OSError:
         return f"{socket.gethostname()} pid {os.getpid()}"
-    return f"{socket.gethostname()} {boot} {space}"
+    return f"{socket.gethostname()} {boot_id()} {space}"
 
 
 def _is_missing(pid: int) -> bool:

@@ -1,6 +1,6 @@
 """Batches: messages sent to nsqd at once, who gets the answer, and recent ones for matching."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
@@ -74,6 +74,11 @@ class Ring:
             self._bytes -= batches[old].size
             old += 1
         del batches[:old]
+
+    def after(self, at: int) -> Iterator[Batch]:
+        """The batches that were answered after monotonic ns `at`."""
+        batches = self._batches
+        yield from batches[bisect_right(batches, at, key=_answered_at) :]
 
     def around(self, at: int, slack: int) -> Iterator[Batch]:
         """The batches that were at nsqd at monotonic ns `at`, give or take `slack`."""

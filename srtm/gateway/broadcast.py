@@ -2,16 +2,14 @@
 
 import hashlib
 import logging
-from pathlib import Path
 
 from srtm.gateway.agent import Identity
 from srtm.gateway.nsqd import Facts
 from srtm.gateway.options import GatewayOptions
+from srtm.host.clock import boot_id
 from srtm.text.address import Address
 
 log = logging.getLogger("srtm.gateway")
-
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def broker_name(options: GatewayOptions) -> str:
@@ -25,7 +23,7 @@ def identity(options: GatewayOptions, instance: str) -> Identity:
               running machine, the same after a restart and another one on any other host"""
     tcp, web = (_told(options, each) for each in (options.tcp_address, options.http_address))
     if not instance:
-        place = f"{_BOOT_ID.read_text()}{options.tcp_address}"
+        place = f"{boot_id()}\n{options.tcp_address}"
         instance = hashlib.sha256(place.encode()).hexdigest()[:16]
     return Identity(options.broker_name or tcp, tcp, web, options.broker_capacity, instance)
 

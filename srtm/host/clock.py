@@ -7,6 +7,8 @@ two readings of the offset is noticed. Times of two hosts are never subtracted.
 
 import ctypes
 import time
+from functools import cache
+from pathlib import Path
 
 monotonic_ns = time.monotonic_ns
 NS = 1_000_000_000
@@ -16,6 +18,16 @@ def boottime_ns() -> int:
     """The time like monotonic_ns, but counted on while the machine is suspended: for leases, which
     end elsewhere whether this machine sleeps or not. Never mixed with the others."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+@cache
+def boot_id() -> str:
+    """Which start of which machine this is. Programs that have the same one read the same clocks;
+    empty where that is not to be known, and then they may not."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 _STEP_NS = 5_000_000

@@ -29,7 +29,7 @@ def bins_of(values_ns: NDArray[np.float64], weights: NDArray[np.int64]) -> Bins:
         found[ZERO] = zeros
     values, weights = values_ns[~below], weights[~below]
     if len(values):
-        keys = np.ceil((np.log(values) + _LOG_NS) / LOG_GAMMA).astype(np.int64)
+        keys = _keys_of(values)
         lowest = int(keys.min())
         counts = np.bincount(keys - lowest, weights=weights)
         used = np.flatnonzero(counts)
@@ -37,6 +37,22 @@ def bins_of(values_ns: NDArray[np.float64], weights: NDArray[np.int64]) -> Bins:
             dict(zip((used + lowest).tolist(), counts[used].astype(int).tolist(), strict=True))
         )
     return found
+
+
+def added(seconds: NDArray[np.float64], weights: NDArray[np.float64]) -> Bins:
+    """Durations with weights that are no whole numbers, shapes (n,): the weights of a bin are
+    added up and then rounded to messages."""
+    keys = np.full(len(seconds), ZERO, dtype=np.int64)
+    some = seconds >= 1e-9
+    keys[some] = _keys_of(seconds[some] * 1e9)
+    used, place = np.unique(keys, return_inverse=True)
+    counts = np.rint(np.bincount(place, weights=weights)).astype(int)
+    return Counter({k: n for k, n in zip(used.tolist(), counts.tolist(), strict=True) if n})
+
+
+def _keys_of(values_ns: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The bins of durations of a nanosecond or more."""
+    return np.ceil((np.log(values_ns) + _LOG_NS) / LOG_GAMMA).astype(np.int64)
 
 
 def key_of(seconds: float) -> int:

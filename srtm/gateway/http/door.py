@@ -9,6 +9,7 @@ from tornado.httputil import HTTPInputError, HTTPServerRequest
 from tornado.web import Application
 
 from srtm.gateway.host import Host
+from srtm.gateway.http.arrivals import Arrivals
 from srtm.gateway.http.audit import note, sender_of
 from srtm.gateway.http.authorizing import check_publish, check_subscribe
 from srtm.gateway.http.handler import PLAIN, Handler, HttpError
@@ -240,6 +241,7 @@ class _Door(Application):
             "/ping": (_Ping, {}),
             "/info": (_Info, {}),
             "/stats": (_Stats, stats),
+            "/arrivals": (Arrivals, {}),
             "/metrics": (_Metrics, {"turns": asyncio.Semaphore(1), "waiting": asking}),
             **dict.fromkeys(ADMIN_PATHS, (_Admin, admin)),
         }

@@ -15,7 +15,7 @@ ADMIN_PATHS = tuple(
     for verb in ("create", "delete", "empty", "pause", "unpause")
 )
 PATHS = {
-    "GET": ("/ping", "/info", "/stats", "/metrics"),
+    "GET": ("/ping", "/info", "/stats", "/metrics", "/arrivals"),
     "POST": ("/pub", "/mpub", *ADMIN_PATHS),
 }
 _METHODS = {path: method for method, paths in PATHS.items() for path in paths}

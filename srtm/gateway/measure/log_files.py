@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from srtm.audit import blocks
 from srtm.audit.session import SUFFIX, number_of
+from srtm.host.clock import boot_id
 from srtm.host.kept_files import make_room
 from srtm.text.errors import UsageError
 
@@ -23,7 +24,6 @@ _MAX_QUEUED_BYTES = 16 << 20
 """that wait for the disk: minutes at 10,000 messages/s"""
 _RETRY_SECONDS = 1.0
 _CLOSE_SECONDS = 5.0
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 Item = tuple[bytes, bool] | None
 
@@ -39,7 +39,7 @@ class LogFiles:
         self._folder = Path(folder)
         self._prefix = quote(broker, safe="") + "-"
         self._broker = broker
-        self._boot = _BOOT_ID.read_text().strip()
+        self._boot = boot_id()
         self._process = secrets.token_hex(8)
         self._kept_bytes = kept_bytes
         self._file_bytes = kept_bytes // _FILES

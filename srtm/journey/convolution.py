@@ -1,0 +1,38 @@
+"""What legs would come to together if none depended on another: an estimate. Pure."""
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from srtm.limits.bins import Bins, added, seconds_of
+
+_MESSAGES = 1_000_000_000
+"""of a convolution, so that a share of 1e-9 still counts"""
+
+
+def convolved(legs: Sequence[Bins]) -> Bins:
+    """The durations of legs one after the other (at least one), drawn independently of each other;
+    empty where one of them has none. A duration counts as the middle of its bin."""
+    if not all(sum(bins.values()) for bins in legs):
+        return Counter()
+    seconds, shares = reduce(_one_after_the_other, map(_shares, legs))
+    return added(seconds, shares * _MESSAGES)
+
+
+_Shares = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""durations in seconds, and the share of the messages that each has"""
+
+
+def _shares(bins: Bins) -> _Shares:
+    keys = [key for key, count in bins.items() if count > 0]
+    counts = np.array([bins[key] for key in keys], dtype=np.float64)
+    return np.array([seconds_of(key) for key in keys]), counts / counts.sum()
+
+
+def _one_after_the_other(first: _Shares, second: _Shares) -> _Shares:
+    sums = np.add.outer(first[0], second[0]).ravel()
+    shares = np.multiply.outer(first[1], second[1]).ravel()
+    return _shares(added(sums, shares * _MESSAGES))
