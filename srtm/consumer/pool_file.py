@@ -3,6 +3,7 @@
 It has `[nsq]` where that of a Kafka group has `[kafka]`; the other tables are the same.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -16,6 +17,7 @@ from srtm.consumer.file import (
     ScaledTable,
     read_group_file,
 )
+from srtm.http.nsqd import HTTPS
 from srtm.nsq.names import is_ephemeral, is_valid_channel_name, is_valid_topic_name
 from srtm.options.model import FileTable, read_toml
 from srtm.options.nsq import NsqOptions
@@ -24,24 +26,35 @@ from srtm.text.errors import one_line
 from srtm.text.fields import Duration
 
 
-def _addresses(value: object) -> object:
-    if not isinstance(value, list | tuple):
-        return value
-    found = tuple(Address.parse(each) for each in value)
-    for given, address in zip(value, found, strict=True):
-        if not address.host:
-            raise ValueError(f"{given!r} names no host; write HOST:PORT, such as 127.0.0.1:4150")
-    return tuple(map(str, found))
+def _address(text: object) -> str:
+    found = Address.parse(text)
+    if not found.host:
+        raise ValueError(f"{text!r} names no host; write HOST:PORT, such as 127.0.0.1:4150")
+    return str(found)
 
 
-Addresses = Annotated[tuple[str, ...], BeforeValidator(_addresses), Field(max_length=1000)]
+def _http_address(text: object) -> str:
+    is_https = isinstance(text, str) and text.startswith(HTTPS)
+    return HTTPS + _address(str(text).removeprefix(HTTPS)) if is_https else _address(text)
+
+
+def _each(read: Callable[[object], str]) -> BeforeValidator:
+    return BeforeValidator(
+        lambda value: tuple(map(read, value)) if isinstance(value, list | tuple) else value
+    )
+
+
+Addresses = Annotated[tuple[str, ...], _each(_address), Field(max_length=1000)]
+HttpAddresses = Annotated[tuple[str, ...], _each(_http_address), Field(max_length=1000)]
+"""`HOST:PORT`, or https://HOST:PORT"""
 
 
 class NsqTable(NsqOptions, FileTable):
     """`[nsq]`: a channel and its brokers, by nsqlookupd or by address.
 
     lookupd:     HTTP addresses of nsqlookupds
-    nsqd:        TCP addresses of nsqds or gateways; nsqd-http: their HTTP addresses, in that order
+    nsqd:        TCP addresses of nsqds or gateways
+    nsqd-http:   their HTTP addresses in that order, https://HOST:PORT for HTTPS addresses
     msg-timeout: after which nsqd gives a message of a consumer that died to another
     """
 
@@ -49,7 +62,7 @@ class NsqTable(NsqOptions, FileTable):
     channel: str
     lookupd: Addresses = ()
     nsqd: Addresses = ()
-    nsqd_http: Addresses = ()
+    nsqd_http: HttpAddresses = ()
     msg_timeout: Duration = 10.0
 
     @field_validator("topic", "channel")
@@ -75,6 +88,9 @@ class NsqTable(NsqOptions, FileTable):
                 "scale one that is not ephemeral"
             )
         self.check_together()
+        for each in self.nsqd_http:
+            if each.startswith(HTTPS) and not self.tls_v1:
+                raise ValueError(f"nsqd-http {each} needs tls-v1 = true")
         if not 1 <= self.msg_timeout <= 900:
             raise ValueError("msg-timeout: nsqd takes 1s to 15m")
         return self

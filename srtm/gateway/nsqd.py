@@ -5,11 +5,11 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from srtm.gateway.options import HTTPS, GatewayOptions
+from srtm.gateway.options import GatewayOptions
 from srtm.host.certificates import client_context
 from srtm.http.bearer import read_token
 from srtm.http.client import TIMEOUT_SECONDS, Answer, Endpoint, call
-from srtm.http.nsqd import stats_path
+from srtm.http.nsqd import NsqdDoor, https_port, stats_path, why_closed
 from srtm.nsq.commands import Limits
 from srtm.nsq.connection import PLAIN, Connection, Features, Refused
 from srtm.nsq.frames import FrameError
@@ -55,6 +55,11 @@ class NsqdHttp:
     async def get(self, path: str) -> Any:
         """Its JSON, or its text where it is none."""
         answer = await self.call("GET", path)
+        port = https_port(answer)
+        if port is not None:
+            address = f"--nsqd-http-address=https://HOST:{port}"
+            remedy = f"give {address} and --nsqd-tls-root-ca-file"
+            raise UnavailableError(f"nsqd at {why_closed(self.address, port, remedy)}")
         if answer.status != 200:
             raise UnavailableError(
                 f"nsqd at {self.address} answered {path} with {answer.status}: {answer.error}"
@@ -131,12 +136,8 @@ def reach_nsqd(options: GatewayOptions) -> tuple[Features, Endpoint]:
     name = options.nsqd_tls_server_name or _host(options.nsqd_tcp_address)
     tls = None if files is None else client_context(files)
     secret = read_token(options.nsqd_auth_secret_file, "--nsqd-auth-secret-file", shortest=1)
-    address = options.nsqd_http_address
-    is_https = address.startswith(HTTPS)
-    return (
-        Features(tls=tls, server_name=name, auth_secret=secret),
-        Endpoint(address.removeprefix(HTTPS), tls=tls if is_https else None, server_name=name),
-    )
+    door = NsqdDoor(options.nsqd_http_address, tls, name)
+    return Features(tls=tls, server_name=name, auth_secret=secret), door.endpoint
 
 
 def _host(address: str) -> str:

@@ -15,6 +15,7 @@ from pydantic import (
 
 from srtm.gateway.auth_server import AuthServer
 from srtm.host.certificates import TlsFiles
+from srtm.http.nsqd import HTTPS
 from srtm.limits.contract import Contract, Limit, Mode
 from srtm.options.tls import (
     DISTRIBUTOR_CERT,
@@ -34,8 +35,6 @@ from srtm.text.address import Address
 from srtm.text.errors import UsageError
 from srtm.text.fields import YES_NO, Duration, YesNo
 
-HTTPS = "https://"
-"""What --nsqd-http-address begins with where it is nsqd's HTTPS address."""
 _MIB = 1024 * 1024
 _BROKER_NAME = re.compile(r"[A-Za-z0-9_.:\[\]-]{1,128}")
 

@@ -347,8 +347,8 @@ class Kept:
     """Requests to one service, one after the other, on a connection that is kept: for a thread
     that asks several times a second. Opening one each time costs several times as much."""
 
-    def __init__(self, address: str) -> None:
-        self._endpoint = Endpoint(address)
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
         self._runner = asyncio.Runner()
         self._connection: _Connection | None = None
 

@@ -14,6 +14,7 @@ import pytest
 
 from srtm.cli.main import main
 from srtm.text.errors import Exit
+from tests.support.certificates import Authority
 from tests.support.servers import GatewayProcess, Nsqd, Servers, free_port, http
 from tests.support.v2 import V2
 
@@ -206,6 +207,22 @@ def test_an_nsqd_that_is_missing_is_told(servers: Servers, nsqd: Nsqd) -> None:
     ]
     for (_, address, sentence), gateway in zip(told, gateways, strict=True):
         assert f"nsqd at {address} {sentence}" in unavailable(gateway)
+
+
+def test_an_nsqd_whose_http_door_is_closed_is_told_with_the_remedy(
+    servers: Servers, authority: Authority
+) -> None:
+    cert, key = authority.issue("nsqd", ip=["127.0.0.1"])
+    door = f"127.0.0.1:{free_port()}"
+    pair = (f"--tls-cert={cert}", f"--tls-key={key}", "--tls-required=true")
+    nsqd = servers.nsqd(*pair, f"--https-address={door}")
+    root = f"--nsqd-tls-root-ca-file={authority.ca_file}"
+    port = door.partition(":")[2]
+    assert unavailable(servers.gateway(root, nsqd=nsqd, wait=False)) == (
+        f"srtm: nsqd at {nsqd.http} answers by HTTPS alone (TLS_REQUIRED), at port {port}: give "
+        f"--nsqd-http-address=https://HOST:{port} and --nsqd-tls-root-ca-file"
+    )
+    servers.gateway(root, f"--nsqd-http-address=https://{door}", nsqd=nsqd)
 
 
 class FakeNsqd:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from srtm.http.client import Kept, get_json, request
+from srtm.http.client import Endpoint, Kept, get_json, request
 from srtm.text.errors import UnavailableError
 
 Serve = Callable[[bytes], str]
@@ -133,12 +133,12 @@ def answering(*connections: list[bytes]) -> Iterator[tuple[str, list[int]]]:
 def test_a_kept_connection_serves_request_after_request_and_is_made_anew() -> None:
     one, two, three = (OK % (1, digit) for digit in (b"1", b"2", b"3"))
     with answering([one, two], [three]) as (address, taken):
-        kept = Kept(address)
+        kept = Kept(Endpoint(address))
         assert [kept.get("/x").document for _ in range(2)] == [1, 2]
         assert taken == [0]
         assert kept.get("/x").document == 3, "the other side had closed meanwhile"
         kept.close()
-    kept = Kept(address)
+    kept = Kept(Endpoint(address))
     with pytest.raises(UnavailableError, match="nothing listens there"):
         kept.get("/x")
     kept.close()
@@ -146,7 +146,7 @@ def test_a_kept_connection_serves_request_after_request_and_is_made_anew() -> No
 
 def test_after_an_answer_that_is_too_big_a_kept_connection_begins_anew() -> None:
     with answering([OK % (9, b"123456789")], [OK % (1, b"1")]) as (address, taken):
-        kept = Kept(address)
+        kept = Kept(Endpoint(address))
         with pytest.raises(UnavailableError, match="more than 4 bytes"):
             kept.get("/x", max_bytes=4)
         assert kept.get("/x", max_bytes=4).document == 1

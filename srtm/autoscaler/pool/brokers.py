@@ -8,8 +8,7 @@ from collections.abc import Callable
 from srtm.autoscaler.pool.stats import ChannelSeen, channel_seen
 from srtm.consumer.pool_file import NsqTable
 from srtm.host.clock import NS, boottime_ns
-from srtm.http.client import Kept
-from srtm.http.nsqd import read_stats, stats_path
+from srtm.http.nsqd import NsqdDoor, StatsReader
 from srtm.http.nsqlookupd import producers_of
 from srtm.text.errors import UnavailableError
 
@@ -27,23 +26,23 @@ See = Callable[[str, float, ChannelSeen], None]
 class BrokerReader:
     """fault: why the last question failed"""
 
-    def __init__(self, address: str, nsq: NsqTable, seconds: float, see: See) -> None:
-        self.address = address
+    def __init__(self, door: NsqdDoor, nsq: NsqTable, seconds: float, see: See) -> None:
+        self.address = door.address
         self.fault = ""
         self.answered = threading.Event()
         """once at least, well or not"""
-        self._path = stats_path(nsq.topic, nsq.channel, clients=True)
+        self._door = door
         self._nsq = nsq
         self._seconds = seconds
         self._see = see
         self._over = threading.Event()
-        threading.Thread(target=self._run, name=f"broker {address}", daemon=True).start()
+        threading.Thread(target=self._run, name=f"broker {self.address}", daemon=True).start()
 
     def close(self) -> None:
         self._over.set()
 
     def _run(self) -> None:
-        broker = Kept(self.address)
+        broker = StatsReader(self._door)
         while not self._over.is_set():
             begun = boottime_ns()
             try:
@@ -66,15 +65,17 @@ class BrokerReader:
             self._over.wait(max(self._seconds - (now - begun) / NS, 0.01))
         broker.close()
 
-    def _ask(self, broker: Kept) -> ChannelSeen:
+    def _ask(self, broker: StatsReader) -> ChannelSeen:
         """Raises UnavailableError."""
-        answer = broker.get(self._path, timeout_seconds=_ASK_SECONDS, max_bytes=_MOST_BYTES)
-        document = read_stats(answer, answer.where)
+        topic, channel = self._nsq.topic, self._nsq.channel
+        document = broker.read(
+            topic, channel, clients=True, timeout_seconds=_ASK_SECONDS, max_bytes=_MOST_BYTES
+        )
         try:
-            return channel_seen(document, self._nsq.topic, self._nsq.channel)
+            return channel_seen(document, topic, channel)
         except ValueError as error:
             said = " ".join(str(error).split())[:200]
-            raise UnavailableError(f"{answer.where}: {said}") from None
+            raise UnavailableError(f"{self.address}: /stats: {said}") from None
 
 
 class Brokers:
@@ -83,9 +84,11 @@ class Brokers:
     def __init__(
         self, nsq: NsqTable, seconds: float, see: See, gone: Callable[[str], None]
     ) -> None:
+        """Raises UsageError for files of `[nsq]` that are wrong."""
         self.fault = ""
         """of nsqlookupd"""
         self._nsq = nsq
+        self._features = nsq.features("[nsq] ")
         self._seconds = seconds
         self._see = see
         self._gone = gone
@@ -123,7 +126,9 @@ class Brokers:
 
     def _add(self, address: str) -> None:
         if address not in self._all and len(self._all) < _MOST_BROKERS:
-            self._all[address] = BrokerReader(address, self._nsq, self._seconds, self._see)
+            tls, name = self._features.tls, self._features.server_name
+            door = NsqdDoor(address, tls, name, "set tls-v1 = true in [nsq]")
+            self._all[address] = BrokerReader(door, self._nsq, self._seconds, self._see)
 
     def _follow(self) -> None:
         while not self._over.is_set():
