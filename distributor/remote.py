@@ -3,15 +3,15 @@
 import json
 import logging
 from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import click
-from click.core import ParameterSource
 
 from srtm.http.client import Answer, Endpoint, TlsFailed, request
 from srtm.http.distributor import CallerFiles, distributor_at
-from srtm.options.tls import check_client
+from srtm.options.client_files import client_files, on_command_line
 from srtm.text.address import Address
 from srtm.text.errors import SrtmError, UnavailableError, UsageError
 
@@ -108,16 +108,6 @@ def remote_or_none(command: Command) -> Command:
     return _address(None, "Ask this Load Distributor instead of a deployment.")(command)
 
 
-_FILES = {
-    "token-file": "File of mode 0600 with the distributor's token.",
-    "tls-root-ca-file": "File of PEM with the authority of the distributor's certificate: it is "
-    "reached by TLS.",
-    "tls-cert": "File of PEM with the own certificate at the distributor.",
-    "tls-key": "File of PEM with the key of --distributor-tls-cert.",
-}
-"""What a distributor is reached with: --distributor-NAME"""
-
-
 def _variable(name: str) -> str:
     """SRTM_DISTRIBUTOR_TLS_CERT and so on are what `srtm distributor` itself reads."""
     prefix = "SRTM_DISTRIBUTOR" if name == "token-file" else "SRTM_CLIENT"
@@ -125,28 +115,14 @@ def _variable(name: str) -> str:
 
 
 def _address(default: str | None, text: str) -> Callable[[Command], Command]:
-    def connect(context: click.Context, _: click.Parameter, address: str | None) -> Remote | None:
-        files = {}
-        for name in _FILES:
-            key = f"distributor_{name.replace('-', '_')}"
-            files[name] = context.params.pop(key, "")
-            source = context.get_parameter_source(key)
-            if address is None and files[name] and source is not ParameterSource.ENVIRONMENT:
-                raise UsageError(f"--distributor-{name} goes with --distributor-address")
-        if address is None:
-            return None
-        try:
-            check_client("distributor", *list(files.values())[1:])
-        except ValueError as error:
-            raise UsageError(str(error)) from None
-        try:
-            found = Address.parse(address).reachable
-        except ValueError as error:
-            raise UsageError(f"--distributor-address: {error}") from None
-        return Remote(distributor_at(str(found), CallerFiles(*files.values())))
-
     def decorate(command: Command) -> Command:
-        command = click.option(
+        @wraps(command)
+        def connected(
+            *args: Any, remote: str | None, distributor_files: CallerFiles, **given: Any
+        ) -> Any:
+            return command(*args, remote=_connect(remote, distributor_files), **given)
+
+        option = click.option(
             "--distributor-address",
             "remote",
             envvar="SRTM_DISTRIBUTOR_ADDRESS",
@@ -154,22 +130,26 @@ def _address(default: str | None, text: str) -> Callable[[Command], Command]:
             show_default=True,
             show_envvar=True,
             metavar="HOST:PORT",
-            callback=connect,
             help=text,
-        )(command)
-        for name, words in reversed(_FILES.items()):
-            command = click.option(
-                f"--distributor-{name}",
-                envvar=_variable(name),
-                show_envvar=True,
-                type=click.Path(),
-                default="",
-                is_eager=True,  # read before the address that it goes to
-                help=words,
-            )(command)
-        return command
+        )
+        files = client_files("distributor", "the distributor", variable=_variable)
+        made: Any = files(option(connected))
+        return made  # type: ignore[no-any-return]
 
     return decorate
+
+
+def _connect(address: str | None, files: CallerFiles) -> Remote | None:
+    """Raises UsageError."""
+    if address is None:
+        for flag in on_command_line("distributor"):
+            raise UsageError(f"{flag} goes with --distributor-address")
+        return None
+    try:
+        found = Address.parse(address).reachable
+    except ValueError as error:
+        raise UsageError(f"--distributor-address: {error}") from None
+    return Remote(distributor_at(str(found), files))
 
 
 def print_json(document: object) -> None:

@@ -3,14 +3,14 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from srtm.http.nsqd import stats
+from srtm.http.nsqd import NsqdDoor, stats
 from srtm.text.errors import UnavailableError
 
 
 @dataclass(frozen=True)
 class StatSource:
     name: str
-    http_address: str
+    door: NsqdDoor
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def read_rows(brokers: list[StatSource], topic: str) -> tuple[list[Row], dict[st
     rows, away = [], {}
     for broker in brokers:
         try:
-            document = stats(broker.http_address, topic)
+            document = stats(broker.door, topic)
             rows += _rows(broker, document)
         except UnavailableError as error:
             if len(brokers) == 1:
@@ -92,7 +92,7 @@ def _rows(broker: StatSource, document: dict[str, Any]) -> list[Row]:
         ]
     except (KeyError, TypeError, AttributeError):
         raise UnavailableError(
-            f"{broker.http_address}: its /stats has another shape than nsqd's"
+            f"{broker.door.address}: its /stats has another shape than nsqd's"
         ) from None
 
 

@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,11 @@ import click
 
 from distributor.remote import Remote, remote_or_none
 from srtm.deployment.document import Deployment, find
+from srtm.host.certificates import client_context
 from srtm.http.client import Endpoint, get_json
 from srtm.http.distributor import CallerFiles, distributor_at
-from srtm.options.tls import check_client
+from srtm.http.nsqd import HTTPS, NsqdDoor
+from srtm.options.client_files import client_files
 from srtm.stat.rows import Row, StatSource, read_rows, with_rates
 from srtm.stat.tables import (
     bridge_table,
@@ -39,7 +41,8 @@ _TABLES = (queue_table, contract_table, timestamps_table, distributor_table, tra
     "addresses",
     multiple=True,
     metavar="HOST:PORT",
-    help="HTTP address of a gateway (or a plain nsqd); may be given several times",
+    help="HTTP address of a gateway (or a plain nsqd), https://HOST:PORT for its HTTPS address; "
+    "may be given several times",
 )
 @click.option(
     "--bridge-http-address",
@@ -48,33 +51,13 @@ _TABLES = (queue_table, contract_table, timestamps_table, distributor_table, tra
     metavar="HOST:PORT",
     help="HTTP address of an `srtm bridge`, to show its routes; may be given several times",
 )
+@client_files("bridge", "a bridge")
+@client_files("nsqd", "a gateway or nsqd", with_token=False)
 @click.option(
-    "--bridge-token-file",
-    "bridge_token",
-    type=click.Path(),
+    "--nsqd-tls-server-name",
+    "server_name",
     default="",
-    help="file of mode 0600 with the token of the bridges that want one",
-)
-@click.option(
-    "--bridge-tls-root-ca-file",
-    "bridge_root_ca",
-    type=click.Path(),
-    default="",
-    help="file of PEM with the authority of the bridges' certificates: they are reached by TLS",
-)
-@click.option(
-    "--bridge-tls-cert",
-    "bridge_cert",
-    type=click.Path(),
-    default="",
-    help="file of PEM with the own certificate at the bridges",
-)
-@click.option(
-    "--bridge-tls-key",
-    "bridge_key",
-    type=click.Path(),
-    default="",
-    help="file of PEM with the key of --bridge-tls-cert",
+    help="Name in the certificates of gateways and nsqds; default: the host of the address.",
 )
 @click.option(
     "--deployment",
@@ -94,10 +77,9 @@ _TABLES = (queue_table, contract_table, timestamps_table, distributor_table, tra
 def stat(
     addresses: tuple[str, ...],
     bridges: tuple[str, ...],
-    bridge_token: str,
-    bridge_root_ca: str,
-    bridge_cert: str,
-    bridge_key: str,
+    bridge_files: CallerFiles,
+    nsqd_files: CallerFiles,
+    server_name: str,
     deployment: str,
     remote: Remote | None,
     topic: str,
@@ -109,6 +91,7 @@ def stat(
 
     \b
       srtm stat --nsqd-http-address 127.0.0.1:4151
+      srtm stat --nsqd-http-address https://b1:4152 --nsqd-tls-root-ca-file ca.pem
       srtm stat --deployment ./srtm-data --topic sensors --count 1 --json
       srtm stat --bridge-http-address 127.0.0.1:4190
 
@@ -121,19 +104,20 @@ def stat(
         seconds = parse_duration(interval or "2s")
     except ValueError as error:
         raise UsageError(f"--interval: {error}") from None
+    door = _door(addresses, nsqd_files, server_name)
     if addresses or bridges:
-        brokers = [StatSource(address, address) for address in addresses]
+        named = [(address, address) for address in addresses]
     elif remote is not None:
         known = remote.call("GET", "brokers")["brokers"]
-        brokers = [StatSource(each["name"], each["http_address"]) for each in known]
+        named = [(each["name"], each["http_address"]) for each in known]
     else:
         found = find(Path(deployment))
-        brokers = [StatSource(broker.name, str(broker.http_address)) for broker in found.brokers]
+        named = [(broker.name, str(broker.http_address)) for broker in found.brokers]
         remote = _distributor_of(found)
+    brokers = [StatSource(name, replace(door, address=address)) for name, address in named]
     if count is None:  # whoever reads a pipe waits for its end
         count = 0 if interval or sys.stdout.isatty() else 1
-    files = CallerFiles(bridge_token, bridge_root_ca, bridge_cert, bridge_key)
-    watch = _Watch(brokers, _reached(bridges, files), remote, topic)
+    watch = _Watch(brokers, _reached(bridges, bridge_files), remote, topic)
     shown = 0
     while True:
         watch.look()
@@ -212,14 +196,23 @@ def penalties_of(remote: Remote | None, rows: list[Row], topic: str) -> list[dic
     return [each for each in found if not topic or each["topic"] == topic]
 
 
+def _door(addresses: tuple[str, ...], files: CallerFiles, server_name: str) -> NsqdDoor:
+    """How the doors of gateways and nsqds are read, wherever they are. Raises UsageError."""
+    if files.tls is None:
+        for each in (each for each in addresses if each.startswith(HTTPS)):
+            raise UsageError(
+                f"--nsqd-http-address {each} needs --nsqd-tls-root-ca-file, by which it is verified"
+            )
+        if server_name:
+            raise UsageError("--nsqd-tls-server-name goes with --nsqd-tls-root-ca-file")
+    tls = None if files.tls is None else client_context(files.tls)
+    return NsqdDoor("", tls, server_name, "give --nsqd-tls-root-ca-file, by which it is verified")
+
+
 def _reached(bridges: tuple[str, ...], files: CallerFiles) -> tuple[Endpoint, ...]:
     """Raises UsageError."""
     if files != CallerFiles() and not bridges:
         raise UsageError("--bridge-token-file and --bridge-tls-... go with --bridge-http-address")
-    try:
-        check_client("bridge", files.root_ca, files.cert, files.key)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
     return tuple(distributor_at(each, files, "--bridge-token-file") for each in bridges)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from srtm.http.nsqd import NsqdDoor
 from srtm.nsq.commands import pub
 from srtm.stat.rows import StatSource, read_rows
 from srtm.text.errors import UnavailableError
@@ -122,8 +123,8 @@ def test_a_broker_whose_stats_have_another_shape_does_not_hide_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     answers = {"odd": {"topics": [{"name": "t"}]}, "sound": {"topics": [{"topic_name": "t"}]}}
-    monkeypatch.setattr("srtm.stat.rows.stats", lambda address, _: answers[address])
-    odd, sound = StatSource("a", "odd"), StatSource("b", "sound")
+    monkeypatch.setattr("srtm.stat.rows.stats", lambda door, _: answers[door.address])
+    odd, sound = StatSource("a", NsqdDoor("odd")), StatSource("b", NsqdDoor("sound"))
     why = "odd: its /stats has another shape than nsqd's"
     rows, away = read_rows([odd, sound], "")
     assert [(row.broker, row.topic) for row in rows] == [("b", "t")]
