@@ -8,6 +8,7 @@ from functools import partial
 from distributor.options import DistributorOptions
 from srtm.bridge.file import read_bridge_file
 from srtm.deploy.file import Plan
+from srtm.deploy.nsqadmin import NSQADMIN_PATHS, NsqadminTable
 from srtm.deploy.process import ChildSpec, Stage
 from srtm.deploy.programs import Programs
 from srtm.deploy.tables import (
@@ -15,7 +16,6 @@ from srtm.deploy.tables import (
     BrokerTable,
     DistributorTable,
     LookupdTable,
-    NsqadminTable,
 )
 from srtm.host.certificates import TlsFiles, client_context
 from srtm.http.client import Answer, Endpoint
@@ -189,4 +189,5 @@ def nsqadmin_command(plan: Plan, nsqadmin: NsqadminTable, programs: Programs) ->
         sources = [f"--lookupd-http-address={plan.lookupd_at[1]}"]
     else:
         sources = [f"--nsqd-http-address={each.http_address.reachable}" for each in plan.brokers]
-    return [programs.nsqadmin, f"--http-address={nsqadmin.http_address}", *sources]
+    tls = nsqadmin.model_dump(include=set(NSQADMIN_PATHS), exclude_defaults=True)
+    return [programs.nsqadmin, f"--http-address={nsqadmin.http_address}", *sources, *as_flags(tls)]

@@ -15,6 +15,7 @@ from srtm.deploy.host_tables import (
     SubscriberTable,
     check_hosts,
 )
+from srtm.deploy.nsqadmin import NSQADMIN_PATHS, OptionalNsqadmin
 from srtm.deploy.tables import (
     DISTRIBUTOR_PATHS,
     GATEWAY_PATHS,
@@ -25,7 +26,6 @@ from srtm.deploy.tables import (
     DistributorTable,
     OptionalDistributor,
     OptionalLookupd,
-    OptionalNsqadmin,
     Table,
     TopicTable,
 )
@@ -357,6 +357,9 @@ def _with_absolute_paths(plan: Plan, base: Path) -> Plan:
     if plan.bridge:
         file = Path(absolute(plan.bridge.file))
         changes["bridge"] = plan.bridge.model_copy(update={"file": file})
+    if plan.nsqadmin:
+        found = {name: absolute(getattr(plan.nsqadmin, name)) for name in NSQADMIN_PATHS}
+        changes["nsqadmin"] = plan.nsqadmin.model_copy(update=found)
     if plan.distributor:
         store = plan.distributor.store or str(Layout(data_path).distributor_store)
         changes["distributor"] = plan.distributor.model_copy(

@@ -163,16 +163,6 @@ class LookupdTable(Placed):
     )
 
 
-class NsqadminTable(Placed):
-    """`[nsqadmin]`: the nsqadmin to start."""
-
-    http_address: ListenAddress = Field(
-        default=Address("127.0.0.1", 4171),
-        alias="http-address",
-        description="HTTP address, for browsers",
-    )
-
-
 class BridgeTable(Placed):
     """`[bridge]`: the Kafka bridge to start, by the file of its routes."""
 
@@ -366,11 +356,10 @@ class TopicTable(Contract):
         return {("topic" if key == "name" else key): value for key, value in values.items()}
 
 
-def _on_or_off(value: object) -> object:
+def on_or_off(value: object) -> object:
     """`lookupd = true` is a table of defaults, `false` is none."""
     return {True: {}, False: None}[value] if isinstance(value, bool) else value
 
 
-OptionalLookupd = Annotated[LookupdTable | None, BeforeValidator(_on_or_off)]
-OptionalNsqadmin = Annotated[NsqadminTable | None, BeforeValidator(_on_or_off)]
-OptionalDistributor = Annotated[DistributorTable | None, BeforeValidator(_on_or_off)]
+OptionalLookupd = Annotated[LookupdTable | None, BeforeValidator(on_or_off)]
+OptionalDistributor = Annotated[DistributorTable | None, BeforeValidator(on_or_off)]

@@ -14,6 +14,7 @@ from srtm.deploy.children import children
 from srtm.deploy.file import Plan, plan_of, read_plan
 from srtm.deploy.kept_topics import KeptTopics, merge
 from srtm.deploy.lock import DataPathLock
+from srtm.deploy.nsqadmin import shortcomings
 from srtm.deploy.placed_topics import PlacedTopics, placed_topics, read_placed
 from srtm.deploy.programs import (
     Programs,
@@ -155,7 +156,21 @@ class Up:
             except UsageError as error:
                 raise UsageError(f"{each.key}: {error}") from None
         self._check_callers()
+        self._check_nsqadmin()
         return programs
+
+    def _check_nsqadmin(self) -> None:
+        """Raises UsageError; says what it cannot do."""
+        plan = self._plan
+        if not plan.nsqadmin:
+            return
+        try:
+            client_context(plan.nsqadmin.tls_files)
+        except UsageError as error:
+            raise UsageError(f"[nsqadmin]: {error}") from None
+        brokers = {each.name: plan.gateway_options(each) for each in plan.brokers}
+        for line in shortcomings(plan.nsqadmin, brokers):
+            self._say(line)
 
     def _check_callers(self) -> None:
         """The files that the distributor is started and reached with. Raises UsageError."""

@@ -52,7 +52,8 @@ def put(folder: Path, host: Host, own: str) -> None:
 def refuse_near_files(tables: Mapping[str, Any]) -> None:
     """Raises ValueError for a certificate that lies beside the testbed's file, where its host has
     nothing."""
-    for table in (*tables["broker"], tables["distributor"] or {}, tables["elsewhere"]):
+    others = (tables["distributor"] or {}, tables["elsewhere"], tables.get("nsqadmin", {}))
+    for table in (*tables["broker"], *others):
         for key, value in table.items():
             is_file = "tls-" in key and key.endswith(("-cert", "-key", "-file"))
             if is_file and value and not str(value).startswith("/"):
@@ -71,8 +72,11 @@ def secured(tables: Mapping[str, Any], own: PurePosixPath) -> dict[str, Any]:
         "tls-root-ca-file": str(own / "ca.pem"),
     }
     reach = {"distributor-tls-root-ca-file": str(own / "ca.pem")}
+    read = {"http-client-tls-root-ca-file": str(own / "ca.pem")}
     made = dict(tables)
     made["broker"] = [door | {"tls-required": "tcp-https"} | each for each in tables["broker"]]
+    if "nsqadmin" in tables:
+        made["nsqadmin"] = read | tables["nsqadmin"]
     if tables["distributor"]:
         given = {key: value for key, value in tables["distributor"].items() if value != ""}
         made["distributor"] = door | reach | given

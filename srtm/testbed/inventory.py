@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from srtm.deploy.file import Plan, plan_of, read_bridge_of
 from srtm.deploy.host_tables import HostTable
+from srtm.deploy.nsqadmin import NSQADMIN_PATHS
 from srtm.deploy.placed_topics import read_placed
 from srtm.deploy.tables import GATEWAY_PATHS, REACH_PATHS, BrokerTable
 from srtm.options.model import read_toml
@@ -185,7 +186,9 @@ class Inventory:
             tcp, http = self.lookupd_addresses
             elsewhere |= {"lookupd-tcp-address": str(tcp), "lookupd-http-address": str(http)}
         if plan.nsqadmin and here(plan.nsqadmin):
-            made["nsqadmin"] = _listening(plan.nsqadmin, host)
+            made["nsqadmin"] = _listening(plan.nsqadmin, host) | plan.nsqadmin.model_dump(
+                by_alias=True, include=set(NSQADMIN_PATHS), exclude_defaults=True
+            )
             runs.append("nsqadmin")
         if plan.bridge and here(plan.bridge):
             files["bridge.toml"] = self._near(plan.bridge.file)
@@ -381,5 +384,5 @@ def _listening(table: Any, host: HostTable) -> dict[str, Any]:
     return {
         name.replace("_", "-"): str(at_host(getattr(table, name), host.address))
         for name in type(table).model_fields
-        if name != "host"
+        if name.endswith("_address")
     }

@@ -16,6 +16,7 @@ from srtm.autoscaler.live import figures as autoscaler
 from srtm.bridge import http as bridge
 from srtm.consumer import status as consumer
 from srtm.deploy import host_tables, tables
+from srtm.deploy.nsqadmin import NsqadminTable
 from srtm.gateway.http import metrics as gateway
 from srtm.gateway.options import GatewayOptions
 from srtm.http.metrics import Row
@@ -72,7 +73,7 @@ def _keys() -> str:
     rooms: dict[str, type[BaseModel]] = {
         "[deployment]": tables.DeploymentTable,
         "[lookupd]": tables.LookupdTable,
-        "[nsqadmin]": tables.NsqadminTable,
+        "[nsqadmin]": NsqadminTable,
         "[distributor]": tables.DistributorTable,
         "[bridge]": tables.BridgeTable,
         "[[broker]]": tables.BrokerTable,

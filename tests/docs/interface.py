@@ -13,7 +13,7 @@ from srtm.bridge.file import BridgeFile
 from srtm.cli.main import cli
 from srtm.consumer.file import GroupFile
 from srtm.consumer.pool_file import PoolFile
-from srtm.deploy import host_tables, tables
+from srtm.deploy import host_tables, nsqadmin, tables
 from tests.docs.generated import PROGRAMS, metrics_of
 
 LISTED = Path(__file__).with_name("interface.txt")
@@ -22,7 +22,8 @@ _FILES = {"group": GroupFile, "pool": PoolFile, "bridge": BridgeFile}
 
 def interface() -> list[str]:
     """A line for each, sorted."""
-    deployed = [*vars(tables).values(), *vars(host_tables).values()]
+    modules = (tables, host_tables, nsqadmin)
+    deployed = [each for module in modules for each in vars(module).values()]
     models = {
         f"deployment {each.__name__}": each
         for each in deployed

@@ -207,6 +207,18 @@ def test_a_secure_testbed_names_the_certificate_of_the_host(tmp_path: Path) -> N
     assert plan.gateway_options(plan.brokers[0]).https_address == "198.18.0.11:4152"
 
 
+def test_nsqadmin_of_a_secure_testbed_verifies_its_brokers(tmp_path: Path) -> None:
+    root = "http-client-tls-root-ca-file"
+    text = SECURE.replace("[lookupd]", "[lookupd]\n[nsqadmin]")
+    own = tmp_path / "srtm-data/h1/testbed"
+    assert part(read(tmp_path, text), "h1")[1]["nsqadmin"] == {
+        "http-address": "198.18.0.11:4171",
+        root: f"{own}/ca.pem",
+    }
+    text = text.replace("[nsqadmin]", f'[nsqadmin]\n{root} = "/other.pem"')
+    assert part(read(tmp_path, text), "h1")[1]["nsqadmin"][root] == "/other.pem"
+
+
 def test_https_of_a_table_is_on_its_host(tmp_path: Path) -> None:
     text = SECURE.replace('host = "h1"\nadm', 'host = "h1"\nhttps-address = "127.0.0.1:443"\nadm')
     assert part(read(tmp_path, text), "h1")[1]["broker"][0]["https-address"] == "198.18.0.11:443"
@@ -234,6 +246,12 @@ def test_two_brokers_of_a_host_must_not_have_one_https_address(tmp_path: Path) -
             '[distributor]\ndistributor-tls-root-ca-file = "ca.pem"',
             "distributor-tls-root-ca-file ca.pem: write its absolute path on the host",
             id="an-authority-near-the-file",
+        ),
+        pytest.param(
+            "[lookupd]",
+            '[nsqadmin]\nhttp-client-tls-root-ca-file = "ca.pem"',
+            "http-client-tls-root-ca-file ca.pem: write its absolute path on the host",
+            id="an-authority-of-nsqadmin-near-the-file",
         ),
         pytest.param('"h3"', '"h3-"', "'h3-' is no host name", id="no-name-of-a-host"),
     ],
