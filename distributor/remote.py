@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 import click
 
 from srtm.http.client import Answer, Endpoint, TlsFailed, request
-from srtm.http.distributor import CallerFiles, distributor_at
+from srtm.http.service import ClientFiles, service_at
 from srtm.options.client_files import client_files, on_command_line
 from srtm.text.address import Address
 from srtm.text.errors import SrtmError, UnavailableError, UsageError
@@ -118,7 +118,7 @@ def _address(default: str | None, text: str) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
         @wraps(command)
         def connected(
-            *args: Any, remote: str | None, distributor_files: CallerFiles, **given: Any
+            *args: Any, remote: str | None, distributor_files: ClientFiles, **given: Any
         ) -> Any:
             return command(*args, remote=_connect(remote, distributor_files), **given)
 
@@ -139,7 +139,7 @@ def _address(default: str | None, text: str) -> Callable[[Command], Command]:
     return decorate
 
 
-def _connect(address: str | None, files: CallerFiles) -> Remote | None:
+def _connect(address: str | None, files: ClientFiles) -> Remote | None:
     """Raises UsageError."""
     if address is None:
         for flag in on_command_line("distributor"):
@@ -149,7 +149,7 @@ def _connect(address: str | None, files: CallerFiles) -> Remote | None:
         found = Address.parse(address).reachable
     except ValueError as error:
         raise UsageError(f"--distributor-address: {error}") from None
-    return Remote(distributor_at(str(found), files))
+    return Remote(service_at(str(found), files, "--distributor-token-file"))
 
 
 def print_json(document: object) -> None:

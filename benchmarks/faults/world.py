@@ -13,8 +13,8 @@ from distributor.remote import Remote
 from srtm.audit.folder import read_sessions
 from srtm.audit.judge import Audit, judge
 from srtm.deployment.layout import Layout
-from srtm.http.distributor import CallerFiles, distributor_at
 from srtm.http.nsqd import stats
+from srtm.http.service import ClientFiles, service_at
 from srtm.testbed import Testbed, Unit, open_testbed
 from srtm.testbed.host import Host
 from srtm.text.errors import SrtmError
@@ -121,7 +121,7 @@ class World:
         inventory = self.testbed.inventory
         address, token_file = inventory.distributor_address, inventory.token_file
         assert address is not None
-        remote = Remote(distributor_at(str(address), CallerFiles(str(token_file or "")), "token"))
+        remote = Remote(service_at(str(address), ClientFiles(str(token_file or "")), "token"))
 
         def is_placed(topic: str) -> bool:
             placed = remote.call("POST", "topics", topic, "placements", body={"policy": "lb"})

@@ -17,7 +17,7 @@ from srtm.bridge.lookup import nsqds_of, topics_of
 from srtm.bridge.names import End
 from srtm.bridge.wire import unreached
 from srtm.http.client import request
-from srtm.http.distributor import distributor_at, files_of
+from srtm.http.service import distributor_files, service_at
 from srtm.kafka.client import LastFault, away, client_settings, refuse_settings
 from srtm.text.address import Address
 from srtm.text.errors import UnavailableError
@@ -176,7 +176,7 @@ def _nsq_side(route: Route, topics: dict[str, int] | None) -> list[Finding]:
 def _distributor(route: Route) -> Finding:
     """Does it know the topic? Raises UsageError for a file that cannot be read."""
     topic, address = route.one_target, route.distributor
-    endpoint = distributor_at(address, files_of(route), "distributor-token-file")
+    endpoint = service_at(address, distributor_files(route), "distributor-token-file")
     path = f"/v1/topics/{quote(topic, safe='')}"
     try:
         answer = request(endpoint, "GET", path, timeout_seconds=_SECONDS)

@@ -10,7 +10,7 @@ from srtm.bridge.file import Route
 from srtm.bridge.nsq_sink import Publisher
 from srtm.client.place import Place
 from srtm.client.watch import join, leave
-from srtm.http.distributor import distributor_at, files_of
+from srtm.http.service import distributor_files, service_at
 from srtm.text.errors import SrtmError
 
 log = logging.getLogger("srtm.bridge")
@@ -49,8 +49,8 @@ class Placed:
 
     def __init__(self, route: Route, bridge: str) -> None:
         """Raises UsageError for a file that cannot be read."""
-        files = files_of(route)
-        self._endpoint = distributor_at(route.distributor, files, "distributor-token-file")
+        files = distributor_files(route)
+        self._endpoint = service_at(route.distributor, files, "distributor-token-file")
         self._route = route
         self._bridge = bridge
         self._loop: asyncio.AbstractEventLoop | None = None

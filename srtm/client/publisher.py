@@ -15,7 +15,7 @@ from srtm.client.watch import MAX_BACKOFF_SECONDS, join, leave
 from srtm.client.window import Window
 from srtm.host.backoff import backoff_seconds
 from srtm.http.client import Endpoint
-from srtm.http.distributor import CallerFiles, distributor_at
+from srtm.http.service import ClientFiles, service_at
 from srtm.nsq.commands import message, mpub, pub
 from srtm.nsq.connection import PLAIN, Features
 from srtm.nsq.frames import ERROR
@@ -92,13 +92,13 @@ class Publisher:
         self._name = topic.encode()
         self._endpoint: Endpoint | None = None
         if distributor:
-            files = CallerFiles(
+            files = ClientFiles(
                 token_file,
                 distributor_tls_root_ca_file,
                 distributor_tls_cert,
                 distributor_tls_key,
             )
-            self._endpoint = distributor_at(distributor, files, "token_file")
+            self._endpoint = service_at(distributor, files, "token_file")
         self._nsqd = nsqd
         self._features = features
         self._close_seconds = close_seconds

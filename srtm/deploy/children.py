@@ -19,7 +19,7 @@ from srtm.deploy.tables import (
 )
 from srtm.host.certificates import TlsFiles, client_context
 from srtm.http.client import Answer, Endpoint
-from srtm.http.distributor import distributor_at
+from srtm.http.service import service_at
 from srtm.limits.contract import Contract
 from srtm.options.model import as_flags
 from srtm.text.address import Address
@@ -59,7 +59,7 @@ def _distributor(plan: Plan, distributor: DistributorTable, programs: Programs) 
     child = _child(plan, "distributor", Stage.DISTRIBUTOR, command, distributor.http_address)
     if plan.distributor_at and distributor.tls_cert:
         address, files = plan.distributor_at
-        child = replace(child, reach=partial(distributor_at, str(address), files))
+        child = replace(child, reach=partial(service_at, str(address), files, "token-file"))
     return replace(child, path="/v1/health", agrees=_leads)
 
 

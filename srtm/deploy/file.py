@@ -32,7 +32,7 @@ from srtm.deploy.tables import (
 from srtm.deployment.layout import Layout
 from srtm.gateway.options import GatewayOptions
 from srtm.host.certificates import TlsFiles
-from srtm.http.distributor import CallerFiles, files_of
+from srtm.http.service import ClientFiles, distributor_files
 from srtm.options.model import read_toml
 from srtm.text.address import Address
 from srtm.text.errors import SrtmError, UsageError, one_line
@@ -152,15 +152,15 @@ class Plan(Table):
         return self.distributor_at is not None
 
     @property
-    def distributor_at(self) -> tuple[Address, CallerFiles] | None:
+    def distributor_at(self) -> tuple[Address, ClientFiles] | None:
         """Where the Load Distributor is reached, here or elsewhere, and with which files."""
         if self.distributor:
-            files = files_of(self.distributor)
+            files = distributor_files(self.distributor)
             if not files.token:  # its file of the older form is both sides'
                 files = replace(files, token=self.distributor.token_file)
             return self.distributor.http_address.reachable, files
         if self.elsewhere and self.elsewhere.distributor_address:
-            return self.elsewhere.distributor_address, files_of(self.elsewhere)
+            return self.elsewhere.distributor_address, distributor_files(self.elsewhere)
         return None
 
     @property
@@ -265,7 +265,7 @@ class Plan(Table):
             root = self.distributor.distributor_tls_root_ca_file
             yield NamedCertificate(host, key, name, self.distributor.tls_files, root, True)
         if self.distributor and self.distributor.distributor_tls_cert:
-            given = files_of(self.distributor)
+            given = distributor_files(self.distributor)
             files = TlsFiles(given.cert, given.key, given.root_ca)
             key, root = "distributor-tls-cert of distributor", self.distributor.tls_root_ca_file
             yield NamedCertificate("", key, "", files, root, True)

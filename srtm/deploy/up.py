@@ -34,7 +34,7 @@ from srtm.deployment.document import (
 from srtm.host.certificates import client_context, server_context
 from srtm.host.clock import NS, monotonic_ns
 from srtm.http.callers import read_tokens
-from srtm.http.distributor import CallerFiles, distributor_at
+from srtm.http.service import ClientFiles, service_at
 from srtm.limits.contract import Contract
 from srtm.text.address import Address, require_free
 from srtm.text.errors import UnavailableError, UsageError
@@ -73,7 +73,7 @@ def deployed(plan: Plan) -> Deployment:
     )
 
 
-def _reached(address: Address, files: CallerFiles) -> Distributor:
+def _reached(address: Address, files: ClientFiles) -> Distributor:
     return Distributor(
         http_address=address,
         token_file=files.token,
@@ -186,7 +186,7 @@ class Up:
         if plan.distributor_at:
             address, files = plan.distributor_at
             table = "distributor" if plan.distributor else "elsewhere"
-            distributor_at(str(address), files, f"token-file of [{table}]")
+            service_at(str(address), files, f"token-file of [{table}]")
 
     def _supervise(
         self, programs: Programs, lock: DataPathLock, on_up: Callable[[Deployment], None]

@@ -8,7 +8,7 @@ from srtm.deployment.layout import DATA_PATH, Layout
 from srtm.host.atomic import read_json, write_json
 from srtm.host.processes import is_alive
 from srtm.http.client import Endpoint
-from srtm.http.distributor import CallerFiles, distributor_at
+from srtm.http.service import ClientFiles, service_at
 from srtm.options.model import read_toml
 from srtm.text.errors import UnavailableError, UsageError, one_line
 from srtm.text.fields import ListenAddress
@@ -46,8 +46,8 @@ class Distributor(_Document):
 
     def endpoint(self) -> Endpoint:
         """Raises UsageError for a file that is wrong."""
-        files = CallerFiles(self.token_file, self.tls_root_ca_file, self.tls_cert, self.tls_key)
-        return distributor_at(str(self.http_address), files, "token-file")
+        files = ClientFiles(self.token_file, self.tls_root_ca_file, self.tls_cert, self.tls_key)
+        return service_at(str(self.http_address), files, "token-file")
 
 
 class Lookupd(_Document):

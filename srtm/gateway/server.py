@@ -43,7 +43,7 @@ from srtm.host.audit_log import AuditLog
 from srtm.host.certificates import LOOK_SECONDS, Renewed
 from srtm.host.clock import NS, WallClock, monotonic_ns, wall_clock_error_ns
 from srtm.http.client import TIMEOUT_SECONDS
-from srtm.http.distributor import distributor_at, files_of
+from srtm.http.service import distributor_files, service_at
 from srtm.nsq.identify import Server
 from srtm.nsq.names import PROBE_TOPIC
 from srtm.text.errors import SrtmError, UnavailableError
@@ -240,7 +240,9 @@ class Gateway:
                 f"nsqd at {options.nsqd_tcp_address} takes no V2 connection: {why}"
             ) from None
         if options.distributor_address:
-            distributor = distributor_at(options.distributor_address, files_of(options))
+            distributor = service_at(
+                options.distributor_address, distributor_files(options), "--distributor-token-file"
+            )
             self.agent = Agent(distributor, who, self.topics)
             closing.callback(self.agent.close)
             await self.agent.first_contact()

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from srtm.http.distributor import distributor_at, files_of
+from srtm.http.service import distributor_files, service_at
 from srtm.load import runner, table
 from srtm.load.brokers import Brokers, brokers_of, left_out
 from srtm.load.follow import Follower
@@ -129,7 +129,9 @@ def _check_writable(path: Path) -> None:
 
 def _placed(options: LoadOptions) -> tuple[LoadSettings, Follower]:
     """The publishers of the placed topic, and who follows their moves."""
-    endpoint = distributor_at(options.distributor_address, files_of(options))
+    endpoint = service_at(
+        options.distributor_address, distributor_files(options), "--distributor-token-file"
+    )
     everybody = read_placement(endpoint, options.topic)
     ids, at = [each.id for each in everybody], [each.address for each in everybody]
     follower = Follower(endpoint, options.topic, ids, at)

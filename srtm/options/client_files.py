@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from srtm.http.distributor import CallerFiles
+from srtm.http.service import ClientFiles
 from srtm.options.tls import check_client
 from srtm.text.errors import UsageError
 
@@ -38,7 +38,7 @@ def client_files(
         @wraps(command)
         def reached(*args: Any, **given: Any) -> Any:
             values = [given.pop(_parameter(server, name)) for name in names]
-            files = CallerFiles(*values if with_token else ("", *values))
+            files = ClientFiles(*values if with_token else ("", *values))
             try:
                 check_client(server, files.root_ca, files.cert, files.key)
             except ValueError as error:

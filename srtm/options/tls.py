@@ -10,7 +10,7 @@ from pydantic import AfterValidator
 from srtm.host.certificates import MIN_VERSIONS, TlsFiles
 
 if TYPE_CHECKING:  # it brings the HTTP client
-    from srtm.http.distributor import ReachOptions
+    from srtm.http.service import ReachOptions
 
 
 def _policy(text: str) -> str:

@@ -14,8 +14,8 @@ from distributor.remote import Remote, remote_or_none
 from srtm.deployment.document import Deployment, find
 from srtm.host.certificates import client_context
 from srtm.http.client import Endpoint, get_json
-from srtm.http.distributor import CallerFiles, distributor_at
 from srtm.http.nsqd import HTTPS, NsqdDoor
+from srtm.http.service import ClientFiles, service_at
 from srtm.options.client_files import client_files
 from srtm.stat.rows import Row, StatSource, read_rows, with_rates
 from srtm.stat.tables import (
@@ -77,8 +77,8 @@ _TABLES = (queue_table, contract_table, timestamps_table, distributor_table, tra
 def stat(
     addresses: tuple[str, ...],
     bridges: tuple[str, ...],
-    bridge_files: CallerFiles,
-    nsqd_files: CallerFiles,
+    bridge_files: ClientFiles,
+    nsqd_files: ClientFiles,
     server_name: str,
     deployment: str,
     remote: Remote | None,
@@ -196,7 +196,7 @@ def penalties_of(remote: Remote | None, rows: list[Row], topic: str) -> list[dic
     return [each for each in found if not topic or each["topic"] == topic]
 
 
-def _door(addresses: tuple[str, ...], files: CallerFiles, server_name: str) -> NsqdDoor:
+def _door(addresses: tuple[str, ...], files: ClientFiles, server_name: str) -> NsqdDoor:
     """How the doors of gateways and nsqds are read, wherever they are. Raises UsageError."""
     if files.tls is None:
         for each in (each for each in addresses if each.startswith(HTTPS)):
@@ -209,11 +209,11 @@ def _door(addresses: tuple[str, ...], files: CallerFiles, server_name: str) -> N
     return NsqdDoor("", tls, server_name, "give --nsqd-tls-root-ca-file, by which it is verified")
 
 
-def _reached(bridges: tuple[str, ...], files: CallerFiles) -> tuple[Endpoint, ...]:
+def _reached(bridges: tuple[str, ...], files: ClientFiles) -> tuple[Endpoint, ...]:
     """Raises UsageError."""
-    if files != CallerFiles() and not bridges:
+    if files != ClientFiles() and not bridges:
         raise UsageError("--bridge-token-file and --bridge-tls-... go with --bridge-http-address")
-    return tuple(distributor_at(each, files, "--bridge-token-file") for each in bridges)
+    return tuple(service_at(each, files, "--bridge-token-file") for each in bridges)
 
 
 def routes_of(bridge: Endpoint) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from srtm.deploy.file import plan_of, read_plan
-from srtm.http.distributor import CallerFiles
+from srtm.http.service import ClientFiles
 from srtm.testbed.inventory import Inventory, Part, read_inventory
 from srtm.text.errors import UsageError
 
@@ -111,7 +111,7 @@ def test_a_part_is_a_file_for_srtm_up(tmp_path: Path) -> None:
     assert plan.broker_count == 2
     assert plan.distributor_at == (
         inventory.distributor_address,
-        CallerFiles(tables["elsewhere"]["distributor-token-file"]),
+        ClientFiles(tables["elsewhere"]["distributor-token-file"]),
     )
     assert plan.layout.data_path == tmp_path / "srtm-data" / "h1"
 

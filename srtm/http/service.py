@@ -1,4 +1,5 @@
-"""The Load Distributor as its callers reach it: by files that may change while they run."""
+"""A server as programs of ours reach it, by files that may change while they run: the Load
+Distributor, or a bridge."""
 
 import logging
 from dataclasses import dataclass, field
@@ -14,11 +15,11 @@ log = logging.getLogger("srtm.http")
 
 
 @dataclass(frozen=True, slots=True)
-class CallerFiles:
-    """Paths of what a program shows the distributor, and of what it verifies the distributor by.
+class ClientFiles:
+    """Paths of what a program shows a server, and of what it verifies the server by.
 
     token:     its token, mode 0600
-    root_ca:   PEM with the authority of the distributor's certificate; empty: no TLS
+    root_ca:   PEM with the authority of the server's certificate; empty: no TLS
     cert, key: PEM of its own certificate
     """
 
@@ -45,8 +46,8 @@ class ReachOptions(Protocol):
     def distributor_tls_key(self) -> str: ...
 
 
-def files_of(options: ReachOptions) -> CallerFiles:
-    return CallerFiles(
+def distributor_files(options: ReachOptions) -> ClientFiles:
+    return ClientFiles(
         options.distributor_token_file,
         options.distributor_tls_root_ca_file,
         options.distributor_tls_cert,
@@ -57,7 +58,7 @@ def files_of(options: ReachOptions) -> CallerFiles:
 class _Read:
     """What was read of the files, and when that was."""
 
-    def __init__(self, address: str, files: CallerFiles, where: str) -> None:
+    def __init__(self, address: str, files: ClientFiles, where: str) -> None:
         """Raises UsageError."""
         self._address = address
         self._files = files
@@ -94,7 +95,7 @@ class _Read:
 class _Followed(Endpoint):
     """Two of the same address and files are equal, whatever was read of them."""
 
-    files: CallerFiles = CallerFiles()
+    files: ClientFiles = ClientFiles()
     read: _Read = field(kw_only=True, compare=False, repr=False)
 
     def now(self) -> Endpoint:
@@ -102,8 +103,6 @@ class _Followed(Endpoint):
         return self.read.endpoint
 
 
-def distributor_at(
-    address: str, files: CallerFiles, where: str = "--distributor-token-file"
-) -> Endpoint:
-    """The distributor at `host:port`. where: what names the token's file. Raises UsageError."""
+def service_at(address: str, files: ClientFiles, where: str) -> Endpoint:
+    """The server at `host:port`. where: what names the token's file. Raises UsageError."""
     return _Followed(address, files=files, read=_Read(address, files, where))

@@ -1,4 +1,4 @@
-"""The distributor as its callers reach it: TLS that fails in one line, and files that change."""
+"""A server as its callers reach it: TLS that fails in one line, and files that change."""
 
 import asyncio
 import logging
@@ -14,10 +14,10 @@ from tornado.httputil import HTTPHeaders, HTTPServerRequest, ResponseStartLine
 from tornado.netutil import bind_sockets
 
 from srtm.host.certificates import TlsFiles, server_context
-from srtm.http import distributor
+from srtm.http import service
 from srtm.http.client import Endpoint, TlsFailed, request
-from srtm.http.distributor import CallerFiles, distributor_at
 from srtm.http.server import PatientServer
+from srtm.http.service import ClientFiles, service_at
 from srtm.text.errors import UnavailableError, UsageError
 from tests.support.certificates import Authority
 
@@ -88,10 +88,10 @@ def test_tls_that_fails_is_one_line(
         "strange-client": lambda: other.issue("b", client=True),
         "expired-client": lambda: authority.issue("b", client=True, expired=True),
     }.get(kind, lambda: ("", ""))()
-    files = CallerFiles("", authority.ca_file, *client)
+    files = ClientFiles("", authority.ca_file, *client)
     context = contexts.get(kind, lambda: of_server(authority, required=True))()
     with serving(context) as address, pytest.raises(TlsFailed) as caught:
-        request(distributor_at(address, files), "GET", "/x")
+        request(service_at(address, files, "--token-file"), "GET", "/x")
     # What the other side says of a client in TLS 1.3 may be lost with the connection.
     is_of_client = kind in ("required", "strange-client", "expired-client")
     lost = "does it accept only clients with a certificate?" if is_of_client else said
@@ -108,15 +108,15 @@ def test_plain_text_at_a_port_of_tls_is_one_line(authority: Authority) -> None:
 
 def test_a_certificate_is_shown(authority: Authority) -> None:
     with serving(of_server(authority, required=True)) as address:
-        files = CallerFiles("", authority.ca_file, *authority.issue("b", client=True))
-        assert request(distributor_at(address, files), "GET", "/x").status == 200
+        files = ClientFiles("", authority.ca_file, *authority.issue("b", client=True))
+        assert request(service_at(address, files, "--token-file"), "GET", "/x").status == 200
 
 
 def test_a_token_that_changes_is_shown_and_a_wrong_file_leaves_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = 0
-    monkeypatch.setattr(distributor, "monotonic_ns", lambda: now)
+    monkeypatch.setattr(service, "monotonic_ns", lambda: now)
     file = tmp_path / "token"
 
     def write(text: str) -> None:
@@ -124,7 +124,7 @@ def test_a_token_that_changes_is_shown_and_a_wrong_file_leaves_it(
         file.chmod(0o600)
 
     write("a" * 32)
-    endpoint = distributor_at("h:1", CallerFiles(str(file)))
+    endpoint = service_at("h:1", ClientFiles(str(file)), "--token-file")
     write("b" * 32)
     assert endpoint.now().token == "a" * 32
     now += 10_000_000_000
@@ -141,11 +141,11 @@ def test_an_authority_that_changes_is_followed(
     tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0
-    monkeypatch.setattr(distributor, "monotonic_ns", lambda: now)
+    monkeypatch.setattr(service, "monotonic_ns", lambda: now)
     ca = tmp_path / "ca.pem"
     shutil.copy(Authority(tmp_path / "other").ca_file, ca)
     with serving(of_server(authority)) as address:
-        endpoint = distributor_at(address, CallerFiles("", str(ca)))
+        endpoint = service_at(address, ClientFiles("", str(ca)), "--token-file")
         with pytest.raises(TlsFailed):
             request(endpoint, "GET", "/x")
         shutil.copy(authority.ca_file, ca)
@@ -154,16 +154,19 @@ def test_an_authority_that_changes_is_followed(
 
 
 def test_two_of_the_same_files_are_one_subject(tmp_path: Path, authority: Authority) -> None:
-    files = CallerFiles("", authority.ca_file)
-    first, second = distributor_at("h:1", files), distributor_at("h:1", files)
+    files = ClientFiles("", authority.ca_file)
+    first, second = (
+        service_at("h:1", files, "--token-file"),
+        service_at("h:1", files, "--token-file"),
+    )
     assert first == second
     assert hash(first) == hash(second)
-    assert first != distributor_at("h:1", CallerFiles())
+    assert first != service_at("h:1", ClientFiles(), "--token-file")
     assert Endpoint("h:1").now() == Endpoint("h:1")
 
 
 def test_a_file_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"^--distributor-token-file /no: No such file"):
-        distributor_at("h:1", CallerFiles("/no"))
+    with pytest.raises(UsageError, match=r"^--token-file /no: No such file"):
+        service_at("h:1", ClientFiles("/no"), "--token-file")
     with pytest.raises(UsageError, match=r"^/no: No such file"):
-        distributor_at("h:1", CallerFiles("", "/no"))
+        service_at("h:1", ClientFiles("", "/no"), "--token-file")
