@@ -61,6 +61,10 @@ COMMANDS = {
         "srtm.consumer.consume_command:consume",
         "run one consumer of an autoscaled Kafka group or NSQ pool",
     ),
+    "journey": (
+        "srtm.journey.journey_command:journey",
+        "keep one latency SLO from publisher to consumer, and see where the time goes",
+    ),
     "audit": (
         "srtm.audit.audit_command:audit",
         "check by admission logs whether the brokers of a topic together kept its contract",

@@ -1,8 +1,10 @@
 """`srtm consume`."""
 
+import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +14,9 @@ from srtm.consumer.pool_file import PoolFile, read_scaled_file
 from srtm.consumer.required import require_client
 from srtm.options.logs import log_level_option, log_to_stderr
 from srtm.text.errors import UsageError
+
+if TYPE_CHECKING:
+    from srtm.consumer.teller import Teller
 
 
 @click.command()
@@ -78,11 +83,37 @@ def _run(
     figures = Figures()
     if table.http_address is not None:
         open_door(table, Status(figures), f"{path}: [consumer]")
-    work = Work(process, sink, call, figures)
+    teller = _teller(file, table, path)
+    work = Work(process, sink, call, figures, None if teller is None else teller.ages)
+    try:
+        if isinstance(file, PoolFile):
+            from srtm.consumer.pool_runner import PoolRunner
+
+            return PoolRunner(file, table, work, figures).run()
+        from srtm.consumer.runner import Runner  # librdkafka, an extra
+
+        return Runner(file, table, work, figures).run()
+    finally:
+        if teller is not None:
+            teller.close()
+
+
+def _teller(file: GroupFile | PoolFile, table: ConsumerTable, path: Path) -> "Teller | None":
+    """Who tells a journey how old messages are, where there is one. Raises UsageError."""
+    if not table.journey_address:
+        return None
+    from srtm.consumer.ages import Ages  # numpy
+    from srtm.consumer.teller import Teller
+    from srtm.http.service import service_at
+
     if isinstance(file, PoolFile):
-        from srtm.consumer.pool_runner import PoolRunner
-
-        return PoolRunner(file, table, work, figures).run()
-    from srtm.consumer.runner import Runner  # librdkafka, an extra
-
-    return Runner(file, table, work, figures).run()
+        ages = Ages(file.nsq.topic)
+        whose = {"topic": file.nsq.topic, "channel": file.nsq.channel}
+    else:
+        ages = Ages("")
+        whose = {"topic": file.group.topic, "group": file.group.id}
+    where = f"{path}: journey-token-file of [consumer]"
+    journeys = service_at(table.journey_address, table.journey_files, where)
+    teller = Teller(ages, journeys, whose, f"{socket.gethostname()}:{os.getpid()}")
+    teller.start()
+    return teller

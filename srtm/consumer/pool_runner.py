@@ -157,6 +157,7 @@ def _record(topic: str, each: Delivery) -> Record:
             ("nsq-id", each.id),
             ("nsq-attempts", b"%d" % each.attempts),
             ("nsq-host", each.host.address.encode()),
+            ("nsq-time", b"%d" % each.time_ns),
         ),
         timestamp=each.time_ns / 1e9,
     )

@@ -2,9 +2,11 @@
 
 import logging
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
+from srtm.consumer.ages import Ages
 from srtm.consumer.batch import Batch, Record
 from srtm.consumer.figures import Figures, Phase
 from srtm.consumer.function import Caller
@@ -15,7 +17,7 @@ log = logging.getLogger("srtm.consumer")
 
 
 class Work:
-    """process: the user's, or None: the sink gets rows"""
+    """process: the user's, or None: the sink gets rows; ages: None: nobody is told of them"""
 
     def __init__(
         self,
@@ -23,15 +25,18 @@ class Work:
         sink: Sink,
         call: Caller,
         figures: Figures,
+        ages: Ages | None = None,
     ) -> None:
         self._process = process
         self._sink = sink
         self._call = call
         self._figures = figures
+        self._ages = ages
 
     def __call__(self, batch: Batch) -> None:
         """Raises LeaseLost where the batch may be somebody else's by now; what the user's code
         raises is its own."""
+        in_hand = time.time_ns()
         self._figures.enter(Phase.PROCESS)
         results: Any = rows_of(batch)
         if self._process is not None:
@@ -39,6 +44,8 @@ class Work:
         batch.check()
         self._figures.enter(Phase.SINK)
         self._sink.write(results, batch)
+        if self._ages is not None:
+            self._ages.see(batch.records, in_hand, time.time_ns())
 
     def close(self) -> None:
         self._call.close()

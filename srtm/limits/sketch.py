@@ -91,6 +91,15 @@ class LatencySketch:
             bins[ZERO] += self._zeros
         self._sum_ns += float(np.dot(values, weights))
         self._values, self._weights, self._ramps, self._zeros = [], [], [], 0
+        self._count(bins, now)
+
+    def merge(self, bins: Bins, now: int) -> None:
+        """Add what another program has counted; each duration is taken for the middle of its
+        bin."""
+        self._sum_ns += sum(seconds_of(key) * 1e9 * count for key, count in bins.items())
+        self._count(bins, now)
+
+    def _count(self, bins: Bins, now: int) -> None:
         self._total.update(bins)
         number = now // _SLICE_NS
         if number not in self._slices:
@@ -111,12 +120,16 @@ class LatencySketch:
 
     def recent(self, now: int) -> LogCollapsingLowestDenseDDSketch:
         """The durations of the last minute (to a slice of ten seconds)."""
+        return sketch_of(self.recent_bins(now))
+
+    def recent_bins(self, now: int) -> Bins:
+        """As `recent` has them."""
         self.fold(now)
         merged: Bins = Counter()
         for number, bins in self._slices.items():
             if number > now // _SLICE_NS - _SLICES:
                 merged.update(bins)
-        return sketch_of(merged)
+        return merged
 
     def counts(self, target_seconds: float) -> tuple[int, int]:
         """Durations since start, folded ones: all, and those above the target (to the sketch's

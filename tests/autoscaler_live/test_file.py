@@ -6,7 +6,6 @@ import pytest
 
 from srtm.autoscaler.autoscale_command import autoscale
 from srtm.autoscaler.live.choice import LIVE, check_policy, make_policy
-from srtm.autoscaler.live.rolling import RollingBudget
 from srtm.autoscaler.live.states import State
 from srtm.consumer.file import (
     ConsumerTable,
@@ -16,6 +15,7 @@ from srtm.consumer.file import (
     read_group_file,
 )
 from srtm.consumer.pool_file import NsqTable, PoolControllerTable, read_scaled_file
+from srtm.limits.rolling import RollingBudget
 from srtm.limits.slo import SLO
 from srtm.text.errors import UsageError
 

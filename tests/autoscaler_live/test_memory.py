@@ -9,11 +9,11 @@ from srtm.autoscaler.decision import Decision
 from srtm.autoscaler.live.adviser import Adviser
 from srtm.autoscaler.live.choice import make_policy
 from srtm.autoscaler.live.memory import KEPT, Keeper, read, written
-from srtm.autoscaler.live.rolling import RollingBudget
 from srtm.autoscaler.live.weights import Weights
 from srtm.autoscaler.observation import ConsumerSeen, ConsumerState, Observation, PartitionSeen
 from srtm.consumer.file import GroupTable
 from srtm.consumer.wire import Memory
+from srtm.limits.rolling import RollingBudget
 from srtm.limits.slo import SLO
 
 GROUP = GroupTable.model_validate(

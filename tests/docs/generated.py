@@ -20,6 +20,7 @@ from srtm.deploy.nsqadmin import NsqadminTable
 from srtm.gateway.http import metrics as gateway
 from srtm.gateway.options import GatewayOptions
 from srtm.http.metrics import Row
+from srtm.journey import metrics as journey
 from srtm.report.result import read
 from srtm.text.duration import format_duration
 from srtm.text.errors import EXITS
@@ -31,6 +32,7 @@ PROGRAMS = {
     "autoscaler": autoscaler,
     "consumer": consumer,
     "bridge": bridge,
+    "journey": journey,
 }
 """modules with the tables of what a program's /metrics shows"""
 _SECTION = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.S)

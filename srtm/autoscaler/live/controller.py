@@ -23,7 +23,6 @@ from srtm.autoscaler.live.crew import Crew
 from srtm.autoscaler.live.learnt import Learnt
 from srtm.autoscaler.live.monitor import Reading
 from srtm.autoscaler.live.observe import Phases
-from srtm.autoscaler.live.rolling import RollingBudget
 from srtm.autoscaler.live.roster import Roster
 from srtm.autoscaler.live.states import Event, State, step
 from srtm.autoscaler.live.warned import Warned
@@ -31,6 +30,7 @@ from srtm.autoscaler.live.world import World
 from srtm.autoscaler.observation import Observation
 from srtm.consumer.file import ScaledTable
 from srtm.host.clock import NS
+from srtm.limits.rolling import RollingBudget
 
 log = logging.getLogger("srtm.autoscale")
 

@@ -20,7 +20,6 @@ from srtm.autoscaler.live.memory import Keeper, Recalled
 from srtm.autoscaler.live.monitor import Reading
 from srtm.autoscaler.live.observe import NO_MU, LiveConsumer, Phases, any_mu, new_mu, observation
 from srtm.autoscaler.live.planned import Planned
-from srtm.autoscaler.live.rolling import RollingBudget
 from srtm.autoscaler.live.roster import Roster, identified
 from srtm.autoscaler.live.slow import SlowLeavers
 from srtm.autoscaler.live.states import Event
@@ -31,6 +30,7 @@ from srtm.consumer.ledger import Ledger
 from srtm.consumer.process import Process
 from srtm.consumer.wire import Command, Leader, Note, Word, Written
 from srtm.host.clock import NS
+from srtm.limits.rolling import RollingBudget
 
 log = logging.getLogger("srtm.autoscale")
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from srtm.autoscaler.live.rolling import RollingBudget
 from srtm.autoscaler.observation import ConsumerSeen, ConsumerState, Observation, PartitionSeen
 from srtm.consumer.wire import Memory
+from srtm.limits.rolling import RollingBudget
 from srtm.limits.slo import SLO
 
 KEPT = 300

@@ -11,10 +11,10 @@ from srtm.autoscaler.live.diary import Diary
 from srtm.autoscaler.live.memory import Recalled
 from srtm.autoscaler.live.monitor import Reading
 from srtm.autoscaler.live.observe import Phases
-from srtm.autoscaler.live.rolling import RollingBudget
 from srtm.autoscaler.live.roster import Roster
 from srtm.autoscaler.live.states import Event
 from srtm.autoscaler.observation import Observation
+from srtm.limits.rolling import RollingBudget
 
 
 class World(Protocol):

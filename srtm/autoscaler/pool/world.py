@@ -10,7 +10,6 @@ from srtm.autoscaler.live.diary import Diary
 from srtm.autoscaler.live.memory import Recalled
 from srtm.autoscaler.live.monitor import Reading
 from srtm.autoscaler.live.observe import NO_MU, LiveConsumer, Phases, any_mu, new_mu
-from srtm.autoscaler.live.rolling import RollingBudget
 from srtm.autoscaler.live.roster import Roster
 from srtm.autoscaler.live.states import Event
 from srtm.autoscaler.observation import ConsumerState, Observation
@@ -19,6 +18,7 @@ from srtm.autoscaler.pool.shares import change_of, pool_observation, share_count
 from srtm.autoscaler.pool.state import PoolState
 from srtm.consumer.pool_file import PoolTable
 from srtm.host.clock import NS
+from srtm.limits.rolling import RollingBudget
 
 _OLD_INTERVALS, _OLD_SECONDS = 2, 2.0
 """A reading comes once an interval; brokers have a second to answer."""

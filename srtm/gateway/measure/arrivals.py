@@ -25,6 +25,7 @@ def arrivals(ring: Ring, since: int, now: int, offset_ns: int) -> dict[str, Any]
 
     since, now: monotonic nanoseconds; offset_ns: of the wall clock from that
 
+    span:    wall-clock nanoseconds of the answers of nsqd that this document is about
     cursor:  what the next question gives as `since`; more: there is more to be told at once
     level:   only batches of slots of this level and above are told (srtm/limits/slots.py)
     batches: (written, answered, pieces): wall-clock nanoseconds between which nsqd received it; a
@@ -32,8 +33,8 @@ def arrivals(ring: Ring, since: int, now: int, offset_ns: int) -> dict[str, Any]
     """
     found = list(ring.after(since))
     messages = sum(batch.count for batch in found)
-    span = (now - max(since, found[0].written_at)) / 1e9 if found else 0.0
-    level = level_for(messages, MOST_PER_SECOND * max(span, 0.1))
+    seconds = (now - max(since, found[0].written_at)) / 1e9 if found else 0.0
+    level = level_for(messages, MOST_PER_SECOND * max(seconds, 0.1))
     cursor, told, rows = since, 0, []
     for batch in found:
         if told >= _MOST_AT_ONCE:
@@ -44,8 +45,15 @@ def arrivals(ring: Ring, since: int, now: int, offset_ns: int) -> dict[str, Any]
             pieces = list(_pieces(batch, offset_ns))
             told += sum(len(sums) for *_, sums in pieces)
             rows.append([written, answered, pieces])
+    begun = max(since, found[0].written_at) if found else since
     more = bool(found) and cursor < found[-1].answered_at
-    return {"cursor": cursor, "more": more, "level": level, "batches": rows}
+    return {
+        "span": [begun + offset_ns, cursor + offset_ns],
+        "cursor": cursor,
+        "more": more,
+        "level": level,
+        "batches": rows,
+    }
 
 
 def _is_told(written: int, answered: int, level: int) -> bool:

@@ -1,0 +1,73 @@
+"""A thread that tells a journey, once a second, how old messages were (see `ages`)."""
+
+import logging
+import threading
+import time
+from collections import deque
+
+from srtm.consumer.ages import Ages
+from srtm.host.clock import boot_id
+from srtm.host.offsets import Offset, offset_of
+from srtm.http.client import Endpoint, request
+from srtm.text.errors import UnavailableError
+
+log = logging.getLogger("srtm.consumer")
+
+PATH = "/ages"
+_SECONDS = 1.0
+_EXCHANGES = 60
+"""of which the quickest tells the clocks' difference best"""
+
+
+class Teller:
+    """lost: messages of reports that did not arrive, so far"""
+
+    def __init__(self, ages: Ages, journeys: Endpoint, whose: dict[str, str], name: str) -> None:
+        """journeys: `srtm journey run`; whose: what is consumed: `topic` with `channel` or `group`;
+        name: of this consumer"""
+        self.ages = ages
+        self._journeys = journeys
+        self._whose = {**whose, "consumer": name}
+        self._offsets: deque[Offset] = deque(maxlen=_EXCHANGES)
+        self._boot_id = ""
+        self._fault = ""
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="journey", daemon=True)
+        self.lost = 0
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """Tell the rest, and end."""
+        self._over.set()
+        self._thread.join(2 * _SECONDS)
+
+    def _run(self) -> None:
+        while not self._over.wait(_SECONDS):
+            self._tell()
+        self._tell()
+
+    def _tell(self) -> None:
+        report = self.ages.report()
+        begun = time.time_ns()
+        document = {**self._whose, "boot_id": boot_id(), "lost": self.lost, **report}
+        if self._offsets:
+            document["clock"] = min(self._offsets).document()
+        try:
+            answer = request(self._journeys, "POST", PATH, document=document).json()
+            done = time.time_ns()
+            offset = offset_of(str(answer["boot_id"]), int(answer["wall_ns"]), begun, done)
+        except (UnavailableError, TypeError, ValueError) as error:
+            self.lost += sum(each["count"] for each in report["topics"].values())
+            if str(error) != self._fault:
+                self._fault = str(error)
+                log.warning("%s; how old messages are is not told", error)
+            return
+        if self._fault:
+            log.info("the journey answers again")
+        self._fault = ""
+        if answer["boot_id"] != self._boot_id:
+            self._boot_id = answer["boot_id"]
+            self._offsets.clear()
+        self._offsets.append(offset)

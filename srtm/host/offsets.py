@@ -1,0 +1,44 @@
+"""By how much the wall clocks of two hosts differ, as far as one request can tell.
+
+The other side reads its clock between the sending of a request and the coming of its answer, so the
+difference is known to half of that time (Cristian, 1989).
+"""
+
+from typing import Any, NamedTuple, Self
+
+from srtm.host.clock import boot_id
+
+
+class Offset(NamedTuple):
+    """error_ns: at most; offset_ns: the other host's wall clock minus ours. Of two, the one with
+    the smaller error is the lesser."""
+
+    error_ns: int
+    offset_ns: int
+
+    def document(self) -> dict[str, int]:
+        return self._asdict()
+
+    @classmethod
+    def read(cls, document: Any) -> Self:
+        """Raises ValueError."""
+        try:
+            error, offset = int(document["error_ns"]), int(document["offset_ns"])
+        except (TypeError, KeyError, OverflowError) as wrong:
+            raise ValueError(f"no difference of clocks: {wrong}") from None
+        if error < 0:
+            raise ValueError(f"error_ns {error} is below 0")
+        return cls(error, offset)
+
+
+SAME = Offset(0, 0)
+"""of programs of one machine"""
+
+
+def offset_of(their_boot_id: str, their_wall_ns: int, begun_ns: int, done_ns: int) -> Offset:
+    """their_wall_ns: what the other side's clock said in its answer; begun_ns, done_ns: ours before
+    the request and after the answer"""
+    if their_boot_id and their_boot_id == boot_id():
+        return SAME
+    half = max(0, done_ns - begun_ns) // 2
+    return Offset(half, their_wall_ns - begun_ns - half)

@@ -1,0 +1,101 @@
+"""`srtm journey check`: whether journeys can be measured, and kept as their parts are set."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from srtm.http.nsqd import NsqdDoor, stats
+from srtm.http.nsqlookupd import producers_of
+from srtm.journey.causes import Leg
+from srtm.journey.file import Journey, Journeys
+from srtm.limits.slo import SLO
+from srtm.text.duration import format_duration
+from srtm.text.errors import UnavailableError
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A line about a journey. is_fault: it cannot be measured or kept so"""
+
+    journey: str
+    said: str
+    is_fault: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.journey}: {'FAULT: ' if self.is_fault else ''}{self.said}"
+
+
+def check_journeys(journeys: Journeys) -> list[Finding]:
+    """What there is to say of each, by asking nsqlookupds and gateways."""
+    return [found for each in journeys.all for found in _check(each)]
+
+
+def _check(journey: Journey) -> list[Finding]:
+    found: list[Finding] = []
+
+    def say(said: str, is_fault: bool = False) -> None:
+        found.append(Finding(journey.name, said, is_fault))
+
+    slos = dict[Leg, SLO | None]()
+    try:
+        slos[Leg.BROKER] = _contract_slo(journey)
+    except UnavailableError as error:
+        say(str(error), is_fault=True)
+        return found
+    if journey.route is not None:
+        slos[Leg.BRIDGE] = journey.route.slo
+        say(
+            f"what others write to kafka:{journey.kafka_topic} has no time of nsqd's, and no "
+            "contract bounds it"
+        )
+    slos[Leg.CONSUMER] = journey.consumers.group.slo
+    table = journey.consumers.consumer
+    if table is None or not table.journey_address:
+        say(
+            "consumers do not tell how old messages are: give [consumer] of their file "
+            "journey-address, or consume by srtm.consumer",
+            is_fault=True,
+        )
+    _compare(journey.slo, slos, say)
+    return found
+
+
+def _compare(slo: SLO, slos: dict[Leg, SLO | None], say: Callable[..., None]) -> None:
+    """Do the SLOs of the legs keep that of the journey, by the union bound?"""
+    missing = [leg for leg, each in slos.items() if each is None]
+    if missing:
+        say(f"{' and '.join(missing)} has no SLO of its own: nothing is promised by settings alone")
+        return
+    known = [each for each in slos.values() if each is not None]
+    seconds = sum(each.target_seconds for each in known)
+    late = sum(each.allowed_late_share for each in known)
+    parts = ", ".join(f"{leg} {slo}" for leg, slo in slos.items())
+    summed = f"the legs' SLOs ({parts}) promise {1 - late:.4g}@{format_duration(seconds)}"
+    if seconds <= slo.target_seconds and late <= slo.allowed_late_share + 1e-12:
+        say(f"{summed}, which keeps {slo}")
+    else:
+        say(f"{summed}, and not {slo}: lower their targets, or raise their percentiles", True)
+
+
+def _contract_slo(journey: Journey) -> SLO | None:
+    """The SLO of the topic's contract; None where a gateway has none. Raises UnavailableError."""
+    features = journey.nsq.features()
+    addresses = list(journey.nsqd_http)
+    for lookupd in journey.lookupd:
+        addresses += [each.http for each in producers_of(lookupd, journey.topic) if each.http]
+    if not addresses:
+        raise UnavailableError(f"nobody has topic {journey.topic} yet: nsqlookupd names no broker")
+    slo: SLO | None = None
+    for address in addresses:
+        document = stats(NsqdDoor(address, features.tls, features.server_name), journey.topic)
+        if "srtm" not in document:
+            raise UnavailableError(
+                f"{address} is an nsqd, which does not tell when messages arrive: put a gateway "
+                "in front of it"
+            )
+        told = [each.get("slo") for each in document["srtm"]["topics"]]
+        if not told or not told[0]:
+            raise UnavailableError(
+                f"{address} has no SLO for topic {journey.topic}: give its contract slo=0.99@5ms"
+            )
+        slo = SLO.parse(told[0])
+    return slo

@@ -1,0 +1,220 @@
+"""The TOML file of journeys: what each one's messages pass, and how old they may be at its end."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+
+from srtm.bridge.file import Route, read_bridge_file
+from srtm.consumer.file import GroupFile
+from srtm.consumer.pool_file import HttpAddresses, PoolFile, read_scaled_file
+from srtm.limits.slo import SLO
+from srtm.nsq.names import is_valid_topic_name
+from srtm.options.door import HttpDoor
+from srtm.options.model import FileTable, read_toml
+from srtm.options.nsq import NsqOptions
+from srtm.text.address import Address
+from srtm.text.errors import UsageError, one_line
+from srtm.text.fields import ListenAddress
+
+MOST_JOURNEYS = 256
+_WINDOW_SECONDS = 3600.0
+
+
+def _slo(value: object) -> object:
+    """The SLO that a text says; without a window it holds over an hour."""
+    if not isinstance(value, str):
+        return value
+    slo = SLO.parse(value)
+    return slo if slo.window_seconds else replace(slo, window_seconds=_WINDOW_SECONDS)
+
+
+class JourneysTable(FileTable, HttpDoor):
+    """`[journeys]`: the door of `srtm journey run`, where consumers report."""
+
+    http_address: ListenAddress = Address("127.0.0.1", 4198)
+
+
+class JourneyTable(FileTable):
+    """`[[journey]]`.
+
+    consumers: file of the group or pool whose consumers end the journey, as `srtm consume` reads it
+    bridge:    file of the bridge that takes the messages to the group's Kafka topic
+    nsqd-http: HTTP addresses of the topic's gateways, where neither file names them
+    """
+
+    topic: str
+    name: str = Field(default="", max_length=200)
+    slo: Annotated[SLO, BeforeValidator(_slo)]
+    consumers: str = Field(min_length=1)
+    bridge: str = ""
+    nsqd_http: HttpAddresses = ()
+
+    @field_validator("topic")
+    @classmethod
+    def _is_topic(cls, topic: str) -> str:
+        if not is_valid_topic_name(topic.encode(errors="replace")):
+            raise ValueError(f"{topic!r} is no name of an NSQ topic: 1 to 64 of [.a-zA-Z0-9_-]")
+        return topic
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, values: object) -> object:
+        if isinstance(values, dict) and not values.get("name"):
+            return {**values, "name": values.get("topic", "")}
+        return values
+
+    @field_validator("name")
+    @classmethod
+    def _is_name(cls, name: str) -> str:
+        if not name.isprintable() or " " in name:
+            raise ValueError(f"{name!r} is none: up to 200 characters without a blank")
+        return name
+
+
+class JourneysFile(FileTable):
+    """A whole file, each table checked by itself."""
+
+    journeys: JourneysTable = Field(default_factory=JourneysTable)
+    journey: tuple[JourneyTable, ...] = Field(default=(), max_length=MOST_JOURNEYS)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _several(cls, values: object) -> object:
+        if isinstance(values, dict) and isinstance(values.get("journey"), dict):
+            raise ValueError("write [[journey]] with two brackets: there may be several")
+        return values
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        names = [each.name for each in self.journey]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two journeys are called {name}; give one of them another name")
+        if not names:
+            raise ValueError("there is no [[journey]]")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Journey:
+    """One journey with what its files say of it.
+
+    channel: of NSQ: the pool's, or the one that the bridge reads
+    group:   the Kafka group that ends it, of `kafka_topic`; both are empty where a pool does
+    nsq:     how gateways are reached; lookupd, nsqd_http: where they are
+    """
+
+    name: str
+    topic: str
+    slo: SLO
+    channel: str
+    group: str
+    kafka_topic: str
+    consumers: GroupFile | PoolFile
+    route: Route | None
+    nsq: NsqOptions
+    lookupd: tuple[str, ...]
+    nsqd_http: tuple[str, ...]
+
+    @property
+    def ends_at(self) -> tuple[str, str]:
+        """What its consumers report: (topic, channel) of NSQ, or (topic, group) of Kafka."""
+        return (self.kafka_topic, self.group) if self.group else (self.topic, self.channel)
+
+
+@dataclass(frozen=True, slots=True)
+class Journeys:
+    table: JourneysTable
+    all: tuple[Journey, ...]
+
+
+def read_journeys(path: Path) -> Journeys:
+    """The file, and the files that it names. Raises UsageError: one line, which names the key."""
+    try:
+        file = JourneysFile.model_validate(read_toml(path))
+    except ValidationError as error:
+        raise one_line(error, str(path)) from None
+    found = tuple(_journey(each, path) for each in file.journey)
+    ends: dict[tuple[str, str], Journey] = {}
+    for each in found:
+        other = ends.setdefault(each.ends_at, each)
+        if other.slo != each.slo:
+            raise UsageError(
+                f"{path}: journeys {other.name} and {each.name} end at the same consumers with "
+                f"different SLOs, {other.slo} and {each.slo}: one group has one SLO"
+            )
+        if other is not each and other.topic == each.topic:
+            raise UsageError(
+                f"{path}: journeys {other.name} and {each.name} are the same one: topic "
+                f"{each.topic} to the same consumers; remove one of them"
+            )
+    return Journeys(file.journeys, found)
+
+
+def _journey(table: JourneyTable, path: Path) -> Journey:
+    where = f"{path}: journey {table.name}"
+    consumers = read_scaled_file(path.parent / table.consumers)
+    if isinstance(consumers, PoolFile):
+        nsq = consumers.nsq
+        if table.bridge:
+            raise UsageError(
+                f"{where}: bridge has no effect: {table.consumers} is a pool, which reads NSQ"
+            )
+        if nsq.topic != table.topic:
+            raise UsageError(
+                f"{where}: {table.consumers} consumes topic {nsq.topic}, not {table.topic}"
+            )
+        return _made(table, where, nsq.channel, consumers, None, nsq, nsq.lookupd, nsq.nsqd_http)
+    if not table.bridge:
+        raise UsageError(
+            f"{where}: {table.consumers} is a Kafka group: name the bridge.toml by which the "
+            "messages get there"
+        )
+    route = _route(table, where, path.parent / table.bridge, consumers.group.topic)
+    channel = route.source.channel
+    return _made(table, where, channel, consumers, route, route, route.lookupd, ())
+
+
+def _route(table: JourneyTable, where: str, bridge: Path, kafka_topic: str) -> Route:
+    for route in read_bridge_file(bridge).routes:
+        source = route.source
+        comes = source.system == "nsq" and source.matches(table.topic)
+        if comes and route.target.of(table.topic) == kafka_topic:
+            return route
+    raise UsageError(
+        f"{where}: {table.bridge} has no route from nsq:{table.topic}/CHANNEL to "
+        f"kafka:{kafka_topic}, which {table.consumers} consumes"
+    )
+
+
+def _made(
+    table: JourneyTable,
+    where: str,
+    channel: str,
+    consumers: GroupFile | PoolFile,
+    route: Route | None,
+    nsq: NsqOptions,
+    lookupd: tuple[str, ...],
+    nsqd_http: tuple[str, ...],
+) -> Journey:
+    if not (table.nsqd_http or lookupd or nsqd_http):
+        raise UsageError(
+            f"{where}: nobody says where the gateways of {table.topic} are: give "
+            'nsqd-http = ["HOST:4151"], their HTTP addresses'
+        )
+    group = consumers.group if isinstance(consumers, GroupFile) else None
+    return Journey(
+        table.name,
+        table.topic,
+        table.slo,
+        channel,
+        group.id if group else "",
+        group.topic if group else "",
+        consumers,
+        route,
+        nsq,
+        () if table.nsqd_http else lookupd,
+        table.nsqd_http or nsqd_http,
+    )

@@ -1,0 +1,139 @@
+"""The gateways of a journey, each asked twice a second when its messages arrived."""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from urllib.parse import quote
+
+from srtm.host.offsets import Offset, offset_of
+from srtm.http.client import Answer, call
+from srtm.http.nsqd import NsqdDoor, https_port
+from srtm.http.nsqlookupd import producers_of
+from srtm.journey.file import Journey
+from srtm.text.errors import UnavailableError
+
+log = logging.getLogger("srtm.journey")
+
+_ASK_SECONDS = 0.5
+_LOOKUP_SECONDS = 2.0
+_AWAY_SECONDS = 2.0
+_TIMEOUT_SECONDS = 3.0
+_MOST_BYTES = 4 << 20
+_MOST_GATEWAYS = 256
+_EXCHANGES = 60
+"""of which the quickest tells the clocks' difference best"""
+
+Told = Callable[[Any, Offset], None]
+"""An answer of /arrivals, and by how much the gateway's clock differs. Raises ValueError."""
+
+
+class Gateways:
+    """faults: address -> why it does not tell; "" where it does"""
+
+    def __init__(self, journey: Journey, told: Told) -> None:
+        self.faults: dict[str, str] = {}
+        self._journey = journey
+        self._told = told
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._lookup_fault = ""
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        try:
+            while True:
+                for address in self._journey.nsqd_http or await self._looked_up():
+                    if address not in self._tasks and len(self._tasks) < _MOST_GATEWAYS:
+                        self.faults[address] = "not asked yet"
+                        self._tasks[address] = asyncio.create_task(self._ask_again(address))
+                await asyncio.sleep(_LOOKUP_SECONDS)
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+
+    @property
+    def fault(self) -> str:
+        """Why some of them do not tell; "" when all do."""
+        if not self.faults:
+            return self._lookup_fault or f"nobody has topic {self._journey.topic} yet"
+        return next((fault for fault in self.faults.values() if fault), "")
+
+    async def _looked_up(self) -> list[str]:
+        loop = asyncio.get_running_loop()
+        found: list[str] = []
+        for lookupd in self._journey.lookupd:
+            try:
+                topic = self._journey.topic
+                producers = await loop.run_in_executor(None, producers_of, lookupd, topic)
+                found += [each.http for each in producers if each.http]
+            except UnavailableError as error:
+                self._lookup_fault = str(error)
+        return found
+
+    async def _ask_again(self, address: str) -> None:
+        gateway = _Gateway(self._journey, address)
+        while True:
+            try:
+                document, clock = await gateway.ask()
+                self._told(document, clock)
+            except (UnavailableError, ValueError) as error:
+                gateway.begin_anew()
+                if self.faults[address] != str(error):
+                    self.faults[address] = str(error)
+                    log.warning("journey %s: %s", self._journey.name, error)
+                await asyncio.sleep(_AWAY_SECONDS)
+                continue
+            if self.faults[address]:
+                log.info("%s tells when messages of %s arrive", address, self._journey.topic)
+            self.faults[address] = ""
+            await asyncio.sleep(0 if gateway.has_more else _ASK_SECONDS)
+
+
+class _Gateway:
+    """One of them, and how far it has told."""
+
+    def __init__(self, journey: Journey, address: str) -> None:
+        features = journey.nsq.features()
+        self._door = NsqdDoor(address, features.tls, features.server_name)
+        self._token = features.auth_secret
+        self._endpoint = self._door.endpoint
+        self._topic, self._channel = (
+            quote(name, safe="") for name in (journey.topic, journey.channel)
+        )
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """It may be another process when it answers again."""
+        self._cursor, self.has_more = 0, False
+        self._clocks: deque[Offset] = deque(maxlen=_EXCHANGES)
+
+    async def ask(self) -> tuple[Any, Offset]:
+        """What has been told since the last question, and the difference of the clocks. Raises
+        UnavailableError, ValueError."""
+        answer, begun = await self._get()
+        port = https_port(answer)
+        if port is not None:  # its HTTP door is closed
+            self._endpoint = self._door.https(port)
+            answer, begun = await self._get()
+        done = time.time_ns()
+        document = answer.json()
+        try:
+            boot, wall = str(document["boot_id"]), int(document["wall_ns"])
+            self._cursor, self.has_more = int(document["cursor"]), bool(document["more"])
+        except (KeyError, TypeError, OverflowError) as error:
+            raise ValueError(f"{answer.where} is no gateway's: {error!r}") from None
+        self._clocks.append(offset_of(boot, wall, begun, done))
+        return document, min(self._clocks)
+
+    async def _get(self) -> tuple[Answer, int]:
+        """The answer, and when it was asked for."""
+        path = f"/arrivals?topic={self._topic}&channel={self._channel}&since={self._cursor}"
+        endpoint = replace(self._endpoint, token=self._token)
+        begun = time.time_ns()
+        answer = await call(
+            endpoint, "GET", path, timeout_seconds=_TIMEOUT_SECONDS, max_bytes=_MOST_BYTES
+        )
+        return answer, begun

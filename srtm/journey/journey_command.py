@@ -1,0 +1,139 @@
+"""`srtm journey`."""
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from srtm.cli.group import LazyGroup
+from srtm.http.client import Endpoint, get_json
+from srtm.http.service import ClientFiles, service_at
+from srtm.options.client_files import client_files
+from srtm.options.logs import log_level_option, log_to_stderr
+from srtm.text.duration import parse_duration
+from srtm.text.errors import Exit, UnavailableError, UsageError
+
+_FILE = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+
+
+@click.group("journey", cls=LazyGroup)
+def journey() -> None:
+    """Keep one latency SLO from publisher to consumer: measure it, and see where the time goes.
+
+    \b
+      srtm journey check journeys.toml
+      srtm journey run journeys.toml
+      srtm journey show
+    """
+
+
+@journey.command("run")
+@_FILE
+@log_level_option
+def run(file: Path, log_level: str) -> None:
+    """Measure the journeys of FILE.
+
+    Gateways are asked when messages arrived; consumers with journey-address in [consumer] tell when
+    they were done with them. /ping, /stats and /metrics are at http-address of [journeys]
+    (127.0.0.1:4198). SIGTERM ends it; whatever it measures goes on as it is.
+    """
+    log_to_stderr(log_level)
+    from srtm.journey.file import read_journeys
+    from srtm.journey.service import Service
+
+    raise click.exceptions.Exit(asyncio.run(Service(read_journeys(file), file).run()))
+
+
+@journey.command("check")
+@_FILE
+def check(file: Path) -> None:
+    """Check FILE and the files that it names, ask the gateways, and show what can be promised.
+
+    Nothing is changed. Exit code 2: a file is wrong; 3: the files are right, but a journey cannot
+    be measured or kept as things are.
+    """
+    from srtm.journey.check import check_journeys
+    from srtm.journey.file import read_journeys
+
+    findings = check_journeys(read_journeys(file))
+    for each in findings:
+        click.echo(str(each))
+    if any(each.is_fault for each in findings):
+        raise click.exceptions.Exit(Exit.UNAVAILABLE)
+
+
+@journey.command("show")
+@click.option(
+    "--journey-address",
+    "address",
+    default="127.0.0.1:4198",
+    show_default=True,
+    help="HTTP address of `srtm journey run`.",
+)
+@client_files("journey", "`srtm journey run`")
+@click.option("--journey", "name", default="", help="Only this journey.")
+@click.option("--interval", help="Repeat every DURATION.  [default: 2s]")
+@click.option(
+    "--count",
+    type=click.IntRange(min=0),
+    help="Stop after N looks; 0 repeats for ever.  [default: 0 on a terminal, 1 in a pipe]",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON list for each look.")
+def show(
+    address: str,
+    journey_files: ClientFiles,
+    name: str,
+    interval: str | None,
+    count: int | None,
+    as_json: bool,
+) -> None:
+    """Show each journey's age at the end of its way, what is promised of it, and where time goes.
+
+    \b
+    p50, p99, late  measured over the last minute: from a message's arrival at the gateway until the
+                    consumer's sink had it, and the share that took longer than the target
+    promised        no more than this share is late, whatever depends on what, by each leg alone
+    independent     the share that would be late if no leg depended on another
+    budget          what is left of the share that may be late over the SLO's window
+    """
+    try:
+        seconds = parse_duration(interval or "2s")
+    except ValueError as error:
+        raise UsageError(f"--interval: {error}") from None
+    service = service_at(address, journey_files, "--journey-token-file")
+    if count is None:
+        count = 0 if interval or sys.stdout.isatty() else 1
+    shown = 0
+    while True:
+        found = _asked(service, name)
+        if as_json:
+            click.echo(json.dumps(found))
+        else:
+            _show(found)
+        shown += 1
+        if shown == count:
+            return
+        time.sleep(seconds)
+
+
+def _asked(service: Endpoint, name: str) -> list[dict[str, Any]]:
+    """Raises SrtmError."""
+    found = get_json(service, "/stats").get("journeys")
+    if not isinstance(found, list):
+        raise UnavailableError(f"{service.address} is no `srtm journey run`")
+    chosen = [each for each in found if not name or each.get("journey") == name]
+    if name and not chosen:
+        known = ", ".join(str(each.get("journey")) for each in found)
+        raise UsageError(f"there is no journey {name}; there are {known}")
+    return chosen
+
+
+def _show(found: list[dict[str, Any]]) -> None:
+    from srtm.journey.shown import tables
+    from srtm.text.terminal import show as show_tables
+
+    show_tables(*tables(found))

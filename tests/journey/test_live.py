@@ -1,0 +1,282 @@
+"""Journeys over the real parts: nsqd, a gateway, consumers, and a bridge with Kafka."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srtm.nsq.commands import pub
+from tests.support.kafka import Kafka
+from tests.support.programs import SRTM, run_srtm
+from tests.support.servers import GatewayProcess, Process, Servers, free_port, http, wait_for
+from tests.support.v2 import V2
+
+WORK = """
+import json, time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def handle(records):
+    time.sleep(0.005)
+    return records
+
+
+def keep(results, batch):
+    now = time.time_ns()
+    with open(HERE / "ages.txt", "a") as file:
+        file.writelines(f"{now - int(each.value)}\\n" for each in results)
+"""
+COUNT = 60
+
+
+class Journey:
+    """`srtm journey run` of one journey to a consumer, whose sink notes ages by the publisher's own
+    clock."""
+
+    def __init__(self, servers: Servers, gateway: GatewayProcess) -> None:
+        self.servers = servers
+        self.gateway = gateway
+        self.folder = servers.folder / "journey"
+        self.folder.mkdir()
+        self.address = f"127.0.0.1:{free_port()}"
+        (self.folder / "work.py").write_text(WORK)
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def journeys(self, slo: str = "0.9@5s", more: str = "") -> Path:
+        return self.write(
+            "journeys.toml",
+            f"""
+            [journeys]
+            http-address = "{self.address}"
+
+            [[journey]]
+            topic = "alarms"
+            slo = "{slo}"
+            consumers = "consumers.toml"
+            {more}
+            """,
+        )
+
+    def consumers(self, source: str) -> Path:
+        return self.write(
+            "consumers.toml",
+            f"""
+            {source}
+            [consumer]
+            process = "work:handle"
+            sink = "callback"
+            callback = "work:keep"
+            journey-address = "{self.address}"
+            """,
+        )
+
+    def pool(self) -> Path:
+        return self.consumers(
+            f"""
+            [nsq]
+            topic = "alarms"
+            channel = "handlers"
+            nsqd = ["{self.gateway.tcp}"]
+            nsqd-http = ["{self.gateway.http}"]
+            [group]
+            slo = "0.99@2s"
+            """
+        )
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """The service and one consumer."""
+        ours = [
+            self.start("journey-run", "journey", "run", str(self.folder / "journeys.toml")),
+            self.start("consume", "consume", str(self.folder / "consumers.toml")),
+        ]
+        try:
+            wait_for(lambda: self.told()["fault"] == "", "gateway and consumer tell")
+            yield
+        finally:
+            for each in ours:
+                each.stop()
+
+    def start(self, name: str, *arguments: str) -> Process:
+        return self.servers.process(name, [*SRTM, *arguments])
+
+    def told(self) -> dict[str, Any]:
+        try:
+            document = http(self.address, "/stats")[1]
+        except OSError:
+            return {"fault": "not there yet"}
+        assert isinstance(document, dict)
+        [found] = document["journeys"]
+        assert isinstance(found, dict)
+        return found
+
+    def publish(self, count: int = COUNT) -> None:
+        with V2(self.gateway.tcp) as publisher:
+            for _ in range(count):
+                publisher.send(pub(b"alarms", b"%d" % time.time_ns()))
+                assert publisher.reply() == b"OK"
+
+    def kept(self) -> list[int]:
+        """Ages by the publisher's own clock, ns."""
+        path = self.folder / "ages.txt"
+        return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+    def measured(self) -> dict[str, Any]:
+        """Once every message's age is known."""
+        return wait_for(
+            lambda: (found := self.told())["matched_count"] >= COUNT and found, "all are matched"
+        )
+
+
+@pytest.fixture
+def journey(servers: Servers) -> Journey:
+    return Journey(servers, servers.gateway("--topic", "alarms,rate=1000,burst=10,slo=0.99@50ms"))
+
+
+def test_ages_are_those_that_the_consumer_sees_itself(journey: Journey) -> None:
+    """The publisher's clock is read before its PUB, so each age by it is a little longer."""
+    journey.pool()
+    journey.journeys()
+    with journey.running():
+        journey.publish()
+        found = journey.measured()
+        kept = sorted(journey.kept())
+        shown = run_srtm("journey", "show", "--journey-address", journey.address)
+        assert "alarms" in shown.stdout
+        assert "token wait" in shown.stdout
+        metrics = http(journey.address, "/metrics")[1]
+        assert 'srtm_journey_matched_messages_total{journey="alarms"} 60.0' in metrics
+    assert len(kept) == COUNT
+    assert (found["message_count"], found["unmatched_count"]) == (COUNT, 0)
+    assert found["clock_error_seconds"] == 0
+    assert found["budget_left"] == 1
+    # The sink's work after its own look at the clock is in the age that is told.
+    middle = kept[COUNT // 2 - 1] / 1e9
+    assert abs(found["p50_seconds"] - middle) < max(0.02 * middle, 0.02)
+    assert list(found["causes"]) == ["token wait", "gateway", "queue", "processing"]
+    assert found["causes"]["processing"] > 0.005
+
+
+def test_a_journey_over_a_bridge_and_kafka(journey: Journey, kafka: Kafka) -> None:
+    topic = kafka.create("events", 2)
+    journey.consumers(
+        f"""
+        [kafka]
+        bootstrap-servers = "{kafka.address}"
+        [group]
+        topic = "{topic}"
+        id = "{topic}-workers"
+        slo = "0.99@2s"
+        handover = "assignor"
+        """
+    )
+    bridge = journey.write(
+        "bridge.toml",
+        f"""
+        [bridge]
+        http-address = "127.0.0.1:{free_port()}"
+        [kafka]
+        bootstrap-servers = "{kafka.address}"
+        [[route]]
+        from = "nsq:alarms/bridge"
+        to = "kafka:{topic}"
+        nsqd = ["{journey.gateway.tcp}"]
+        slo = "0.99@1s"
+        """,
+    )
+    journey.journeys(
+        more=f"""
+        bridge = "bridge.toml"
+        nsqd-http = ["{journey.gateway.http}"]
+        """
+    )
+    carries = journey.start("bridge", "bridge", "run", str(bridge))
+    try:
+        with journey.running():
+            journey.publish()
+            found = journey.measured()
+            kept = journey.kept()
+    finally:
+        carries.stop()
+    assert len(kept) == COUNT
+    assert list(found["causes"]) == ["token wait", "gateway", "bridge", "queue", "processing"]
+    assert [each["leg"] for each in found["legs"]] == ["broker", "bridge", "consumer"]
+    assert all(each["count"] == COUNT for each in found["legs"])
+    assert found["unmatched_count"] == 0
+
+
+def test_check_says_what_settings_promise(journey: Journey) -> None:
+    journey.pool()
+    path = journey.journeys(slo="0.98@3s")
+    found = run_srtm("journey", "check", str(path))
+    assert found.returncode == 0
+    assert "(broker 0.99@50ms, consumer 0.99@2s over 1h) promise 0.98@2.05s" in found.stdout
+    path = journey.journeys(slo="0.99@3s")
+    found = run_srtm("journey", "check", str(path))
+    assert found.returncode == 3
+    assert "FAULT: the legs' SLOs" in found.stdout
+
+
+def test_check_of_a_topic_without_an_slo(servers: Servers) -> None:
+    journey = Journey(servers, servers.gateway("--topic", "alarms,rate=1000,burst=10"))
+    journey.pool()
+    found = run_srtm("journey", "check", str(journey.journeys()))
+    assert found.returncode == 3
+    assert f"{journey.gateway.http} has no SLO for topic alarms" in found.stdout
+    with_door = journey.start("run", "journey", "run", str(journey.folder / "journeys.toml"))
+    wait_for(lambda: "NO_SLO" in journey.told()["fault"], "the service says so too")
+    assert with_door.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("report", "status", "says"),
+    [
+        pytest.param(b"{", 400, "", id="half"),
+        pytest.param(b"[]", 400, "no report", id="a-list"),
+        pytest.param(b"[" * 100_000, 400, "", id="deep"),
+        pytest.param(
+            json.dumps({"topic": "t", "group": "g", "consumer": "", "topics": {}, "boot_id": ""}),
+            400,
+            "no journey ends at topic 't'",
+            id="of-nobody",
+        ),
+        pytest.param(
+            json.dumps(
+                {
+                    "topic": "alarms",
+                    "channel": "handlers",
+                    "consumer": "me",
+                    "topics": {"alarms": {"count": 1}},
+                    "boot_id": "elsewhere",
+                    "clock": {"error_ns": 5, "offset_ns": 5},
+                }
+            ),
+            400,
+            "no report of ages",
+            id="a-part",
+        ),
+    ],
+)
+def test_reports_that_are_none(
+    journey: Journey, report: bytes | str, status: int, says: str
+) -> None:
+    journey.pool()
+    journey.journeys()
+    service = journey.start("run", "journey", "run", str(journey.folder / "journeys.toml"))
+    wait_for(lambda: "gateways" in journey.told(), "it is there")
+    body = report.encode() if isinstance(report, str) else report
+    found, said, _ = http(journey.address, "/ages", body)
+    assert found == status
+    assert says in str(said)
+    assert service.stop() == 0
+    assert "Traceback" not in service.text()
