@@ -10,7 +10,7 @@ import numpy as np
 
 from distributor.capacity.search import Outcome
 from srtm.host.clock import NS, monotonic_ns
-from srtm.http.nsqd import stats
+from srtm.http.nsqd import NsqdDoor, stats
 from srtm.limits.slo import SLO
 from srtm.load import LoadSettings, run_load
 from srtm.load.result import LoadResult
@@ -31,6 +31,7 @@ rate than it was to."""
 _CLEAR_SECONDS = 30.0
 """Seconds to clear what a gateway took of an overload (100,000 messages by default), even at a slow
 broker."""
+_PLAIN = "a capacity is measured in plain text: start it without --tls-required for the time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,7 @@ class Rounds:
         )
 
     def _stats(self, topic: str = "") -> dict[str, Any]:
-        document = stats(self._http_address, topic)
+        document = stats(NsqdDoor(self._http_address, remedy=_PLAIN), topic)
         if "srtm" not in document:
             raise UsageError(
                 f"{self._http_address} is not the HTTP address of a gateway; a plain nsqd cannot "

@@ -17,6 +17,7 @@ from srtm.load.latency import Latencies
 from srtm.load.result import Account, LoadResult
 from srtm.load.share import Counts, Rates, Share
 from srtm.nsq.commands import pub
+from tests.support.certificates import Authority
 from tests.support.distributors import ROOT, DistributorProcess, distributors_in, srtm
 from tests.support.programs import SRTM
 from tests.support.servers import GatewayProcess, Process, Servers, free_port, http, wait_for
@@ -303,3 +304,22 @@ def test_a_plain_nsqd_and_nobody_are_told_apart(servers: Servers) -> None:
         *("--nsqd-tcp-address", nobody, "--nsqd-http-address", nobody),
     )
     assert (gone.returncode, gone.stderr) == (3, f"srtm: {nobody}: nothing listens there\n")
+
+
+def test_a_gateway_without_plain_text_is_told_with_the_remedy(
+    servers: Servers, authority: Authority
+) -> None:
+    cert, key = authority.issue("b1", ip=["127.0.0.1"])
+    flags = (f"--tls-cert={cert}", f"--tls-key={key}", "--tls-required=true")
+    door = f"127.0.0.1:{free_port()}"
+    gateway = servers.gateway(*flags, f"--https-address={door}")
+    done = srtm(
+        *("broker", "capacity", "--slo", "0.5@1s"),
+        *("--nsqd-tcp-address", gateway.tcp, "--nsqd-http-address", gateway.http),
+    )
+    assert (done.returncode, done.stderr) == (
+        3,
+        f"srtm: {gateway.http} answers by HTTPS alone (TLS_REQUIRED), at port "
+        f"{door.partition(':')[2]}: a capacity is measured in plain text: start it without "
+        "--tls-required for the time\n",
+    )
