@@ -180,7 +180,8 @@ class _Connection:
         content_type: str = JSON,
     ) -> int:
         """The status of the answer; its body comes by `pieces`."""
-        if self._http.our_state is h11.DONE:
+        is_first = self._http.our_state is not h11.DONE
+        if not is_first:
             self._http.start_next_cycle()
         host = "localhost" if endpoint.is_socket else str(Address.of(endpoint.address))
         headers = [("Host", host), ("User-Agent", "srtm"), ("Accept-Encoding", "identity")]
@@ -201,7 +202,7 @@ class _Connection:
             while not isinstance(event := await self._event(), h11.Response):
                 pass  # 1xx: the answer itself is to come
         except _NoAnswer:
-            if endpoint.tls is None:
+            if endpoint.tls is None or not is_first:
                 raise
             # In TLS 1.3 the other side judges a client after the handshake, and what it says of
             # that may be lost with the connection.

@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from srtm.host.certificates import TlsFiles, client_context, server_context
 from srtm.http.client import Endpoint, Kept, get_json, request
 from srtm.text.errors import UnavailableError
+from tests.support.certificates import Authority
 
 Serve = Callable[[bytes], str]
 seen: list[bytes] = []  # what servers were asked
@@ -109,7 +112,9 @@ def test_a_server_that_drips_is_given_up_in_time(tmp_path: Path) -> None:
 
 
 @contextlib.contextmanager
-def answering(*connections: list[bytes]) -> Iterator[tuple[str, list[int]]]:
+def answering(
+    *connections: list[bytes], tls: ssl.SSLContext | None = None
+) -> Iterator[tuple[str, list[int]]]:
     """A server that answers each request of its first connection with the next of the first list,
     and so on, and closes a connection whose answers are used up. Also how many it has taken."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -119,6 +124,8 @@ def answering(*connections: list[bytes]) -> Iterator[tuple[str, list[int]]]:
             for number, answers in enumerate(connections):
                 connection, _ = listener.accept()
                 taken.append(number)
+                if tls is not None:
+                    connection = tls.wrap_socket(connection, server_side=True)
                 with connection:
                     for answer in answers:
                         connection.recv(65536)
@@ -142,6 +149,24 @@ def test_a_kept_connection_serves_request_after_request_and_is_made_anew() -> No
     with pytest.raises(UnavailableError, match="nothing listens there"):
         kept.get("/x")
     kept.close()
+
+
+@pytest.mark.parametrize("is_https", [False, True])
+def test_a_kept_connection_that_ends_as_it_is_asked_is_made_anew(
+    authority: Authority, is_https: bool
+) -> None:
+    server = client = None
+    if is_https:
+        pair = authority.issue("s", ip=["127.0.0.1"])
+        server, client = (
+            server_context(TlsFiles(*pair)),
+            client_context(TlsFiles(root_ca=authority.ca_file)),
+        )
+    with answering([OK % (1, b"1"), b""], [OK % (1, b"2")], tls=server) as (address, taken):
+        kept = Kept(Endpoint(address, tls=client))
+        assert [kept.get("/x").document for _ in range(2)] == [1, 2]
+        assert taken == [0, 1]
+        kept.close()
 
 
 def test_after_an_answer_that_is_too_big_a_kept_connection_begins_anew() -> None:
