@@ -269,6 +269,11 @@ class Plan(Table):
             files = TlsFiles(given.cert, given.key, given.root_ca)
             key, root = "distributor-tls-cert of distributor", self.distributor.tls_root_ca_file
             yield NamedCertificate("", key, "", files, root, True)
+        if self.nsqadmin and self.nsqadmin.http_client_tls_cert:
+            gateways = [self.gateway_options(each) for each in self.brokers]
+            roots = [each.tls_root_ca_file for each in gateways if each.tls_client_auth_policy]
+            key, files = "http-client-tls-cert of nsqadmin", self.nsqadmin.tls_files
+            yield NamedCertificate("", key, "", files, roots[0] if roots else "", True)
 
 
 def _refuse_twice(what: str, names: Iterable[str]) -> None:

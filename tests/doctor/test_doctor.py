@@ -259,3 +259,22 @@ def test_the_certificate_that_is_shown_to_the_distributor(
     assert [each.verdict for each in looked] == ["ok", verdict]
     assert looked[1].says.startswith(f"distributor-tls-cert of distributor {own[0]}; ")
     assert says in looked[1].says
+
+
+def test_the_certificate_that_nsqadmin_shows(authority: Authority, tmp_path: Path) -> None:
+    cert, key = authority.issue("b1", ip=("127.0.0.1",), days=90)
+    broker = {
+        "tls-cert": cert,
+        "tls-key": key,
+        "tls-root-ca-file": authority.ca_file,
+        "tls-client-auth-policy": "require-verify",
+    }
+    other = Authority(tmp_path / "other", "another")
+    for issuer, verdict in ((authority, "ok"), (other, "failed")):
+        own, own_key = issuer.issue("nsqadmin", client=True, days=90)
+        nsqadmin = {"http-client-tls-cert": own, "http-client-tls-key": own_key}
+        plan = plan_of({"nsqadmin": nsqadmin, "broker": [broker]}, "file", tmp_path)
+        _, looked = (each for each in examine(plan, tmp_path, java=False)
+                     if each.check == "certificate")  # fmt: skip
+        assert looked.says.startswith(f"http-client-tls-cert of nsqadmin {own}; ")
+        assert looked.verdict == verdict
