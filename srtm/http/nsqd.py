@@ -39,7 +39,7 @@ class NsqdDoor:
         """Its HTTPS door, of which the HTTP door said the port. Raises UnavailableError."""
         if not port or self.tls is None:
             raise UnavailableError(why_closed(self.address, port, self.remedy))
-        address = str(Address.of(self.address)._replace(port=port))
+        address = str(Address.of(self.endpoint.address)._replace(port=port))
         return Endpoint(address, "", self.tls, self.server_name)
 
 

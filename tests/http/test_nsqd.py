@@ -1,8 +1,10 @@
 """What an nsqd may answer instead of /stats."""
 
+import ssl
+
 import pytest
 
-from srtm.http.client import Answer
+from srtm.http.client import Answer, Endpoint
 from srtm.http.nsqd import NsqdDoor, https_port
 from srtm.text.errors import UnavailableError, UsageError
 
@@ -35,3 +37,9 @@ def test_without_tls_no_https_address_is_read_in_plain_text() -> None:
 def test_a_remedy_that_always_holds_is_said() -> None:
     with pytest.raises(UnavailableError, match=r"h:1 answers .*, at port 2: start it with --tls-"):
         NsqdDoor("h:1").https(2)
+
+
+def test_an_https_door_may_say_the_same() -> None:
+    """Whatever it is, it ends no thread that reads it."""
+    tls = ssl.create_default_context()
+    assert NsqdDoor("https://h:1", tls, "b1").https(2) == Endpoint("h:2", "", tls, "b1")
