@@ -11,8 +11,8 @@ from pathlib import Path
 from kernel.cgroup import own_cgroup
 from kernel.errors import SourceUnavailable
 from kernel.sources import choose_source
-from srtm.certs.trial import try_client, try_server
-from srtm.deploy.file import NamedCertificate, Plan
+from srtm.deploy.certificates import NamedCertificate, certificates_of, judged
+from srtm.deploy.file import Plan
 from srtm.deploy.programs import find_program, said_version
 from srtm.doctor import findings
 from srtm.doctor.findings import Finding
@@ -30,8 +30,8 @@ def examine(plan: Plan | None, data_path: Path, *, java: bool) -> Iterator[Findi
     if plan is not None:
         for key, address in _ports(plan):
             yield _port(key, address)
-        for each in plan.certificates():
-            yield _certificate(each, _host_address(plan, each.host) if each.host else each.name)
+        for each in _certificates(plan):
+            yield findings.certificate(judged(each, time.time()))
     yield findings.open_files(*resource.getrlimit(resource.RLIMIT_NOFILE))
     source = choose_source(WallClock())
     yield findings.timestamps(source.name, source.reason)
@@ -107,15 +107,11 @@ def _port(key: str, address: Address) -> Finding:
     return findings.port(key, str(address), "")
 
 
-def _certificate(tried: NamedCertificate, name: str) -> Finding:
-    try:
-        if tried.name:
-            trial = try_server(tried.files, name, tried.root)
-        else:
-            trial = try_client(tried.files, tried.root)
-    except SrtmError as error:
-        return findings.unusable_certificate(tried.key, str(error))
-    return findings.certificate(tried, name, trial, time.time())
+def _certificates(plan: Plan) -> Iterator[NamedCertificate]:
+    """By the names at which their hosts are reached."""
+    for each in certificates_of(plan):
+        is_reached = each.host and not each.is_client
+        yield each._replace(name=_host_address(plan, each.host)) if is_reached else each
 
 
 def _cgroup2() -> Finding:

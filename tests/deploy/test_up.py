@@ -384,6 +384,6 @@ def test_a_certificate_that_does_not_work_is_found_before_anything_is_started(
     spec["broker"][0] |= {"tls-cert": given[case][0], "tls-key": given[case][1]}
     done = run_srtm("up", "--check", write_file(tmp_path, spec))
     assert done.returncode == Exit.USAGE
-    assert done.stderr.startswith("srtm: tls-cert of broker broker-1: /")
+    assert done.stderr.startswith("srtm up: tls-cert of broker broker-1: /")
     assert given[case][2] in done.stderr
     assert done.stderr.count("\n") == 1

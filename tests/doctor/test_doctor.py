@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from srtm.certs.trial import Trial
-from srtm.deploy.file import NamedCertificate, plan_of
+from srtm.deploy.certificates import NamedCertificate, judge
+from srtm.deploy.file import plan_of
 from srtm.doctor import findings
 from srtm.doctor.doctor_command import doctor
 from srtm.doctor.findings import Finding
@@ -26,7 +27,7 @@ def certificate(
     left: float, chain: str = "", name: str = "", not_yet: bool = False, own: bool = False
 ) -> Finding:
     tried = NamedCertificate("", "k", "h", TlsFiles("c", "c.key"), "root", own)
-    return findings.certificate(tried, "h", Trial(left, chain, name, not_yet), 0.0)
+    return findings.certificate(judge(tried, Trial(left, chain, name, not_yet), 0.0))
 
 
 CASES = [
@@ -73,9 +74,6 @@ CASES = [
     ),
     pytest.param(
         certificate(90 * DAY, chain="no", own=True), "failed", "authority", id="a-root-that-we-need"
-    ),
-    pytest.param(
-        findings.unusable_certificate("k", "no key"), "failed", "srtm certs issue", id="no-key"
     ),
     pytest.param(findings.port("k", "a:1", ""), "ok", "", id="port"),
     pytest.param(findings.port("k", "a:1", "k is in use; stop it"), "failed", "stop it", id="busy"),
@@ -199,6 +197,7 @@ def test_a_key_of_another_certificate(authority: Authority, tmp_path: Path) -> N
     assert found.says == (
         f"tls-cert of broker broker-1: {key}: is not the key of the certificate {cert}"
     )
+    assert "srtm certs issue" in found.remedy
 
 
 def test_the_certificate_of_the_distributor_is_what_gateways_verify(
