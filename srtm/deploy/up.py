@@ -60,6 +60,7 @@ def deployed(plan: Plan) -> Deployment:
                 name=broker.name,
                 tcp_address=broker.tcp_address.reachable,
                 http_address=broker.http_address.reachable,
+                https_address=broker.https_at and broker.https_at.reachable,
                 admin_socket=str(layout.broker(broker.name).admin),
                 nsqd_tcp_socket=str(layout.broker(broker.name).nsqd_tcp),
                 nsqd_http_socket=str(layout.broker(broker.name).nsqd_http),

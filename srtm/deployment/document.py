@@ -30,6 +30,7 @@ class DeployedBroker(_Document):
     name: str
     tcp_address: ListenAddress
     http_address: ListenAddress
+    https_address: ListenAddress | None = None
     admin_socket: str
     nsqd_tcp_socket: str
     nsqd_http_socket: str
@@ -43,6 +44,10 @@ class Distributor(_Document):
     tls_root_ca_file: str = ""
     tls_cert: str = ""
     tls_key: str = ""
+
+    @property
+    def speaks_tls(self) -> bool:
+        return bool(self.tls_root_ca_file)
 
     def endpoint(self) -> Endpoint:
         """Raises UsageError for a file that is wrong."""

@@ -83,6 +83,7 @@ def test_who_is_known_reaches_it_by_tls(tmp_path: Path, spec: Spec) -> None:
     by_tls = [f"--distributor-{name}={table[f'distributor-{name}']}" for name in files]
     with outside(tmp_path, spec) as up:
         up.until("is up")
+        assert "HTTPS" in up.output
         asked = ["--distributor-address", address, *by_tls]
         eye = [f"--distributor-token-file={tmp_path / 'eye.token'}"]
         told = run_srtm("broker", "list", "--json", *asked, *eye)

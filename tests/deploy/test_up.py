@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from srtm.deploy.shown import addresses_table
 from srtm.deploy.up import running
 from srtm.http.client import get_json, request
 from srtm.nsq.commands import pub
@@ -359,7 +361,11 @@ def test_brokers_whose_clients_have_to_speak_tls(
         broker["https-address"] = str(address)
     trusting = ssl.create_default_context(cafile=authority.ca_file)
     with running(spec) as deployment:
+        with (console := Console(width=200)).capture() as shown:
+            console.print(addresses_table(deployment.deployment))
+        assert "HTTPS" in shown.get()
         for broker, address in zip(deployment.brokers, https, strict=True):
+            assert str(address) in shown.get()
             with SecureV2(str(broker.tcp_address), trusting) as client:
                 client.send(pub(b"sensors", b"x"))
                 assert client.reply() == b"OK"
