@@ -338,6 +338,14 @@ def _with_absolute_paths(plan: Plan, base: Path) -> Plan:
             for each in plan.topics
         ),
     }
+    changes["hosts"] = tuple(
+        each
+        if each.kind == "ssh"  # there it is of another machine
+        else each.model_copy(
+            update={"data_path": absolute(each.data_path or data_path / each.name)}
+        )
+        for each in plan.hosts
+    )
     if plan.bridge:
         file = Path(absolute(plan.bridge.file))
         changes["bridge"] = plan.bridge.model_copy(update={"file": file})

@@ -139,3 +139,8 @@ def port(key: str, address: str, why: str) -> Finding:
         return Finding("port", Verdict.OK, f"{address} is free for {key}")
     says, _, remedy = why.partition("; ")
     return Finding("port", Verdict.FAILED, says, remedy or "choose another address")
+
+
+def held_port(address: str, name: str) -> Finding:
+    """name: of the part of the deployment that has it."""
+    return Finding("port", Verdict.OK, f"{address} is held by {name} of this deployment")
