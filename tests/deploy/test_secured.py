@@ -341,3 +341,14 @@ def test_a_distributor_elsewhere_is_asked(tmp_path: Path, spec: Spec, authority:
             second.until("starting without the distributor: ")
             second.until("is up")
         assert "certificate is not accepted" in "".join(second.lines)
+
+
+def test_brokers_go_on_with_a_certificate_that_has_expired(
+    tmp_path: Path, spec: Spec, authority: Authority
+) -> None:
+    """Whoever comes by plain TCP is served; who comes by TLS is not, which is told."""
+    cert, key = authority.issue("old", ip=["127.0.0.1"], expired=True)
+    spec["broker"][0] |= {"tls-cert": cert, "tls-key": key, "https-address": ""}
+    with outside(tmp_path, spec) as up:
+        up.until(f"warning: tls-cert of broker broker-1 {cert}; has expired; renew it")
+        up.until("is up")

@@ -377,3 +377,20 @@ def test_one_that_tls_does_not_reach_is_not_waited_for(stand: Stand) -> None:
     with pytest.raises(SrtmError, match="d is not reached: its certificate is not accepted: why"):
         supervisor.start()
     supervisor.stop()
+
+
+def test_one_that_tls_does_not_reach_after_its_death_is_asked_again(stand: Stand) -> None:
+    """Its certificate may be in renewal."""
+    refusals = iter([False, False])
+
+    def ready(spec: ChildSpec) -> bool:
+        there = (stand.folder / f"{spec.ping}.up").exists()
+        if there and len(stand.said) == 1 and next(refusals, True) is False:
+            raise NotTrusted("its certificate is not accepted: why")
+        return there
+
+    supervisor = stand.supervisor = Supervisor([stand.spec("d")], stand.said.append, ready=ready)
+    supervisor.start()
+    os.kill(supervisor.pids["d"], signal.SIGKILL)
+    stand.watch_until(lambda: stand.said[-1:] == ["d is back (restart 1)"])
+    assert next(refusals, None) is None
