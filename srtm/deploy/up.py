@@ -202,6 +202,8 @@ class Up:
         while True:
             try:
                 self._elsewhere = set(self._distributor.all())
+                for fault in asked_elsewhere(self._plan):
+                    self._say(f"warning: {fault}")
                 return
             except UnavailableError as error:
                 if self._stop_asked:

@@ -333,6 +333,9 @@ def test_a_distributor_elsewhere_is_asked(tmp_path: Path, spec: Spec, authority:
         [found] = [each for each in checked(folder, far) if "ends in" not in each]
         assert found.startswith(f"FAILS: broker broker-2: distributor {table['http-address']}: ")
         assert "broker-1 may not speak for broker broker-2" in found
+        with outside(folder, far) as second:
+            second.until("warning: broker broker-2: distributor ")
+            second.until("is up")
         far["broker"][0]["distributor-token-file"] = "broker-2.token"
         far["elsewhere"]["distributor-tls-root-ca-file"] = other
         found, _ = [each for each in checked(folder, far) if "ends in" not in each]
