@@ -70,7 +70,7 @@ class Remote:
                 timeout_seconds=timeout_seconds,
             )
         except TlsFailed as error:
-            raise UnavailableError(f"distributor {error}") from None
+            raise TlsFailed(f"distributor {error}") from None
         except UnavailableError as error:
             why = str(error).removeprefix(f"{self._address}: ")
             raise UnavailableError(

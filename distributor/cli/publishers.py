@@ -43,7 +43,10 @@ def register(file: Path, remote: Remote, as_json: bool) -> None:
         print_json({"topic": name, "registered": done})
     else:
         offered = rate(sum(each.rate for each in found.publishers))
-        click.echo(f"topic {name}: {counted(done, 'publisher')} with {offered} registered")
+        line = f"topic {name}: {counted(done, 'publisher')} with {offered} registered"
+        if remote.call("GET", "topics", name)["epoch"] is None:
+            line += f"; placed on no broker yet: srtm placement apply {name}"
+        click.echo(line)
 
 
 _SHARE_SECONDS = 3.0

@@ -1,7 +1,6 @@
 """`srtm bridge check`: what would run, asked of both sides; nothing is changed."""
 
 import os
-import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,14 +14,18 @@ from srtm.bridge.file import BridgeFile, Route
 from srtm.bridge.kafka_sink import setting_of
 from srtm.bridge.lookup import nsqds_of, topics_of
 from srtm.bridge.names import End
-from srtm.bridge.wire import unreached
-from srtm.http.client import request
+from srtm.http.client import Endpoint, get_json, request
 from srtm.http.service import distributor_files, service_at
 from srtm.kafka.client import LastFault, away, client_settings, refuse_settings
-from srtm.text.address import Address
-from srtm.text.errors import UnavailableError
+from srtm.nsq.blocking import Blocking
+from srtm.nsq.commands import CLS
+from srtm.nsq.connection import Features
+from srtm.text.errors import SrtmError, UnavailableError
 
 _SECONDS = 5.0
+_MOST_TRIED = 20
+"""nsqds that a nsqlookupd or a distributor names"""
+_IDENTITY = {"user_agent": "srtm-bridge", "feature_negotiation": True}
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,7 @@ def targets_missing(route: Route, names: list[str], topics: dict[str, int] | Non
 
 def _nsq_side(route: Route, topics: dict[str, int] | None) -> list[Finding]:
     found: list[Finding] = []
+    addresses = list(route.nsqd)
     for lookupd in route.lookupd:
         try:
             if route.source.is_pattern:
@@ -157,26 +161,61 @@ def _nsq_side(route: Route, topics: dict[str, int] | None) -> list[Finding]:
                 found += targets_missing(route, names, topics)
             else:
                 nsqds = sorted(nsqds_of(lookupd, route.source.topic))
+                addresses += nsqds[:_MOST_TRIED]
                 where = ", ".join(nsqds) or "no nsqd yet"
                 text = f"nsqlookupd {lookupd}: topic {route.source.topic} at {where}"
             found.append(Finding(route.name, text))
         except UnavailableError as error:
             found.append(Finding(route.name, f"{error}; mend lookupd of the route", True))
     if route.distributor:
-        found.append(_distributor(route))
-    for address in route.nsqd:
+        endpoint = service_at(route.distributor, distributor_files(route), "distributor-token-file")
+        found.append(_distributor(route, endpoint))
+        if not found[-1].fault:
+            addresses += _brokers(endpoint)
+    features = route.features()
+    for address in dict.fromkeys(addresses):
         try:
-            with socket.create_connection(Address.of(address), _SECONDS):
-                found.append(Finding(route.name, f"{address} answers"))
-        except OSError as error:
-            found.append(Finding(route.name, f"{address}: {unreached(error)}", True))
+            found.append(Finding(route.name, _nsqd(address, features)))
+        except SrtmError as error:
+            found.append(Finding(route.name, str(error), True))
     return found
 
 
-def _distributor(route: Route) -> Finding:
-    """Does it know the topic? Raises UsageError for a file that cannot be read."""
+def _nsqd(address: str, features: Features) -> str:
+    """What comes of a connection such as the route makes, up to AUTH. Raises SrtmError."""
+    with Blocking(address, _IDENTITY, _SECONDS, features) as link:
+        link.identify()
+        text = f"{address} answers"
+        if features.tls is not None:
+            text += " by TLS"
+        else:
+            _refuse_required_tls(link)
+        return text + (", with AUTH" if link.v2.told.get("auth_required") else "")
+
+
+def _refuse_required_tls(link: Blocking) -> None:
+    """Only IDENTIFY is answered in clear where TLS is required. CLS changes nothing: without SUB it
+    is always refused, and the reason tells. Raises UnavailableError."""
+    try:
+        link.ask(CLS)
+    except UnavailableError as error:
+        if "TLS required" in str(error):
+            text = f"{link.address}: it requires TLS; give the route tls-v1 = true"
+            raise UnavailableError(text) from None
+
+
+def _brokers(endpoint: Endpoint) -> list[str]:
+    """Where those in contact publish."""
+    try:
+        rows = get_json(endpoint, "/v1/brokers", timeout_seconds=_SECONDS)["brokers"]
+        return [str(row["tcp_address"]) for row in rows if row["state"] == "up"][:_MOST_TRIED]
+    except (UnavailableError, KeyError, TypeError):
+        return []  # it has just answered, and goes
+
+
+def _distributor(route: Route, endpoint: Endpoint) -> Finding:
+    """Does it know the topic?"""
     topic, address = route.one_target, route.distributor
-    endpoint = service_at(address, distributor_files(route), "distributor-token-file")
     path = f"/v1/topics/{quote(topic, safe='')}"
     try:
         answer = request(endpoint, "GET", path, timeout_seconds=_SECONDS)

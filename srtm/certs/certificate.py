@@ -9,6 +9,7 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.utils import CryptographyDeprecationWarning
+from cryptography.x509.oid import NameOID
 
 from srtm.host.certificates import read_pem, why_no_certificate
 from srtm.text.errors import UsageError
@@ -121,3 +122,12 @@ def names_in(path: Path) -> tuple[str, ...]:
         return tuple(each.partition(":")[2] for each in _names(read_certificates(path)[0]))
     except (UsageError, ValueError):
         return ()
+
+
+def common_names(path: Path) -> tuple[str, ...]:
+    """Those of the subject of a file's certificate. Raises UsageError."""
+    try:
+        found = read_certificates(path)[0].subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        return tuple(str(each.value) for each in found)
+    except ValueError:
+        raise UsageError(why_no_certificate(str(path))) from None

@@ -32,7 +32,11 @@ def try_server(files: TlsFiles, name: str, root: str) -> Trial:
     alone = replace(files, root_ca="", require_peer=False)
     chain = _of_client(alone, root, "") if root else None
     # The certificate is its own root, so that only what is in it counts.
-    own, named = (_of_client(alone, files.cert, each) for each in ("", name))
+    own = _of_client(alone, files.cert, "")
+    try:
+        named = _of_client(alone, files.cert, name)
+    except ValueError:  # OpenSSL looks for no such name
+        return replace(_trial(files.cert, chain, own, None), name_refused="it is no host name")
     return _trial(files.cert, chain, own, named)
 
 

@@ -31,7 +31,6 @@ from srtm.deploy.tables import (
 )
 from srtm.deployment.layout import Layout
 from srtm.gateway.options import GatewayOptions
-from srtm.host.certificates import TlsFiles
 from srtm.http.service import ClientFiles, distributor_files
 from srtm.options.model import read_toml
 from srtm.text.address import Address
@@ -41,20 +40,14 @@ MAX_BROKERS = 256
 """a slip of the keyboard beyond it; nsqd's node ids (0 to 1023) would take four times as many"""
 
 
-class NamedCertificate(NamedTuple):
-    """host: name of its host; "" where there are no hosts
-    key:  the words that find it in the file
-    name: at which clients reach its server, where there are no hosts; "" of a client
-    root: the file by which the other side verifies it; "" where nobody says
-    is_ours: the other side is a program of the deployment
-    """
+class DistributorCaller(NamedTuple):
+    """table: the words that find it in the file; broker, host: of a gateway; files: that it is
+    given to reach the distributor"""
 
+    table: str
+    broker: str
     host: str
-    key: str
-    name: str
-    files: TlsFiles
-    root: str
-    is_ours: bool
+    files: ClientFiles
 
 
 class Plan(Table):
@@ -163,6 +156,15 @@ class Plan(Table):
             return self.elsewhere.distributor_address, distributor_files(self.elsewhere)
         return None
 
+    def callers(self) -> Iterator[DistributorCaller]:
+        """Who calls the Load Distributor: `srtm up` itself, and each gateway."""
+        if self.distributor_at:
+            table = "distributor" if self.distributor else "elsewhere"
+            yield DistributorCaller(table, "", "", self.distributor_at[1])
+            for broker in self.brokers:
+                files = distributor_files(self.gateway_options(broker))
+                yield DistributorCaller(f"broker {broker.name}", broker.name, broker.host, files)
+
     @property
     def lookupd_at(self) -> tuple[Address, Address] | None:
         """Where nsqlookupd is reached, here or elsewhere: TCP and HTTP."""
@@ -252,29 +254,6 @@ class Plan(Table):
             host = self.nsqadmin.host or first
             yield host, "http-address of nsqadmin", self.nsqadmin.http_address
 
-    def certificates(self) -> Iterator[NamedCertificate]:
-        """Those that the file names."""
-        for broker in self.brokers:
-            files = self.gateway_options(broker).tls_files
-            if files:
-                key, name = f"tls-cert of broker {broker.name}", self.deployment.broadcast_address
-                yield NamedCertificate(broker.host, key, name, files, files.root_ca, False)
-        if self.distributor and self.distributor.tls_files:
-            host = self.distributor.host or (self.hosts[0].name if self.hosts else "")
-            key, name = "tls-cert of distributor", self.distributor.http_address.reachable.host
-            root = self.distributor.distributor_tls_root_ca_file
-            yield NamedCertificate(host, key, name, self.distributor.tls_files, root, True)
-        if self.distributor and self.distributor.distributor_tls_cert:
-            given = distributor_files(self.distributor)
-            files = TlsFiles(given.cert, given.key, given.root_ca)
-            key, root = "distributor-tls-cert of distributor", self.distributor.tls_root_ca_file
-            yield NamedCertificate("", key, "", files, root, True)
-        if self.nsqadmin and self.nsqadmin.http_client_tls_cert:
-            gateways = [self.gateway_options(each) for each in self.brokers]
-            roots = [each.tls_root_ca_file for each in gateways if each.tls_client_auth_policy]
-            key, files = "http-client-tls-cert of nsqadmin", self.nsqadmin.tls_files
-            yield NamedCertificate("", key, "", files, roots[0] if roots else "", True)
-
 
 def _refuse_twice(what: str, names: Iterable[str]) -> None:
     seen: set[str] = set()
@@ -359,6 +338,14 @@ def _with_absolute_paths(plan: Plan, base: Path) -> Plan:
             for each in plan.topics
         ),
     }
+    changes["hosts"] = tuple(
+        each
+        if each.kind == "ssh"  # there it is of another machine
+        else each.model_copy(
+            update={"data_path": absolute(each.data_path or data_path / each.name)}
+        )
+        for each in plan.hosts
+    )
     if plan.bridge:
         file = Path(absolute(plan.bridge.file))
         changes["bridge"] = plan.bridge.model_copy(update={"file": file})

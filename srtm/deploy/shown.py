@@ -4,21 +4,29 @@ from typing import Any
 
 from srtm.deploy.topics import Report, TopicStatus
 from srtm.deployment.document import Deployment
+from srtm.text.address import Address
 from srtm.text.terminal import Column, Table
 
 
 def addresses_table(deployment: Deployment) -> Table:
     """Where clients connect to; nsqd itself listens on unix sockets only."""
-    table = Table(Column("part", text=True), Column("TCP", text=True), Column("HTTP", text=True))
-    for broker in deployment.brokers:
-        table.add(broker.name, str(broker.tcp_address), str(broker.http_address))
-    if deployment.distributor:
-        table.add("distributor", "", str(deployment.distributor.http_address))
-    if deployment.lookupd:
-        lookupd = deployment.lookupd
-        table.add("nsqlookupd", str(lookupd.tcp_address), str(lookupd.http_address))
-    if deployment.nsqadmin:
-        table.add("nsqadmin", "", str(deployment.nsqadmin.http_address))
+    rows: list[tuple[str, Address | None, Address | None, Address | None]] = [
+        (each.name, each.tcp_address, each.http_address, each.https_address)
+        for each in deployment.brokers
+    ]
+    distributor, lookupd, nsqadmin = deployment.distributor, deployment.lookupd, deployment.nsqadmin
+    if distributor and distributor.speaks_tls:
+        rows.append(("distributor", None, None, distributor.http_address))
+    elif distributor:
+        rows.append(("distributor", None, distributor.http_address, None))
+    if lookupd:
+        rows.append(("nsqlookupd", lookupd.tcp_address, lookupd.http_address, None))
+    if nsqadmin:
+        rows.append(("nsqadmin", None, nsqadmin.http_address, None))
+    heads = ["part", "TCP", "HTTP", *(["HTTPS"] if any(row[3] for row in rows) else [])]
+    table = Table(*(Column(each, text=True) for each in heads))
+    for row in rows:
+        table.add(*(str(each or "") for each in row[: len(heads)]))
     return table
 
 

@@ -36,14 +36,20 @@ class StopRequested(Exception):
     """Someone asked to stop while children were being started."""
 
 
+class NotTrusted(Exception):
+    """A child is there, and TLS with it fails: waiting does not help. The text says why."""
+
+
 def answers_ping(spec: ChildSpec) -> bool:
-    """Does it say that it is ready, where it is asked?"""
+    """Does it say that it is ready, where it is asked? Raises NotTrusted."""
     try:
         where = spec.ping if spec.reach is None else spec.reach()
         answer = request(where, "GET", spec.path, timeout_seconds=_PING_TIMEOUT_SECONDS)
         return answer.status in spec.statuses and spec.agrees(answer)
-    except TlsFailed:  # it is there, and takes only clients with a certificate
-        return 0 in spec.statuses
+    except TlsFailed as error:
+        if 0 in spec.statuses:  # it is there, and takes only clients with a certificate
+            return True
+        raise NotTrusted(str(error)) from None
     except (UnavailableError, UsageError):  # a file that is being renewed is wrong for a moment
         return False
 
@@ -57,6 +63,7 @@ class _Member:
         self.restarts = Restarts()
         self.phase = Phase.WAITING
         self.until_ns = 0  # STARTING: ready by then; WAITING: no start before
+        self.not_trusted = ""  # why TLS with it fails
 
 
 class Supervisor:
@@ -132,10 +139,12 @@ class Supervisor:
         member.until_ns = monotonic_ns() + int(self._ready_timeout_seconds * NS)
 
     def _await_ready(self, member: _Member, peers: Iterable[_Member]) -> None:
-        while not self._ready(member.spec):
+        while not self._answers(member):
             for each in peers:  # a peer's death explains more than our own timeout
                 if not each.child.alive:
                     raise SrtmError(f"{each.spec.name} {each.child.exit_line()}")
+            if member.not_trusted:
+                raise SrtmError(f"{member.spec.name} is not reached: {member.not_trusted}")
             if monotonic_ns() > member.until_ns:
                 raise SrtmError(self._late(member))
             if self._stop_asked:
@@ -145,14 +154,23 @@ class Supervisor:
             raise SrtmError(f"{member.spec.name} {member.child.exit_line()}")
         self._is_ready(member)
 
+    def _answers(self, member: _Member) -> bool:
+        member.not_trusted = ""
+        try:
+            return self._ready(member.spec)
+        except NotTrusted as error:
+            member.not_trusted = str(error)
+            return False
+
     def _is_ready(self, member: _Member) -> None:
         member.phase = Phase.READY
         member.restarts.ready(monotonic_ns())
 
     def _late(self, member: _Member) -> str:
+        why = member.not_trusted or member.child.last_line()
         return (
-            f"{member.spec.name} is not ready after {self._ready_timeout_seconds:g} s: "
-            f"{member.child.last_line()} (log: {member.spec.log})"
+            f"{member.spec.name} is not ready after {self._ready_timeout_seconds:g} s: {why} "
+            f"(log: {member.spec.log})"
         )
 
     def _attend(self, member: _Member) -> None:
@@ -163,7 +181,7 @@ class Supervisor:
         elif not member.child.alive:
             self._ended(member, member.child.exit_line())
         elif member.phase is Phase.STARTING:
-            if self._ready(member.spec):
+            if self._answers(member):
                 self._is_ready(member)
                 self._say(f"{member.spec.name} is back (restart {member.restarts.total})")
             elif monotonic_ns() > member.until_ns:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from distributor.cli.topic_file import TopicFile
+from srtm.deploy.certificates import Effect, Judgement
+from srtm.deploy.checks import asked_elsewhere, check_callers, faults_of
 from srtm.deploy.children import children
 from srtm.deploy.file import Plan, plan_of, read_plan
 from srtm.deploy.kept_topics import KeptTopics, merge
@@ -31,10 +33,10 @@ from srtm.deployment.document import (
     Lookupd,
     Nsqadmin,
 )
-from srtm.host.certificates import client_context, server_context
+from srtm.host.certificates import client_context
 from srtm.host.clock import NS, monotonic_ns
-from srtm.http.callers import read_tokens
-from srtm.http.service import ClientFiles, service_at
+from srtm.http.client import TlsFailed
+from srtm.http.service import ClientFiles
 from srtm.limits.contract import Contract
 from srtm.text.address import Address, require_free
 from srtm.text.errors import UnavailableError, UsageError
@@ -60,6 +62,7 @@ def deployed(plan: Plan) -> Deployment:
                 name=broker.name,
                 tcp_address=broker.tcp_address.reachable,
                 http_address=broker.http_address.reachable,
+                https_address=broker.https_at and broker.https_at.reachable,
                 admin_socket=str(layout.broker(broker.name).admin),
                 nsqd_tcp_socket=str(layout.broker(broker.name).nsqd_tcp),
                 nsqd_http_socket=str(layout.broker(broker.name).nsqd_http),
@@ -116,17 +119,24 @@ class Up:
         """The pids of the children that are alive, by name."""
         return self._supervisor.pids if self._supervisor else {}
 
-    def check(self) -> None:
-        """Check all that can be known before anything is started. Raises SrtmError."""
+    def check(self) -> list[Judgement]:
+        """Check all that can be known before anything is started. Returns what is wrong with the
+        certificates and tokens; raises SrtmError for anything else."""
         self._check_programs()
         for line in self._check_topics():
             self._say(line)
         self._placed()
+        return [*faults_of(self._plan, time.time()), *asked_elsewhere(self._plan)]
 
     def run(self, on_up: Callable[[Deployment], None]) -> None:
         """Start, call `on_up`, watch until asked to stop, end every child. Raises SrtmError."""
         plan = self._plan
         programs = self._check_programs()
+        for fault in faults_of(plan, time.time()):
+            if fault.effect is Effect.STOPS:
+                raise UsageError(str(fault))
+            if fault.effect is Effect.FAILS:
+                self._say(f"warning: {fault}")
         try:
             plan.layout.make(plan.broker_names)
         except OSError as error:
@@ -150,12 +160,7 @@ class Up:
         for broker in plan.brokers:
             if broker.nsqd_flags:
                 check_nsqd_flags(programs.nsqd, broker.nsqd_flags, f"broker {broker.name}")
-        for each in plan.certificates():
-            try:
-                (server_context if each.name else client_context)(each.files)
-            except UsageError as error:
-                raise UsageError(f"{each.key}: {error}") from None
-        self._check_callers()
+        check_callers(plan)
         self._check_nsqadmin()
         return programs
 
@@ -171,22 +176,6 @@ class Up:
         brokers = {each.name: plan.gateway_options(each) for each in plan.brokers}
         for line in shortcomings(plan.nsqadmin, brokers):
             self._say(line)
-
-    def _check_callers(self) -> None:
-        """The files that the distributor is started and reached with. Raises UsageError."""
-        plan = self._plan
-        if plan.distributor and plan.distributor.token_file:
-            where = "token-file of [distributor]"
-            tokens = read_tokens(plan.distributor.token_file, where)
-            if not plan.distributor.distributor_token_file and not tokens.is_one:
-                raise UsageError(
-                    f"{where} names callers: give distributor-token-file too, the token of an "
-                    "operator that srtm up shows"
-                )
-        if plan.distributor_at:
-            address, files = plan.distributor_at
-            table = "distributor" if plan.distributor else "elsewhere"
-            service_at(str(address), files, f"token-file of [{table}]")
 
     def _supervise(
         self, programs: Programs, lock: DataPathLock, on_up: Callable[[Deployment], None]
@@ -229,11 +218,13 @@ class Up:
         while True:
             try:
                 self._elsewhere = set(self._distributor.all())
+                for fault in asked_elsewhere(self._plan):
+                    self._say(f"warning: {fault}")
                 return
             except UnavailableError as error:
                 if self._stop_asked:
                     raise StopRequested from None
-                if monotonic_ns() > deadline_ns:
+                if isinstance(error, TlsFailed) or monotonic_ns() > deadline_ns:
                     self._say(f"starting without the distributor: {error}")
                     return
             time.sleep(_POLL_SECONDS)

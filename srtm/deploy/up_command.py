@@ -7,11 +7,12 @@ from pathlib import Path
 
 import click
 
+from srtm.deploy.certificates import Effect
 from srtm.deploy.file import read_plan
 from srtm.deploy.shown import addresses_table
 from srtm.deploy.up import Up
 from srtm.deployment.document import Deployment
-from srtm.text.errors import UsageError
+from srtm.text.errors import Exit, UsageError
 from srtm.text.terminal import show
 from srtm.text.words import counted
 
@@ -36,7 +37,11 @@ def up(file: Path, check: bool, no_topics: bool) -> None:
         raise UsageError(f"{file} has [[host]] tables: srtm testbed up {file} brings up all hosts")
     run = Up(plan, _say, topics=not no_topics)
     if check:
-        run.check()
+        faults = run.check()
+        for each in faults:
+            _say(f"warning: {each}" if each.effect is Effect.WARNS else str(each))
+        if any(each.effect > Effect.WARNS for each in faults):
+            raise click.exceptions.Exit(Exit.USAGE)
         click.echo(
             f"{file} is correct: {counted(len(plan.brokers), 'broker')}, "
             f"{counted(len(plan.topics), 'topic')}"

@@ -1,5 +1,6 @@
 """deployment.json: how other commands find a deployment that runs."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -10,6 +11,7 @@ from srtm.host.processes import is_alive
 from srtm.http.client import Endpoint
 from srtm.http.service import ClientFiles, service_at
 from srtm.options.model import read_toml
+from srtm.text.address import Address
 from srtm.text.errors import UnavailableError, UsageError, one_line
 from srtm.text.fields import ListenAddress
 
@@ -30,6 +32,7 @@ class DeployedBroker(_Document):
     name: str
     tcp_address: ListenAddress
     http_address: ListenAddress
+    https_address: ListenAddress | None = None
     admin_socket: str
     nsqd_tcp_socket: str
     nsqd_http_socket: str
@@ -43,6 +46,10 @@ class Distributor(_Document):
     tls_root_ca_file: str = ""
     tls_cert: str = ""
     tls_key: str = ""
+
+    @property
+    def speaks_tls(self) -> bool:
+        return bool(self.tls_root_ca_file)
 
     def endpoint(self) -> Endpoint:
         """Raises UsageError for a file that is wrong."""
@@ -75,6 +82,20 @@ class Deployment(_Document):
     @property
     def layout(self) -> Layout:
         return Layout(self.data_path)
+
+    def listening(self) -> Iterator[tuple[str, Address]]:
+        """Each part's name with an address that it listens on, as it is reached on this host."""
+        for broker in self.brokers:
+            for address in (broker.tcp_address, broker.http_address, broker.https_address):
+                if address:
+                    yield broker.name, address
+        if self.distributor:
+            yield "distributor", self.distributor.http_address
+        if self.lookupd:
+            yield "nsqlookupd", self.lookupd.tcp_address
+            yield "nsqlookupd", self.lookupd.http_address
+        if self.nsqadmin:
+            yield "nsqadmin", self.nsqadmin.http_address
 
     def save(self) -> None:
         write_json(self.layout.deployment, self.model_dump(mode="json", by_alias=True))

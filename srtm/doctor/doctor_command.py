@@ -26,7 +26,8 @@ def doctor(file: Path | None, java: bool, as_json: bool) -> None:
 
     The checks are NSQ's programs and versions, the ports and certificates of FILE, the limit of
     open files, the source of arrival times and why no better one works, cgroup2, disk and clock.
-    Each finding comes with its remedy; nothing is changed. Exit code 3: something that is needed is
+    Each finding comes with its remedy; nothing is changed. FILE's deployment may be running: the
+    ports that its own programs hold are right. Exit code 3: something that is needed is
     not there, or a certificate has expired.
     """
     plan: Plan | None = read_plan(file) if file else None

@@ -4,11 +4,8 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from srtm.certs.trial import Trial
-from srtm.deploy.file import NamedCertificate
+from srtm.deploy.certificates import Effect, Judgement
 from srtm.deploy.programs import TESTED_NSQ, is_tested
-from srtm.host.certificates import WARN_DAYS
-from srtm.text.words import counted
 
 
 class Verdict(StrEnum):
@@ -37,7 +34,6 @@ NO_DISK_BYTES = 100 << 20
 CLOCK_ERROR_SECONDS = 0.1
 """beyond it `srtm audit` tells little about a contract that two hosts share"""
 _JAVAS = (17, 21)
-_DAY_SECONDS = 86_400
 
 
 def nsq(program: str, said: str) -> Finding:
@@ -125,38 +121,16 @@ def java(said: str) -> Finding:
     return Finding("java", Verdict.WARNING, says, remedy)
 
 
-def certificate(tried: NamedCertificate, name: str, trial: Trial, now_seconds: float) -> Finding:
-    """name: at which clients reach its program. now_seconds: Unix time."""
-    left_days = (trial.expires_at - now_seconds) / _DAY_SECONDS
-    remedies = []
-    verdict = Verdict.OK
-    says = [f"{tried.key} {tried.files.cert}"]
-    if left_days <= 0 or trial.not_yet:
-        verdict = Verdict.FAILED
-        says.append("is not valid yet" if trial.not_yet else "has expired")
-        remedies.append("set the clock" if trial.not_yet else "renew it")
-    else:
-        left = counted(int(left_days), "day") if left_days >= 1 else "less than a day"
-        says.append(f"ends in {left}")
-        if left_days < WARN_DAYS:
-            remedies.append("renew it")
-    if trial.chain_refused:
-        says.append(f"does not chain to {tried.root}: {trial.chain_refused}")
-        remedies.append("have it issued by an authority of that file, or change the file")
-    if trial.name_refused:
-        says.append(f"is not for {name}, at which clients reach it")
-        remedies.append(f"have {name} among its names, as srtm certs issue does by --ip and --dns")
-    if tried.is_ours and (trial.chain_refused or trial.name_refused):
-        verdict = Verdict.FAILED
-    elif remedies and verdict is Verdict.OK:
-        verdict = Verdict.WARNING
-    return Finding("certificate", verdict, "; ".join(says), "; ".join(remedies))
+def certificate(found: Judgement) -> Finding:
+    return Finding("certificate", _VERDICTS[found.effect], found.says, found.remedy)
 
 
-def unusable_certificate(key: str, why: str) -> Finding:
-    """why: as `srtm/host/certificates.py` says it."""
-    remedy = "give a certificate and the key that belongs to it, as srtm certs issue makes them"
-    return Finding("certificate", Verdict.FAILED, f"{key}: {why}", remedy)
+_VERDICTS = {
+    Effect.NONE: Verdict.OK,
+    Effect.WARNS: Verdict.WARNING,
+    Effect.FAILS: Verdict.FAILED,
+    Effect.STOPS: Verdict.FAILED,
+}
 
 
 def port(key: str, address: str, why: str) -> Finding:
@@ -165,3 +139,8 @@ def port(key: str, address: str, why: str) -> Finding:
         return Finding("port", Verdict.OK, f"{address} is free for {key}")
     says, _, remedy = why.partition("; ")
     return Finding("port", Verdict.FAILED, says, remedy or "choose another address")
+
+
+def held_port(address: str, name: str) -> Finding:
+    """name: of the part of the deployment that has it."""
+    return Finding("port", Verdict.OK, f"{address} is held by {name} of this deployment")

@@ -6,17 +6,23 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from kernel.cgroup import own_cgroup
 from kernel.errors import SourceUnavailable
 from kernel.sources import choose_source
-from srtm.certs.trial import try_client, try_server
-from srtm.deploy.file import NamedCertificate, Plan
+from srtm.deploy.certificates import NamedCertificate, certificates_of, judged
+from srtm.deploy.file import Plan
 from srtm.deploy.programs import find_program, said_version
+from srtm.deployment.document import find
 from srtm.doctor import findings
 from srtm.doctor.findings import Finding
 from srtm.host.clock import NS, WallClock, wall_clock_error_ns
+from srtm.host.processes import child_listens
+from srtm.testbed.certificates import named
+from srtm.testbed.inventory import certificates_folder
 from srtm.text.address import Address, require_free
 from srtm.text.errors import SrtmError
 
@@ -28,10 +34,11 @@ def examine(plan: Plan | None, data_path: Path, *, java: bool) -> Iterator[Findi
     for program in _programs(plan):
         yield _program(program)
     if plan is not None:
+        held = _held(plan)
         for key, address in _ports(plan):
-            yield _port(key, address)
-        for each in plan.certificates():
-            yield _certificate(each, _host_address(plan, each.host) if each.host else each.name)
+            yield _port(key, address, held.get(address.reachable, []))
+        for each in _certificates(plan):
+            yield findings.certificate(judged(each, time.time()))
     yield findings.open_files(*resource.getrlimit(resource.RLIMIT_NOFILE))
     source = choose_source(WallClock())
     yield findings.timestamps(source.name, source.reason)
@@ -99,23 +106,42 @@ def _host_address(plan: Plan, name: str) -> str:
     return f"127.0.0.{local.index(name) + 1}"
 
 
-def _port(key: str, address: Address) -> Finding:
+class _Holder(NamedTuple):
+    """A part of a deployment that runs, and the pid of that."""
+
+    name: str
+    deployment: int
+
+
+def _held(plan: Plan) -> dict[Address, list[_Holder]]:
+    """Who may hold an address, if the deployment runs: each of its hosts knows the distributor."""
+    found: dict[Address, list[_Holder]] = {}
+    local = [Path(each.data_path) for each in plan.hosts if each.kind == "local"]
+    for path in local if plan.hosts else [plan.deployment.data_path]:
+        with suppress(SrtmError):
+            running = find(path)
+            for name, address in running.listening():
+                found.setdefault(address, []).append(_Holder(name, running.pid))
+    return found
+
+
+def _port(key: str, address: Address, holders: list[_Holder]) -> Finding:
     try:
         require_free(address, key)
     except SrtmError as error:
+        for each in holders:
+            if child_listens(each.deployment, address.port):
+                return findings.held_port(str(address), each.name)
         return findings.port(key, str(address), str(error))
     return findings.port(key, str(address), "")
 
 
-def _certificate(tried: NamedCertificate, name: str) -> Finding:
-    try:
-        if tried.name:
-            trial = try_server(tried.files, name, tried.root)
-        else:
-            trial = try_client(tried.files, tried.root)
-    except SrtmError as error:
-        return findings.unusable_certificate(tried.key, str(error))
-    return findings.certificate(tried, name, trial, time.time())
+def _certificates(plan: Plan) -> Iterator[NamedCertificate]:
+    """By the names at which their hosts are reached."""
+    made = named(certificates_folder(plan.deployment.data_path), plan.hosts)
+    for each in (*certificates_of(plan), *(made if plan.deployment.secure else ())):
+        is_reached = each.host and not each.is_client
+        yield each._replace(name=_host_address(plan, each.host)) if is_reached else each
 
 
 def _cgroup2() -> Finding:

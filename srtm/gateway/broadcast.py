@@ -3,6 +3,7 @@
 import hashlib
 import logging
 
+from srtm.certs.trial import try_server
 from srtm.gateway.agent import Identity
 from srtm.gateway.nsqd import Facts
 from srtm.gateway.options import GatewayOptions
@@ -49,6 +50,25 @@ def check_broadcast(options: GatewayOptions, tcp: str, web: str, facts: Facts) -
                 flag,
                 value,
             )
+
+
+def check_certificate(options: GatewayOptions) -> None:
+    """Warn where clients, who are told the broadcast address, do not take the certificate. Raises
+    UsageError for files that cannot be used."""
+    files = options.tls_files
+    if files is None:
+        return
+    name = options.broadcast_address
+    why = try_server(files, name, "").name_refused
+    if why:
+        log.warning(
+            "--tls-cert %s is not for %s, at which clients are told to connect (%s); have %s among "
+            "its names, or set --broadcast-address",
+            files.cert,
+            name,
+            why,
+            name,
+        )
 
 
 def _told(options: GatewayOptions, address: str) -> str:

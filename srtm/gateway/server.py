@@ -15,7 +15,7 @@ from srtm.gateway.agent import Agent, Identity
 from srtm.gateway.auth import AuthServers
 from srtm.gateway.backlog import Bounds
 from srtm.gateway.backlogs import Backlogs
-from srtm.gateway.broadcast import broker_name, check_broadcast, identity
+from srtm.gateway.broadcast import broker_name, check_broadcast, check_certificate, identity
 from srtm.gateway.client import Client, ConnectionBounds
 from srtm.gateway.descriptors import Descriptors, take_descriptors
 from srtm.gateway.farewells import Farewells
@@ -112,9 +112,10 @@ class Gateway:
             loop.add_signal_handler(signal.SIGHUP, self._reload_wanted.set)
             await self._start(closing)
             log.info(
-                "ready: TCP %s, HTTP %s, nsqd %s at %s, timestamps %s",
+                "ready: TCP %s, HTTP %s%s, nsqd %s at %s, timestamps %s",
                 self.tcp.address,
                 self.http.address,
+                f", HTTPS {self.http.https_address}" if self.http.https_address else "",
                 self.info["version"],
                 self.options.nsqd_tcp_address,
                 self.stamps.name,
@@ -146,6 +147,7 @@ class Gateway:
         and then the doors. `closing` ends them the other way round."""
         options = self.options
         self.tls = Renewed.of(options.tls_files)
+        check_certificate(options)
         if options.audit_log:
             self.audit = AuditLog(options.audit_log, "--audit-log", log)
             closing.callback(self.audit.close)

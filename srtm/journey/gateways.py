@@ -106,7 +106,7 @@ class _Gateway:
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """It may be another process when it answers again."""
+        """Forget how far it has told: it may be another process when it answers again."""
         self._cursor, self.has_more = 0, False
         self._clocks: deque[Offset] = deque(maxlen=_EXCHANGES)
 

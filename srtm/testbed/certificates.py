@@ -2,12 +2,14 @@
 one certificate for each host, which all of its programs show."""
 
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from srtm.certs.names import Names
+from srtm.deploy.certificates import NamedCertificate
 from srtm.deploy.host_tables import HostTable
+from srtm.host.certificates import TlsFiles
 from srtm.host.files import read_file
 from srtm.testbed.host import Host
 from srtm.text.errors import SrtmError
@@ -35,6 +37,16 @@ def make(folder: Path, hosts: Iterable[HostTable], now: datetime.datetime) -> No
         names = names_of(host)
         if not _is_good(folder / f"{host.name}.pem", names, now):
             authority.issue(folder, host.name, names, VALID_DAYS, now, replace=True)
+
+
+def named(folder: Path, hosts: Iterable[HostTable]) -> Iterator[NamedCertificate]:
+    """Those that are made."""
+    for host in hosts:
+        cert, key = folder / f"{host.name}.pem", folder / f"{host.name}.key"
+        if cert.exists():
+            files = TlsFiles(str(cert), str(key))
+            where, root = f"certificate of host {host.name}", str(folder / "ca.pem")
+            yield NamedCertificate(host.name, where, "", files, root, is_ours=True)
 
 
 def put(folder: Path, host: Host, own: str) -> None:

@@ -30,6 +30,11 @@ _FIRST_HOST = 11
 _LOOPBACK = ("", "127.0.0.1", "localhost", "::1")
 
 
+def certificates_folder(data_path: Path) -> Path:
+    """The folder on this machine of a testbed's authority. data_path: of its deployment"""
+    return data_path / OWN_FOLDER / "pki"
+
+
 @dataclass(frozen=True)
 class Part:
     """What one host runs.
@@ -78,7 +83,7 @@ class Inventory:
     @property
     def certificates(self) -> Path:
         """The folder on this machine of the testbed's authority."""
-        return self.folder / "pki"
+        return certificates_folder(self.data_path)
 
     @property
     def data_path(self) -> Path:

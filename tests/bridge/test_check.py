@@ -33,8 +33,8 @@ def test_servers_that_are_away_are_told_with_the_remedy_and_kafka_once(tmp_path:
         "refused; is it running there? look at bootstrap-servers of [kafka], and at "
         "security.protocol in [kafka.settings]",
         "nsq:a/bridge -> kafka:b",
-        f"nsq:a/bridge: WAITS: {AWAY}: nothing listens there; start nsqd or its gateway, or mend "
-        "the address in the route",
+        f"nsq:a/bridge: WAITS: {AWAY}: Connection refused; is an nsqd or a gateway listening "
+        "there?",
         f"nsq:a/bridge: file:{tmp_path}/dead is made with the first dead letter",
     ]
     assert [each.name for each in tmp_path.iterdir()] == ["bridge.toml"]

@@ -2,16 +2,21 @@
 
 import hashlib
 import json
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from srtm.client import SyncPublisher
+from srtm.deploy.file import read_plan
+from srtm.deploy.up import Up
 from srtm.host.certificates import TlsFiles, client_context
 from srtm.http.client import Endpoint, TlsFailed, request
 from srtm.text.address import free_addresses
+from srtm.text.errors import SrtmError
 from tests.support.certificates import Authority
 from tests.support.deployments import Spec, need_nsq, outside, write_file
 from tests.support.programs import run_srtm
@@ -78,6 +83,7 @@ def test_who_is_known_reaches_it_by_tls(tmp_path: Path, spec: Spec) -> None:
     by_tls = [f"--distributor-{name}={table[f'distributor-{name}']}" for name in files]
     with outside(tmp_path, spec) as up:
         up.until("is up")
+        assert "HTTPS" in up.output
         asked = ["--distributor-address", address, *by_tls]
         eye = [f"--distributor-token-file={tmp_path / 'eye.token'}"]
         told = run_srtm("broker", "list", "--json", *asked, *eye)
@@ -177,3 +183,175 @@ def test_a_bridge_that_takes_only_known_clients_is_ready(
         stranger = client_context(TlsFiles(root_ca=authority.ca_file))
         with pytest.raises(TlsFailed):
             request(Endpoint(door, tls=stranger), "GET", "/ping")
+
+
+def checked(folder: Path, spec: Spec) -> list[str]:
+    """What `srtm up --check` says of a file, with its effect."""
+    up = Up(read_plan(write_file(folder, spec)), lambda line: None)
+    return [f"{each.effect.name}: {each}" for each in up.check()]
+
+
+def test_a_file_in_which_all_fits_is_right(tmp_path: Path, spec: Spec) -> None:
+    assert [each for each in checked(tmp_path, spec) if "ends in" not in each] == []
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        pytest.param("broker-1", "it is that of broker-1; give that of broker-2", id="another"),
+        pytest.param("eye", "eye has the role read, and agent is needed", id="of-a-reader"),
+        pytest.param("gone", "the distributor does not know its holder", id="of-nobody"),
+    ],
+)
+def test_a_token_by_which_a_gateway_does_not_report(
+    tmp_path: Path, spec: Spec, file: str, said: str
+) -> None:
+    (tmp_path / "gone.token").write_text("g" * 32)
+    (tmp_path / "gone.token").chmod(0o600)
+    spec["broker"][1]["distributor-token-file"] = f"{file}.token"
+    path = tmp_path / f"{file}.token"
+    [found] = [each for each in checked(tmp_path, spec) if "token" in each]
+    assert found.startswith(f"STOPS: distributor-token-file of broker broker-2 {path}: {said}")
+
+
+def test_a_token_by_which_up_cannot_place(tmp_path: Path, spec: Spec) -> None:
+    spec["distributor"]["distributor-token-file"] = "app.token"
+    [found] = [each for each in checked(tmp_path, spec) if "token" in each]
+    assert "app has the role agent, and operator is needed" in found
+    del spec["topic"]
+    assert not [each for each in checked(tmp_path, spec) if "token" in each]
+
+
+def test_a_certificate_that_is_shown_for_another_broker(
+    tmp_path: Path, spec: Spec, authority: Authority
+) -> None:
+    """Without a token the certificate says who calls."""
+    (tmp_path / "ops").write_text("o" * 32)
+    for number, broker in enumerate(spec["broker"], 1):
+        del broker["distributor-token-file"]
+        cert, key = authority.issue(f"broker-{number % 2 + 1}", client=True)
+        broker |= {"distributor-tls-cert": cert, "distributor-tls-key": key}
+    del spec["distributor"]["distributor-token-file"], spec["distributor"]["token-file"]
+    del spec["topic"]
+    found = [each for each in checked(tmp_path, spec) if "ends in" not in each]
+    assert [each.partition(": it is")[0] for each in found] == [
+        f"STOPS: distributor-tls-cert of broker broker-{number} {broker['distributor-tls-cert']}"
+        for number, broker in enumerate(spec["broker"], 1)
+    ]
+    assert "it is that of broker-2; give that of broker-1" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("table", "given", "said"),
+    [
+        pytest.param("broker", {"expired": True}, "FAILS has expired; renew it", id="expired"),
+        pytest.param("broker", {"begins_days": 1, "days": 30},
+                     "FAILS is not valid yet; set the clock", id="not-yet"),
+        pytest.param("broker", {"ip": ["127.0.0.9"]}, "WARNS is not for 127.0.0.1, at which "
+                     "clients reach it; renew it; have 127.0.0.1 among", id="another-name"),
+        pytest.param("distributor", {"expired": True}, "STOPS has expired; renew it", id="d-old"),
+        pytest.param("distributor", {"ip": ["127.0.0.9"]},
+                     "STOPS is not for 127.0.0.1, at which clients reach it; renew it; have",
+                     id="d-name"),
+    ],
+)  # fmt: skip
+def test_a_certificate_that_nobody_will_take(
+    tmp_path: Path,
+    spec: Spec,
+    authority: Authority,
+    table: str,
+    given: dict[str, Any],
+    said: str,
+) -> None:
+    cert, key = authority.issue("x", **{"ip": ["127.0.0.1"], **given})
+    changed = spec["broker"][0] if table == "broker" else spec["distributor"]
+    changed |= {"tls-cert": cert, "tls-key": key}
+    effect, _, words = said.partition(" ")
+    [found] = [each for each in checked(tmp_path, spec) if cert in each]
+    assert found.startswith(f"{effect}: tls-cert of {table}")
+    assert words in found
+
+
+def test_a_root_by_which_the_distributor_is_not_verified(
+    tmp_path: Path, spec: Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Authority(tmp_path / "other", "another").ca_file
+    spec["broker"][1]["distributor-tls-root-ca-file"] = other
+    [found] = [each for each in checked(tmp_path, spec) if "chain" in each]
+    assert "STOPS: tls-cert of distributor, as broker broker-2 verifies it: " in found
+    assert f"does not chain to {other}" in found
+    del spec["broker"][1]["distributor-tls-root-ca-file"]
+    spec["distributor"]["distributor-tls-root-ca-file"] = other
+    for words in (["up"], ["up", "--check"]):
+        done = run_srtm(*words, str(write_file(tmp_path, spec)))
+        assert done.returncode == 2
+        lines = [each for each in done.stderr.splitlines() if "does not chain" in each]
+        assert len(lines) == 1
+        assert "have it issued by an authority of that file, or change the file" in lines[0]
+        assert "is correct" not in done.stdout
+    assert not (tmp_path / "d").exists()
+    monkeypatch.setattr("srtm.deploy.up.faults_of", lambda *_: [])  # of what files do not tell
+    with pytest.raises(SrtmError, match=r"distributor is not reached: .* certificate is not acc"):
+        Up(read_plan(write_file(tmp_path, spec)), lambda line: None).run(lambda _: None)
+
+
+def test_a_distributor_without_tls_is_not_reached_by_it(tmp_path: Path, spec: Spec) -> None:
+    table = spec["distributor"]
+    for key in ("tls-cert", "tls-key", "tls-root-ca-file", "tls-client-auth-policy"):
+        del table[key]
+    found = [each for each in checked(tmp_path, spec) if "speaks no TLS" in each]
+    assert len(found) == 3
+    assert "give [distributor] tls-cert and tls-key, or leave it out" in found[0]
+
+
+def test_a_distributor_elsewhere_is_asked(tmp_path: Path, spec: Spec, authority: Authority) -> None:
+    table = spec["distributor"]
+    other = Authority(tmp_path / "other", "another").ca_file
+    reach = {key: value for key, value in table.items() if key.startswith("distributor-")}
+    with outside(tmp_path, spec) as up:
+        up.until("is up")
+        tcp, web = map(str, free_addresses(2))
+        far: Spec = {
+            "deployment": {"data-path": str(tmp_path / "e"), "name": "e"},
+            "elsewhere": {
+                "brokers": ["broker-1", "broker-2"],
+                "distributor-address": table["http-address"],
+                **reach,
+            },
+            "distributor": False,
+            "broker": [
+                {"name": "broker-2", "tcp-address": tcp, "http-address": web,
+                 "distributor-token-file": "broker-2.token"}
+            ],
+        }  # fmt: skip
+        folder = tmp_path / "far"
+        folder.mkdir()
+        for path in tmp_path.glob("*.token"):
+            shutil.copy(path, folder)
+        assert not [each for each in checked(folder, far) if "ends in" not in each]
+        far["broker"][0]["distributor-token-file"] = "broker-1.token"
+        [found] = [each for each in checked(folder, far) if "ends in" not in each]
+        assert found.startswith(f"FAILS: broker broker-2: distributor {table['http-address']}: ")
+        assert "broker-1 may not speak for broker broker-2" in found
+        with outside(folder, far) as second:
+            second.until("warning: broker broker-2: distributor ")
+            second.until("is up")
+        far["broker"][0]["distributor-token-file"] = "broker-2.token"
+        far["elsewhere"]["distributor-tls-root-ca-file"] = other
+        found, _ = [each for each in checked(folder, far) if "ends in" not in each]
+        assert "certificate is not accepted: self-signed" in found
+        with outside(folder, far) as second:  # it does not wait until one is accepted
+            second.until("starting without the distributor: ")
+            second.until("is up")
+        assert "certificate is not accepted" in "".join(second.lines)
+
+
+def test_brokers_go_on_with_a_certificate_that_has_expired(
+    tmp_path: Path, spec: Spec, authority: Authority
+) -> None:
+    """Whoever comes by plain TCP is served; who comes by TLS is not, which is told."""
+    cert, key = authority.issue("old", ip=["127.0.0.1"], expired=True)
+    spec["broker"][0] |= {"tls-cert": cert, "tls-key": key, "https-address": ""}
+    with outside(tmp_path, spec) as up:
+        up.until(f"warning: tls-cert of broker broker-1 {cert}; has expired; renew it")
+        up.until("is up")

@@ -15,7 +15,7 @@ import pytest
 
 from srtm.deploy.process import GRACE_SECONDS, Child, ChildSpec, Stage, describe_exit, telling_line
 from srtm.deploy.restarts import Restarts
-from srtm.deploy.supervisor import StopRequested, Supervisor
+from srtm.deploy.supervisor import NotTrusted, StopRequested, Supervisor
 from srtm.host.clock import NS
 from srtm.text.errors import SrtmError
 
@@ -367,3 +367,30 @@ def test_restart_delays(events: list[tuple[str, int]], delays: list[float]) -> N
     found = [getattr(restarts, what)(second * NS) for what, second in events]
     assert [delay for delay in found if delay is not None] == delays
     assert restarts.total == len(delays)
+
+
+def test_one_that_tls_does_not_reach_is_not_waited_for(stand: Stand) -> None:
+    def not_trusted(spec: ChildSpec) -> bool:
+        raise NotTrusted("its certificate is not accepted: why")
+
+    supervisor = Supervisor([stand.spec("d")], stand.said.append, ready=not_trusted)
+    with pytest.raises(SrtmError, match="d is not reached: its certificate is not accepted: why"):
+        supervisor.start()
+    supervisor.stop()
+
+
+def test_one_that_tls_does_not_reach_after_its_death_is_asked_again(stand: Stand) -> None:
+    """Its certificate may be in renewal."""
+    refusals = iter([False, False])
+
+    def ready(spec: ChildSpec) -> bool:
+        there = (stand.folder / f"{spec.ping}.up").exists()
+        if there and len(stand.said) == 1 and next(refusals, True) is False:
+            raise NotTrusted("its certificate is not accepted: why")
+        return there
+
+    supervisor = stand.supervisor = Supervisor([stand.spec("d")], stand.said.append, ready=ready)
+    supervisor.start()
+    os.kill(supervisor.pids["d"], signal.SIGKILL)
+    stand.watch_until(lambda: stand.said[-1:] == ["d is back (restart 1)"])
+    assert next(refusals, None) is None

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from srtm.deploy.shown import addresses_table
 from srtm.deploy.up import running
 from srtm.http.client import get_json, request
 from srtm.nsq.commands import pub
@@ -359,7 +361,11 @@ def test_brokers_whose_clients_have_to_speak_tls(
         broker["https-address"] = str(address)
     trusting = ssl.create_default_context(cafile=authority.ca_file)
     with running(spec) as deployment:
+        with (console := Console(width=200)).capture() as shown:
+            console.print(addresses_table(deployment.deployment))
+        assert "HTTPS" in shown.get()
         for broker, address in zip(deployment.brokers, https, strict=True):
+            assert str(address) in shown.get()
             with SecureV2(str(broker.tcp_address), trusting) as client:
                 client.send(pub(b"sensors", b"x"))
                 assert client.reply() == b"OK"
@@ -384,6 +390,6 @@ def test_a_certificate_that_does_not_work_is_found_before_anything_is_started(
     spec["broker"][0] |= {"tls-cert": given[case][0], "tls-key": given[case][1]}
     done = run_srtm("up", "--check", write_file(tmp_path, spec))
     assert done.returncode == Exit.USAGE
-    assert done.stderr.startswith("srtm: tls-cert of broker broker-1: /")
+    assert done.stderr.startswith("srtm up: tls-cert of broker broker-1: /")
     assert given[case][2] in done.stderr
     assert done.stderr.count("\n") == 1

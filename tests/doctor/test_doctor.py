@@ -1,7 +1,10 @@
 """Each finding has a verdict that follows from what was seen, and a remedy where it is not ok."""
 
 import json
+import os
 import socket
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +12,18 @@ import pytest
 from click.testing import CliRunner
 
 from srtm.certs.trial import Trial
-from srtm.deploy.file import NamedCertificate, plan_of
+from srtm.deploy.certificates import NamedCertificate, judge
+from srtm.deploy.file import plan_of
 from srtm.doctor import findings
 from srtm.doctor.doctor_command import doctor
 from srtm.doctor.findings import Finding
 from srtm.doctor.look import examine
 from srtm.host.certificates import TlsFiles
+from srtm.host.processes import child_listens
+from srtm.text.address import free_addresses
 from srtm.text.errors import Exit
 from tests.support.certificates import Authority
-from tests.support.deployments import need_nsq
+from tests.support.deployments import Spec, need_nsq, outside, srtm, write_file
 
 DAY = 86_400
 
@@ -26,7 +32,7 @@ def certificate(
     left: float, chain: str = "", name: str = "", not_yet: bool = False, own: bool = False
 ) -> Finding:
     tried = NamedCertificate("", "k", "h", TlsFiles("c", "c.key"), "root", own)
-    return findings.certificate(tried, "h", Trial(left, chain, name, not_yet), 0.0)
+    return findings.certificate(judge(tried, Trial(left, chain, name, not_yet), 0.0))
 
 
 CASES = [
@@ -74,9 +80,6 @@ CASES = [
     pytest.param(
         certificate(90 * DAY, chain="no", own=True), "failed", "authority", id="a-root-that-we-need"
     ),
-    pytest.param(
-        findings.unusable_certificate("k", "no key"), "failed", "srtm certs issue", id="no-key"
-    ),
     pytest.param(findings.port("k", "a:1", ""), "ok", "", id="port"),
     pytest.param(findings.port("k", "a:1", "k is in use; stop it"), "failed", "stop it", id="busy"),
 ]
@@ -99,6 +102,81 @@ def test_a_port_that_is_taken_is_found_before_anything_is_started(tmp_path: Path
     failed = [each for each in found.values() if each.check == "port" and each.verdict == "failed"]
     assert len(failed) == 1
     assert taken in failed[0].says
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """For the paths of unix sockets."""
+    with tempfile.TemporaryDirectory(prefix="srtm-") as folder:
+        yield Path(folder)
+
+
+def test_what_a_running_deployment_holds_is_right(
+    short: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_nsq(monkeypatch)
+    cert, key = authority.issue("b", ip=["127.0.0.1"], days=89.5)
+    tcp, web, secure, distributor = map(str, free_addresses(4))
+    spec: Spec = {
+        "deployment": {"data-path": str(short / "d")},
+        "distributor": {"http-address": distributor},
+        "broker": [
+            {"tcp-address": tcp, "http-address": web, "https-address": secure,
+             "tls-cert": cert, "tls-key": key}
+        ],
+    }  # fmt: skip
+    with outside(short, spec) as up:
+        up.until("is up")
+        done = CliRunner().invoke(doctor, [str(short / "srtm.toml"), "--json"])
+    rows = json.loads(done.stdout)
+    held = {row["says"] for row in rows if row["check"] == "port"}
+    assert held == {
+        *(f"{each} is held by broker-1 of this deployment" for each in (tcp, web, secure)),
+        f"{distributor} is held by distributor of this deployment",
+    }
+    [found] = [row["says"] for row in rows if row["check"] == "certificate"]
+    assert found == f"tls-cert of broker broker-1 {cert}; ends in 89 days"
+    assert done.exit_code == 0
+
+
+def test_a_testbed_that_runs_with_certificates_of_its_own(
+    short: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_nsq(monkeypatch)
+    tcp, web, distributor = free_addresses(3)
+    spec: Spec = {
+        "deployment": {"data-path": "d", "secure": True},
+        "distributor": {"http-address": str(distributor)},
+        "host": [{"name": "h1"}, {"name": "h2"}],
+        "broker": [{"host": "h2", "tcp-address": str(tcp), "http-address": str(web)}],
+    }
+    file = str(write_file(short, spec))
+    try:
+        srtm("testbed", "up", file)
+        done = CliRunner().invoke(doctor, [file, "--json"])
+    finally:
+        srtm("testbed", "down", file)
+    rows = json.loads(done.stdout)
+    assert {row["says"] for row in rows if row["check"] == "port"} == {
+        f"127.0.0.2:{tcp.port} is held by broker-1 of this deployment",
+        f"127.0.0.2:{web.port} is held by broker-1 of this deployment",
+        f"{distributor} is held by distributor of this deployment",
+    }
+    pki = short / "d" / "testbed" / "pki"
+    assert [row["says"] for row in rows if row["check"] == "certificate"] == [
+        f"certificate of host {name} {pki}/{name}.pem; ends in 364 days" for name in ("h1", "h2")
+    ]
+    assert done.exit_code == 0
+
+
+def test_a_port_of_a_dead_program_that_another_has_taken() -> None:
+    """The deployment goes on, and starts the program again and again."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        assert child_listens(os.getppid(), port)
+        assert not child_listens(os.getpid(), port)
 
 
 def test_a_host_of_its_own_network_has_its_own_ports(tmp_path: Path) -> None:
@@ -199,6 +277,7 @@ def test_a_key_of_another_certificate(authority: Authority, tmp_path: Path) -> N
     assert found.says == (
         f"tls-cert of broker broker-1: {key}: is not the key of the certificate {cert}"
     )
+    assert "srtm certs issue" in found.remedy
 
 
 def test_the_certificate_of_the_distributor_is_what_gateways_verify(

@@ -12,7 +12,7 @@ import pytest
 from srtm.nsq.commands import pub
 from tests.support.certificates import Authority
 from tests.support.secure import SecureV2
-from tests.support.servers import GatewayProcess, Servers, http, wait_for
+from tests.support.servers import GatewayProcess, Servers, free_port, http, wait_for
 
 DAY = 86_400.0
 
@@ -111,3 +111,34 @@ def test_a_certificate_that_ends_soon_is_told_of_at_the_start(
 
 def test_without_a_certificate_there_is_no_metric_of_one(servers: Servers) -> None:
     assert "srtm_certificate" not in http(servers.gateway().http, "/metrics")[1]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        pytest.param({"dns": ["localhost"], "ip": ["127.0.0.1"]}, "", id="its-own"),
+        pytest.param({"dns": ["b.example"]}, "is not for 127.0.0.1, at which", id="another"),
+    ],
+)
+def test_a_certificate_for_another_name_than_clients_are_told(
+    servers: Servers, authority: Authority, given: dict[str, list[str]], said: str
+) -> None:
+    cert, key = authority.issue("gateway", days=90, **given)  # type: ignore[arg-type]
+    door = f"127.0.0.1:{free_port()}"
+    flags = f"--tls-cert={cert}", f"--tls-key={key}", f"--https-address={door}"
+    gateway = servers.gateway(*flags)
+    lines = gateway.process.text().splitlines()
+    told = [line for line in lines if "--tls-cert" in line]
+    assert len(told) == bool(said)
+    assert said in "".join(told)
+    [ready] = [line for line in lines if "ready: " in line]
+    assert f", HTTPS {door}, nsqd " in ready
+
+
+def test_a_broadcast_address_that_is_no_name(servers: Servers, authority: Authority) -> None:
+    cert, key = authority.issue("gateway", days=90, ip=["127.0.0.1"])
+    flags = f"--tls-cert={cert}", f"--tls-key={key}", "--https-address="
+    gateway = servers.gateway(*flags, "--broadcast-address=.odd")
+    text = gateway.process.text()
+    assert "is not for .odd, at which clients are told to connect (it is no host name)" in text
+    assert "HTTPS" not in text
