@@ -13,6 +13,7 @@ from distributor.remote import Remote
 from srtm.audit.folder import read_sessions
 from srtm.audit.judge import Audit, judge
 from srtm.deployment.layout import Layout
+from srtm.host.certificates import PLAIN_TEXT
 from srtm.http.distributor import CallerFiles, distributor_at
 from srtm.http.nsqd import stats
 from srtm.testbed import Testbed, Unit, open_testbed
@@ -121,7 +122,8 @@ class World:
         inventory = self.testbed.inventory
         address, token_file = inventory.distributor_address, inventory.token_file
         assert address is not None
-        remote = Remote(distributor_at(str(address), CallerFiles(str(token_file or "")), "token"))
+        files = CallerFiles(str(token_file or ""), PLAIN_TEXT)
+        remote = Remote(distributor_at(str(address), files, "token"))
 
         def is_placed(topic: str) -> bool:
             placed = remote.call("POST", "topics", topic, "placements", body={"policy": "lb"})

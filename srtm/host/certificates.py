@@ -25,6 +25,8 @@ WARN_DAYS = 14.0
 """a certificate that ends sooner is told of"""
 MIN_VERSIONS = {"tls1.2": ssl.TLSVersion.TLSv1_2, "tls1.3": ssl.TLSVersion.TLSv1_3}
 POLICIES = ("", "require-verify")
+PLAIN_TEXT = "plain-text"
+"""in place of the authority of a server: its callers show their token without TLS"""
 _DAY_SECONDS = 86_400.0
 
 log = logging.getLogger("srtm.tls")
