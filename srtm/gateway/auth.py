@@ -44,12 +44,14 @@ log = logging.getLogger("srtm.gateway")
 class AuthError(Exception):
     """The client gets no authorization. Its text is for the log: a client is not told why.
 
-    is_refusal: an auth server said no; otherwise none has given a good answer
+    is_refusal:   an auth server said no; otherwise none has given a good answer
+    was_answered: one has answered, be it with what is no answer
     """
 
-    def __init__(self, why: str, is_refusal: bool) -> None:
+    def __init__(self, why: str, is_refusal: bool, was_answered: bool = False) -> None:
         super().__init__(why)
         self.is_refusal = is_refusal
+        self.was_answered = is_refusal or was_answered
 
 
 Done = Callable[[Authorization | AuthError], None]
@@ -232,18 +234,19 @@ class AuthServers:
 
     async def _ask_any(self, question: Question) -> Authorization | AuthError:
         reasons: list[str] = []
-        is_refusal = False
+        is_refusal = was_answered = False
         for endpoint, path in random.sample(self._servers, len(self._servers)):
             try:
                 return await self._ask(endpoint, path, question)
             except UnavailableError as error:
                 reasons.append(str(error))
             except BadAnswer as error:
+                was_answered = True
                 reasons.append(f"{endpoint.address}: {path} gave a bad answer: {error}")
             except AuthError as error:
                 is_refusal = True
                 reasons.append(str(error))
-        return AuthError("; ".join(reasons), is_refusal)
+        return AuthError("; ".join(reasons), is_refusal, was_answered)
 
     async def _ask(self, endpoint: Endpoint, path: str, question: Question) -> Authorization:
         form = question.form()

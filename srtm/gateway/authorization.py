@@ -30,7 +30,9 @@ _MOST_TTL = (1 << 63) - 1  # Go's int
 _HALF = re.compile("[\ud800-\udfff]")  # Go's decoder reads U+FFFD for each, and for no UTF-8
 
 FAILED = ProtocolError("E_AUTH_FAILED", "AUTH failed")
-"""No auth server has given a good answer; the log says why, the client is not told."""
+"""An auth server said no, or something that is no answer; the log says which."""
+UNANSWERED = ProtocolError("E_AUTH_FAILED", "AUTH failed: no auth server answers")
+"""Where nsqd leaves out the reason: whose secret is right need not look for another."""
 NOTHING_ALLOWED = ProtocolError("E_UNAUTHORIZED", "AUTH no authorizations found")
 ALREADY_SET = ProtocolError("E_INVALID", "AUTH already set")
 DISABLED = ProtocolError("E_AUTH_DISABLED", "AUTH disabled")
