@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 import click
 from click.core import ParameterSource
 
+from srtm.host.certificates import PLAIN_TEXT
 from srtm.http.client import Answer, Endpoint, TlsFailed, request
 from srtm.http.distributor import CallerFiles, distributor_at
 from srtm.options.tls import check_client
@@ -111,7 +112,7 @@ def remote_or_none(command: Command) -> Command:
 _FILES = {
     "token-file": "File of mode 0600 with the distributor's token.",
     "tls-root-ca-file": "File of PEM with the authority of the distributor's certificate: it is "
-    "reached by TLS.",
+    f"reached by TLS; {PLAIN_TEXT}: show the token to other hosts without TLS.",
     "tls-cert": "File of PEM with the own certificate at the distributor.",
     "tls-key": "File of PEM with the key of --distributor-tls-cert.",
 }

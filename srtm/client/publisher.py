@@ -46,7 +46,8 @@ class Publisher:
     key, rate:     correlation key and messages/s. With a rate it registers itself; without one it
                    is registered already (`srtm topic register`)
     distributor:   host:port; `token_file` holds the token that it wants. With
-                   `distributor_tls_root_ca_file`, PEM, it is reached by TLS;
+                   `distributor_tls_root_ca_file`, PEM, it is reached by TLS, and "plain-text" in
+                   place of the file shows the token to other hosts without TLS;
                    `distributor_tls_cert` and `distributor_tls_key` are the publisher's own. All
                    are read again when they change
     nsqd:          host:port of a gateway or an nsqd, instead of a distributor

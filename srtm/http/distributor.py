@@ -38,10 +38,11 @@ class CallerFiles:
     def check(self, address: str, where: str) -> None:
         """Raises UsageError where the token would cross a network in clear text by mistake."""
         if self.token and not self.root_ca and not Address.of(address).is_local:
+            key = f"{'bridge' if 'bridge' in where else 'distributor'}-tls-root-ca-file"
             raise UsageError(
-                f"{where} {self.token}: the token would go to {address} in clear text: give the "
-                "tls-root-ca-file beside it, use a loopback address, or write "
-                f"tls-root-ca-file={PLAIN_TEXT} for a network that is safe already"
+                f"{where} {self.token}: the token would go to {address} in clear text: give {key} "
+                f"too, use a loopback address, or give {key}={PLAIN_TEXT} where the network is "
+                "safe already"
             )
 
 

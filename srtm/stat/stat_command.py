@@ -12,6 +12,7 @@ import click
 
 from distributor.remote import Remote, remote_or_none
 from srtm.deployment.document import Deployment, find
+from srtm.host.certificates import PLAIN_TEXT
 from srtm.http.client import Endpoint, get_json
 from srtm.http.distributor import CallerFiles, distributor_at
 from srtm.options.tls import check_client
@@ -60,7 +61,8 @@ _TABLES = (queue_table, contract_table, timestamps_table, distributor_table, tra
     "bridge_root_ca",
     type=click.Path(),
     default="",
-    help="file of PEM with the authority of the bridges' certificates: they are reached by TLS",
+    help="file of PEM with the authority of the bridges' certificates: they are reached by TLS; "
+    f"{PLAIN_TEXT}: show the token to other hosts without TLS",
 )
 @click.option(
     "--bridge-tls-cert",
