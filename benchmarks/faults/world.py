@@ -13,6 +13,7 @@ from distributor.remote import Remote
 from srtm.audit.folder import read_sessions
 from srtm.audit.judge import Audit, judge
 from srtm.deployment.layout import Layout
+from srtm.host.certificates import PLAIN_TEXT
 from srtm.http.nsqd import stats
 from srtm.http.service import ClientFiles, service_at
 from srtm.testbed import Testbed, Unit, open_testbed
@@ -121,7 +122,8 @@ class World:
         inventory = self.testbed.inventory
         address, token_file = inventory.distributor_address, inventory.token_file
         assert address is not None
-        remote = Remote(service_at(str(address), ClientFiles(str(token_file or "")), "token"))
+        files = ClientFiles(str(token_file or ""), PLAIN_TEXT)
+        remote = Remote(service_at(str(address), files, "token"))
 
         def is_placed(topic: str) -> bool:
             placed = remote.call("POST", "topics", topic, "placements", body={"policy": "lb"})

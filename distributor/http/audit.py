@@ -30,5 +30,5 @@ def entry(
 ) -> Mapping[str, object]:
     """One line. at: Unix seconds; address: of the caller; request: method and path; status: of the
     answer."""
-    asked = {} if body is None else {name: getattr(body, name) for name in TOLD[type(body)]}
+    asked = {} if body is None else {name: getattr(body, name) for name in TOLD.get(type(body), ())}
     return audited(at, caller.name, str(caller.role), address, request, asked, status)

@@ -86,8 +86,11 @@ class _Json(Handler):
         return answer
 
     def _note(self, body: BaseModel | None, status: HTTPStatus) -> None:
-        """Tell the audit log of a change, or of one that was refused."""
-        if self.shared.audit is not None and self._route.is_change:
+        """Tell the audit log of a change, of one that was refused, and of a report for another
+        broker."""
+        route = self._route
+        is_stopped = status is HTTPStatus.FORBIDDEN and route.method != "GET"
+        if self.shared.audit is not None and (route.is_change or is_stopped):
             now, address = self.shared.wall_seconds(), self.request.remote_ip or ""
             request = f"{self.request.method} {self.request.path}"
             self.shared.audit.write(entry(now, self.caller, address, request, body, status))

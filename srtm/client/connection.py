@@ -16,6 +16,10 @@ HEARTBEAT_SECONDS = 5.0
 _MAX_FRAME_BYTES = 1 << 20  # answers are short; consumers' messages do not come here
 
 
+class Rejected(UnavailableError):
+    """Somebody is there, and there will be no connection with what this side shows or asks for."""
+
+
 class Listener(Protocol):
     """Who uses the connection."""
 
@@ -67,11 +71,11 @@ class Connection(asyncio.Protocol):
             frames = self._v2.receive(data)
         except FrameError as error:  # not an nsqd, or it wants another certificate
             if not self._identified.done():
-                self._identified.set_exception(UnavailableError(str(error)))
+                self._identified.set_exception(Rejected(str(error)))
             self.abort()
             return
         except v2.Refused as error:
-            self._identified.set_exception(UnavailableError(f"IDENTIFY was refused: {error}"))
+            self._identified.set_exception(Rejected(str(error)))
             return
         if self._v2.identified and not self._identified.done():
             self.can_write = True
@@ -107,7 +111,7 @@ class Connection(asyncio.Protocol):
         self._beat = loop.call_later(2 * HEARTBEAT_SECONDS, self._check)
 
     async def identified(self) -> None:
-        """Raises UnavailableError where the other side refuses or closes."""
+        """Raises Rejected where the other side refuses, UnavailableError where it closes."""
         await self._identified
 
     @property
@@ -129,10 +133,11 @@ async def dial(
     address: str, listener: Listener, publisher: str = "", features: v2.Features = v2.PLAIN
 ) -> Connection:
     """A connection that is ready for commands; traces name it by `publisher`, its id. Raises
-    UnavailableError."""
+    Rejected, or UnavailableError where nobody answers."""
     host, port = Address.of(address)
     loop = asyncio.get_running_loop()
     connection: Connection | None = None
+    kind = UnavailableError
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             _, connection = await loop.create_connection(
@@ -142,7 +147,7 @@ async def dial(
     except TimeoutError:
         why = f"no answer within {CONNECT_SECONDS:g} s"
     except UnavailableError as error:
-        why = str(error)
+        why, kind = str(error), type(error)
     except (OSError, UnicodeError) as error:  # a name that cannot be one
         why = getattr(error, "strerror", "") or str(error)
     except asyncio.CancelledError:
@@ -153,4 +158,4 @@ async def dial(
         return connection
     if connection is not None:
         connection.abort()
-    raise UnavailableError(f"{address} takes no publisher: {why}")
+    raise kind(f"{address} takes no publisher: {why}")

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from srtm.client.connection import Connection, dial
+from srtm.client.connection import Connection, Rejected, dial
 from srtm.client.errors import NotSent, OutcomeUnknown, Refused
 from srtm.client.outbox import Outbox, nothing_behind_ran
 from srtm.client.place import Place
@@ -46,7 +46,8 @@ class Publisher:
     key, rate:     correlation key and messages/s. With a rate it registers itself; without one it
                    is registered already (`srtm topic register`)
     distributor:   host:port; `token_file` holds the token that it wants. With
-                   `distributor_tls_root_ca_file`, PEM, it is reached by TLS;
+                   `distributor_tls_root_ca_file`, PEM, it is reached by TLS, and "plain-text" in
+                   place of the file shows the token to other hosts without TLS;
                    `distributor_tls_cert` and `distributor_tls_key` are the publisher's own. All
                    are read again when they change
     nsqd:          host:port of a gateway or an nsqd, instead of a distributor
@@ -54,7 +55,7 @@ class Publisher:
     max_in_flight: messages that may be unanswered; past it `publish` and `send` wait
     close_seconds: how long leaving the `async with` waits for answers
     place_timeout: seconds that a message waits while no gateway was ever named for this publisher,
-                   or the one that `nsqd` names was never reached
+                   or the one that `nsqd` names was never reached, or it refuses the connection
 
     Every message ends in one of four ways: stored; Refused (an error frame); OutcomeUnknown (its
     connection died after it was sent: it is never sent again by itself); NotSent (the publisher was
@@ -106,7 +107,8 @@ class Publisher:
         self._deadline: asyncio.TimerHandle | None = None
         self._is_known = False  # to the distributor, without a place yet
         self._was_connected = False
-        self._unreached = ""  # why the last attempt gave no connection
+        self._unreached = ""  # why the last attempt gave no connection; empty after one that did
+        self._is_rejected = False  # by the other side of that attempt
         self._window = Window(max_in_flight)
         self._outbox: Outbox[_Entry] = Outbox()
         self._route = Route()
@@ -172,7 +174,8 @@ class Publisher:
         except TimeoutError:
             log.warning("publisher %s of topic %s is closed early", self.id, self.topic)
         finally:
-            self._end(NotSent(f"publisher {self.id} of topic {self.topic} is closed"))
+            why = f"; there was no connection: {self._unreached}" if self._unreached else ""
+            self._end(NotSent(f"publisher {self.id} of topic {self.topic} is closed{why}"))
 
     async def _send(self, command: bytes, count: int) -> "asyncio.Future[None]":
         self._raise_if_ended()
@@ -186,15 +189,15 @@ class Publisher:
         entry.done.add_done_callback(lambda _: self._window.leave(count))
         self._outbox.put(entry)
         self._idle.clear()
-        if self._deadline is None and not self._has_way:
-            loop = asyncio.get_running_loop()
-            self._deadline = loop.call_later(self._place_timeout, self._not_placed)
+        self._begin_deadline()
         self._pump_soon()
         return entry.done
 
     @property
     def _has_way(self) -> bool:
-        """Was a gateway ever named, or with `nsqd=` ever reached?"""
+        """Was a gateway ever named, or with `nsqd=` ever reached, that does not refuse us now?"""
+        if self._is_rejected:
+            return False
         return bool(self._route.address) if self._endpoint else self._was_connected
 
     def _raise_if_ended(self) -> None:
@@ -205,6 +208,7 @@ class Publisher:
 
     def placed(self, place: Place) -> None:
         if self._route.placed(place):
+            self._is_rejected = False
             self._act()
         if self._has_way:
             self._end_deadline()
@@ -213,6 +217,11 @@ class Publisher:
 
     def unplaced(self) -> None:
         self._is_known = True
+
+    def _begin_deadline(self) -> None:
+        if self._deadline is None and not self._has_way and not self._outbox.idle:
+            loop = asyncio.get_running_loop()
+            self._deadline = loop.call_later(self._place_timeout, self._not_placed)
 
     def _end_deadline(self) -> None:
         if self._deadline is not None:
@@ -223,7 +232,9 @@ class Publisher:
         """What waits is given up; the publisher stays, and what it sends later waits anew."""
         self._deadline = None
         seconds = f"within {self._place_timeout:g} s"
-        if self._endpoint is None:
+        if self._is_rejected:
+            why = f"no connection {seconds}: {self._unreached}"
+        elif self._endpoint is None:
             why = f"no connection {seconds} ({self._unreached}): start it, or correct nsqd="
         elif self._is_known:
             why = (
@@ -261,8 +272,9 @@ class Publisher:
     def _act(self) -> None:
         """What the state asks for."""
         state = self._route.state
-        if state is State.OPEN and not self._was_connected:
+        if state is State.OPEN:
             self._was_connected = True
+            self._unreached, self._is_rejected = "", False
             self._end_deadline()
         if state is State.CONNECTING:
             self._forget_attempt()
@@ -284,7 +296,8 @@ class Publisher:
         except UnavailableError as error:
             level = logging.INFO if self._route.failures else logging.WARNING
             log.log(level, "publisher %s of topic %s: %s", self.id, self.topic, error)
-            self._unreached = str(error)
+            self._unreached, self._is_rejected = str(error), isinstance(error, Rejected)
+            self._begin_deadline()
             self._attempt = None
             self._step(Event.BROKEN)
             return

@@ -31,6 +31,7 @@ from srtm.deploy.tables import (
 )
 from srtm.deployment.layout import Layout
 from srtm.gateway.options import GatewayOptions
+from srtm.host.certificates import PLAIN_TEXT
 from srtm.http.service import ClientFiles, distributor_files
 from srtm.options.model import read_toml
 from srtm.text.address import Address
@@ -319,17 +320,20 @@ def _with_absolute_paths(plan: Plan, base: Path) -> Plan:
     def absolute(path: str | Path) -> str:
         return str((base / Path(path).expanduser()).absolute()) if path else ""
 
-    def paths_of(gateway: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            name: absolute(value) if name in GATEWAY_PATHS and isinstance(value, str) else value
-            for name, value in gateway.items()
-        }
+    def paths_of(values: Mapping[str, Any], keys: Iterable[str]) -> dict[str, str]:
+        found = {key: values[key] for key in keys if isinstance(values.get(key), str)}
+        if found.get("distributor_tls_root_ca_file") == PLAIN_TEXT:
+            del found["distributor_tls_root_ca_file"]  # which is no path
+        return {key: absolute(value) for key, value in found.items()}
 
     data_path = Path(absolute(plan.deployment.data_path))
     changes: dict[str, Any] = {
         "deployment": plan.deployment.model_copy(update={"data_path": data_path}),
         "brokers": tuple(
-            each.model_copy(update={"gateway": paths_of(each.gateway)}) for each in plan.brokers
+            each.model_copy(
+                update={"gateway": {**each.gateway, **paths_of(each.gateway, GATEWAY_PATHS)}}
+            )
+            for each in plan.brokers
         ),
         "topics": tuple(
             each.model_copy(update={"publishers": Path(absolute(each.publishers))})
@@ -357,10 +361,10 @@ def _with_absolute_paths(plan: Plan, base: Path) -> Plan:
         changes["distributor"] = plan.distributor.model_copy(
             update={
                 "store": store if "://" in store else absolute(store),
-                **{name: absolute(getattr(plan.distributor, name)) for name in DISTRIBUTOR_PATHS},
+                **paths_of(dict(plan.distributor), DISTRIBUTOR_PATHS),
             }
         )
     if plan.elsewhere:
-        found = {name: absolute(getattr(plan.elsewhere, name)) for name in REACH_PATHS}
+        found = paths_of(dict(plan.elsewhere), REACH_PATHS)
         changes["elsewhere"] = plan.elsewhere.model_copy(update=found)
     return plan.model_copy(update=changes)

@@ -20,6 +20,7 @@ from distributor.api_fields import Id
 from distributor.options import DistributorOptions
 from srtm.deployment.layout import DATA_PATH, RESERVED_NAMES
 from srtm.gateway.options import GatewayOptions
+from srtm.host.certificates import PLAIN_TEXT
 from srtm.limits.contract import MAX_RATE, Contract
 from srtm.options.known_keys import refuse_unknown
 from srtm.options.tls import (
@@ -216,7 +217,7 @@ class DistributorTable(Placed, ReachTable, DistributorOptions):
 
     @model_validator(mode="after")
     def _is_reached(self) -> Self:
-        if self.tls_cert and not self.distributor_tls_root_ca_file:
+        if self.tls_cert and self.distributor_tls_root_ca_file in ("", PLAIN_TEXT):
             raise ValueError(
                 "tls-cert needs distributor-tls-root-ca-file, by which the programs of this file "
                 "verify the distributor"

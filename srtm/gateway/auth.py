@@ -17,7 +17,14 @@ from urllib.parse import urlencode
 from weakref import WeakValueDictionary
 
 from srtm.gateway.auth_server import AuthServer
-from srtm.gateway.authorization import MAX_ANSWER_BYTES, Authorization, BadAnswer, read_answer
+from srtm.gateway.authorization import (
+    MAX_ANSWER_BYTES,
+    Answer,
+    Authorization,
+    BadAnswer,
+    NoRoom,
+    read_answer,
+)
 from srtm.gateway.reactor import Reactor
 from srtm.host.certificates import TlsFiles, client_context
 from srtm.host.clock import monotonic_ns
@@ -44,12 +51,14 @@ log = logging.getLogger("srtm.gateway")
 class AuthError(Exception):
     """The client gets no authorization. Its text is for the log: a client is not told why.
 
-    is_refusal: an auth server said no; otherwise none has given a good answer
+    is_refusal:   an auth server said no; otherwise none has given a good answer
+    was_answered: one has answered, be it with what is no answer
     """
 
-    def __init__(self, why: str, is_refusal: bool) -> None:
+    def __init__(self, why: str, is_refusal: bool, was_answered: bool = False) -> None:
         super().__init__(why)
         self.is_refusal = is_refusal
+        self.was_answered = is_refusal or was_answered
 
 
 Done = Callable[[Authorization | AuthError], None]
@@ -168,7 +177,7 @@ class AuthServers:
         finally:
             leave()
         if isinstance(found, AuthError):
-            raise AuthError(str(found), found.is_refusal)
+            raise AuthError(str(found), found.is_refusal, found.was_answered)
         self._keep(question.digest(), found)
         return found
 
@@ -232,18 +241,21 @@ class AuthServers:
 
     async def _ask_any(self, question: Question) -> Authorization | AuthError:
         reasons: list[str] = []
-        is_refusal = False
+        is_refusal = was_answered = False
         for endpoint, path in random.sample(self._servers, len(self._servers)):
             try:
                 return await self._ask(endpoint, path, question)
             except UnavailableError as error:
                 reasons.append(str(error))
             except BadAnswer as error:
+                was_answered = True
                 reasons.append(f"{endpoint.address}: {path} gave a bad answer: {error}")
+            except NoRoom as error:
+                return AuthError(str(error), is_refusal=False, was_answered=True)
             except AuthError as error:
                 is_refusal = True
                 reasons.append(str(error))
-        return AuthError("; ".join(reasons), is_refusal)
+        return AuthError("; ".join(reasons), is_refusal, was_answered)
 
     async def _ask(self, endpoint: Endpoint, path: str, question: Question) -> Authorization:
         form = question.form()
@@ -265,13 +277,13 @@ class AuthServers:
             if 400 <= found.status < 500:
                 raise AuthError(why, is_refusal=True)
             raise UnavailableError(why)
-        answer = None
         async with self._reading:
-            for answer in read_answer(found.body):
-                if answer is None:
-                    await asyncio.sleep(0)
-        assert answer is not None
-        return Authorization(answer, now)
+            try:
+                return Authorization(await _read(found.body), now)
+            except NoRoom:  # unless what is kept for HTTP clients makes some
+                self._kept.clear()
+                self._kept_rules = 0
+            return Authorization(await _read(found.body), now)
 
     def _log(self, question: Question, error: AuthError) -> None:
         """Log who is refused and why, though not everybody of a flood."""
@@ -279,3 +291,13 @@ class AuthServers:
         if count:
             more = f"; {count - 1} others before it are not told of" if count > 1 else ""
             log.warning("AUTH of a client at %s failed: %s%s", question.remote_ip, error, more)
+
+
+async def _read(body: bytes) -> Answer:
+    """Part by part, while messages go on. Raises BadAnswer, NoRoom."""
+    answer = None
+    for answer in read_answer(body):
+        if answer is None:
+            await asyncio.sleep(0)
+    assert answer is not None
+    return answer

@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from weakref import WeakValueDictionary
 
 import re2
@@ -26,11 +26,18 @@ _PATTERN_BYTES = 1 << 20
 needs more. Go takes bigger ones."""
 _MOST_CHECKED = 1024
 """topics of which is remembered whether they may be published to"""
+MOST_BYTES = 512 * 1024 * 1024
+"""of all answers in use that differ, about: 10,000 of some patterns, or 80 of 256 KiB"""
+_RULES_BYTES, _PATTERN_BYTES_HELD, _CHECKED_BYTES = 12_000, 1_500, 250
+"""of an answer, of a pattern and of a checked topic, as measured. Patterns with many repetitions
+take more, at most 64 KiB."""
 _MOST_TTL = (1 << 63) - 1  # Go's int
 _HALF = re.compile("[\ud800-\udfff]")  # Go's decoder reads U+FFFD for each, and for no UTF-8
 
 FAILED = ProtocolError("E_AUTH_FAILED", "AUTH failed")
-"""No auth server has given a good answer; the log says why, the client is not told."""
+"""An auth server said no, or something that is no answer; the log says which."""
+UNANSWERED = ProtocolError("E_AUTH_FAILED", "AUTH failed: no auth server answers")
+"""Where nsqd leaves out the reason: whose secret is right need not look for another."""
 NOTHING_ALLOWED = ProtocolError("E_UNAUTHORIZED", "AUTH no authorizations found")
 ALREADY_SET = ProtocolError("E_INVALID", "AUTH already set")
 DISABLED = ProtocolError("E_AUTH_DISABLED", "AUTH disabled")
@@ -53,6 +60,10 @@ _OPTIONS.max_mem = _PATTERN_BYTES
 class BadAnswer(Exception):
     """An answer that allows nothing, because nsqd would not take it. It quotes nothing of it: the
     secret may be in there."""
+
+
+class NoRoom(Exception):
+    """The answers in use leave no room for one that differs from them."""
 
 
 class _Patterns:
@@ -107,11 +118,17 @@ class _Rule(NamedTuple):
 
 
 class Rules:
-    """The authorizations of an answer. Clients with the same ones share them."""
+    """The authorizations of an answer. Clients with the same ones share them.
 
-    __slots__ = ("__weakref__", "_checked", "_rules", "_topics")
+    held_bytes: of all together, about
+    """
+
+    __slots__ = ("__weakref__", "_bytes", "_checked", "_rules", "_topics")
+    held_bytes: ClassVar[int] = 0
 
     def __init__(self) -> None:
+        self._bytes = 0
+        self._hold(_RULES_BYTES)
         self._topics = _Patterns()  # of each of `_rules`
         self._rules: list[_Rule] = []
         self._checked: dict[bytes, bool] = {}
@@ -119,8 +136,15 @@ class Rules:
     def __len__(self) -> int:
         return len(self._rules)
 
+    def _hold(self, more_bytes: int) -> None:
+        self._bytes += more_bytes
+        Rules.held_bytes += more_bytes
+
+    def __del__(self) -> None:
+        self._hold(-self._bytes)
+
     def take_in(self, authorizations: list[Any]) -> Iterator[None]:
-        """Take the authorizations in, with a pause after each part. Raises BadAnswer."""
+        """Take the authorizations in, with a pause after each part. Raises BadAnswer, NoRoom."""
         topics: list[str] = []
         shared: dict[tuple[str, ...], _Patterns] = {}
         for number, authorization in enumerate(authorizations):
@@ -133,6 +157,12 @@ class Rules:
                 raise BadAnswer("a permission is neither publish nor subscribe")
             named = tuple(dict.fromkeys(_texts(document, "channels")))
             channels = shared.get(named)
+            self._hold(_PATTERN_BYTES_HELD * (1 if channels else 1 + len(named)))
+            if Rules.held_bytes > MOST_BYTES:
+                raise NoRoom(
+                    f"authorizations of different clients take {MOST_BYTES >> 20} MiB, which is "
+                    "the most: give clients equal answers, or fewer and wider patterns"
+                )
             if channels is None:
                 channels = shared[named] = _Patterns()
                 yield from channels.compile(named)
@@ -143,8 +173,10 @@ class Rules:
     def may_publish(self, topic: bytes) -> bool:
         allowed = self._checked.get(topic)
         if allowed is None:
-            if len(self._checked) >= _MOST_CHECKED:
+            if len(self._checked) >= _MOST_CHECKED or Rules.held_bytes > MOST_BYTES:
+                self._hold(-len(self._checked) * _CHECKED_BYTES)
                 self._checked.clear()
+            self._hold(_CHECKED_BYTES)
             matching = map(self._rules.__getitem__, self._topics.matches(topic))
             allowed = self._checked[topic] = any(rule.publish for rule in matching)
         return allowed
@@ -170,7 +202,7 @@ class Answer(NamedTuple):
 
 def read_answer(body: bytes) -> Iterator[Answer | None]:
     """None after each part of the work, as thousands of patterns take their time, and at last the
-    answer. Raises BadAnswer."""
+    answer. Raises BadAnswer, NoRoom."""
     document = _lowered(_parsed(body))
     ttl = document.get("ttl")
     if type(ttl) is not int or not 0 < ttl <= _MOST_TTL:

@@ -13,6 +13,7 @@ from srtm.gateway.authorization import (
     ALREADY_SET,
     FAILED,
     NOTHING_ALLOWED,
+    UNANSWERED,
     Authorization,
     auth_first,
     not_allowed,
@@ -147,7 +148,7 @@ class Guard:
             return
         is_first = self.authorization is None
         if isinstance(answer, AuthError):
-            client.fail(FAILED)
+            client.fail(FAILED if answer.was_answered else UNANSWERED)
         elif is_first and answer.is_empty:
             client.fail(NOTHING_ALLOWED)
         else:

@@ -17,8 +17,12 @@ FILE_BYTES = 16 * MIB
 """A longer file becomes PATH.1, PATH.1 becomes PATH.2, and so on: about 60,000 changes each."""
 MOST_FILES = 8
 _MOST_TEXT = 100
+_REFUSED = 400
+"""the least status of an answer that refuses"""
 _QUIET_SECONDS = 60.0
-"""from one line about a failure to the next"""
+"""from one line about a failure, or about refusals of one kind, to the next"""
+_MOST_KINDS = 1024
+"""of refusals: the callers, times what they may be refused"""
 
 
 def audited(
@@ -58,6 +62,10 @@ def _short(value: object) -> object:
 class AuditLog:
     """Written by one process. A line that cannot be written does not hold up the change.
 
+    A caller chooses how often it is refused. One line a minute tells of its refusals of one kind,
+    with their number as `count` where it stands for several, so that they do not replace the lines
+    about changes.
+
     lost: lines that could not be written
     """
 
@@ -71,7 +79,9 @@ class AuditLog:
         """where: what names the file. Raises UsageError."""
         self._path = Path(path)
         self._log = log
+        self._seconds = seconds
         self._lines = Seldom(_QUIET_SECONDS, seconds)
+        self._refusals: dict[tuple[object, ...], Seldom] = {}
         self._is_torn = False  # the last line is half a line
         self.lost = 0
         try:
@@ -80,6 +90,13 @@ class AuditLog:
             raise UsageError(f"{where} {path}: {error.strerror}") from None
 
     def write(self, entry: Mapping[str, object]) -> None:
+        """entry: as `audited` makes it"""
+        if int(str(entry["status"])) >= _REFUSED:
+            count = self._refusals_of(entry).count()
+            if not count:
+                return
+            if count > 1:
+                entry = {**entry, "count": count}
         line = b"\n" * self._is_torn + json.dumps(entry).encode() + b"\n"
         try:
             if self._bytes and self._bytes + len(line) > FILE_BYTES:
@@ -98,6 +115,14 @@ class AuditLog:
                     error.strerror,
                     self.lost,
                 )
+
+    def _refusals_of(self, entry: Mapping[str, object]) -> Seldom:
+        parts = str(entry["path"]).split("/")
+        del parts[3:4]  # a broker's or a topic's name, which the caller chooses
+        kind = (entry["name"], entry["method"], *parts[:4], entry["status"])
+        if kind not in self._refusals and len(self._refusals) >= _MOST_KINDS:
+            self._refusals.clear()
+        return self._refusals.setdefault(kind, Seldom(_QUIET_SECONDS, self._seconds))
 
     def _begin_anew(self) -> None:
         """Move each file on by one; the last is replaced. Raises OSError."""

@@ -8,6 +8,7 @@ import hashlib
 import logging
 import math
 import ssl
+import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ WARN_DAYS = 14.0
 """a certificate that ends sooner is told of"""
 MIN_VERSIONS = {"tls1.2": ssl.TLSVersion.TLSv1_2, "tls1.3": ssl.TLSVersion.TLSv1_3}
 POLICIES = ("", "require-verify")
+PLAIN_TEXT = "plain-text"
+"""in place of the authority of a server: its callers show their token without TLS"""
 _DAY_SECONDS = 86_400.0
 
 log = logging.getLogger("srtm.tls")
@@ -145,6 +148,19 @@ def read_pem(path: str) -> bytes:
         raise UsageError(f"{path}: {error.strerror}") from None
 
 
+def key_is_open(path: str) -> str:
+    """What is wrong where others than its owner may read a private key, and how to mend it; empty
+    where nothing is. nsqd takes such a key, so this is no refusal."""
+    try:
+        mode = stat.S_IMODE(Path(path).stat().st_mode)
+    except OSError:  # it has gone since it was read
+        return ""
+    if not mode & 0o077:
+        return ""
+    others = "others than its owner may read the private key"
+    return f"{path}: mode {mode:04o}, and {others}: chmod 600 {path}"
+
+
 def expires_at(path: str) -> float:
     """When the first certificate of a PEM file ends, in Unix seconds. Raises UsageError."""
     from cryptography import x509  # a tenth of a second, and most programs show no certificate
@@ -181,8 +197,15 @@ class Renewed:
 
     @classmethod
     def of(cls, files: TlsFiles | None) -> Self | None:
-        """None without files. Raises UsageError."""
-        return None if files is None else cls(files)
+        """What a door follows from its start on; None without files. A key that others may read is
+        told of. Raises UsageError."""
+        if files is None:
+            return None
+        renewed = cls(files)
+        fault = key_is_open(files.key) if files.key else ""
+        if fault:
+            log.warning("%s", fault)
+        return renewed
 
     def look(self) -> bool:
         """Read the files again: are others in use now? Why they are not is told once, and whether

@@ -2,16 +2,21 @@
 Distributor, or a bridge."""
 
 import logging
+import re
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from srtm.host.certificates import LOOK_SECONDS, Renewed, TlsFiles, client_context
+from srtm.host.certificates import LOOK_SECONDS, PLAIN_TEXT, Renewed, TlsFiles, client_context
 from srtm.host.clock import NS, monotonic_ns
 from srtm.http.bearer import read_token
 from srtm.http.client import Endpoint
+from srtm.text.address import Address
 from srtm.text.errors import UsageError
 
 log = logging.getLogger("srtm.http")
+
+_SERVER = re.compile(r"(\w+)-token-file")
+"""whose token it is, where its file's name says so"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +24,8 @@ class ClientFiles:
     """Paths of what a program shows a server, and of what it verifies the server by.
 
     token:     its token, mode 0600
-    root_ca:   PEM with the authority of the server's certificate; empty: no TLS
+    root_ca:   PEM with the authority of the server's certificate; empty: no TLS, and the token goes
+               to this host alone; PLAIN_TEXT: no TLS, and it goes anywhere
     cert, key: PEM of its own certificate
     """
 
@@ -30,7 +36,20 @@ class ClientFiles:
 
     @property
     def tls(self) -> TlsFiles | None:
-        return TlsFiles(self.cert, self.key, self.root_ca) if self.root_ca else None
+        if self.root_ca in ("", PLAIN_TEXT):
+            return None
+        return TlsFiles(self.cert, self.key, self.root_ca)
+
+    def check(self, address: str, where: str) -> None:
+        """Raises UsageError where the token would cross a network in clear text by mistake."""
+        if self.token and not self.root_ca and not Address.of(address).is_local:
+            named = _SERVER.search(where)
+            key = f"{named[1] if named else 'distributor'}-tls-root-ca-file"
+            raise UsageError(
+                f"{where} {self.token}: the token would go to {address} in clear text: give {key} "
+                f"too, use a loopback address, or give {key}={PLAIN_TEXT} where the network is "
+                "safe already"
+            )
 
 
 class ReachOptions(Protocol):
@@ -65,6 +84,7 @@ class _Read:
         self._where = where
         self._tls = Renewed(files.tls, client_context) if files.tls else None
         self._token = read_token(files.token, where)
+        files.check(address, where)
         self._failed = ""
         self._looked_at = monotonic_ns()
         self.endpoint = self._made()

@@ -6,7 +6,9 @@ snappy or deflate, and AUTH. What is sent before waits for the end of that.
     answer --> handshake --> OK inside --> OK packed --> AUTH's answer --> identified
 """
 
+import functools
 import json
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from srtm.nsq.commands import MAGIC_V2, NOP, auth, identify
 from srtm.nsq.frames import ERROR, HEARTBEAT_DATA, RESPONSE, Frame, FrameError, FrameReader
+from srtm.text.address import Address
 
 if TYPE_CHECKING:  # most connections are plain, and go without OpenSSL
     import ssl
@@ -21,6 +24,7 @@ if TYPE_CHECKING:  # most connections are plain, and go without OpenSSL
     from srtm.nsq.layers import Layer, TlsLayer
 
 
+log = logging.getLogger("srtm.nsq")
 _MOST_ANSWER_BYTES = 64 * 1024
 """of a frame before all is agreed on; nsqd's have some hundred"""
 _MOST_UNPACKED_BYTES = 64 << 20
@@ -48,7 +52,10 @@ class Features:
     deflate_level: int = 6
 
     def towards(self, host: str) -> "Features":
-        """With the host of the address, where the other side's name is not given."""
+        """With the host of the address, where the other side's name is not given. A secret that
+        would go there in clear text is told of."""
+        if self.auth_secret and self.tls is None and not Address(host, 0).is_local:
+            _tell_of_clear_text()
         if self.tls is None or self.server_name:
             return self
         return replace(self, server_name=host)
@@ -69,6 +76,12 @@ class Features:
 
 
 PLAIN = Features()
+
+
+@functools.cache
+def _tell_of_clear_text() -> None:
+    """Once in a process: nsqd and its clients go on, and so do ours."""
+    log.warning("the secret for AUTH goes to other hosts in clear text: give tls-v1 too")
 
 
 class _Await(Enum):

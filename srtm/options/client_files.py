@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
+from srtm.host.certificates import PLAIN_TEXT
 from srtm.http.service import ClientFiles
 from srtm.options.tls import check_client
 from srtm.text.errors import UsageError
@@ -53,11 +54,18 @@ def client_files(
                 show_envvar=variable is not None,
                 type=click.Path(),
                 default="",
-                help=_HELP[name].format(f"{server}-tls-cert" if name == "tls-key" else whom),
+                help=_help(name, server, whom, with_token),
             )(made)
         return made  # type: ignore[no-any-return]
 
     return decorate
+
+
+def _help(name: str, server: str, whom: str, with_token: bool) -> str:
+    said = _HELP[name].format(f"{server}-tls-cert" if name == "tls-key" else whom)
+    if with_token and name == "tls-root-ca-file":
+        said += f" {PLAIN_TEXT}: show the token to other hosts without TLS."
+    return said
 
 
 def on_command_line(server: str) -> list[str]:

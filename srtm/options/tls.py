@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 from pydantic import AfterValidator
 
-from srtm.host.certificates import MIN_VERSIONS, TlsFiles
+from srtm.host.certificates import MIN_VERSIONS, PLAIN_TEXT, TlsFiles
 
 if TYPE_CHECKING:  # it brings the HTTP client
     from srtm.http.service import ReachOptions
@@ -38,7 +38,8 @@ MinVersion = Annotated[str, AfterValidator(_min_version)]
 ROOT_CA = "file of PEM with the authorities by which clients are verified"
 POLICY = "require-verify: take only clients with a certificate of --tls-root-ca-file"
 DISTRIBUTOR_ROOT_CA = (
-    "file of PEM with the authority of the distributor's certificate: it is reached by TLS"
+    "file of PEM with the authority of the distributor's certificate: it is reached by TLS; "
+    f"{PLAIN_TEXT}: show the token to other hosts without TLS"
 )
 DISTRIBUTOR_CERT = "file of PEM with the own certificate at the distributor"
 DISTRIBUTOR_KEY = "file of PEM with the key of --distributor-tls-cert"
@@ -107,7 +108,7 @@ def check_client(server: str, root_ca: str, cert: str, key: str, server_name: st
     if bool(cert) != bool(key):
         raise ValueError(f"--{server}-tls-cert and --{server}-tls-key go together")
     for name, value in (("cert", cert), ("server-name", server_name)):
-        if value and not root_ca:
+        if value and root_ca in ("", PLAIN_TEXT):
             raise ValueError(
                 f"--{server}-tls-{name} has no effect: give --{server}-tls-root-ca-file, by which "
                 f"{'' if server == 'nsqd' else 'the '}{server} is verified"

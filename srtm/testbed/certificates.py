@@ -9,7 +9,7 @@ from typing import Any
 from srtm.certs.names import Names
 from srtm.deploy.certificates import NamedCertificate
 from srtm.deploy.host_tables import HostTable
-from srtm.host.certificates import TlsFiles
+from srtm.host.certificates import PLAIN_TEXT, TlsFiles
 from srtm.host.files import read_file
 from srtm.testbed.host import Host
 from srtm.text.errors import SrtmError
@@ -68,7 +68,7 @@ def refuse_near_files(tables: Mapping[str, Any]) -> None:
     for table in (*tables["broker"], *others):
         for key, value in table.items():
             is_file = "tls-" in key and key.endswith(("-cert", "-key", "-file"))
-            if is_file and value and not str(value).startswith("/"):
+            if is_file and value not in ("", PLAIN_TEXT) and not str(value).startswith("/"):
                 raise ValueError(
                     f"{key} {value}: write its absolute path on the host, or secure = true in "
                     "[deployment], which brings certificates there"

@@ -15,6 +15,7 @@ from srtm.deploy.host_tables import HostTable
 from srtm.deploy.nsqadmin import NSQADMIN_PATHS
 from srtm.deploy.placed_topics import read_placed
 from srtm.deploy.tables import GATEWAY_PATHS, REACH_PATHS, BrokerTable
+from srtm.host.certificates import PLAIN_TEXT
 from srtm.options.model import read_toml
 from srtm.testbed.certificates import names_of, refuse_near_files, secured
 from srtm.testbed.toml_text import toml_text
@@ -181,7 +182,7 @@ class Inventory:
         elif plan.distributor and self.distributor_address:
             elsewhere["distributor-address"] = str(self.distributor_address)
             reached = plan.distributor.model_dump(include=set(REACH_PATHS), by_alias=True)
-            elsewhere |= {key: value for key, value in reached.items() if value}
+            elsewhere |= self._reach() | {key: value for key, value in reached.items() if value}
             if self.needs_token:
                 elsewhere["distributor-token-file"] = str(own / "token")
         if plan.lookupd and here(plan.lookupd):
@@ -217,7 +218,14 @@ class Inventory:
             table["store"] = store if "://" in store else str(root / store)
         if self.needs_token:
             table["token-file"] = str(root / OWN_FOLDER / "token")
-        return table
+        return table | {key: value for key, value in self._reach().items() if not table[key]}
+
+    def _reach(self) -> dict[str, str]:
+        """How the testbed's programs show their token, where the file does not say it."""
+        address = self.distributor_address
+        if address is None or address.is_local or self.plan.deployment.secure:
+            return {}
+        return {"distributor-tls-root-ca-file": PLAIN_TEXT}
 
     def _topics(
         self, holds_placed: bool, files: dict[str, Path], own: PurePosixPath

@@ -1,6 +1,7 @@
 """`host:port` as NSQ's flags take it, and whether it can be listened on."""
 
 import errno
+import ipaddress
 import os
 import random
 import socket
@@ -57,7 +58,12 @@ class Address(NamedTuple):
     @property
     def is_local(self) -> bool:
         """Is it reached from this host alone?"""
-        return self.host in ("localhost", "::1") or self.host.startswith("127.")
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:  # 127.example.com is a name, which stands for any address
+            return False
 
     def clashes_with(self, other: "Address") -> bool:
         """Could the two not be listened on at once?"""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from srtm.client import NotSent, OutcomeUnknown, Publisher, Refused, SyncPublisher
+from srtm.client import NotSent, OutcomeUnknown, Publisher, Refused, SyncPublisher, features
 from srtm.client.connection import Connection, dial
 from srtm.client.route import State
 from srtm.nsq.frames import OK_FRAME
@@ -328,6 +328,22 @@ def test_a_message_without_a_place_fails_in_time_and_a_later_one_is_sent(
                     assert far.bodies == [b"late"]
 
     run(work)
+
+
+def test_a_named_gateway_that_refuses_us_ends_what_waits_in_time() -> None:
+    async def work(fake: FakeDistributor) -> None:
+        async with far_side() as far:
+            fake.place(p=far.address)
+            asked = features(tls_v1=True)
+            async with Publisher(
+                "t", id="p", distributor=fake.address, features=asked, place_timeout=0.5
+            ) as publisher:
+                with pytest.raises(NotSent, match="offers no TLS"):
+                    await publisher.publish(b"x")
+            assert not far.bodies
+
+    with fake_distributor() as fake:
+        run(lambda: work(fake))
 
 
 def test_who_is_placed_nowhere_any_more_stays_connected_and_sends_nothing() -> None:

@@ -2,16 +2,18 @@
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from srtm.client import NotSent, Publisher, features
+from srtm.client import NotSent, Publisher, Refused, features
 from srtm.nsq.blocking import Blocking
 from srtm.nsq.commands import pub, rdy, sub
 from srtm.text.errors import UnavailableError, UsageError
+from tests.support.auth_server import allowing, auth_server
 from tests.support.certificates import Authority
-from tests.support.guarded import Guarded, guarded_gateway
+from tests.support.guarded import SECRET, Guarded, guarded_gateway
 from tests.support.servers import GatewayProcess, Servers
 
 
@@ -98,6 +100,86 @@ def test_no_tls_where_it_is_asked_for_is_no_reason_to_go_on_in_clear_text(
     with pytest.raises(NotSent, match="no TLS"):
         asyncio.run(asyncio.wait_for(publish(), 30))
     assert nsqd.topic("t") is None
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        pytest.param("another-secret", "E_AUTH_FAILED AUTH failed$", id="a-wrong-secret"),
+        pytest.param("no-secret", "requires AUTH, and no secret is given", id="no-secret"),
+        pytest.param("no-authority", "certificate is not accepted", id="an-unknown-authority"),
+    ],
+)
+@pytest.mark.parametrize("is_closed", [False, True], ids=["waits", "closed"])
+def test_why_a_message_was_not_sent_is_told(
+    gateway: GatewayProcess,
+    options: dict[str, Any],
+    tmp_path: Path,
+    change: str,
+    why: str,
+    is_closed: bool,
+) -> None:
+    other = tmp_path / "secret"
+    other.write_text("of-nobody")
+    other.chmod(0o600)
+    given = {
+        "another-secret": options | {"auth_secret_file": str(other)},
+        "no-secret": options | {"auth_secret_file": ""},
+        "no-authority": options | {"tls_root_ca_file": ""},
+    }[change]
+
+    async def publish() -> None:
+        publisher = Publisher(
+            "t",
+            nsqd=gateway.tcp,
+            features=features(**given),
+            place_timeout=60 if is_closed else 0.5,
+            close_seconds=0.5,
+        )
+        async with publisher:
+            sent = await publisher.send(b"x")
+            if not is_closed:
+                await sent
+        await sent
+
+    with pytest.raises(NotSent, match=why):
+        asyncio.run(asyncio.wait_for(publish(), 30))
+
+
+@pytest.mark.parametrize(
+    ("is_down", "said"),
+    [
+        pytest.param(False, "E_AUTH_FAILED AUTH failed", id="revoked"),
+        pytest.param(True, "E_AUTH_FAILED AUTH failed: no auth server answers", id="server-down"),
+    ],
+)
+def test_a_publisher_that_is_let_in_no_more_waits_for_place_timeout(
+    servers: Servers, options: dict[str, Any], is_down: bool, said: str
+) -> None:
+    asked = features(auth_secret_file=options["auth_secret_file"])
+    with auth_server() as auth:
+        auth.answers[SECRET] = allowing("publish", ttl=1)
+        gateway = servers.gateway(f"--auth-http-address={auth.address}")
+
+        async def without_end(publisher: Publisher) -> None:
+            while True:
+                await publisher.publish(b"x")
+
+        async def publish() -> None:
+            async with Publisher(
+                "t", nsqd=gateway.tcp, features=asked, place_timeout=1
+            ) as publisher:
+                await publisher.publish(b"x")
+                if is_down:
+                    auth.stop()
+                else:
+                    auth.answers.clear()
+                with pytest.raises(Refused, match=f"^{said}$"):
+                    await without_end(publisher)
+                with pytest.raises(NotSent, match=f"{said}$"):
+                    await publisher.publish(b"x")
+
+        asyncio.run(asyncio.wait_for(publish(), 60))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from srtm.gateway.auth import (
     Question,
 )
 from srtm.gateway.auth_server import AuthServer
-from srtm.gateway.authorization import MAX_ANSWER_BYTES, Authorization
+from srtm.gateway.authorization import MAX_ANSWER_BYTES, Authorization, Rules
 from srtm.gateway.reactor import Reactor
 from srtm.nsq.commands import auth
 from tests.support.asynchronous import asynchronous
@@ -350,3 +350,26 @@ async def test_what_is_kept_is_bounded_in_answers_and_in_their_authorizations(
     assert (kept(b"small"), kept(b"big")) == ([0, 4, 5], [0])
     await ask(b"big", 1)
     assert (kept(b"small"), kept(b"big")) == ([], [1])
+
+
+@asynchronous
+async def test_too_many_different_answers_fail_closed_and_the_log_says_so(
+    server: AuthServerProcess,
+    reactor: Reactor,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    gc.collect()
+    monkeypatch.setattr("srtm.gateway.authorization.MOST_BYTES", Rules.held_bytes + 50_000)
+    server.answers = {f"s{n}": allowing("publish", topic=f"^{n}$") for n in range(10)}
+    servers = AuthServers((server.address,), "get", reactor)
+    for number in range(5):  # kept for HTTP alone, and each makes room for another
+        await servers.ask(Question(b"s%d" % number, "192.0.2.7"))
+    held = [await servers.ask(Question(b"s%d" % number, "192.0.2.7")) for number in range(3)]
+    refused = await outcome(servers.ask(Question(b"s9", "192.0.2.7")))
+    assert isinstance(refused, AuthError)
+    assert (refused.is_refusal, refused.was_answered) == (False, True)
+    assert "give clients equal answers" in str(refused)
+    assert "give clients equal answers" in caplog.text
+    del held
+    assert not (await servers.ask(Question(b"s9", "192.0.2.7"))).is_empty

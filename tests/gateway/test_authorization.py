@@ -1,5 +1,6 @@
 """What an auth server allows: the same as at a real nsqd that asks the same auth server."""
 
+import gc
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +14,8 @@ from srtm.gateway.authorization import (
     Answer,
     Authorization,
     BadAnswer,
+    NoRoom,
+    Rules,
     auth_first,
     not_allowed,
     read_answer,
@@ -231,6 +234,29 @@ def test_clients_with_the_same_rules_share_them() -> None:
     other = {**one, "identity": "another", "ttl": 1}
     kept = [read(json.dumps(each).encode()).rules for each in (one, other)]
     assert kept[0] is kept[1]
+
+
+def test_the_answers_in_use_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    gc.collect()
+    before = Rules.held_bytes
+    monkeypatch.setattr("srtm.gateway.authorization.MOST_BYTES", before + 200_000)
+
+    def body(client: int) -> bytes:
+        rules = [{**RULE, "topic": f"^{client}-{number}$"} for number in range(20)]
+        return json.dumps({"ttl": 9, "authorizations": rules}).encode()
+
+    kept = [read(body(number)) for number in range(4)]
+    with pytest.raises(NoRoom, match="which is the most: give clients equal answers"):
+        read(body(4))
+    read(body(0))  # which is shared
+    for number in range(1000):
+        kept[0].rules.may_publish(b"t%d" % number)
+    assert kept[0].rules.may_publish(b"0-19")
+    assert Rules.held_bytes <= before + 201_000
+    del kept[0]
+    kept.append(read(body(5)))
+    kept.clear()
+    assert Rules.held_bytes == before
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,17 @@ from srtm.text.errors import UsageError
 LOG = logging.getLogger("test.audit")
 
 
+def row(
+    number: int, name: str = "a", path: str = "/v1/topics/t", status: int = 200
+) -> dict[str, object]:
+    return {"number": number, "name": name, "method": "PUT", "path": path, "status": status}
+
+
 def test_lines_are_kept_over_a_restart_for_this_user_alone(tmp_path: Path) -> None:
     path = tmp_path / "audit"
     for number in range(2):
         log = AuditLog(str(path), "--audit-log", LOG)
-        log.write({"number": number})
+        log.write(row(number))
         log.close()
     assert [json.loads(each)["number"] for each in path.read_text().splitlines()] == [0, 1]
     assert path.stat().st_mode & 0o777 == 0o600
@@ -27,13 +33,13 @@ def test_lines_are_kept_over_a_restart_for_this_user_alone(tmp_path: Path) -> No
 def test_files_are_bounded_in_size_and_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(audit_log, "FILE_BYTES", 100)
+    monkeypatch.setattr(audit_log, "FILE_BYTES", 300)
     log = AuditLog(str(tmp_path / "[audit]*"), "--audit-log", LOG)
     for number in range(200):
-        log.write({"number": number})
+        log.write(row(number))
     files = sorted(tmp_path.iterdir(), key=lambda each: each.name)
     assert len(files) == audit_log.MOST_FILES
-    assert all(each.stat().st_size <= 100 for each in files)
+    assert all(each.stat().st_size <= 300 for each in files)
     kept = [json.loads(line)["number"] for each in files for line in each.open()]
     assert sorted(kept) == list(range(min(kept), 200))
     assert json.loads(files[0].read_text().splitlines()[-1])["number"] == 199
@@ -46,12 +52,12 @@ def test_a_full_disk_costs_lines_and_is_told_once_a_minute(
     log = AuditLog(str(path), "--audit-log", LOG, lambda: now)
     real = os.write
     monkeypatch.setattr(os, "write", lambda file, data: real(file, data[:5]))
-    log.write({"number": 1})
-    log.write({"number": 2})
+    log.write(row(1))
+    log.write(row(2))
     monkeypatch.setattr(os, "write", real)
-    log.write({"number": 3})
+    log.write(row(3))
     assert (log.lost, len(caplog.records)) == (2, 1)
-    assert json.loads(path.read_text().splitlines()[-1]) == {"number": 3}
+    assert json.loads(path.read_text().splitlines()[-1]) == row(3)
 
 
 @pytest.mark.parametrize(
@@ -68,3 +74,27 @@ def test_a_path_that_cannot_be_written_is_told_at_the_start(
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UsageError, match=f"^--audit-log .*({sentence})"):
         AuditLog(str(tmp_path / name), "--audit-log", LOG)
+
+
+def test_refusals_of_one_kind_are_one_line_a_minute(tmp_path: Path) -> None:
+    path, now = tmp_path / "audit", 0.0
+    log = AuditLog(str(path), "--audit-log", LOG, lambda: now)
+    for number in range(1000):
+        log.write(row(0, "reader", f"/v1/topics/t{number}", 403))
+        log.write(row(1, "reader", f"/v1/brokers/b{number}/report", 403))
+        log.write(row(2, "operator", status=409))
+    log.write(row(3, "operator"))
+    log.write(row(3, "operator"))
+    now = 60.0
+    log.write(row(4, "reader", status=403))
+    rows = [json.loads(each) for each in path.read_text().splitlines()]
+    assert [(each["number"], each.get("count", 1)) for each in rows] == [
+        (0, 1), (1, 1), (2, 1), (3, 1), (3, 1), (4, 1000),
+    ]  # fmt: skip
+
+
+def test_kinds_of_refusals_are_bounded(tmp_path: Path) -> None:
+    log = AuditLog(str(tmp_path / "audit"), "--audit-log", LOG, lambda: 0.0)
+    for number in range(5000):
+        log.write(row(number, f"name-{number}", status=403))
+    assert len(log._refusals) <= 1024

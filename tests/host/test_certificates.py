@@ -21,6 +21,7 @@ from srtm.host.certificates import (
     TlsFiles,
     client_context,
     expires_at,
+    key_is_open,
     server_context,
 )
 from srtm.text.certificates import why_tls_failed
@@ -424,6 +425,26 @@ def test_one_that_expired_in_the_last_hour_is_told_of_at_the_start(
     door.write(days=-1 / 24)
     door.open()
     assert caplog.messages == [f"{door.cert}: the certificate has expired"]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o400, 0o640, 0o644, 0o604, 0o660])
+def test_a_key_that_others_may_read_is_told_of_at_the_start(
+    authority: Authority, caplog: pytest.LogCaptureFixture, mode: int
+) -> None:
+    cert, key = pair(authority)
+    os.chmod(key, mode)
+    assert Renewed.of(TlsFiles(cert, key)) is not None
+    told = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    told = [each for each in told if "the certificate ends" not in each]
+    if mode & 0o077:
+        assert told == [
+            f"{key}: mode {mode:04o}, and others than its owner may read the private key: "
+            f"chmod 600 {key}"
+        ]
+    else:
+        assert told == []
+    Path(key).unlink()
+    assert key_is_open(key) == ""
 
 
 def test_authorities_alone_are_followed_too(authority: Authority, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import shutil
 import ssl
 import threading
@@ -13,7 +14,7 @@ import pytest
 from tornado.httputil import HTTPHeaders, HTTPServerRequest, ResponseStartLine
 from tornado.netutil import bind_sockets
 
-from srtm.host.certificates import TlsFiles, server_context
+from srtm.host.certificates import PLAIN_TEXT, TlsFiles, server_context
 from srtm.http import service
 from srtm.http.client import Endpoint, TlsFailed, request
 from srtm.http.server import PatientServer
@@ -124,7 +125,7 @@ def test_a_token_that_changes_is_shown_and_a_wrong_file_leaves_it(
         file.chmod(0o600)
 
     write("a" * 32)
-    endpoint = service_at("h:1", ClientFiles(str(file)), "--token-file")
+    endpoint = service_at("localhost:1", ClientFiles(str(file)), "--token-file")
     write("b" * 32)
     assert endpoint.now().token == "a" * 32
     now += 10_000_000_000
@@ -163,6 +164,23 @@ def test_two_of_the_same_files_are_one_subject(tmp_path: Path, authority: Author
     assert hash(first) == hash(second)
     assert first != service_at("h:1", ClientFiles(), "--token-file")
     assert Endpoint("h:1").now() == Endpoint("h:1")
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1:4180", "[fd00::1]:4180", "127.example.com:4180"])
+def test_a_token_does_not_go_to_other_hosts_in_clear_text_by_mistake(
+    tmp_path: Path, authority: Authority, address: str
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("a" * 32)
+    token.chmod(0o600)
+    said = rf"^--distributor-token-file {token}: .* to {re.escape(address)} in clear text: give"
+    with pytest.raises(UsageError, match=said):
+        service_at(address, ClientFiles(str(token)), "--distributor-token-file")
+    assert service_at(address, ClientFiles(str(token), authority.ca_file), "").now().tls
+    for there, root_ca in ((address, PLAIN_TEXT), ("127.0.0.2:1", ""), ("[::1]:1", "")):
+        found = service_at(there, ClientFiles(str(token), root_ca), "").now()
+        assert (found.token, found.tls) == ("a" * 32, None)
+    assert service_at(address, ClientFiles(), "").now().token == ""
 
 
 def test_a_file_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:

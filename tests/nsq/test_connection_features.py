@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srtm.nsq.commands import MAGIC_V2, NOP, auth, identify, pub, rdy, sub
-from srtm.nsq.connection import Connection, Features, Refused
+from srtm.nsq.connection import PLAIN, Connection, Features, Refused, _tell_of_clear_text
 from srtm.nsq.frames import (
     ERROR,
     HEARTBEAT_FRAME,
@@ -344,6 +344,22 @@ def test_any_bytes_give_frames_or_an_error_of_ours(world: World, told: dict[str,
         except ssl.SSLError:
             pass  # the server's: it was sent an alert
     assert ended > number // 4
+
+
+def test_a_secret_in_clear_text_to_other_hosts_is_told_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    _tell_of_clear_text.cache_clear()
+    secret = Features(auth_secret="of-a-client")
+    for host in ("127.0.0.1", "localhost", "::1"):
+        secret.towards(host)
+    PLAIN.towards("192.0.2.1")
+    assert not caplog.records
+    for _ in range(2):
+        assert secret.towards("192.0.2.1") is secret
+    [record] = caplog.records
+    assert "give tls-v1" in record.getMessage()
+    assert "of-a-client" not in record.getMessage()
 
 
 @pytest.mark.parametrize("name", [name for name in GIVEN if "auth" not in name])

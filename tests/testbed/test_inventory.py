@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from srtm.deploy.file import plan_of, read_plan
+from srtm.host.certificates import PLAIN_TEXT
 from srtm.http.service import ClientFiles
 from srtm.testbed.inventory import Inventory, Part, read_inventory
 from srtm.text.errors import UsageError
@@ -85,6 +86,7 @@ def test_each_host_gets_its_part(tmp_path: Path) -> None:
         "brokers": ["b1", "b2"],
         "distributor-address": "198.18.0.12:4180",
         "distributor-token-file": f"{root}/testbed/token",
+        "distributor-tls-root-ca-file": "plain-text",
     }
     assert tables["lookupd"]["tcp-address"] == "198.18.0.11:4160"
     assert tables["broker"][0]["tcp-address"] == "198.18.0.11:4150"
@@ -95,6 +97,7 @@ def test_each_host_gets_its_part(tmp_path: Path) -> None:
     assert second.runs == ("distributor", "b2")
     assert second.files == {"publishers-placed.csv": tmp_path / "rooms.csv"}
     assert tables["distributor"]["http-address"] == "198.18.0.12:4180"
+    assert tables["distributor"]["distributor-tls-root-ca-file"] == "plain-text"
     assert tables["elsewhere"]["lookupd-tcp-address"] == "198.18.0.11:4160"
     assert tables["broker"][0]["tcp-address"] == "198.18.0.12:4250"
     assert tables["broker"][0]["http-address"] == "0.0.0.0:4251"
@@ -111,7 +114,7 @@ def test_a_part_is_a_file_for_srtm_up(tmp_path: Path) -> None:
     assert plan.broker_count == 2
     assert plan.distributor_at == (
         inventory.distributor_address,
-        ClientFiles(tables["elsewhere"]["distributor-token-file"]),
+        ClientFiles(tables["elsewhere"]["distributor-token-file"], PLAIN_TEXT),
     )
     assert plan.layout.data_path == tmp_path / "srtm-data" / "h1"
 
