@@ -88,6 +88,8 @@ class Ages:
         """Judge the samples that have waited long enough for gateways to tell of them."""
         while self._waiting and self._waiting[0].since <= now - WAIT_NS:
             self._judge(self._waiting.popleft())
+        for sketch in (self.age, *self.causes.values(), *self.legs.values()):
+            sketch.fold(now)  # or it would count in the ten seconds in which somebody looks
 
     def take_late(self) -> tuple[int, int]:
         late, self._late = self._late, [0, 0]

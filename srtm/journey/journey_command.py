@@ -120,6 +120,46 @@ def show(
         time.sleep(seconds)
 
 
+@journey.command("plan")
+@_FILE
+@client_files("journey", "`srtm journey run`")
+@click.option("--journey", "name", default="", help="Only this journey.")
+@click.option(
+    "--mu",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Messages/s that one consumer can serve.  [default: mu of its file]",
+)
+@click.option(
+    "--startup",
+    default="5s",
+    show_default=True,
+    metavar="DURATION",
+    help="Time from a consumer's launch to its work.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON list.")
+def plan(
+    file: Path, journey_files: ClientFiles, name: str, mu: float | None, startup: str, as_json: bool
+) -> None:
+    """Find the SLO that each part of FILE's journeys should have, so that the whole is kept and
+    costs least. Nothing is changed.
+
+    `srtm journey run` tells what each leg does now, and how many messages came in the last quarter
+    of an hour. The policy `srtm` is simulated on these for a dozen SLOs of the group; that takes a
+    minute or more.
+    """
+    from srtm.journey.file import read_journeys
+    from srtm.journey.planning import plan_journeys
+
+    try:
+        seconds = parse_duration(startup)
+    except ValueError as error:
+        raise UsageError(f"--startup: {error}") from None
+    journeys = read_journeys(file)
+    service = service_at(str(journeys.table.http_address), journey_files, "--journey-token-file")
+    told = {each["journey"]: each for each in _asked(service, name)}
+    plan_journeys(journeys, told, mu, seconds, as_json)
+
+
 def _asked(service: Endpoint, name: str) -> list[dict[str, Any]]:
     """Raises SrtmError."""
     found = get_json(service, "/stats").get("journeys")

@@ -18,6 +18,7 @@ from srtm.journey.causes import Leg
 from srtm.journey.file import Journey, Journeys
 from srtm.journey.gateways import Gateways
 from srtm.journey.metrics import metrics
+from srtm.journey.rates import Rates
 from srtm.journey.summary import Summary, summarised
 from srtm.limits.rolling import RollingBudget
 from srtm.text.address import cannot_listen
@@ -40,10 +41,16 @@ class Measured:
         self.journey = journey
         self.ages = Ages(round(journey.slo.target_seconds * NS))
         self.budget = RollingBudget(journey.slo)
-        self.gateways = Gateways(journey, self.ages.arrived)
+        self.rates = Rates()
+        self.gateways = Gateways(journey, self._arrived)
         self.consumers: dict[str, int] = {}
         """name -> when it told last, monotonic ns"""
         self.legs = (Leg.BROKER, *([Leg.BRIDGE] if journey.route else []), Leg.CONSUMER)
+
+    def _arrived(self, document: Any, clock: Offset) -> None:
+        """Raises ValueError."""
+        self.ages.arrived(document, clock)
+        self.rates.add(document)
 
     def handled(self, name: str, report: Any, clock: Offset, now: int) -> None:
         """A consumer of that name reports. Raises ValueError."""
@@ -89,6 +96,8 @@ class Measured:
             "unmatched_count": ages.unmatched,
             "clock_error_seconds": ages.clock_error_ns / NS,
             **_finite(self.summary(now).document()),
+            "rates": self.rates.last(time.time_ns()),
+            "bins": {leg: self.ages.legs[leg].recent_bins(now) for leg in self.legs},
         }
 
 

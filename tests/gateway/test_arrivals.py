@@ -58,6 +58,7 @@ def test_arrival_token_and_checksum_of_each_message() -> None:
             ],
         ]
     ]
+    assert found["count"] == 6
     assert found["span"] == [WALL + 10 * MS, WALL + 12 * MS]
     assert (found["level"], found["more"], found["cursor"]) == (0, False, 12 * MS)
 

@@ -105,7 +105,8 @@ def test_a_scrape_that_nobody_waits_for_is_given_up() -> None:
     of_gateway = {
         "agent": None, "admissions": None, "trace_process": None, "tls": None, "clients": [],
         "tcp": Mock(refused=0), "http": Mock(connections=0), "watch": Mock(is_open=True),
-        "reactor": Mock(faults=0), "wall": Mock(steps=0), "handshakes": Mock(done=0, failed=0), "audit": None,
+        "reactor": Mock(faults=0), "wall": Mock(steps=0), "handshakes": Mock(done=0, failed=0),
+        "audit": None,
         "stamps": Mock(degraded_bytes=0, lost_records=0, reason=""),
         "topics": Mock(by_name={b"t": Mock(name=Names())}),
     }  # fmt: skip

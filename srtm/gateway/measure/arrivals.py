@@ -25,6 +25,7 @@ def arrivals(ring: Ring, since: int, now: int, offset_ns: int) -> dict[str, Any]
 
     since, now: monotonic nanoseconds; offset_ns: of the wall clock from that
 
+    count:   messages that nsqd acknowledged in the span, told or not
     span:    wall-clock nanoseconds of the answers of nsqd that this document is about
     cursor:  what the next question gives as `since`; more: there is more to be told at once
     level:   only batches of slots of this level and above are told (srtm/limits/slots.py)
@@ -48,6 +49,7 @@ def arrivals(ring: Ring, since: int, now: int, offset_ns: int) -> dict[str, Any]
     begun = max(since, found[0].written_at) if found else since
     more = bool(found) and cursor < found[-1].answered_at
     return {
+        "count": sum(batch.count for batch in found if batch.answered_at <= cursor),
         "span": [begun + offset_ns, cursor + offset_ns],
         "cursor": cursor,
         "more": more,

@@ -1,0 +1,136 @@
+"""`srtm journey plan`: from what is measured to a plan, and the plan as tables."""
+
+import json
+import math
+import sys
+from collections import Counter
+from typing import Any
+
+import click
+
+from srtm.autoscaler.decision import Handover
+from srtm.consumer.file import GroupFile
+from srtm.journey.causes import Leg
+from srtm.journey.file import Journey, Journeys
+from srtm.journey.plan import LEAST_SECONDS, Group, Plan, planned
+from srtm.journey.split import Impossible
+from srtm.limits.bins import Bins
+from srtm.text.duration import format_duration
+from srtm.text.errors import UnavailableError, UsageError
+from srtm.text.terminal import Column, Table, show
+
+_POOL_SHARES = 12
+"""A channel has no partitions: whoever is free gets the next message. So many equal shares come
+within a tenth of that, and take no longer to simulate than a small topic."""
+_PARTITIONS = 12
+"""of a Kafka topic, whose number nobody tells here; equal shares"""
+
+
+def plan_journeys(
+    journeys: Journeys, told: dict[str, Any], mu: float | None, startup: float, as_json: bool
+) -> None:
+    """told: by journey, what /stats says. Raises SrtmError."""
+    plans = {}
+    for journey in journeys.all:
+        if journey.name not in told:
+            continue
+        plans[journey.name] = _plan(journey, told[journey.name], mu, startup)
+    if as_json:
+        click.echo(json.dumps([_document(name, plan) for name, plan in plans.items()]))
+        return
+    for name, plan in plans.items():
+        show(*_tables(name, plan), "")
+
+
+def _plan(journey: Journey, told: dict[str, Any], mu: float | None, startup: float) -> Plan:
+    """Raises SrtmError."""
+    mu = mu or journey.consumers.group.mu
+    if mu is None:
+        raise UsageError(
+            f"journey {journey.name}: nobody says how many messages/s one consumer can serve: give "
+            "--mu, or mu in [group] of its file"
+        )
+    rates = [float(each) for each in told["rates"]]
+    legs = {Leg(name): _bins(bins) for name, bins in told["bins"].items()}
+    empty = [leg for leg, bins in legs.items() if not bins]
+    if empty or len(rates) < LEAST_SECONDS:
+        why = f"nothing is known of {' and '.join(empty)}" if empty else "too little was measured"
+        raise UnavailableError(
+            f"journey {journey.name}: {why}: srtm journey run has to measure messages for "
+            f"{LEAST_SECONDS} s, and the last of them not longer ago than a minute"
+        )
+    is_group = isinstance(journey.consumers, GroupFile)
+    group = Group(
+        mu,
+        [1 / _PARTITIONS] * _PARTITIONS if is_group else [1 / _POOL_SHARES] * _POOL_SHARES,
+        Handover.DIRECT,
+        0.5 if is_group else 0.0,
+        startup,
+    )
+    label = f"simulates {journey.name}"
+    with click.progressbar(length=1000, label=label, file=sys.stderr) as bar:
+        return planned(
+            journey.slo, legs, rates, group, lambda done: bar.update(round(done * 1000) - bar.pos)
+        )
+
+
+def _bins(document: dict[str, int]) -> Bins:
+    return Counter({int(key): int(count) for key, count in document.items()})
+
+
+def _tables(name: str, plan: Plan) -> list[Any]:
+    found = plan.found
+    if isinstance(found, Impossible):
+        return [f"{name}: {_why(plan, found)}"]
+    table = Table(
+        Column("leg", text=True),
+        Column("SLO to set", text=True),
+        Column("as simulated or measured", text=True),
+        Column("consumers"),
+    )
+    for leg, slo in plan.slos.items():
+        option = found.options[str(leg)]
+        cost = f"{option.cost:.2f}" if leg is Leg.CONSUMER else "-"
+        seen = "simulated" if leg is Leg.CONSUMER else "measured"
+        table.add(leg, str(slo), seen, cost)
+    headroom = "any factor" if math.isinf(found.headroom) else f"a factor of {found.headroom:.2f}"
+    lines: list[Any] = [
+        f"{name}: {plan.slo} is promised with {found.cost:.2f} consumers on average; every leg may "
+        f"be late more often than it was by {headroom}",
+        table,
+    ]
+    if plan.equal is None:
+        lines.append("an equal split of the target and of the late share would not keep it")
+    else:
+        lines.append(f"an equal split would take {plan.equal:.2f} consumers")
+    return lines
+
+
+def _why(plan: Plan, found: Impossible) -> str:
+    said = (
+        f"{plan.slo} cannot be promised: at least {found.late_share:.3%} may be late, and "
+        f"{plan.slo.allowed_late_share:.3%} are allowed; {found.leg} is what keeps it most"
+    )
+    if found.needs_seconds is None:
+        return f"{said}. No target would do: more messages, or a lower percentile, are needed"
+    return f"{said}. It could be promised within {format_duration(found.needs_seconds)}"
+
+
+def _document(name: str, plan: Plan) -> dict[str, Any]:
+    found = plan.found
+    if isinstance(found, Impossible):
+        return {
+            "journey": name,
+            "slo": str(plan.slo),
+            "leg": found.leg,
+            "late_share": found.late_share,
+            "needs_seconds": found.needs_seconds,
+        }
+    return {
+        "journey": name,
+        "slo": str(plan.slo),
+        "slos": {leg: str(slo) for leg, slo in plan.slos.items()},
+        "consumers": found.cost,
+        "consumers_of_equal_split": plan.equal,
+        "headroom": None if math.isinf(found.headroom) else found.headroom,
+    }
