@@ -55,7 +55,7 @@ class Simulated:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class JourneyPlan:
     """slos:  what each part should have
     found: how the journey is kept then, or why it cannot be
     equal: the consumers that an equal split would take; None where that does not keep the SLO
@@ -74,7 +74,7 @@ def planned(
     rates: Sequence[float],
     group: Group,
     progress: Callable[[float], None] = lambda done: None,
-) -> Plan:
+) -> JourneyPlan:
     """legs: what was measured; rates: messages/s of the topic, one for each second, at least
     LEAST_SECONDS; progress: is told which part of the work is done"""
     fixed = {
@@ -84,7 +84,7 @@ def planned(
     }
     alone = split(fixed, slo)
     if isinstance(alone, Impossible):
-        return Plan(slo, alone, {}, None, None)
+        return JourneyPlan(slo, alone, {}, None, None)
     share = slo.allowed_late_share
     asked = [
         _slo(share * late, slo.target_seconds * part, slo.window_seconds)
@@ -102,7 +102,7 @@ def planned(
     found = split({**fixed, str(Leg.CONSUMER): [_option(each) for each in others]}, slo)
     kept = split({**fixed, str(Leg.CONSUMER): [_option(equal)]}, slo)
     is_even = isinstance(kept, Split) and _keeps(equal.latency, even)
-    return Plan(
+    return JourneyPlan(
         slo,
         found,
         _slos(found, options) if isinstance(found, Split) else {},

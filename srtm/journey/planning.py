@@ -12,7 +12,7 @@ from srtm.autoscaler.decision import Handover
 from srtm.consumer.file import GroupFile
 from srtm.journey.causes import Leg
 from srtm.journey.file import Journey, Journeys
-from srtm.journey.plan import LEAST_SECONDS, Group, Plan, planned
+from srtm.journey.plan import LEAST_SECONDS, Group, JourneyPlan, planned
 from srtm.journey.split import Impossible
 from srtm.limits.bins import Bins
 from srtm.text.duration import format_duration
@@ -42,7 +42,7 @@ def plan_journeys(
         show(*_tables(name, plan), "")
 
 
-def _plan(journey: Journey, told: dict[str, Any], mu: float | None, startup: float) -> Plan:
+def _plan(journey: Journey, told: dict[str, Any], mu: float | None, startup: float) -> JourneyPlan:
     """Raises SrtmError."""
     mu = mu or journey.consumers.group.mu
     if mu is None:
@@ -78,7 +78,7 @@ def _bins(document: dict[str, int]) -> Bins:
     return Counter({int(key): int(count) for key, count in document.items()})
 
 
-def _tables(name: str, plan: Plan) -> list[Any]:
+def _tables(name: str, plan: JourneyPlan) -> list[Any]:
     found = plan.found
     if isinstance(found, Impossible):
         return [f"{name}: {_why(plan, found)}"]
@@ -106,7 +106,7 @@ def _tables(name: str, plan: Plan) -> list[Any]:
     return lines
 
 
-def _why(plan: Plan, found: Impossible) -> str:
+def _why(plan: JourneyPlan, found: Impossible) -> str:
     said = (
         f"{plan.slo} cannot be promised: at least {found.late_share:.3%} may be late, and "
         f"{plan.slo.allowed_late_share:.3%} are allowed; {found.leg} is what keeps it most"
@@ -116,7 +116,7 @@ def _why(plan: Plan, found: Impossible) -> str:
     return f"{said}. It could be promised within {format_duration(found.needs_seconds)}"
 
 
-def _document(name: str, plan: Plan) -> dict[str, Any]:
+def _document(name: str, plan: JourneyPlan) -> dict[str, Any]:
     found = plan.found
     if isinstance(found, Impossible):
         return {

@@ -43,12 +43,11 @@ def test_the_parts_keep_the_whole(slo: SLO) -> None:
     assert done[0] == 0
 
 
-def test_what_a_real_consumer_adds_is_left_to_it(slo: SLO) -> None:
-    """Its messages are a second older than the simulator says: less of the target is left."""
-    quick = planned(slo, {Leg.BROKER: leg(2), Leg.CONSUMER: leg(60)}, RATES, GROUP)
-    slow = planned(slo, {Leg.BROKER: leg(2), Leg.CONSUMER: leg(1_500)}, RATES, GROUP)
-    assert isinstance(quick.found, Split)
-    assert isinstance(slow.found, Impossible) or slow.found.headroom < quick.found.headroom
+def test_what_a_real_consumer_adds_is_added_to_what_is_simulated(slo: SLO) -> None:
+    """The simulator serves a message in 50 ms; the median that was measured is 1.5 s."""
+    plan = planned(slo, {Leg.BROKER: leg(2), Leg.CONSUMER: leg(1_500)}, RATES, GROUP)
+    assert isinstance(plan.found, Split)
+    assert plan.found.options["consumer"].frontier.seconds.min() > 1.4
 
 
 def test_a_broker_that_takes_the_whole_target_is_named(slo: SLO) -> None:
