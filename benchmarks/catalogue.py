@@ -115,6 +115,9 @@ BENCHMARKS = {
     "inferred-groups": Entry(
         "correlation.inferred", "token wait with groups that Spark found, users named, and none"
     ),
+    "journey-ages": Entry(
+        "journey.ages", "how old messages are from end to end, against a client's own measure"
+    ),
     "faults": Entry(
         "faults.run",
         "each fault by itself over several hosts: what is lost, late or let in",

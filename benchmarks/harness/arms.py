@@ -37,6 +37,7 @@ class Node:
     pids: dict[str, int]
     gateway_tcp: str = ""
     admin: str = ""
+    gateway_http: str = ""
 
     @property
     def publish_to(self) -> str:
@@ -98,7 +99,7 @@ def nodes(
             ]
         specs.append(_spec(f"{name}-nsqd", Stage.NSQD, command, web, folder))
         if contracts is None:
-            made.append((name, tcp, web, "", ""))
+            made.append((name, tcp, web, "", "", ""))
             continue
         admin = str(folder / f"{name}.sock")
         command = [
@@ -112,18 +113,18 @@ def nodes(
             *(flags or {}).get(name, ()),
         ]
         specs.append(_spec(f"{name}-gateway", Stage.GATEWAY, command, gateway_web, folder))
-        made.append((name, tcp, web, gateway_tcp, admin))
+        made.append((name, tcp, web, gateway_tcp, admin, gateway_web))
     supervisor = Supervisor(specs, lambda line: None)
     try:
         supervisor.start()
         started = {}
-        for name, tcp, web, gateway_tcp, admin in made:
+        for name, tcp, web, gateway_tcp, admin, gateway_web in made:
             pids = {
                 key.removeprefix(f"{name}-"): pid
                 for key, pid in supervisor.pids.items()
                 if key.startswith(f"{name}-")
             }
-            started[name] = Node(name, tcp, web, pids, gateway_tcp, admin)
+            started[name] = Node(name, tcp, web, pids, gateway_tcp, admin, gateway_web)
             for contract in arms[name] or ():
                 started[name].limit(contract)
         yield started

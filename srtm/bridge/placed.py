@@ -34,6 +34,9 @@ class _Member:
     def unplaced(self) -> None:
         self._lane.reason = "the distributor has no broker for it yet"
 
+    def unanswered(self, why: str) -> None:
+        """The lanes go on as they are; the watch has logged why."""
+
     def failed(self, error: SrtmError) -> bool:
         """Show the error. It is never the end of the member: the topic may be made, or the token be
         given, later."""

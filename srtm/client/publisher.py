@@ -105,6 +105,7 @@ class Publisher:
         self._close_seconds = close_seconds
         self._place_timeout = place_timeout
         self._deadline: asyncio.TimerHandle | None = None
+        self._unanswered = ""  # why the distributor said nothing last
         self._is_known = False  # to the distributor, without a place yet
         self._was_connected = False
         self._unreached = ""  # why the last attempt gave no connection; empty after one that did
@@ -218,6 +219,9 @@ class Publisher:
     def unplaced(self) -> None:
         self._is_known = True
 
+    def unanswered(self, why: str) -> None:
+        self._unanswered = why
+
     def _begin_deadline(self) -> None:
         if self._deadline is None and not self._has_way and not self._outbox.idle:
             loop = asyncio.get_running_loop()
@@ -242,9 +246,11 @@ class Publisher:
                 "where there is room, and says what is missing where there is none"
             )
         else:
+            said = self._unanswered or f"{self._endpoint.address} does not answer"
             why = (
-                f"the distributor at {self._endpoint.address} named no gateway {seconds}: is it "
-                "there? start it, or correct distributor="
+                f"the distributor named no gateway {seconds}: {said}; start it, or correct "
+                "distributor=, token_file= or "
+                "distributor_tls_root_ca_file="
             )
         self._give_up(NotSent(f"publisher {self.id} of topic {self.topic} has no place: {why}"))
         self._check_idle()

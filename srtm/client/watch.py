@@ -42,6 +42,9 @@ class Member(Protocol):
     def unplaced(self) -> None:
         """The distributor knows it, and has never had a broker for it."""
 
+    def unanswered(self, why: str) -> None:
+        """The distributor does not answer, or refuses this process; it is asked again."""
+
     def failed(self, error: SrtmError) -> bool:
         """The distributor refuses it. True when that is its end."""
 
@@ -115,6 +118,8 @@ class Watch:
                     self._topic,
                     error,
                 )
+                for member in list(self._members.values()):
+                    member.unanswered(str(error))
                 seconds = backoff_seconds(self._failures, random.random(), MAX_BACKOFF_SECONDS)
                 await asyncio.sleep(seconds)
                 self._failures += 1

@@ -80,6 +80,17 @@ def certificates_of(plan: Plan) -> Iterator[NamedCertificate]:
         key, files = "http-client-tls-cert of nsqadmin", plan.nsqadmin.tls_files
         root = asking[0] if asking else ""
         yield NamedCertificate("", key, "", files, root, True, is_client=True)
+    if plan.nsqadmin and plan.nsqadmin.http_client_tls_root_ca_file:
+        yield from _of_nsqadmin(plan, plan.nsqadmin.http_client_tls_root_ca_file)
+
+
+def _of_nsqadmin(plan: Plan, root: str) -> Iterator[NamedCertificate]:
+    """What nsqadmin is shown by brokers that it reads by HTTPS."""
+    for broker in plan.brokers:
+        options = plan.gateway_options(broker)
+        if options.http_requires_tls and options.tls_files:
+            key = f"tls-cert of broker {broker.name}, as nsqadmin verifies it:"
+            yield NamedCertificate(broker.host, key, "", options.tls_files, root, False)
 
 
 def _of_distributor(plan: Plan, who: DistributorCaller) -> Iterator[NamedCertificate]:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from srtm.deploy.certificates import Effect, Judgement, certificates_of, judged
 from srtm.deploy.file import DistributorCaller, Plan
 from srtm.deploy.tables import DistributorTable
+from srtm.host.certificates import PLAIN_TEXT
 from srtm.http.access import Access
 from srtm.http.bearer import read_token
 from srtm.http.callers import Caller, Role, read_tokens
@@ -32,8 +33,11 @@ def check_callers(plan: Plan) -> None:
             )
     if plan.distributor_at:
         address, files = plan.distributor_at
-        table = "distributor" if plan.distributor else "elsewhere"
-        service_at(str(address), files, f"token-file of [{table}]")
+        table, key = "elsewhere", "distributor-token-file"
+        if plan.distributor:
+            is_given = plan.distributor.distributor_token_file
+            table, key = "distributor", key if is_given else "token-file"
+        service_at(str(address), files, f"{key} of [{table}]")
 
 
 def faults_of(plan: Plan, now_seconds: float) -> list[Judgement]:
@@ -52,7 +56,7 @@ def _callers(plan: Plan, table: DistributorTable) -> Iterator[Judgement]:
     )
     is_placing = any(each.publishers for each in plan.topics)
     for who in plan.callers():
-        if who.files.root_ca and not table.tls_cert:
+        if who.files.root_ca not in ("", PLAIN_TEXT) and not table.tls_cert:
             yield Judgement(
                 Effect.STOPS,
                 f"distributor-tls-root-ca-file of {who.table}: the distributor speaks no TLS",

@@ -478,7 +478,10 @@ def _as_ours(where: str, timeout_seconds: float) -> Iterator[None]:
 
 def _sentence(error: BaseException) -> str:
     if isinstance(error, _NoAnswer):
-        return "it closed the connection without an answer; is it an HTTP port, or one of TLS?"
+        return (
+            "it closed the connection without an answer; is it an HTTP port? For one of TLS give "
+            "the ...-tls-root-ca-file by which it is verified"
+        )
     if isinstance(error, h11.ProtocolError):
         # What h11 quotes may be our own request, its secret included, where an echo listens.
         said = str(error).partition(": ")[0]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from srtm.http.nsqd import NsqdDoor, stats
+from srtm.http.nsqd import stats
 from srtm.http.nsqlookupd import producers_of
 from srtm.journey.causes import Leg
 from srtm.journey.file import Journey, Journeys
@@ -78,7 +78,6 @@ def _compare(slo: SLO, slos: dict[Leg, SLO | None], say: Callable[..., None]) ->
 
 def _contract_slo(journey: Journey) -> SLO | None:
     """The SLO of the topic's contract; None where a gateway has none. Raises UnavailableError."""
-    features = journey.nsq.features()
     addresses = list(journey.nsqd_http)
     for lookupd in journey.lookupd:
         addresses += [each.http for each in producers_of(lookupd, journey.topic) if each.http]
@@ -86,7 +85,7 @@ def _contract_slo(journey: Journey) -> SLO | None:
         raise UnavailableError(f"nobody has topic {journey.topic} yet: nsqlookupd names no broker")
     slo: SLO | None = None
     for address in addresses:
-        document = stats(NsqdDoor(address, features.tls, features.server_name), journey.topic)
+        document = stats(journey.door(address), journey.topic)
         if "srtm" not in document:
             raise UnavailableError(
                 f"{address} is an nsqd, which does not tell when messages arrive: put a gateway "

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, ValidationError, field_validator, m
 from srtm.bridge.file import Route, read_bridge_file
 from srtm.consumer.file import GroupFile
 from srtm.consumer.pool_file import HttpAddresses, PoolFile, read_scaled_file
+from srtm.http.nsqd import NsqdDoor
 from srtm.limits.slo import SLO
 from srtm.nsq.names import is_valid_topic_name
 from srtm.options.door import HttpDoor
@@ -122,6 +123,14 @@ class Journey:
     def ends_at(self) -> tuple[str, str]:
         """What its consumers report: (topic, channel) of NSQ, or (topic, group) of Kafka."""
         return (self.kafka_topic, self.group) if self.group else (self.topic, self.channel)
+
+    def door(self, address: str) -> NsqdDoor:
+        """A gateway's HTTP door. Raises UsageError for a file of TLS that cannot be read."""
+        features = self.nsq.features()
+        where = "the bridge's route" if self.route else "[nsq] of the consumers' file"
+        return NsqdDoor(
+            address, features.tls, features.server_name, f"set tls-v1 = true in {where}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from srtm.host.offsets import Offset, offset_of
 from srtm.http.client import Answer, call
-from srtm.http.nsqd import NsqdDoor, https_port
+from srtm.http.nsqd import https_port
 from srtm.http.nsqlookupd import producers_of
 from srtm.journey.file import Journey
 from srtm.text.errors import UnavailableError
@@ -96,9 +96,8 @@ class _Gateway:
     """One of them, and how far it has told."""
 
     def __init__(self, journey: Journey, address: str) -> None:
-        features = journey.nsq.features()
-        self._door = NsqdDoor(address, features.tls, features.server_name)
-        self._token = features.auth_secret
+        self._door = journey.door(address)
+        self._token = journey.nsq.features().auth_secret
         self._endpoint = self._door.endpoint
         self._topic, self._channel = (
             quote(name, safe="") for name in (journey.topic, journey.channel)

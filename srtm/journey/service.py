@@ -5,6 +5,7 @@ import logging
 import math
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ _TICK_SECONDS = 1.0
 _SILENT_NS = 10 * NS
 """after which a consumer that told of itself is taken for gone"""
 _MOST_CONSUMERS = 1_000
+_MINUTE_SECONDS = 60.0
 NOTHING: Any = {"count": 0, "level": 0, "bridge": {}, "consumer": {}, "samples": []}
 """what a consumer tells of a topic of which it had nothing"""
 
@@ -41,6 +43,8 @@ class Measured:
         self.journey = journey
         self.ages = Ages(round(journey.slo.target_seconds * NS))
         self.budget = RollingBudget(journey.slo)
+        window = max(_MINUTE_SECONDS, 2 * journey.slo.target_seconds)
+        self.minute = RollingBudget(replace(journey.slo, window_seconds=window))
         self.rates = Rates()
         self.gateways = Gateways(journey, self._arrived)
         self.consumers: dict[str, int] = {}
@@ -62,7 +66,8 @@ class Measured:
     def tick(self, now: int) -> None:
         self.ages.settle(now)
         served, late = self.ages.take_late()
-        self.budget.add(now / NS, served, late)
+        for budget in (self.budget, self.minute):
+            budget.add(now / NS, served, late)
         self.consumers = {
             name: told for name, told in self.consumers.items() if told > now - _SILENT_NS
         }
@@ -80,7 +85,7 @@ class Measured:
         return ""
 
     def summary(self, now: int) -> Summary:
-        return summarised(self.ages, self.legs, self.budget, now)
+        return summarised(self.ages, self.legs, self.budget, self.minute, now)
 
     def document(self, now: int) -> dict[str, Any]:
         ages = self.ages

@@ -1,5 +1,6 @@
 """What is known of a journey now: measured, promised and estimated. Pure."""
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -57,8 +58,11 @@ class Summary:
         return asdict(self)
 
 
-def summarised(ages: Ages, legs: tuple[Leg, ...], budget: RollingBudget, now: int) -> Summary:
-    """legs: those that the journey has; now: monotonic nanoseconds"""
+def summarised(
+    ages: Ages, legs: tuple[Leg, ...], budget: RollingBudget, minute: RollingBudget, now: int
+) -> Summary:
+    """legs: those that the journey has; budget, minute: late messages over the SLO's window, and
+    over the last minute; now: monotonic nanoseconds"""
     slo = budget.slo
     measured = ages.age.recent_bins(now)
     bins = {leg: ages.legs[leg].recent_bins(now) for leg in legs}
@@ -68,7 +72,7 @@ def summarised(ages: Ages, legs: tuple[Leg, ...], budget: RollingBudget, now: in
         sum(measured.values()),
         nearest_rank(measured, 0.5),
         nearest_rank(measured, 0.99),
-        share_above(measured, slo.target_seconds),
+        minute.late / minute.served if minute.served else math.nan,
         min(1.0, sum(part.late_share for part in parts.values())) if parts else 1.0,
         estimated,
         budget.left,

@@ -192,6 +192,9 @@ class _Member:
     def unplaced(self) -> None:
         self.placed(Place(""))
 
+    def unanswered(self, why: str) -> None:
+        """The publisher goes on where it is; the watch has logged why."""
+
     def failed(self, error: SrtmError) -> bool:
         """A publisher that is refused goes on where it is."""
         log.warning("%s", error)

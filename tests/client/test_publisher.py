@@ -300,7 +300,7 @@ def test_who_is_not_placed_yet_waits_and_then_sends() -> None:
     ("known", "remedy"),
     [
         pytest.param(True, "srtm placement apply t --keep places it", id="without-a-broker"),
-        pytest.param(False, "is it there? start it", id="no-distributor-answers"),
+        pytest.param(False, "nothing listens there; start it", id="no-distributor-answers"),
     ],
 )
 def test_a_message_without_a_place_fails_in_time_and_a_later_one_is_sent(

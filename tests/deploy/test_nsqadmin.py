@@ -143,6 +143,14 @@ def test_what_nsqadmin_cannot_read_is_said(
         assert "certificate signed by unknown authority" in topic_of(spec).body.decode()
 
 
+def test_an_authority_that_does_not_know_the_brokers(tmp_path: Path, spec: Spec) -> None:
+    other = Authority(tmp_path / "other", "another").ca_file
+    spec["nsqadmin"]["http-client-tls-root-ca-file"] = other
+    checked = run_srtm("up", "--check", str(write_file(tmp_path, spec)))
+    assert "tls-cert of broker broker-1, as nsqadmin verifies it:" in checked.stderr
+    assert f"does not chain to {other}" in checked.stderr
+
+
 @pytest.mark.parametrize(
     ("keys", "says"),
     [

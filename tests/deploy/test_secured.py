@@ -355,3 +355,15 @@ def test_brokers_go_on_with_a_certificate_that_has_expired(
     with outside(tmp_path, spec) as up:
         up.until(f"warning: tls-cert of broker broker-1 {cert}; has expired; renew it")
         up.until("is up")
+
+
+def test_a_network_that_is_safe_already_needs_no_tls(tmp_path: Path, spec: Spec) -> None:
+    table = spec["distributor"]
+    for key in [each for each in table if "tls-" in each]:
+        del table[key]
+    table["distributor-tls-root-ca-file"] = "plain-text"
+    for broker in spec["broker"]:
+        broker["distributor-tls-root-ca-file"] = "plain-text"
+    assert checked(tmp_path, spec) == []
+    with outside(tmp_path, spec) as up:
+        up.until("is up")

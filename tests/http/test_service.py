@@ -102,7 +102,7 @@ def test_tls_that_fails_is_one_line(
 
 
 def test_plain_text_at_a_port_of_tls_is_one_line(authority: Authority) -> None:
-    said = "is it an HTTP port, or one of TLS"
+    said = "For one of TLS give the"
     with serving(of_server(authority)) as address, pytest.raises(UnavailableError, match=said):
         request(address, "GET", "/x")
 
