@@ -4,6 +4,8 @@ import ssl
 from dataclasses import dataclass, replace
 
 from srtm.host.certificates import TlsFiles, client_context, expires_at, server_context
+from srtm.text.certificates import why_tls_failed
+from srtm.text.errors import UsageError
 
 _WRONG_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
 _WRONG_TIME = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED
@@ -71,16 +73,17 @@ def _of_client(files: TlsFiles, root: str, name: str) -> Refused:
     client = client_context(TlsFiles(root_ca=root))
     client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     client.check_hostname = bool(name)
-    return _handshake(server_context(files), client, name)
+    return _handshake(server_context(files), client, name, files.cert)
 
 
 def _of_server(files: TlsFiles, root: str) -> Refused:
     server = server_context(replace(files, root_ca=root, require_peer=True))
     server.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    return _handshake(server, client_context(files, verify=False), "")
+    return _handshake(server, client_context(files, verify=False), "", files.cert)
 
 
-def _handshake(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> Refused:
+def _handshake(server: ssl.SSLContext, client: ssl.SSLContext, name: str, cert: str) -> Refused:
+    """cert: the file that is tried. Raises UsageError."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     near = client.wrap_bio(to_client, to_server, server_hostname=name or None)
     far = server.wrap_bio(to_server, to_client, server_side=True)
@@ -91,4 +94,9 @@ def _handshake(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> Ref
             continue
         except ssl.SSLCertVerificationError as error:
             return error
+        except ssl.SSLError as error:
+            raise UsageError(
+                f"{cert}: no other side takes it ({why_tls_failed(error)}): does the file hold "
+                "more than the certificate and those of its own authorities?"
+            ) from None
     return None

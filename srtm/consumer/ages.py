@@ -6,6 +6,7 @@ slots of nsqd's clock (srtm/limits/slots.py), the journey is told each by itself
 """
 
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,8 +19,12 @@ from srtm.nsq.checksum import checksum
 
 MOST_SAMPLES = 1_000
 """of one topic in one report: some 60 KiB"""
-MOST_TOPICS = 32
+MOST_TOPICS = 8
 """of NSQ that one consumer tells of; a Kafka topic may be fed from several"""
+_MOST_COUNTED = 20_000
+"""durations that are kept one by one, until they are counted by bin"""
+_MOST_NS = 1 << 62
+"""of a time that can be: in the year 2116"""
 
 Sample = tuple[int, int, int, int, int]
 """nsqd's time, checksum of the body, and nanoseconds in the bridge, until it was in hand, and until
@@ -31,32 +36,46 @@ class _OfTopic:
 
     def __init__(self, level: int) -> None:
         self.level = level
-        self.durations: list[tuple[int, int, int]] = []
+        self.count = 0
         self.samples: list[Sample] = []
+        self._durations: list[tuple[int, int]] = []
+        self._bridge: Bins = Counter()
+        self._consumer: Bins = Counter()
 
-    def see(self, received: int, record: Record, parts: tuple[int, int, int]) -> None:
-        self.durations.append(parts)
+    def see(self, received: int, record: Record, bridge: int, queue: int, processing: int) -> None:
+        self.count += 1
+        self._durations.append((bridge, queue + processing))
+        if len(self._durations) >= _MOST_COUNTED:
+            self._fold()
         if level_of(slot_of(received)) < self.level:
             return
-        self.samples.append((received, checksum(record.value or b""), *parts))
+        body = checksum(record.value or b"")
+        self.samples.append((received, body, bridge, queue, processing))
         while len(self.samples) > MOST_SAMPLES and self.level < HIGHEST_LEVEL:
             self.level += 1
             self.samples = [
                 each for each in self.samples if level_of(slot_of(each[0])) >= self.level
             ]
 
+    def _fold(self) -> None:
+        if self._durations:
+            values = np.maximum(np.array(self._durations, dtype=np.float64), 0.0)
+            ones = np.ones(len(values), dtype=np.int64)
+            self._bridge.update(bins_of(values[:, 0], ones))
+            self._consumer.update(bins_of(values[:, 1], ones))
+            self._durations = []
+
     @property
     def next_level(self) -> int:
         return max(0, self.level - (len(self.samples) * 4 < MOST_SAMPLES))
 
     def document(self) -> dict[str, Any]:
-        columns = zip(*self.durations, strict=True) if self.durations else ((), (), ())
-        bridge, queue, processing = map(np.array, columns)
+        self._fold()
         return {
-            "count": len(self.durations),
+            "count": self.count,
             "level": self.level,
-            "bridge": _binned(bridge),
-            "consumer": _binned(queue + processing),
+            "bridge": self._bridge,
+            "consumer": self._consumer,
             "samples": self.samples[:MOST_SAMPLES],
         }
 
@@ -70,6 +89,8 @@ class Ages:
         self._lock = threading.Lock()
         self._topics: dict[str, _OfTopic] = {}
         self._unknown = 0
+        self.wanted: frozenset[str] | None = None
+        """topics that the journey asks for; None: it has not said"""
 
     def see(self, records: Sequence[Record], in_hand: int, done: int) -> None:
         """A batch was in hand, and the sink had all of it: nanoseconds of the wall clock, as nsqd's
@@ -81,12 +102,13 @@ class Ages:
                 if seen is None:
                     self._unknown += 1
                 else:
-                    parts = queued - received, in_hand - queued, done - in_hand
-                    seen.see(received, record, parts)
+                    bridge, queue = queued - received, in_hand - queued
+                    seen.see(received, record, bridge, queue, done - in_hand)
 
     def _of(self, topic: str) -> _OfTopic | None:
         seen = self._topics.get(topic)
-        if seen is None and len(self._topics) < MOST_TOPICS:
+        is_wanted = self.wanted is None or topic in self.wanted
+        if seen is None and is_wanted and len(self._topics) < MOST_TOPICS:
             seen = self._topics[topic] = _OfTopic(0)
         return seen
 
@@ -96,10 +118,11 @@ class Ages:
         topic, received = self._topic, 0
         for name, value in record.headers:
             if name == "nsq-time" and value is not None and value.isdigit() and len(value) < 20:
-                received = int(value)
+                received = int(value) if int(value) < _MOST_NS else 0
             elif name == "nsq-topic" and value is not None:
                 topic = value[:64].decode(errors="replace")
-        queued = received if record.timestamp is None else round(record.timestamp * 1e9)
+        at = record.timestamp
+        queued = round(at * 1e9) if at is not None and 0 <= at * 1e9 < _MOST_NS else received
         return topic, received, max(received, queued)
 
     def report(self) -> dict[str, Any]:
@@ -114,15 +137,10 @@ class Ages:
             self._topics = {
                 name: _OfTopic(each.next_level)
                 for name, each in topics.items()
-                if each.durations or each.level
+                if each.count or each.level
             }
             self._unknown = 0
         return {
             "unknown": unknown,
-            "topics": {name: each.document() for name, each in topics.items() if each.durations},
+            "topics": {name: each.document() for name, each in topics.items() if each.count},
         }
-
-
-def _binned(durations_ns: np.ndarray) -> Bins:
-    values = np.maximum(durations_ns.astype(np.float64), 0.0)
-    return bins_of(values, np.ones(len(values), dtype=np.int64))

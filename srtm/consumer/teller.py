@@ -15,6 +15,9 @@ log = logging.getLogger("srtm.consumer")
 
 PATH = "/ages"
 _SECONDS = 1.0
+_TIMEOUT_SECONDS = 1.0
+_MOST_BYTES = 16 << 10
+"""of an answer: the journey's clock, and the names of topics"""
 _EXCHANGES = 60
 """of which the quickest tells the clocks' difference best"""
 
@@ -55,10 +58,19 @@ class Teller:
         if self._offsets:
             document["clock"] = min(self._offsets).document()
         try:
-            answer = request(self._journeys, "POST", PATH, document=document).json()
+            answer = request(
+                self._journeys,
+                "POST",
+                PATH,
+                document=document,
+                timeout_seconds=_TIMEOUT_SECONDS,
+                max_bytes=_MOST_BYTES,
+            ).json()
             done = time.time_ns()
-            offset = offset_of(str(answer["boot_id"]), int(answer["wall_ns"]), begun, done)
-        except (UnavailableError, TypeError, ValueError) as error:
+            boot = str(answer["boot_id"])
+            offset = offset_of(boot, int(answer["wall_ns"]), begun, done)
+            self.ages.wanted = frozenset(map(str, answer["topics"]))
+        except (UnavailableError, TypeError, ValueError, ArithmeticError) as error:
             self.lost += sum(each["count"] for each in report["topics"].values())
             if str(error) != self._fault:
                 self._fault = str(error)
@@ -67,7 +79,7 @@ class Teller:
         if self._fault:
             log.info("the journey answers again")
         self._fault = ""
-        if answer["boot_id"] != self._boot_id:
-            self._boot_id = answer["boot_id"]
+        if boot != self._boot_id:
+            self._boot_id = boot
             self._offsets.clear()
         self._offsets.append(offset)

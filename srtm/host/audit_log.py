@@ -6,6 +6,7 @@ import logging
 import os
 import stat
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from srtm.host.clock import NS, monotonic_ns
@@ -22,7 +23,9 @@ _REFUSED = 400
 _QUIET_SECONDS = 60.0
 """from one line about a failure, or about refusals of one kind, to the next"""
 _MOST_KINDS = 1024
-"""of refusals: the callers, times what they may be refused"""
+"""of refusals of all callers, which are told of each by itself"""
+_MOST_OF_CALLER = 32
+"""kinds of refusals of one caller at one address; all others count as one more kind"""
 
 
 def audited(
@@ -62,9 +65,9 @@ def _short(value: object) -> object:
 class AuditLog:
     """Written by one process. A line that cannot be written does not hold up the change.
 
-    A caller chooses how often it is refused. One line a minute tells of its refusals of one kind,
-    with their number as `count` where it stands for several, so that they do not replace the lines
-    about changes.
+    A caller chooses how often it is refused, and what it asks for. In each minute the first refusal
+    of a kind has a line, and one more stands for the others, with their number as `count`; each
+    caller and address has so many kinds. So refusals do not replace the lines about changes.
 
     lost: lines that could not be written
     """
@@ -81,7 +84,10 @@ class AuditLog:
         self._log = log
         self._seconds = seconds
         self._lines = Seldom(_QUIET_SECONDS, seconds)
-        self._refusals: dict[tuple[object, ...], Seldom] = {}
+        self._refusals: dict[tuple[object, ...], _Refusals] = {}
+        self._begun = seconds()
+        self._kinds: dict[tuple[object, ...], int] = {}
+        """(caller, address) -> kinds of its refusals"""
         self._is_torn = False  # the last line is half a line
         self.lost = 0
         try:
@@ -92,11 +98,11 @@ class AuditLog:
     def write(self, entry: Mapping[str, object]) -> None:
         """entry: as `audited` makes it"""
         if int(str(entry["status"])) >= _REFUSED:
-            count = self._refusals_of(entry).count()
-            if not count:
-                return
-            if count > 1:
-                entry = {**entry, "count": count}
+            self._refused(entry)
+        else:
+            self._put(entry)
+
+    def _put(self, entry: Mapping[str, object]) -> None:
         line = b"\n" * self._is_torn + json.dumps(entry).encode() + b"\n"
         try:
             if self._bytes and self._bytes + len(line) > FILE_BYTES:
@@ -116,13 +122,33 @@ class AuditLog:
                     self.lost,
                 )
 
-    def _refusals_of(self, entry: Mapping[str, object]) -> Seldom:
-        parts = str(entry["path"]).split("/")
-        del parts[3:4]  # a broker's or a topic's name, which the caller chooses
-        kind = (entry["name"], entry["method"], *parts[:4], entry["status"])
-        if kind not in self._refusals and len(self._refusals) >= _MOST_KINDS:
-            self._refusals.clear()
-        return self._refusals.setdefault(kind, Seldom(_QUIET_SECONDS, self._seconds))
+    def _refused(self, entry: Mapping[str, object]) -> None:
+        """Write the first refusal of its kind in a minute; the others are counted."""
+        now = self._seconds()
+        if now - self._begun >= _QUIET_SECONDS or len(self._refusals) >= _MOST_KINDS:
+            self._tell_rest()
+            self._begun = now
+        caller = entry["name"], entry["address"]
+        asked = json.dumps(entry["asked"])
+        kind: tuple[object, ...] = (*caller, entry["method"], entry["path"], asked, entry["status"])
+        if kind not in self._refusals and self._kinds.get(caller, 0) >= _MOST_OF_CALLER:
+            kind = caller  # of all its other kinds
+        found = self._refusals.get(kind)
+        if found is None:
+            self._kinds[caller] = self._kinds.get(caller, 0) + 1
+            self._refusals[kind] = _Refusals()
+            self._put(entry)
+        else:
+            found.count += 1
+            found.last = entry
+
+    def _tell_rest(self) -> None:
+        """Write what is counted and not written, and forget the kinds."""
+        for each in self._refusals.values():
+            if each.count:
+                self._put({**each.last, "count": each.count})
+        self._refusals.clear()
+        self._kinds.clear()
 
     def _begin_anew(self) -> None:
         """Move each file on by one; the last is replaced. Raises OSError."""
@@ -135,7 +161,16 @@ class AuditLog:
         self._file, self._bytes = file, size
 
     def close(self) -> None:
+        self._tell_rest()
         os.close(self._file)
+
+
+@dataclass(slots=True)
+class _Refusals:
+    """Refusals of one kind that no line tells of yet. last: the last of them"""
+
+    count: int = 0
+    last: Mapping[str, object] = field(default_factory=dict)
 
 
 def _numbered(path: Path, number: int) -> Path:

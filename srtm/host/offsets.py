@@ -8,6 +8,9 @@ from typing import Any, NamedTuple, Self
 
 from srtm.host.clock import boot_id
 
+_MOST_NS = 31_557_600_000_000_000
+"""a year"""
+
 
 class Offset(NamedTuple):
     """error_ns: at most; offset_ns: the other host's wall clock minus ours. Of two, the one with
@@ -23,11 +26,11 @@ class Offset(NamedTuple):
     def read(cls, document: Any) -> Self:
         """Raises ValueError."""
         try:
-            error, offset = int(document["error_ns"]), int(document["offset_ns"])
-        except (TypeError, KeyError, OverflowError) as wrong:
-            raise ValueError(f"no difference of clocks: {wrong}") from None
-        if error < 0:
-            raise ValueError(f"error_ns {error} is below 0")
+            error, offset = document["error_ns"], document["offset_ns"]
+        except (TypeError, KeyError) as wrong:
+            raise ValueError(f"no difference of clocks: {wrong!r}") from None
+        if not type(error) is type(offset) is int or not 0 <= error <= _MOST_NS >= abs(offset):
+            raise ValueError("no difference of clocks: two integers, at most a year each")
         return cls(error, offset)
 
 

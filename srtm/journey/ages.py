@@ -13,16 +13,18 @@ from typing import Any, NamedTuple
 from srtm.host.offsets import Offset
 from srtm.journey.arrivals import Arrival, Arrivals
 from srtm.journey.causes import Cause, Leg
-from srtm.limits.bins import ZERO, Bins
+from srtm.journey.numbers import MOST_COUNT, nanoseconds, whole
+from srtm.limits.bins import ZERO, Bins, key_of
 from srtm.limits.sketch import LatencySketch
 from srtm.limits.slots import HIGHEST_LEVEL, level_of, slot_of
 
 WAIT_NS = 3_000_000_000
 """from a sample to its judgement: gateways are asked twice a second, and may answer late"""
 _MOST_WAITING = 50_000
-_MOST_BINS = 2_048
 _MOST_SAMPLES = 2_000
-_MOST_NS = 1 << 62
+_LEAST_BIN, _MOST_BIN = key_of(1e-9), key_of(1e7)
+"""from a nanosecond to four months"""
+_MOST_BINS = _MOST_BIN - _LEAST_BIN + 2
 
 
 class _Sample(NamedTuple):
@@ -68,15 +70,14 @@ class Ages:
         """What a consumer says of the topic (`Ages.report` of srtm/consumer/ages.py). clock: of its
         host. Raises ValueError."""
         try:
-            count, level = int(report["count"]), int(report["level"])
+            count = whole(report["count"], 0, MOST_COUNT)
+            level = whole(report["level"], 0, HIGHEST_LEVEL)
             bins = {name: _bins(report[name]) for name in ("bridge", "consumer")}
             samples = [
                 _sample(each, now, level, clock) for each in report["samples"][:_MOST_SAMPLES]
             ]
-        except (KeyError, TypeError, AttributeError, OverflowError) as error:
-            raise ValueError(f"no report of ages: {error!r}") from None
-        if count < 0 or not 0 <= level <= HIGHEST_LEVEL:
-            raise ValueError("no report of ages: its count is below 0, or its level is none")
+        except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+            raise ValueError(f"no report of ages: {error!r}"[:300]) from None
         self.count += count
         self.legs[Leg.BRIDGE].merge(bins["bridge"], now)
         self.legs[Leg.CONSUMER].merge(bins["consumer"], now)
@@ -131,16 +132,8 @@ class Ages:
 
 def _sample(row: Any, since: int, level: int, clock: Offset) -> _Sample:
     """Raises TypeError, ValueError."""
-    received, checksum, bridge, queue, processing = map(_time, row)
+    received, checksum, bridge, queue, processing = map(nanoseconds, row)
     return _Sample(since, received, checksum, bridge, queue, processing, level, clock)
-
-
-def _time(value: Any) -> int:
-    """Raises TypeError, ValueError."""
-    found = int(value)
-    if not 0 <= abs(found) < _MOST_NS:
-        raise ValueError(f"{value} is no time")
-    return found
 
 
 def _bins(document: Any) -> Bins:
@@ -148,7 +141,7 @@ def _bins(document: Any) -> Bins:
     rows = list(document.items())
     if len(rows) > _MOST_BINS:
         raise ValueError(f"{len(rows)} bins: {_MOST_BINS} at most")
-    found: Bins = Counter({int(key): int(count) for key, count in rows})
-    if any(count < 0 or not (key == ZERO or -2048 < key < 2048) for key, count in found.items()):
-        raise ValueError("a bin that is none")
+    found: Bins = Counter({int(key): whole(count, 0, MOST_COUNT) for key, count in rows})
+    if any(not (key == ZERO or _LEAST_BIN <= key <= _MOST_BIN) for key in found):
+        raise ValueError("a bin of a duration that cannot be")
     return found

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from srtm.limits.bins import Bins, added, seconds_of
 
+_MOST_BINS = 600
+"""of a leg; so many span from a microsecond to a hundred seconds, and two legs have 360,000 sums"""
 _MESSAGES = 1_000_000_000
 """of a convolution, so that a share of 1e-9 still counts"""
 
@@ -27,9 +29,21 @@ _Shares = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def _shares(bins: Bins) -> _Shares:
+    bins = _coarse(bins)
     keys = [key for key, count in bins.items() if count > 0]
     counts = np.array([bins[key] for key in keys], dtype=np.float64)
     return np.array([seconds_of(key) for key in keys]), counts / counts.sum()
+
+
+def _coarse(bins: Bins) -> Bins:
+    """At most _MOST_BINS of them: each counts as the last of its neighbours."""
+    step, found = 1, bins
+    while len(found) > _MOST_BINS:
+        step *= 2
+        found = Counter()
+        for key, count in bins.items():
+            found[key + -key % step] += count
+    return found
 
 
 def _one_after_the_other(first: _Shares, second: _Shares) -> _Shares:

@@ -14,15 +14,19 @@ from srtm.http.client import Answer, call
 from srtm.http.nsqd import https_port
 from srtm.http.nsqlookupd import producers_of
 from srtm.journey.file import Journey
-from srtm.text.errors import UnavailableError
+from srtm.journey.numbers import nanoseconds
+from srtm.text.address import Address
+from srtm.text.errors import SrtmError, UnavailableError
 
 log = logging.getLogger("srtm.journey")
 
 _ASK_SECONDS = 0.5
+_MORE_SECONDS = 0.05
+"""from an answer to the next question where there is more to be told"""
 _LOOKUP_SECONDS = 2.0
 _AWAY_SECONDS = 2.0
 _TIMEOUT_SECONDS = 3.0
-_MOST_BYTES = 4 << 20
+_MOST_BYTES = 1 << 20
 _MOST_GATEWAYS = 256
 _EXCHANGES = 60
 """of which the quickest tells the clocks' difference best"""
@@ -45,10 +49,15 @@ class Gateways:
         """Ask until cancelled."""
         try:
             while True:
-                for address in self._journey.nsqd_http or await self._looked_up():
+                found = self._journey.nsqd_http or await self._looked_up()
+                for address in found:
                     if address not in self._tasks and len(self._tasks) < _MOST_GATEWAYS:
                         self.faults[address] = "not asked yet"
                         self._tasks[address] = asyncio.create_task(self._ask_again(address))
+                for address in set(self._tasks) - set(found):
+                    if self.faults[address] and not self._lookup_fault:  # it has left
+                        self._tasks.pop(address).cancel()
+                        del self.faults[address]
                 await asyncio.sleep(_LOOKUP_SECONDS)
         finally:
             for task in self._tasks.values():
@@ -64,6 +73,7 @@ class Gateways:
     async def _looked_up(self) -> list[str]:
         loop = asyncio.get_running_loop()
         found: list[str] = []
+        self._lookup_fault = ""
         for lookupd in self._journey.lookupd:
             try:
                 topic = self._journey.topic
@@ -74,22 +84,27 @@ class Gateways:
         return found
 
     async def _ask_again(self, address: str) -> None:
-        gateway = _Gateway(self._journey, address)
+        gateway: _Gateway | None = None
         while True:
             try:
+                # Another process may answer than before, and by other files of ours.
+                gateway = gateway or _Gateway(self._journey, address)
                 document, clock = await gateway.ask()
                 self._told(document, clock)
-            except (UnavailableError, ValueError) as error:
-                gateway.begin_anew()
-                if self.faults[address] != str(error):
-                    self.faults[address] = str(error)
-                    log.warning("journey %s: %s", self._journey.name, error)
+            except (SrtmError, ValueError) as error:
+                gateway = None
+                self._failed(address, str(error))
                 await asyncio.sleep(_AWAY_SECONDS)
                 continue
             if self.faults[address]:
                 log.info("%s tells when messages of %s arrive", address, self._journey.topic)
             self.faults[address] = ""
-            await asyncio.sleep(0 if gateway.has_more else _ASK_SECONDS)
+            await asyncio.sleep(_MORE_SECONDS if gateway.has_more else _ASK_SECONDS)
+
+    def _failed(self, address: str, why: str) -> None:
+        if self.faults[address] != why:
+            self.faults[address] = why
+            log.warning("journey %s: %s", self._journey.name, why)
 
 
 class _Gateway:
@@ -102,11 +117,7 @@ class _Gateway:
         self._topic, self._channel = (
             quote(name, safe="") for name in (journey.topic, journey.channel)
         )
-        self.begin_anew()
-
-    def begin_anew(self) -> None:
-        """Forget how far it has told: it may be another process when it answers again."""
-        self._cursor, self.has_more = 0, False
+        self._cursor, self.has_more, self._boot_id = 0, False, ""
         self._clocks: deque[Offset] = deque(maxlen=_EXCHANGES)
 
     async def ask(self) -> tuple[Any, Offset]:
@@ -120,19 +131,32 @@ class _Gateway:
         done = time.time_ns()
         document = answer.json()
         try:
-            boot, wall = str(document["boot_id"]), int(document["wall_ns"])
-            self._cursor, self.has_more = int(document["cursor"]), bool(document["more"])
-        except (KeyError, TypeError, OverflowError) as error:
-            raise ValueError(f"{answer.where} is no gateway's: {error!r}") from None
+            boot, wall = str(document["boot_id"]), nanoseconds(document["wall_ns"])
+            self._cursor, self.has_more = nanoseconds(document["cursor"]), bool(document["more"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{answer.where} is no gateway's: {error!r}"[:300]) from None
+        if self._boot_id not in ("", boot):
+            raise ValueError(f"{self._door.address} has moved to another host")
+        self._boot_id = boot
         self._clocks.append(offset_of(boot, wall, begun, done))
         return document, min(self._clocks)
 
     async def _get(self) -> tuple[Answer, int]:
         """The answer, and when it was asked for."""
         path = f"/arrivals?topic={self._topic}&channel={self._channel}&since={self._cursor}"
-        endpoint = replace(self._endpoint, token=self._token)
+        endpoint, secret = self._endpoint, self._token
+        is_safe = endpoint.tls is not None or Address.of(endpoint.address).is_local
         begun = time.time_ns()
         answer = await call(
-            endpoint, "GET", path, timeout_seconds=_TIMEOUT_SECONDS, max_bytes=_MOST_BYTES
+            replace(endpoint, token=secret if is_safe else ""),
+            "GET",
+            path,
+            timeout_seconds=_TIMEOUT_SECONDS,
+            max_bytes=_MOST_BYTES,
         )
+        if answer.status == 401 and secret and not is_safe:
+            raise UnavailableError(
+                f"{endpoint.address} asks for the AUTH secret, which does not go to another host "
+                f"in clear text: {self._door.remedy}, and give its https:// address"
+            )
         return answer, begun

@@ -3,6 +3,8 @@
 from collections import defaultdict
 from typing import Any
 
+from srtm.journey.numbers import MOST_COUNT, nanoseconds, whole
+
 KEPT_SECONDS = 900
 """that are planned by; as much as a group's controller remembers"""
 _NS = 1_000_000_000
@@ -18,11 +20,11 @@ class Rates:
         """An answer of /arrivals, whose messages are spread evenly over its span. Raises
         ValueError."""
         try:
-            count = int(document["count"])
-            begun, ended = map(int, document["span"])
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise ValueError(f"no answer of /arrivals: {error!r}") from None
-        if count < 0 or not 0 <= begun <= ended or ended - begun > KEPT_SECONDS * _NS:
+            count = whole(document["count"], 0, MOST_COUNT)
+            begun, ended = map(nanoseconds, document["span"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"no answer of /arrivals: {error!r}"[:300]) from None
+        if not 0 <= begun <= ended or ended - begun > KEPT_SECONDS * _NS:
             raise ValueError("no answer of /arrivals: its count or its span is none")
         first, last = begun // _NS, ended // _NS
         for second in range(first, last + 1):

@@ -47,6 +47,8 @@ class Measured:
         self.minute = RollingBudget(replace(journey.slo, window_seconds=window))
         self.rates = Rates()
         self.gateways = Gateways(journey, self._arrived)
+        self._summary: Summary | None = None
+        self._summarised_at = 0
         self.consumers: dict[str, int] = {}
         """name -> when it told last, monotonic ns"""
         self.legs = (Leg.BROKER, *([Leg.BRIDGE] if journey.route else []), Leg.CONSUMER)
@@ -58,10 +60,11 @@ class Measured:
 
     def handled(self, name: str, report: Any, clock: Offset, now: int) -> None:
         """A consumer of that name reports. Raises ValueError."""
-        if name not in self.consumers and len(self.consumers) >= _MOST_CONSUMERS:
-            raise ValueError(f"more than {_MOST_CONSUMERS} consumers tell of {self.journey.name}")
         self.ages.handled(report, clock, now)
+        self.consumers.pop(name, None)
         self.consumers[name] = now
+        if len(self.consumers) > _MOST_CONSUMERS:
+            del self.consumers[next(iter(self.consumers))]  # the one that was silent longest
 
     def tick(self, now: int) -> None:
         self.ages.settle(now)
@@ -85,7 +88,11 @@ class Measured:
         return ""
 
     def summary(self, now: int) -> Summary:
-        return summarised(self.ages, self.legs, self.budget, self.minute, now)
+        """Made once a second, however many ask."""
+        if self._summary is None or now - self._summarised_at >= NS:
+            self._summary = summarised(self.ages, self.legs, self.budget, self.minute, now)
+            self._summarised_at = now
+        return self._summary
 
     def document(self, now: int) -> dict[str, Any]:
         ages = self.ages
@@ -164,7 +171,7 @@ class Service:
             # What the first report of another host says cannot be told from its clock.
             told = NOTHING if clock is None else topics.get(topic, NOTHING)
             measured.handled(name, told, clock or SAME, monotonic_ns())
-        return {"boot_id": boot_id(), "wall_ns": time.time_ns()}
+        return {"boot_id": boot_id(), "wall_ns": time.time_ns(), "topics": sorted(ending)}
 
     def fault(self) -> str:
         for each in self.measured:

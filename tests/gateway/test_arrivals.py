@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from srtm.gateway.batch import Batch, Ring
-from srtm.gateway.measure.arrivals import MOST_PER_SECOND, arrivals
+from srtm.gateway.measure.arrivals import MOST_AT_ONCE, MOST_PER_SECOND, arrivals
 from srtm.gateway.run import Part, Piece, Run
 from srtm.host.clock import boot_id
 from srtm.limits.slots import SLOT_NS, level_of, slot_of
@@ -97,7 +97,7 @@ def test_of_many_messages_those_of_some_slots_are_told_and_all_of_them() -> None
 
 def test_a_long_answer_goes_on_with_the_next_question() -> None:
     """A batch that nsqd took seconds over lies in slots of all levels."""
-    ring = ring_of(*((n, n + 5000, [run_of(*[b"x"] * 900, stamp=n)]) for n in range(20)))
+    ring = ring_of(*((n, n + 5000, [run_of(*[b"x"] * 90, stamp=n)]) for n in range(20)))
     counts, since = [], 0
     while True:
         found = told(ring, since, now=6000)
@@ -106,7 +106,19 @@ def test_a_long_answer_goes_on_with_the_next_question() -> None:
         if not found["more"]:
             break
     assert sum(counts) == 20
-    assert max(counts) == 5
+    assert max(counts) == -(-MOST_AT_ONCE // 92)
+
+
+def test_of_many_messages_of_one_batch_no_checksum_is_told() -> None:
+    [[_, _, [piece]]] = told(ring_of((2, 3, [run_of(*[b"x"] * 150, stamp=1, atomic=True)])))[
+        "batches"
+    ]
+    assert piece == [WALL + 1 * MS, WALL + 1 * MS, 0.0, []]
+
+
+def test_a_cursor_of_another_process_is_begun_anew() -> None:
+    ring = ring_of((2, 3, [run_of(b"x", stamp=1)]))
+    assert len(told(ring, since=99_999)["batches"]) == 1
 
 
 @pytest.mark.parametrize("size", [0, 1, 256, 257, 1 << 20])

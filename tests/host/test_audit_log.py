@@ -17,7 +17,15 @@ LOG = logging.getLogger("test.audit")
 def row(
     number: int, name: str = "a", path: str = "/v1/topics/t", status: int = 200
 ) -> dict[str, object]:
-    return {"number": number, "name": name, "method": "PUT", "path": path, "status": status}
+    return {
+        "number": number,
+        "name": name,
+        "address": "h",
+        "method": "PUT",
+        "path": path,
+        "asked": {},
+        "status": status,
+    }
 
 
 def test_lines_are_kept_over_a_restart_for_this_user_alone(tmp_path: Path) -> None:
@@ -76,21 +84,37 @@ def test_a_path_that_cannot_be_written_is_told_at_the_start(
         AuditLog(str(tmp_path / name), "--audit-log", LOG)
 
 
-def test_refusals_of_one_kind_are_one_line_a_minute(tmp_path: Path) -> None:
+def test_refusals_of_one_kind_are_two_lines_a_minute(tmp_path: Path) -> None:
+    """The first one, and one for all others, when the minute is over or the log is closed."""
     path, now = tmp_path / "audit", 0.0
     log = AuditLog(str(path), "--audit-log", LOG, lambda: now)
     for number in range(1000):
-        log.write(row(0, "reader", f"/v1/topics/t{number}", 403))
-        log.write(row(1, "reader", f"/v1/brokers/b{number}/report", 403))
-        log.write(row(2, "operator", status=409))
-    log.write(row(3, "operator"))
-    log.write(row(3, "operator"))
+        log.write(row(number, "reader", "/v1/topics/t", 403))
+    log.write(row(1, "operator", status=409))
+    log.write(row(2, "operator"))
+    log.write(row(2, "operator"))
     now = 60.0
-    log.write(row(4, "reader", status=403))
+    log.write(row(3, "reader", "/v1/topics/t", 403))
+    log.write(row(4, "reader", "/v1/topics/t", 403))
+    log.close()
     rows = [json.loads(each) for each in path.read_text().splitlines()]
-    assert [(each["number"], each.get("count", 1)) for each in rows] == [
-        (0, 1), (1, 1), (2, 1), (3, 1), (3, 1), (4, 1000),
+    assert [(each["number"], each.get("count")) for each in rows] == [
+        (0, None), (1, None), (2, None), (2, None), (999, 999), (3, None), (4, 1),
     ]  # fmt: skip
+
+
+def test_a_caller_hides_no_refusal_behind_its_own(tmp_path: Path) -> None:
+    """Not one of another caller, and not one for something else; a flood of kinds is counted."""
+    path = tmp_path / "audit"
+    log = AuditLog(str(path), "--audit-log", LOG, lambda: 0.0)
+    for number in range(1000):
+        log.write(row(number, "bob", f"/topic/create/t{number}", 403))
+    log.write(row(2000, "alice", "/topic/create/t5", 403))
+    log.close()
+    rows = [json.loads(each) for each in path.read_text().splitlines()]
+    assert len(rows) < 40
+    assert sum(each.get("count", 1) for each in rows) == 1001
+    assert rows[-2]["number"] == 2000
 
 
 def test_kinds_of_refusals_are_bounded(tmp_path: Path) -> None:

@@ -51,6 +51,13 @@ def report(*samples: tuple[int, bytes, int, int, int], level: int = 0) -> dict[s
     }
 
 
+def batch_of(**change: Any) -> dict[str, Any]:
+    """An answer about one message, but for the change."""
+    told = {"answered": 2, "arrived": 0, "step": 0.0, "checksums": [5, 6, 7]} | change
+    piece = [told["arrived"], 0, told["step"], told["checksums"]]
+    return {"level": 0, "span": [0, 1], "batches": [[0, told["answered"], [piece]]]}
+
+
 def quantile(ages: Ages, cause: Cause) -> float:
     """In ms."""
     return nearest_rank(ages.causes[cause].recent_bins(WAIT_NS), 0.5) * 1e3
@@ -166,15 +173,47 @@ def test_a_consumer_reports_what_is_joined() -> None:
     assert sum(ages.legs[Leg.BROKER].recent_bins(0).values()) == 1
 
 
+def test_equal_bodies_take_no_longer_to_find() -> None:
+    """Nor more room: those that nsqd received together answer for each other."""
+    arrivals = Arrivals()
+    for number in range(2_000):
+        arrivals.add(answer((number, number + 1, number, number, [b"beat"] * 10)), SAME)
+    assert len(arrivals._order) <= 2 * 2_000
+    assert max(map(len, arrivals._cells.values())) <= 40
+    found = arrivals.find(START + 1_500 * MS, checksum(b"beat"))
+    assert found is not None
+    assert found.has(START + 1_500 * MS)
+
+
+def test_a_big_batch_is_found_without_its_checksums() -> None:
+    document = answer((10, 40, 5, 8, []))
+    arrivals = Arrivals()
+    arrivals.add(document, SAME)
+    found = arrivals.find(START + 30 * MS, checksum(b"one of many"))
+    assert found is not None
+    assert found.arrived == START + 5 * MS
+    assert arrivals.find(START + 50 * MS, checksum(b"later")) is None
+
+
+@pytest.mark.parametrize("seconds", [0, 1, 30, 800])
+def test_a_slow_nsqd_is_matched_too(seconds: int) -> None:
+    arrivals = Arrivals()
+    arrivals.add(answer((10, 10 + seconds * 1000, 5, 8, [b"a"])), SAME)
+    for at in (0, seconds / 3, seconds):
+        assert arrivals.find(START + 10 * MS + int(at * SECOND), checksum(b"a")) is not None
+    assert arrivals.find(START, checksum(b"a")) is None
+
+
 def test_arrivals_are_forgotten_from_the_oldest() -> None:
     arrivals = Arrivals()
-    half = MOST_MESSAGES // 2
-    for number in range(3):
-        bodies = [b"%d %d" % (number, each) for each in range(half)]
+    batches = 3 * MOST_MESSAGES // 10_000
+    for number in range(batches):
+        bodies = [b"%d %d" % (number, each) for each in range(10_000)]
         arrivals.add(answer((number, number, 0, 0, bodies)), SAME)
+    assert len(arrivals._order) == MOST_MESSAGES
     assert arrivals.find(START, checksum(b"0 0")) is None
-    assert arrivals.find(START + MS, checksum(b"1 0")) is not None
-    assert arrivals.find(START + 2 * MS, checksum(b"2 0")) is not None
+    last = batches - 1
+    assert arrivals.find(START + last * MS, checksum(b"%d 0" % last)) is not None
 
 
 @pytest.mark.parametrize(
@@ -188,10 +227,17 @@ def test_arrivals_are_forgotten_from_the_oldest() -> None:
             {"level": 0, "span": [0, 0], "batches": [[1, 2, [[1, 2, "x", []]]]]}, id="no-number"
         ),
         pytest.param({"level": 0, "span": [0, float("inf")], "batches": []}, id="no-time"),
+        pytest.param({"level": 20, "span": [0, 1 << 60], "batches": []}, id="a-span-of-years"),
+        pytest.param(batch_of(arrived=-(10**400)), id="no-arrival"),
+        pytest.param(batch_of(step=1e308), id="no-step"),
+        pytest.param(batch_of(step=float("nan")), id="a-step-that-is-none"),
+        pytest.param(batch_of(answered=-1), id="answered-before-it-was-written"),
+        pytest.param(batch_of(checksums=[5] * 100_000), id="too-many"),
+        pytest.param(batch_of(checksums=["5"]), id="no-checksum"),
     ],
 )
 def test_what_is_no_answer_of_a_gateway_is_refused(document: Any) -> None:
-    with pytest.raises(ValueError, match=r"/arrivals|level 99"):
+    with pytest.raises(ValueError, match="/arrivals"):
         Ages(SECOND).arrived(document, SAME)
 
 
@@ -207,6 +253,10 @@ def test_what_is_no_answer_of_a_gateway_is_refused(document: Any) -> None:
         pytest.param({"samples": [[1, 2]]}, id="half-a-sample"),
         pytest.param({"samples": [[1 << 70, 2, 3, 4, 5]]}, id="no-time"),
         pytest.param({"samples": 5}, id="no-samples"),
+        pytest.param({"samples": [[1.5, 2, 3, 4, 5]]}, id="a-broken-time"),
+        pytest.param({"count": 10**400}, id="more-than-there-can-be"),
+        pytest.param({"bridge": {"0": 10**400}}, id="a-bin-of-more"),
+        pytest.param({"bridge": {"999999": 1}}, id="a-bin-of-a-thousand-years"),
     ],
 )
 def test_what_is_no_report_of_a_consumer_is_refused(change: dict[str, Any]) -> None:

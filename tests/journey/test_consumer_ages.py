@@ -58,7 +58,8 @@ def test_a_report_begins_anew() -> None:
         pytest.param((), id="none"),
         pytest.param((("nsq-time", None),), id="no-time"),
         pytest.param((("nsq-time", b"soon"),), id="no-number"),
-        pytest.param((("nsq-time", b"9" * 40),), id="no-time-that-could-be"),
+        pytest.param((("nsq-time", b"9" * 40),), id="a-long-number"),
+        pytest.param((("nsq-time", b"9" * 19),), id="no-time-that-could-be"),
         pytest.param((("nsq-time", "\u0663".encode()),), id="another-alphabets-digit"),
     ],
 )
@@ -95,6 +96,9 @@ def test_many_messages_are_told_of_by_slots() -> None:
     assert ages.report()["topics"]["t"]["level"] == 0
 
 
+ANSWER = {"boot_id": boot_id(), "wall_ns": 1, "topics": ["t"]}
+
+
 class Journey(BaseHTTPRequestHandler):
     """The far side of a teller. reports: what came; answers: what is said to each, or a status"""
 
@@ -103,7 +107,7 @@ class Journey(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.reports.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        answer = self.answers.pop(0) if self.answers else {"boot_id": boot_id(), "wall_ns": 1}
+        answer = self.answers.pop(0) if self.answers else dict(ANSWER)
         self.send_response(answer if isinstance(answer, int) else 200)
         self.end_headers()
         self.wfile.write(json.dumps(answer).encode())
@@ -127,7 +131,7 @@ def journey() -> Iterator[tuple[str, type[Journey]]]:
 
 def test_reports_name_the_consumer_and_its_clock(journey: tuple[str, type[Journey]]) -> None:
     address, far = journey
-    far.answers += [{"boot_id": "another", "wall_ns": START}, 503]
+    far.answers += [{**ANSWER, "boot_id": "another", "wall_ns": START}, 503]
     ages = Ages("t")
     teller = Teller(ages, Endpoint(address), {"topic": "t", "channel": "c"}, "me")
     for _ in range(3):
@@ -140,6 +144,54 @@ def test_reports_name_the_consumer_and_its_clock(journey: tuple[str, type[Journe
     assert clock["error_ns"] >= 0
     assert clock["offset_ns"] < 0  # 2026-09 is over
     assert far.reports[2]["lost"] == 1  # the one that was answered with 503
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param({**ANSWER, "wall_ns": float("inf")}, id="a-time-that-is-none"),
+        pytest.param({**ANSWER, "wall_ns": None}, id="no-time"),
+        pytest.param({"boot_id": "b"}, id="a-part"),
+        pytest.param([1], id="a-list"),
+        pytest.param("x" * 100_000, id="long"),
+        pytest.param({**ANSWER, "topics": 5}, id="no-topics"),
+    ],
+)
+def test_whatever_the_journey_answers_the_teller_goes_on(
+    journey: tuple[str, type[Journey]], answer: Any
+) -> None:
+    address, far = journey
+    far.answers.append(answer)
+    ages = Ages("t")
+    teller = Teller(ages, Endpoint(address), {}, "me")
+    for _ in range(2):
+        ages.see([record(START)], START, START)
+        teller._tell()
+    assert teller.lost == 1
+    assert len(far.reports) == 2
+
+
+def test_only_topics_that_the_journey_asks_for_are_told(journey: tuple[str, type[Journey]]) -> None:
+    address, far = journey
+    ages = Ages("")
+    teller = Teller(ages, Endpoint(address), {}, "me")
+    ages.see([record(START, topic="t")], START, START)
+    teller._tell()
+    ages.see([record(START, topic=f"made-up-{n}") for n in range(100)], START, START)
+    ages.see([record(START, topic="t")], START, START)
+    teller._tell()
+    assert list(far.reports[1]["topics"]) == ["t"]
+    assert far.reports[1]["unknown"] == 100
+
+
+def test_a_consumer_that_nobody_hears_keeps_no_more() -> None:
+    ages = Ages("t")
+    for _ in range(50):
+        ages.see([record(START + n * MS) for n in range(2_000)], START, START)
+    seen = ages._topics["t"]
+    assert seen.count == 100_000
+    assert len(seen._durations) < 20_000
+    assert sum(ages.report()["topics"]["t"]["consumer"].values()) == 100_000
 
 
 def test_a_journey_that_is_away_costs_its_report_and_no_more() -> None:

@@ -134,7 +134,7 @@ class Journey:
     def measured(self) -> dict[str, Any]:
         """Once every message's age is known."""
         return wait_for(
-            lambda: (found := self.told())["matched_count"] >= COUNT and found, "all are matched"
+            lambda: (found := self.told())["count"] >= COUNT and found, "all ages are known"
         )
 
 

@@ -1,18 +1,23 @@
 """`GET /arrivals`: when the messages of a topic arrived, for who handles them (`srtm.journey`)."""
 
+import asyncio
+import json
 import time
 
+from srtm.gateway.http.asking import Asking
 from srtm.gateway.http.authorizing import check_subscribe
-from srtm.gateway.http.handler import Handler, HttpError
+from srtm.gateway.http.handler import HttpError
 from srtm.gateway.measure.arrivals import arrivals
 from srtm.host.clock import boot_id, monotonic_ns
 from srtm.nsq.names import is_valid_channel_name
 
 _DIGITS = 20
 """of a cursor: nanoseconds in 64 bits"""
+_PAUSE_SECONDS = 0.02
+"""from one answer to the next, whoever asks: so they take a tenth of the loop at most"""
 
 
-class Arrivals(Handler):
+class Arrivals(Asking):
     """Whoever may subscribe to the topic may ask: checksums of bodies are told."""
 
     async def get(self) -> None:
@@ -22,7 +27,13 @@ class Arrivals(Handler):
             if not is_valid_channel_name(channel.encode()):
                 raise HttpError(400, "MISSING_ARG_CHANNEL: give the channel that is subscribed to")
             await check_subscribe(self, topic, channel)
-            self.finish(self._document(topic, self._since()))
+            since = self._since()
+            async with self.turn() as is_there:
+                if is_there:
+                    text = json.dumps(self._document(topic, since), separators=(",", ":"))
+                    self.set_header("Content-Type", "application/json; charset=utf-8")
+                    self.finish(text)
+                    await asyncio.sleep(_PAUSE_SECONDS)
         except HttpError as error:
             self.fail(error)
 

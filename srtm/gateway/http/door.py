@@ -1,8 +1,6 @@
 """The HTTP door: an allow-list of nsqd's API."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 from tornado.httputil import HTTPInputError, HTTPServerRequest
@@ -10,6 +8,7 @@ from tornado.web import Application
 
 from srtm.gateway.host import Host
 from srtm.gateway.http.arrivals import Arrivals
+from srtm.gateway.http.asking import Asking
 from srtm.gateway.http.audit import note, sender_of
 from srtm.gateway.http.authorizing import check_publish, check_subscribe
 from srtm.gateway.http.handler import PLAIN, Handler, HttpError
@@ -18,7 +17,7 @@ from srtm.gateway.http.publish import TRUE, Mpub, Pub
 from srtm.gateway.http.routes import ADMIN_PATHS, Answer, Route, route
 from srtm.gateway.http.stats import nsqds_head, stats_document
 from srtm.gateway.http.stats_text import as_text
-from srtm.gateway.http.waiting import Full, Waiting
+from srtm.gateway.http.waiting import Waiting
 from srtm.http.metrics import CONTENT_TYPE
 from srtm.text.address import Address
 from srtm.text.errors import UnavailableError
@@ -57,27 +56,7 @@ class _Info(Handler):
         self.finish(document)
 
 
-class _Asking(Handler):
-    """A request whose answer may be slow: so many at a time, the others in turn."""
-
-    def initialize(  # type: ignore[override]
-        self, gateway: Host, waiting: Waiting, turns: asyncio.Semaphore
-    ) -> None:
-        super().initialize(gateway, waiting)
-        self._turns = turns
-
-    @asynccontextmanager
-    async def turn(self) -> AsyncIterator[bool]:
-        """False: its sender has gone meanwhile. Raises HttpError."""
-        try:
-            with self.waiting.place(self.request.path.encode()):
-                async with self._turns:
-                    yield not self.request.connection.stream.closed()  # type: ignore[union-attr]
-        except Full:
-            raise HttpError(429, "TOO_MANY_REQUESTS: too many such requests wait", 1.0) from None
-
-
-class _Metrics(_Asking):
+class _Metrics(Asking):
     """One scrape at a time: each takes a part of every turn of the loop."""
 
     async def get(self) -> None:
@@ -92,7 +71,7 @@ class _Metrics(_Asking):
             self.fail(error)
 
 
-class _Stats(_Asking):
+class _Stats(Asking):
     async def get(self) -> None:
         try:
             self.check_query()
@@ -123,7 +102,7 @@ class _Stats(_Asking):
             self.finish(as_text(document, head))
 
 
-class _Admin(_Asking):
+class _Admin(Asking):
     """nsqd's own topic and channel calls, passed on only with --http-admin."""
 
     _sender = ""
@@ -241,7 +220,7 @@ class _Door(Application):
             "/ping": (_Ping, {}),
             "/info": (_Info, {}),
             "/stats": (_Stats, stats),
-            "/arrivals": (Arrivals, {}),
+            "/arrivals": (Arrivals, {"turns": asyncio.Semaphore(1), "waiting": asking}),
             "/metrics": (_Metrics, {"turns": asyncio.Semaphore(1), "waiting": asking}),
             **dict.fromkeys(ADMIN_PATHS, (_Admin, admin)),
         }

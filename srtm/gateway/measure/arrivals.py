@@ -16,43 +16,49 @@ from srtm.nsq.commands import elements
 
 MOST_PER_SECOND = 2_000
 """messages of a topic that are told"""
-_MOST_AT_ONCE = 4_000
-"""of one answer: some 5 ms of the loop"""
+MOST_AT_ONCE = 500
+"""checksums and pieces of one answer: a millisecond of the loop, and some 40 KiB"""
+_MANY = 100
+"""Messages of one piece from which on no checksums are told: nearly all that nsqd received
+meanwhile are of it."""
 
 
 def arrivals(ring: Ring, since: int, now: int, offset_ns: int) -> dict[str, Any]:
     """What the ring has of batches that were answered after `since`, as a document.
 
-    since, now: monotonic nanoseconds; offset_ns: of the wall clock from that
+    since, now: monotonic nanoseconds; offset_ns: of the wall clock from that. A `since` that is
+                still to come is of another process, and everything is told
 
     count:   messages that nsqd acknowledged in the span, told or not
     span:    wall-clock nanoseconds of the answers of nsqd that this document is about
     cursor:  what the next question gives as `since`; more: there is more to be told at once
     level:   only batches of slots of this level and above are told (srtm/limits/slots.py)
     batches: (written, answered, pieces): wall-clock nanoseconds between which nsqd received it; a
-             piece is (arrival, token of its first message, nanoseconds between tokens, checksums)
+             piece is (arrival, token of its first message, nanoseconds between tokens, checksums),
+             where no checksum stands for any message
     """
+    since = since if since <= now else 0
     found = list(ring.after(since))
     messages = sum(batch.count for batch in found)
     seconds = (now - max(since, found[0].written_at)) / 1e9 if found else 0.0
     level = level_for(messages, MOST_PER_SECOND * max(seconds, 0.1))
-    cursor, told, rows = since, 0, []
+    cursor, told, count, rows = since, 0, 0, []
     for batch in found:
-        if told >= _MOST_AT_ONCE:
+        if told >= MOST_AT_ONCE and batch.answered_at > cursor:
             break
         cursor = batch.answered_at
+        count += batch.count
         written, answered = batch.written_at + offset_ns, batch.answered_at + offset_ns
         if _is_told(written, answered, level):
             pieces = list(_pieces(batch, offset_ns))
-            told += sum(len(sums) for *_, sums in pieces)
+            told += 1 + sum(1 + len(sums) for *_, sums in pieces)
             rows.append([written, answered, pieces])
     begun = max(since, found[0].written_at) if found else since
-    more = bool(found) and cursor < found[-1].answered_at
     return {
-        "count": sum(batch.count for batch in found if batch.answered_at <= cursor),
+        "count": count,
         "span": [begun + offset_ns, cursor + offset_ns],
         "cursor": cursor,
-        "more": more,
+        "more": bool(found) and cursor < found[-1].answered_at,
         "level": level,
         "batches": rows,
     }
@@ -78,6 +84,8 @@ def _pieces(batch: Batch, offset_ns: int) -> Iterator[list[Any]]:
 
 
 def _checksums(piece: Piece) -> Iterator[int]:
+    if piece.count > _MANY:
+        return
     messages = piece.messages
     for element in elements(messages[0]) if piece.run.atomic else messages:
         yield checksum(element[4:])

@@ -1,0 +1,21 @@
+"""Numbers that another program tells, within what they can be. Pure."""
+
+from typing import Any
+
+MOST_NS = 1 << 62
+"""of a time or a duration: 146 years"""
+MOST_COUNT = 1 << 40
+"""of messages in one document"""
+
+
+def whole(value: Any, least: int, most: int) -> int:
+    """Raises ValueError for what is no integer from `least` to `most`."""
+    if type(value) is not int or not least <= value <= most:
+        said = repr(value) if type(value) in (float, str) else type(value).__name__
+        raise ValueError(f"{said[:40]} is no integer from {least} to {most}")
+    return value
+
+
+def nanoseconds(value: Any) -> int:
+    """Raises ValueError."""
+    return whole(value, -MOST_NS, MOST_NS)
