@@ -132,7 +132,7 @@ def test_what_a_gateway_leaves_out_is_not_missed() -> None:
 
 
 @given(st.integers(0, 4), st.integers(0, 4), st.integers(0, 1 << 32))
-@settings(max_examples=cases(40))
+@settings(max_examples=cases(20))
 def test_whatever_both_leave_out_the_ages_are_those_of_all(
     of_gateway: int, of_consumer: int, seed: int
 ) -> None:
@@ -140,7 +140,7 @@ def test_whatever_both_leave_out_the_ages_are_those_of_all(
     ages = Ages(50 * MS)
     all_ages = []
     batches, samples = [], []
-    for number in range(4_000):
+    for number in range(2_000):
         at = number * 7
         wait, queue = drawn.randrange(0, 40), drawn.randrange(0, 40)
         all_ages.append(wait + 1 + queue)
@@ -156,8 +156,8 @@ def test_whatever_both_leave_out_the_ages_are_those_of_all(
     ages.settle(WAIT_NS)
     seen, late = ages.take_late()
     assert ages.unmatched == 0
-    assert seen == pytest.approx(4_000, rel=0.25)
-    assert late / seen == pytest.approx(sum(a > 50 for a in all_ages) / 4_000, abs=0.08)
+    assert seen == pytest.approx(2_000, rel=0.3)
+    assert late / seen == pytest.approx(sum(a > 50 for a in all_ages) / 2_000, abs=0.1)
 
 
 def test_a_consumer_reports_what_is_joined() -> None:

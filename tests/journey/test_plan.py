@@ -6,13 +6,13 @@ import pytest
 
 from srtm.autoscaler.decision import Handover
 from srtm.journey.causes import Leg
-from srtm.journey.plan import LEAST_SECONDS, Group, planned
+from srtm.journey.plan import Group, planned
 from srtm.journey.split import Impossible, Split
 from srtm.limits.bins import Bins, key_of
 from srtm.limits.slo import SLO
 
 GROUP = Group(20.0, [0.5] * 2, Handover.DIRECT, 0.0, 1.0)
-RATES = [30.0] * LEAST_SECONDS
+RATES = [30.0] * 15
 
 
 def leg(milliseconds: float, tail_ms: float = 0.0) -> Bins:

@@ -118,7 +118,7 @@ def test_a_promise_to_journeys_with_dependent_legs_is_kept() -> None:
     """Random legs that share their bursts, each known by a sample of its own; what was promised of
     them is held against what all messages then do."""
     rng = np.random.default_rng(7)
-    journeys = 10_000 if LONG else 200
+    journeys = 10_000 if LONG else 60
     promised = broken = 0
     for _ in range(journeys):
         whole = _dependent(rng, 20_000)
