@@ -4,6 +4,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from distributor.options import DistributorOptions
 from srtm.bridge.file import read_bridge_file
@@ -12,7 +13,6 @@ from srtm.deploy.nsqadmin import NSQADMIN_PATHS, NsqadminTable
 from srtm.deploy.process import ChildSpec, Stage
 from srtm.deploy.programs import Programs
 from srtm.deploy.tables import (
-    BridgeTable,
     BrokerTable,
     DistributorTable,
     LookupdTable,
@@ -20,7 +20,9 @@ from srtm.deploy.tables import (
 from srtm.host.certificates import TlsFiles, client_context
 from srtm.http.client import Answer, Endpoint
 from srtm.http.service import service_at
+from srtm.journey.file import read_journeys
 from srtm.limits.contract import Contract
+from srtm.options.door import HttpDoor
 from srtm.options.model import as_flags
 from srtm.text.address import Address
 
@@ -43,7 +45,13 @@ def children(
         command = partial(nsqadmin_command, plan, plan.nsqadmin, programs)
         specs.append(_child(plan, "nsqadmin", Stage.NSQADMIN, command, plan.nsqadmin.http_address))
     if plan.bridge:
-        specs.append(_bridge(plan, plan.bridge, programs))
+        file = plan.bridge.file
+        door: HttpDoor = read_bridge_file(file).bridge
+        specs.append(_of_file(plan, "bridge", programs.bridge, file, door))
+    if plan.journeys:
+        file = plan.journeys.file
+        door = read_journeys(file).table
+        specs.append(_of_file(plan, "journeys", programs.journeys, file, door))
     return specs
 
 
@@ -97,13 +105,15 @@ def _broker(
     )
 
 
-def _bridge(plan: Plan, bridge: BridgeTable, programs: Programs) -> ChildSpec:
-    door = read_bridge_file(bridge.file).bridge
-    command = partial(bridge_command, bridge, programs)
-    child = _child(plan, "bridge", Stage.BRIDGE, command, door.http_address)
+def _of_file(
+    plan: Plan, name: str, program: tuple[str, ...], file: Path, door: HttpDoor
+) -> ChildSpec:
+    """A bridge, or what measures journeys: a program that a file of its own tells what to do."""
+    assert door.http_address is not None
+    child = _child(plan, name, Stage.BRIDGE, lambda: [*program, str(file)], door.http_address)
     if door.tls_cert:
         child = replace(child, reach=partial(_own_door, child.ping))
-    # /ping says no while Kafka is away, and brokers go on without it
+    # /ping says no while Kafka is away or nobody tells, and brokers go on without it
     return replace(child, statuses=(200, 500, 0))
 
 
@@ -177,10 +187,6 @@ def topic_flag(contract: Contract, brokers: int) -> str:
     """One broker's share as `Contract.parse` reads it: NAME,rate=R,burst=B,..."""
     pairs = contract.limit().share(brokers).document().items()
     return ",".join((contract.topic, *(f"{key}={value}" for key, value in pairs)))
-
-
-def bridge_command(bridge: BridgeTable, programs: Programs) -> list[str]:
-    return [*programs.bridge, str(bridge.file)]
 
 
 def nsqadmin_command(plan: Plan, nsqadmin: NsqadminTable, programs: Programs) -> list[str]:

@@ -24,6 +24,7 @@ from srtm.deploy.tables import (
     BrokerTable,
     DeploymentTable,
     DistributorTable,
+    MeasuredTable,
     OptionalDistributor,
     OptionalLookupd,
     Table,
@@ -33,6 +34,7 @@ from srtm.deployment.layout import Layout
 from srtm.gateway.options import GatewayOptions
 from srtm.host.certificates import PLAIN_TEXT
 from srtm.http.service import ClientFiles, distributor_files
+from srtm.journey.file import Journeys, read_journeys
 from srtm.options.model import read_toml
 from srtm.text.address import Address
 from srtm.text.errors import SrtmError, UsageError, one_line
@@ -59,6 +61,7 @@ class Plan(Table):
     lookupd: OptionalLookupd = None
     nsqadmin: OptionalNsqadmin = None
     bridge: BridgeTable | None = None
+    journeys: MeasuredTable | None = None
     brokers: tuple[BrokerTable, ...] = Field(alias="broker", default=(), max_length=MAX_BROKERS)
     topics: tuple[TopicTable, ...] = Field(alias="topic", default=())
     hosts: tuple[HostTable, ...] = Field(alias="host", default=(), max_length=MAX_BROKERS)
@@ -278,7 +281,11 @@ def plan_of(values: dict[str, Any], where: str, base: Path, *, check_files: bool
         raise one_line(error, where) from None
     plan = _with_absolute_paths(plan, base)
     if plan.bridge and check_files:
-        _check_bridge(plan, plan.bridge.file, where)
+        address = read_bridge_of(where, plan.bridge.file).bridge.http_address
+        _check_door(plan, plan.bridge.file, address, where)
+    if plan.journeys and check_files:
+        address = journeys_of(where, plan.journeys.file).table.http_address
+        _check_door(plan, plan.journeys.file, address, where)
     try:
         plan.layout.check_sockets(plan.broker_names)
     except SrtmError as error:
@@ -308,9 +315,16 @@ def read_bridge_of(where: str, file: Path) -> BridgeFile:
         raise UsageError(f"{where}: file of [bridge]: {error}") from None
 
 
-def _check_bridge(plan: Plan, file: Path, where: str) -> None:
-    """Raises UsageError."""
-    address = read_bridge_of(where, file).bridge.http_address
+def journeys_of(where: str, file: Path) -> Journeys:
+    """What `file` of `[journeys]` names. Raises UsageError that says where it is named."""
+    try:
+        return read_journeys(file)
+    except UsageError as error:
+        raise UsageError(f"{where}: file of [journeys]: {error}") from None
+
+
+def _check_door(plan: Plan, file: Path, address: Address, where: str) -> None:
+    """Raises UsageError where a door of the programs has the address."""
     for key, other in plan.addresses():
         if address.clashes_with(other):
             raise UsageError(f"{file}: http-address {address} is taken by {key} of {where}")
@@ -353,6 +367,9 @@ def _with_absolute_paths(plan: Plan, base: Path) -> Plan:
     if plan.bridge:
         file = Path(absolute(plan.bridge.file))
         changes["bridge"] = plan.bridge.model_copy(update={"file": file})
+    if plan.journeys:
+        file = Path(absolute(plan.journeys.file))
+        changes["journeys"] = plan.journeys.model_copy(update={"file": file})
     if plan.nsqadmin:
         found = {name: absolute(getattr(plan.nsqadmin, name)) for name in NSQADMIN_PATHS}
         changes["nsqadmin"] = plan.nsqadmin.model_copy(update=found)

@@ -30,6 +30,7 @@ class Programs:
     gateway: tuple[str, ...] = (*module("srtm"), "gateway")
     distributor: tuple[str, ...] = (*module("srtm"), "distributor")
     bridge: tuple[str, ...] = (*module("srtm"), "bridge", "run")
+    journeys: tuple[str, ...] = (*module("srtm"), "journey", "run")
 
 
 def find_programs(plan: Plan) -> Programs:

@@ -170,6 +170,12 @@ class BridgeTable(Placed):
     file: Path = Field(description="file of `srtm bridge run`, relative to this file")
 
 
+class MeasuredTable(Table):
+    """`[journeys]`: the `srtm journey run` to start, by the file of its journeys. On one host."""
+
+    file: Path = Field(description="file of `srtm journey run`, relative to this file")
+
+
 class ReachTable(Table):
     """How the programs of a file reach the Load Distributor."""
 

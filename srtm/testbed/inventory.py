@@ -282,8 +282,9 @@ def read_inventory(file: Path, subnet_number: int = 0) -> Inventory:
         raise one_line(error, str(file)) from None
     if not plan.hosts:
         raise UsageError(f"{file} has no [[host]]: srtm up {file} runs it on this one")
-    if plan.elsewhere:
-        raise UsageError(f"{file}: [elsewhere] is for the file of one host")
+    for name in ("elsewhere", "journeys"):
+        if getattr(plan, name):
+            raise UsageError(f"{file}: [{name}] is for the file of one host")
     try:
         hosts = tuple(_resolved(plan, subnet_of(subnet_number), whole.parent))
         _check_addresses(hosts)

@@ -78,6 +78,7 @@ def _keys() -> str:
         "[nsqadmin]": NsqadminTable,
         "[distributor]": tables.DistributorTable,
         "[bridge]": tables.BridgeTable,
+        "[journeys]": tables.MeasuredTable,
         "[[broker]]": tables.BrokerTable,
         "[[topic]]": tables.TopicTable,
         "[[host]]": host_tables.HostTable,
