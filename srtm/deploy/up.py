@@ -175,7 +175,7 @@ class Up:
             raise UsageError(f"[nsqadmin]: {error}") from None
         brokers = {each.name: plan.gateway_options(each) for each in plan.brokers}
         for line in shortcomings(plan.nsqadmin, brokers):
-            self._say(line)
+            self._say(f"warning: {line}")
 
     def _supervise(
         self, programs: Programs, lock: DataPathLock, on_up: Callable[[Deployment], None]

@@ -104,6 +104,8 @@ class Blocking:
         answer = self._frames.pop(0)
         if answer.kind == ERROR:
             text = answer.data.decode("ascii", "replace")
+            if "TLS required" in text:
+                text += "; give tls-v1, and the root CA by which it is verified"
             raise UnavailableError(f"{self.address}: {name} was refused: {text}")
 
     def frames(self) -> list[Frame]:

@@ -108,7 +108,11 @@ def check_client(server: str, root_ca: str, cert: str, key: str, server_name: st
     if bool(cert) != bool(key):
         raise ValueError(f"--{server}-tls-cert and --{server}-tls-key go together")
     for name, value in (("cert", cert), ("server-name", server_name)):
-        if value and root_ca in ("", PLAIN_TEXT):
+        if value and root_ca == PLAIN_TEXT:
+            raise ValueError(
+                f"--{server}-tls-{name} has no effect with --{server}-tls-root-ca-file={PLAIN_TEXT}"
+            )
+        if value and not root_ca:
             raise ValueError(
                 f"--{server}-tls-{name} has no effect: give --{server}-tls-root-ca-file, by which "
                 f"{'' if server == 'nsqd' else 'the '}{server} is verified"

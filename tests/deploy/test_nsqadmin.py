@@ -131,7 +131,7 @@ def test_what_nsqadmin_cannot_read_is_said(
     tmp_path: Path, spec: Spec, authority: Authority
 ) -> None:
     said = (
-        "srtm up: nsqadmin verifies broker-1 by the authorities of this host: write "
+        "srtm up: warning: nsqadmin verifies broker-1 by the authorities of this host: write "
         "http-client-tls-root-ca-file in [nsqadmin] if another one issued its certificate"
     )
     checked = run_srtm("up", "--check", str(write_file(tmp_path, spec)))
