@@ -443,12 +443,12 @@ class Topics:
             topic.fail_waiting(why)
 
     def try_one(self) -> None:
-        """Try the oldest message that waits: only a message tells whether an ill nsqd can write
-        again."""
-        waiting = [
-            each
+        """Try the topic whose next message waits longest: only a message tells whether an ill nsqd
+        can write again."""
+        waiting = {
+            each: run.stamp
             for each in self.by_name.values()
-            if each.held and not each.is_shut and not each.is_stuck
-        ]
+            if (run := each.held.first(0)) is not None and not each.is_shut and not each.is_stuck
+        }
         if waiting:
-            min(waiting, key=lambda topic: topic.held[0].stamp).try_one(monotonic_ns())
+            min(waiting, key=waiting.__getitem__).try_one(monotonic_ns())

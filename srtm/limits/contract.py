@@ -39,6 +39,14 @@ class Mode(StrEnum):
     REJECT = "reject"  # answered with an error, and the connection closed (HTTP: 429)
 
 
+class Fair(StrEnum):
+    """Between whom tokens are shared evenly while messages wait; without it, in order of arrival
+    over all messages."""
+
+    PUBLISHER = "publisher"
+    KEY = "key"  # publishers registered with the same correlation key are one
+
+
 def _slo(value: object) -> object:
     return SLO.parse(value) if isinstance(value, str) else value
 
@@ -75,6 +83,11 @@ class Limit(BaseModel):
     )
     batches: Batches = Field(
         default=Batches.WHOLE, description="what bounds a batch over a broker's b: whole or each"
+    )
+    fair: Fair | None = Field(
+        default=None,
+        description="who gets equal parts of the tokens while messages wait: each publisher, or "
+        "each correlation key",
     )
     contract_burst: float | None = Field(
         default=None,
@@ -169,8 +182,8 @@ class Contract(Limit):
     @classmethod
     def parse(cls, spec: str, where: str = "") -> "Contract":
         """Read a flag: NAME,rate=R,burst=B[,mode=..][,max-wait=D][,slo=0.99@1ms]
-        [,batch=N][,batches=..][,contract-burst=B]. Raises
-        UsageError that names `where`, or the flag."""
+        [,batch=N][,batches=..][,fair=..][,contract-burst=B]. Raises UsageError that names `where`,
+        or the flag."""
         where = where or f"--topic {spec}"
         name, *pairs = spec.split(",")
         values: dict[str, object] = {"topic": name}
@@ -192,4 +205,4 @@ class Contract(Limit):
             raise one_line(error, where) from None
 
 
-_KEYS = ("rate", "burst", "mode", "max-wait", "slo", "batch", "batches", "contract-burst")
+_KEYS = ("rate", "burst", "mode", "max-wait", "slo", "batch", "batches", "fair", "contract-burst")
