@@ -83,8 +83,8 @@ class Ranks:
 
 
 class FairOrder(ArrivalOrder):
-    """Of `_runs`, in order of arrival, no token has come since their stamp; the others stand in the
-    lines of their publishers.
+    """Runs stand in the lines of their publishers from the first token on that comes after them; the
+    others, in order of arrival, are `_runs`.
 
     keys: publisher -> the name under which it waits together with others, where it has one
     """

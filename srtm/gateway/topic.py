@@ -269,6 +269,15 @@ class Topic:
         """Messages without a token yet."""
         return sum(run.count - run.admitted for run in self.held if not run.void)
 
+    def waiting_by_publisher(self) -> dict[str, int]:
+        """Messages without a token yet, of each publisher that has some."""
+        found: dict[str, int] = {}
+        for run in self.held:
+            if not run.void:
+                name = run.owner.publisher
+                found[name] = found.get(name, 0) + run.count - run.admitted
+        return found
+
     @property
     def waiting_batch(self) -> int:
         """Messages of the batch that waits first; 0: it is a single message, or nothing waits."""

@@ -47,6 +47,12 @@ class Fair(StrEnum):
     KEY = "key"  # publishers registered with the same correlation key are one
 
 
+NEEDS_KEYS = (
+    'fair = "key" is for a topic of a Load Distributor, which knows the keys of publishers: '
+    'register the topic with one, or write fair = "publisher"'
+)
+
+
 def _slo(value: object) -> object:
     return SLO.parse(value) if isinstance(value, str) else value
 
@@ -109,6 +115,11 @@ class Limit(BaseModel):
     def least_burst(self) -> int:
         """The least b of one broker, in messages: the largest batch, or all of b."""
         return min(self.batch, int(self.burst))
+
+    @property
+    def needs_keys(self) -> bool:
+        """Must a Load Distributor tell which publishers have which key?"""
+        return self.fair is Fair.KEY
 
     @property
     def is_whole(self) -> bool:
