@@ -83,8 +83,8 @@ class Ranks:
 
 
 class FairOrder(ArrivalOrder):
-    """Runs stand in the lines of their publishers from the first token on that comes after them; the
-    others, in order of arrival, are `_runs`.
+    """A run stands in `_runs`, in order of arrival, until a token has come after it, and then in the
+    line of its publisher.
 
     keys: publisher -> the name under which it waits together with others, where it has one
     """
