@@ -83,8 +83,8 @@ class Ranks:
 
 
 class FairOrder(ArrivalOrder):
-    """A run stands in `_runs`, in order of arrival, until a token has come after it, and then in the
-    line of its publisher.
+    """A run stands in `_runs`, in order of arrival, until a token has come after it. Then it stands
+    in the line of its publisher.
 
     keys: publisher -> the name under which it waits together with others, where it has one
     """
