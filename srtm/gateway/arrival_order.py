@@ -51,8 +51,9 @@ class ArrivalOrder:
         """How many single messages of `run`, whose turn it is, may get their tokens at once."""
         return run.count - run.admitted
 
-    def advance(self, run: Run) -> None:
-        """`run`, whose turn it was, has got tokens: it leaves if it has all of its own."""
+    def advance(self, run: Run, at: int) -> None:
+        """`run`, whose turn it was, has got tokens, at bucket time `at` the last of them: it leaves
+        if it has all of its own."""
         if run.admitted == run.count:
             self._runs.popleft()
             self._skip_void()

@@ -111,11 +111,8 @@ class FairOrder(ArrivalOrder):
         insert(self._runs, run)
 
     def first(self, at: int) -> Run | None:
-        runs, lines = self._runs, self._lines
-        while runs and (runs[0].stamp <= at or not lines):
-            self._join(runs.popleft())
-            self._skip_void()
-        if not lines:
+        self._let_in(at)
+        if not self._lines:
             return None
         line = self._turns.first()
         self._round = max(self._round, line.turn)  # who comes from now on has a later one
@@ -132,13 +129,14 @@ class FairOrder(ArrivalOrder):
         is_alone = len(self._lines) == 1 and not self._runs
         return run.count - run.admitted if is_alone else 1
 
-    def advance(self, run: Run) -> None:
+    def advance(self, run: Run, at: int) -> None:
+        self._let_in(at)
         line = self._lines[run.line]
         line.since = self._round
         if run.admitted == run.count:
             self._next(line)
         if line.runs:
-            self._turns.put(line, line.turn)  # behind those who wait for the same round
+            self._turns.put(line, line.turn)  # behind those who wait, and have come, for that round
 
     def remove(self, run: Run) -> None:
         line = self._lines.get(run.line)
@@ -168,6 +166,13 @@ class FairOrder(ArrivalOrder):
         self._lines.clear()
         self._in_lines = 0
         self._turns, self._ages = Ranks(), Ranks()
+
+    def _let_in(self, at: int) -> None:
+        """Those who have come by `at` are in their lines from now on; who comes first always is."""
+        runs, lines = self._runs, self._lines
+        while runs and (runs[0].stamp <= at or not lines):
+            self._join(runs.popleft())
+            self._skip_void()
 
     def _join(self, run: Run) -> None:
         """From this round on it saves tokens, or waits behind others of its line."""

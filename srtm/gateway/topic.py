@@ -69,15 +69,12 @@ class Gate(Protocol):
     """What a topic asks of the gateway around it."""
 
     dirty: "list[Topic]"
-    """Topics that got something in this wake-up."""
+    """Topics that got something in this wake-up, messages or tokens."""
     backlogs: Backlogs
 
     @property
     def is_open(self) -> bool:
         """May messages be admitted, or is nsqd away or ill?"""
-
-    def failed(self, topic: "Topic", error: Exception) -> None:
-        """A fault of ours in what the topic does by itself."""
 
     def carrier(self, topic: "Topic") -> Carrier | None:
         """A connection to nsqd for this topic's next batch; None: it will be pumped later."""
@@ -124,6 +121,7 @@ class Topic:
         self._keys: Mapping[str, str] = {}
         self._given_up = False  # void runs stand among those that wait
         self._alarm_at = NEVER
+        self._is_due = False  # tokens have come for who waits
         self._refuses = False
         self.debt = 0.0  # in tokens, of a share that was taken back; not above 0
         self.most_owed = 0.0  # a crash costs this many tokens
@@ -294,27 +292,29 @@ class Topic:
 
     def offer(self, run: Run) -> None:
         """Take a run; it is decided at the end of this wake-up."""
-        if not self.arrivals:
+        if not self.arrivals and not self._is_due:
             self._gate.dirty.append(self)
         self.arrivals.append(run)
         self.backlog.add(run)
 
     def decide(self, now: int, horizon: int) -> None:
-        """Let what had arrived by `horizon` meet the bucket. It goes to nsqd by `pump`, when all
-        topics have decided: what stands behind a refusal of another topic does not."""
+        """Let what had arrived by `horizon` meet the bucket, and who waits get tokens. It goes to
+        nsqd by `pump`, when all topics have decided: what stands behind a refusal of another topic
+        does not."""
         arrivals = self._arrived(horizon)
-        if not arrivals:
+        is_due, self._is_due = self._is_due, False
+        if not arrivals and not is_due:
             return
         offered = self._note(arrivals)
         if self.is_shut or not self._gate.is_open:
             self.held.extend(arrivals)
-            self._release(now)
         elif self.bucket is None:
             self._pass(arrivals, offered, now)
         else:
             self._admit_or_hold(arrivals, self.bucket)
-            if self.throttled:
-                self._release(now)
+        if self.throttled:
+            # Later tokens may be those of who has come since, and is not known yet.
+            self._release(now if self._fair is None else horizon)
 
     def _arrived(self, horizon: int) -> list[Run]:
         """The arrivals that are decided now, in order of stamp. Everything that had arrived by
@@ -478,7 +478,7 @@ class Topic:
         run = held.first(bucket.at)
         while run is not None:
             if is_open and self._admit_next(run, bucket, now):
-                held.advance(run)
+                held.advance(run, bucket.at)
                 run = held.first(bucket.at)
                 continue
             if is_open:
@@ -531,14 +531,15 @@ class Topic:
             self._gate.batch_waits(self)
 
     def _alarm(self, now: int) -> None:
+        """Who waits is served at the end of this wake-up, when all that came before has been read.
+        In order of arrival they would wait behind; in turn they may be next."""
         if self._alarm_at > now:
             return  # set when the next token was later; another one is under way
         self._alarm_at = NEVER
-        if self.throttled:
-            try:
-                self.release(now)
-            except Exception as error:
-                self._gate.failed(self, error)
+        if self.throttled and not self._is_due:
+            if not self.arrivals:
+                self._gate.dirty.append(self)
+            self._is_due = True
 
     def _refuse(self, run: Run, bucket: TokenBucket, retry_ns: int | None) -> None:
         """`retry_ns` is None where nobody knows: nsqd is away."""
@@ -620,7 +621,7 @@ class Topic:
         when = now if self.bucket is None else self._take(self.bucket, count, now)
         if when is not None:
             self._admit(run, count, when, 0.0)
-            self.held.advance(run)
+            self.held.advance(run, now)
             self._gate.write_debts()
             self.pump(now)
 

@@ -151,6 +151,20 @@ def test_keys_need_a_distributor_at_run_time_too(gateway: GatewayProcess) -> Non
     assert "register the topic with one" in document["message"]
 
 
+# --- a late gateway ---------------------------------------------------------------------------
+
+
+def test_a_late_gateway_gives_tokens_as_if_it_had_not_been() -> None:
+    """It stands still for 50 s, in which a quiet publisher's message comes."""
+    world, quiet = World(1.0, 1.0, fair=Fair.PUBLISHER), Publisher("quiet")
+    world.offer(0, 100, False)
+    world.wake(0)
+    run = world.offer(10 * NS + 1, 1, False, quiet)
+    world.wake(50 * NS)
+    assert run.since == 12 * NS, "the noisy one was next, then the quiet one"
+    assert world.topic.waiting == 100 - 50
+
+
 # --- what must not wait longer --------------------------------------------------------------------
 
 

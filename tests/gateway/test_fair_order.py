@@ -46,7 +46,7 @@ class Door:
         taken = run.count if run.atomic else 1
         run.admitted += taken
         run.since = self.now
-        self.order.advance(run)
+        self.order.advance(run, self.now)
         self.served.append((run.owner.publisher, taken, run))
         return run
 

@@ -106,7 +106,8 @@ class World:
         self.alarms = [entry for entry in self.alarms if entry[0] > now]
         for alarm in due:
             alarm(now)
-        if self.topic.arrivals:
+        if self.dirty:
+            self.dirty.clear()
             self.topic.decide(now, now)
             self.topic.pump(now)
         while self.nsqd.batches:
