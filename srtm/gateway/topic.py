@@ -179,6 +179,7 @@ class Topic:
             if self._fair is Fair.KEY:
                 self._fair = None
                 self._order(Fair.KEY)
+                self._ring_soon()
 
     def _order(self, fair: Fair | None) -> None:
         """Who is next of those that wait: the oldest message of all, or each publisher in turn."""
@@ -530,6 +531,11 @@ class Topic:
             self._told_of = head
             self._gate.batch_waits(self)
 
+    def _ring_soon(self) -> None:
+        """Another one is next, who may need fewer tokens."""
+        self._alarm_at = 0
+        self._gate.call_at(0, self._alarm)
+
     def _alarm(self, now: int) -> None:
         """Who waits is served at the end of this wake-up, when all that came before has been read.
         In order of arrival they would wait behind; in turn they may be next."""
@@ -726,8 +732,7 @@ class Topic:
         self._given_up = True
         self.held.left(run)
         if was_next:
-            self._alarm_at = 0  # the next one may need fewer tokens
-            self._gate.call_at(0, self._alarm)
+            self._ring_soon()
 
     def dropped(self, piece: Piece) -> None:
         """Count a piece that is dropped: it had its tokens when its run was given up."""

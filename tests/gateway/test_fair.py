@@ -133,6 +133,17 @@ def test_publishers_of_one_key_share_its_part(servers: Servers, fake: FakeDistri
     wait_for(lambda: fake.reports[-1]["keys"] == {}, "keys that nobody needs are forgotten")
 
 
+def test_keys_that_are_told_later_count_for_who_waits() -> None:
+    world = World(1.0, 1.0, fair=Fair.KEY)
+    publishers = [Publisher(name) for name in ("a0", "a1", "a2", "b")]
+    for publisher in publishers:
+        world.offer(0, 20, False, publisher)
+    world.wake(0)
+    world.topic.set_keys({"a0": "a", "a1": "a", "a2": "a"})
+    world.wake(20 * NS)
+    assert 10 <= publishers[-1].settled <= 11
+
+
 @pytest.mark.parametrize(
     "flag", ["--topic=t,rate=1,burst=1,fair=key", "--default-limit=rate=1,burst=1,fair=key"]
 )
