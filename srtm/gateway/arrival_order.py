@@ -75,8 +75,8 @@ class ArrivalOrder:
         self._runs = deque(run for run in self._runs if not run.void)
 
     def take_all(self) -> list[Run]:
-        """Take everything out; without void runs."""
-        runs = [run for run in self if not run.void]
+        """Take everything out, void runs too."""
+        runs = list(self)
         self.clear()
         return runs
 

@@ -130,23 +130,23 @@ class FairOrder(ArrivalOrder):
         return run.count - run.admitted if is_alone else 1
 
     def advance(self, run: Run, at: int) -> None:
-        self._let_in(at)
         line = self._lines[run.line]
         line.since = self._round
         if run.admitted == run.count:
             self._next(line)
+        self._let_in(at)
         if line.runs:
-            self._turns.put(line, line.turn)  # behind those who wait, and have come, for that round
+            self._turns.put(line, line.turn)  # behind all who have come and wait for that round
 
     def remove(self, run: Run) -> None:
-        line = self._lines.get(run.line)
+        line, runs = self._lines.get(run.line), self._runs
         if line is not None and line.runs[0] is run:
             self._next(line)
-        elif line is not None and run in line.runs:
+        elif line is None or (runs and runs[0] is run) or run not in line.runs:
+            super().remove(run)
+        else:
             line.runs.remove(run)
             self._in_lines -= 1
-        else:
-            super().remove(run)
 
     def left(self, run: Run) -> None:
         line = self._lines.get(run.line)

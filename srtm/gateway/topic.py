@@ -186,7 +186,7 @@ class Topic:
         if fair is self._fair:
             return
         self._fair = fair
-        waiting = self.held.take_all()
+        waiting = [run for run in self.held.take_all() if not run.void]
         if fair is None:
             self.held = ArrivalOrder()
         else:
@@ -440,6 +440,8 @@ class Topic:
         """No bucket: nobody waits for tokens."""
         ready, log = self.ready, self.log
         for run in self.held.take_all():
+            if run.void:
+                continue
             ready.append(Part(run, run.admitted, run.count, now, 0.0))
             if log is not None:
                 log.admit(self.name, now, run.count - run.admitted)
@@ -562,7 +564,8 @@ class Topic:
 
     def _refuse_all(self) -> None:
         for run in self.held.take_all():
-            self._reject(run, refusals.placed_elsewhere(self.name), inf)
+            if not run.void:  # nor has become so, as its owner was refused another one
+                self._reject(run, refusals.placed_elsewhere(self.name), inf)
 
     def _reject(self, run: Run, sentence: str, retry_seconds: float | None = None) -> None:
         """Reject a run: those of its messages that have no token are not stored; the others go
@@ -598,7 +601,8 @@ class Topic:
             else:
                 self._fail(run, piece.count, ProtocolError(run.failure_code, sentence))
         for run in held:
-            self._reject(run, sentence)
+            if not run.void:
+                self._reject(run, sentence)
 
     def lose_waiting(self, arrivals: Iterable[Run] = ()) -> None:
         """Lose all that waits, after a fault: nobody knows how far it came, so nothing is answered.

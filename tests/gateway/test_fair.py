@@ -176,6 +176,40 @@ def test_a_late_gateway_gives_tokens_as_if_it_had_not_been() -> None:
     assert world.topic.waiting == 100 - 50
 
 
+class Leaving(Publisher):
+    """Its connection ends as its first run is refused: the others are given up."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.world = world
+        self.runs: list[Run] = []
+
+    def refuse(self, run: Run, retry_seconds: float | None) -> None:
+        super().refuse(run, retry_seconds)
+        for each in self.runs:
+            if each is not run:
+                self.world.topic.give_up(each)
+
+
+@pytest.mark.parametrize("fair", [None, Fair.PUBLISHER])
+@pytest.mark.parametrize("how", ["nsqd is away", "placed elsewhere", "max-wait"])
+def test_who_is_refused_once_has_no_other_run_refused(fair: Fair | None, how: str) -> None:
+    world = World(0.001, 1.0, fair=fair)
+    owner = Leaving(world)
+    owner.runs = [world.offer(number, 2, True, owner) for number in range(4)]
+    world.wake(10)
+    if how == "nsqd is away":
+        world.topic.fail_waiting("nsqd is away")
+    elif how == "placed elsewhere":
+        world.topic.shut(True, 20)
+    else:
+        world.topic.set_limit(Limit(rate=0.001, burst=1.0, max_wait=1.0, fair=fair), NS * 2)
+    meter = world.topic.meter
+    assert owner.refused == 1
+    assert (meter.rejected, meter.abandoned) == (2, 4), "the first one had its tokens"
+    assert not [run for run in world.topic.held if not run.void]
+
+
 # --- what must not wait longer --------------------------------------------------------------------
 
 

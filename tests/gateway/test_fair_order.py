@@ -140,6 +140,19 @@ def test_a_run_read_late_goes_before_the_others_of_its_publisher_only() -> None:
     assert [run for _, _, run in door.served] == [held[0], held[1], late, held[0]]
 
 
+def test_a_run_read_late_does_not_go_in_place_of_who_has_its_token() -> None:
+    """It stood behind no token when the other one was let in, and comes before it."""
+    order = FairOrder({})
+    first, late = run_of("a", 500), run_of("a", 400)
+    order.add(first)
+    assert order.first(95) is first
+    order.add(late)
+    assert order.first(95) is first
+    first.admitted = 1
+    order.advance(first, 500)
+    assert list(order) == [late]
+
+
 def test_a_batch_given_up_leaves_its_turn_to_its_publishers_next_run() -> None:
     door = Door(FairOrder({}))
     batch, single, other = door.offer("a", 50, atomic=True), door.offer("a"), door.offer("b", 9)
