@@ -1,9 +1,9 @@
 """Does a noisy publisher of a fair topic delay itself, and not the others?
 
 50 quiet publishers send 0.9 of r together, and a noisy one ten times its part of r, which is 1.08
-of r in all. Token waits are exact, from the gateway's trace, so neither a late generator nor a late
-gateway is in them. Each case has the same quiet arrivals three times: alone, beside the noisy one
-in a fair contract, and beside it in order of arrival. b = 1: beside a publisher that always has
+of r in all. Arrivals and token waits are exact, from the gateway's trace. What the same quiet
+arrivals wait alone, in order of arrival, is computed from these arrivals: an exact queue, so that a
+late generator makes no difference between the two. b = 1: beside a publisher that always has
 messages waiting the bucket is empty, whoever is next.
 
 Where the quiet ones send together (a correlation group), they are compared with themselves alone:
@@ -39,6 +39,7 @@ from benchmarks.harness.world import until
 from srtm.audit.folder import read_sessions
 from srtm.audit.judge import judge as audit
 from srtm.limits.contract import Contract, Fair
+from srtm.limits.queueing import Floats, token_waits
 from srtm.load import LoadSettings, run_load
 from srtm.traces.names import whole_trace
 
@@ -48,7 +49,7 @@ LOAD = 0.9
 """of r, by the quiet ones together"""
 NOISY = 10 * RATE / (QUIET + 1)
 CASES = ("together", "independent")
-ARMS = ("alone", "fair", "in order of arrival")
+ARMS = ("fair", "in order of arrival")
 THROTTLED = np.linspace(1.5, 6.0, 20)
 """parts of r that each sends"""
 _COST_FLAGS = ("--publishers=50", "--rate=100")
@@ -79,14 +80,11 @@ class Rows:
     publishers: Sequence[str]
     waits: Sequence[float]
 
-    def p99(self, waits: Sequence[float], since: float, until: float) -> float:
-        """The p99 over the messages of quiet publishers that arrived then, seconds."""
-        found = [
-            wait
-            for at, who, wait in zip(self.times, self.publishers, waits, strict=True)
-            if since <= at < until and who != "noisy"
-        ]
-        return float(np.quantile(found, 0.99)) if found else float("inf")
+    def quiet(self, waits: Sequence[float]) -> tuple[Floats, Floats]:
+        """The times of the messages of quiet publishers, and the waits of these, which are given of
+        all messages."""
+        is_quiet = np.array(self.publishers) != "noisy"
+        return np.array(self.times)[is_quiet], np.array(waits)[is_quiet]
 
     def parts(self, since: float, until: float) -> list[int]:
         """Tokens that each publisher got in that time."""
@@ -150,8 +148,8 @@ class Gateway:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """p99 of the quiet ones' token wait, milliseconds, of one round; ideal: beside the noisy one,
-    in an ideal fair server."""
+    """p99 of the quiet ones' token wait, milliseconds, of one round. alone: what the same arrivals
+    wait without the noisy one; ideal: beside it, in an ideal fair server"""
 
     alone: float
     fair: float
@@ -161,7 +159,7 @@ class Found:
 
 def run(session: Session) -> Report:
     timing = QUICK if session.quick else FULL
-    session.plan(timing.rounds * (len(CASES) * len(ARMS) + 2) + 2 * timing.cost_rounds)
+    session.plan(timing.rounds * len(ARMS) * (len(CASES) + 1) + 2 * timing.cost_rounds)
     folder = session.folder / "kept"
     folder.mkdir()
     flags = [
@@ -172,7 +170,7 @@ def run(session: Session) -> Report:
     with nodes(session.folder, {"fairness": []}, {"fairness": flags}) as started:
         gateway = Gateway(started["fairness"], folder)
         waits: dict[str, list[Found]] = {case: [] for case in CASES}
-        evenness: dict[str, list[float]] = {"fair": [], "in order of arrival": []}
+        evenness: dict[str, list[float]] = {arm: [] for arm in ARMS}
         for number in range(timing.rounds):
             for case in CASES:
                 waits[case].append(_waits(session, gateway, case, number, timing))
@@ -210,29 +208,35 @@ def run(session: Session) -> Report:
 
 
 def _waits(session: Session, gateway: Gateway, case: str, number: int, timing: Timing) -> Found:
-    """One round: the same quiet arrivals in each arm."""
-    quiet = dict.fromkeys(_NAMES, LOAD * RATE / QUIET)
+    """One round: the same schedule in both arms."""
     together = case == "together"
-    how: dict[str, Any] = {
-        "arrivals": "periodic" if together else "poisson",
-        "duration_seconds": timing.seconds,
-        "seed": number + 1,
-        "drain_seconds": 10.0,
-    }
-    p99s, ideal = {}, float("inf")
-    for arm in (*ARMS[number % len(ARMS) :], *ARMS[: number % len(ARMS)]):
+    found = {}
+    for arm in ARMS:
         session.step(f"{case}: {arm}, round {number + 1}")
-        rates = quiet if arm == "alone" else {**quiet, "noisy": NOISY}
-        if together:
-            how["groups"] = (0,) * QUIET + (1,) * (len(rates) - QUIET)
-        fair = None if arm == "in order of arrival" else Fair.PUBLISHER
-        rows = gateway.send(f"{case}-{number}-{ARMS.index(arm)}", fair, rates, **how)
-        window = timing.warmup_seconds, timing.seconds
-        p99s[arm] = rows.p99(rows.waits, *window) * 1e3
-        if arm == "fair":
-            waits = ideal_waits(rows.times, rows.publishers, RATE)
-            ideal = rows.p99(waits, *window) * 1e3
-    return Found(p99s["alone"], p99s["fair"], p99s["in order of arrival"], ideal)
+        found[arm] = gateway.send(
+            f"{case}-{number}-{ARMS.index(arm)}",
+            Fair.PUBLISHER if arm == "fair" else None,
+            {**dict.fromkeys(_NAMES, LOAD * RATE / QUIET), "noisy": NOISY},
+            arrivals="periodic" if together else "poisson",
+            groups=(*(0,) * QUIET, 1) if together else None,
+            duration_seconds=timing.seconds,
+            seed=number + 1,
+            drain_seconds=10.0,
+        )
+
+    def p99(times: Floats, waits: Floats) -> float:
+        measured = (times >= timing.warmup_seconds) & (times < timing.seconds)
+        return float(np.quantile(waits[measured], 0.99)) * 1e3
+
+    fair, in_order = found["fair"], found["in order of arrival"]
+    times, waits = fair.quiet(fair.waits)
+    ideal = ideal_waits(fair.times, fair.publishers, RATE)
+    return Found(
+        alone=p99(times, token_waits(times, RATE, 1.0)),
+        fair=p99(times, waits),
+        in_order=p99(*in_order.quiet(in_order.waits)),
+        ideal=p99(*fair.quiet(ideal)),
+    )
 
 
 def _evenness(session: Session, gateway: Gateway, arm: str, number: int, timing: Timing) -> float:
