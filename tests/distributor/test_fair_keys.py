@@ -2,7 +2,10 @@
 
 from typing import Any
 
+from srtm.nsq.commands import pub
 from tests.support.distributors import DistributorProcess, FakeBroker, settle
+from tests.support.servers import Servers, wait_for
+from tests.support.v2 import V2
 
 
 def keys(broker: FakeBroker, **has: str) -> Any:
@@ -41,3 +44,25 @@ def test_no_other_topic_has_keys_told(distributor: DistributorProcess) -> None:
     [broker] = distributor.placed(1000.0, publishers=2, fair="publisher")
     assert keys(broker) == []
     assert broker.report()["topics"][0]["fair"] == "publisher"
+
+
+def test_a_gateway_shares_by_the_keys_that_it_is_told(
+    distributor: DistributorProcess, servers: Servers
+) -> None:
+    gateway = servers.gateway(
+        f"--distributor-address={distributor.address}", "--broker-capacity=1000"
+    )
+    distributor.topic(rate=20.0, burst=1.0, fair="key")
+    names = ["a0", "a1", "a2", "a3", "b"]
+    rows = [{"id": name, "key": name[0], "rate": 1.0} for name in names]
+    distributor.ok("POST", "/topics/t/publishers", {"publishers": rows})
+    distributor.place()
+    wait_for(lambda: gateway.inside("t").get("rate") == 20, "it has its share")
+    clients = [V2(gateway.tcp) for _ in names]
+    for client, name in zip(clients, names, strict=True):
+        client.identify(srtm_publisher=name)
+        client.send(pub(b"t", name.encode()) * 20)
+    clients[-1].oks(20)
+    assert gateway.inside("t")["waiting"] >= 20, "four others had as many together"
+    for client in clients:
+        client.close()
