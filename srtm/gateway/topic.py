@@ -219,6 +219,7 @@ class Topic:
             if run.without_token:
                 self._end(run, REJECTED)
             self.ready = deque(piece for piece in self.ready if piece.run is not run)
+            run.messages = []
             run.void = self._given_up = True
             self._fail(run, run.left, error)
             self.held.left(run)

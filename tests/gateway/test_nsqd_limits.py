@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from srtm.gateway.backlog import Bounds
@@ -127,6 +127,7 @@ def counted(world: World) -> dict[str, int]:
     ),
     ORDERS,
 )
+@example([1, 30], 1, 0, ["answer", "lower", "leave"], None)
 def test_each_message_has_one_end(
     sizes: list[int], burst: int, fit: int, events: list[str], fair: Fair | None
 ) -> None:
