@@ -42,5 +42,8 @@ def test_the_bars_are_ratios() -> None:
     made = bars({"together": found, "independent": found}, [0.995], [0.0, 0.0], [], True)
     assert [each.met for each in made] == [True, True, True, True, None]
     assert [each.value for each in made[:2]] == [1.05, 0.875]
+    late = [Found(alone=150.0, fair=140.0, in_order=900.0, ideal=140.0)]
+    made = bars({"together": late, "independent": late}, [0.995], [0.0], [], True)
+    assert (made[0].met, made[0].why) == (None, "the generator was late: alone 150 ms")
     worse = bars({"together": found, "independent": found}, [0.9], [0.0, 0.1], [], True)
     assert [each.met for each in worse[2:4]] == [False, False]
