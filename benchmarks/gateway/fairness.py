@@ -56,6 +56,8 @@ _ALONE_MS = QUIET / RATE * 1e3
 """p99 of the wait of those who send together, alone, where each burst is over before the next."""
 THROTTLED = np.linspace(1.5, 6.0, 20)
 """parts of r that each sends"""
+_SPREAD = 1.1
+"""the largest ratio of CPU over the least: with more nobody can tell 1 %"""
 _COST_FLAGS = ("--publishers=50", "--rate=100")
 _NAMES = tuple(f"quiet-{n}" for n in range(QUIET))
 
@@ -280,6 +282,8 @@ def bars(
     costs: Sequence[Round],
     quick: bool,
 ) -> list[Bar]:
+    cpu = ratios(costs, gateway_cpu, "fair", "arrival")
+    is_noisy = bool(cpu) and max(cpu) > _SPREAD * min(cpu)
     late = [each.alone for each in waits["together"] if each.alone > _ALONE_MS * 1.1]
     return [
         judge(
@@ -299,10 +303,11 @@ def bars(
         judge_worst("messages over b + r t, all topics", excesses, at_most=0.0),
         judge(
             "CPU of a message that does not wait, fair over in order",
-            ratios(costs, gateway_cpu, "fair", "arrival"),
+            cpu,
             at_most=1.01,
             quick=quick,
             repeats=3,
+            doubt="the machine was not quiet: rounds differ by more than 10 %" if is_noisy else "",
         ),
     ]
 
