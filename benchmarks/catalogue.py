@@ -43,6 +43,9 @@ BENCHMARKS = {
     "limiter": Entry(
         "gateway.limiter", "does a bursty topic keep to its contract, and at what CPU cost"
     ),
+    "fairness": Entry(
+        "gateway.fairness", "does a noisy publisher of a fair topic delay itself alone"
+    ),
     "admission-log": Entry(
         "gateway.recording:admission_log", "what logging admissions costs in CPU"
     ),

@@ -22,7 +22,7 @@ from distributor.api_fields import (
     PublisherAsked,
 )
 from distributor.grouping.keys import Use
-from srtm.limits.contract import MAX_BURST, Batches, Mode
+from srtm.limits.contract import MAX_BURST, Batches, Fair, Mode
 
 
 class ErrorAnswer(Answer):
@@ -170,6 +170,11 @@ class TopicAsked(Asked):
         Batches.WHOLE,
         description="what bounds a batch over a broker's b: the whole contract, or each b",
     )
+    fair: Fair | None = Field(
+        None,
+        description="who gets equal parts of a broker's tokens while messages wait; without it, "
+        "order of arrival",
+    )
     keys: list[Id] | None = Field(
         None,
         max_length=MAX_KEYS,
@@ -187,6 +192,7 @@ class TopicShown(Answer):
     max_wait: str | None
     batch: int
     batches: Batches
+    fair: Fair | None
     largest_batch: int = Field(
         description="the largest that was over a broker's b since this distributor leads; 1: none"
     )

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from distributor.api_fields import MAX_TOPICS, Answer, Count, Name, Rate, Unplaced
-from srtm.limits.contract import MAX_BURST, MAX_RATE, Batches, Mode
+from srtm.limits.contract import MAX_BURST, MAX_RATE, Batches, Fair, Mode
 
 MAX_ARRIVALS = 5_000
 """of one topic: a gateway keeps no more until it reports them"""
@@ -45,6 +45,7 @@ class HeldTopic(FromGateway):
     slo: str | None = None
     batch: int = Field(1, ge=1, le=int(MAX_BURST), description="least b_l, messages")
     batches: Batches = Batches.WHOLE
+    fair: Fair | None = None
 
 
 class BrokerAsked(FromGateway):
@@ -177,6 +178,11 @@ class Report(FromGateway):
     round_trip: Count = Field(
         0.0, description="seconds from the last answered report to its answer; 0: not known"
     )
+    keys: dict[TopicName, Token] = Field(
+        default={},
+        max_length=MAX_TOPICS,
+        description="topic -> version of the keys that the gateway has of its publishers",
+    )
     topics: list[TopicReport] = Field(default=[], max_length=MAX_TOPICS, fail_fast=True)
 
 
@@ -197,6 +203,9 @@ class DesiredTopic(Answer):
     batches: Batches = Field(
         Batches.WHOLE, description="what bounds a batch over b_l: the whole contract, or each b_l"
     )
+    fair: Fair | None = Field(
+        None, description="who gets equal parts of the tokens while messages wait"
+    )
     arrivals: bool = Field(
         False, description="report when its messages came: it is fitted, or shares follow them"
     )
@@ -206,6 +215,14 @@ class DesiredTopic(Answer):
     emptied: int = Field(0, description="an epoch; a larger one than before empties the bucket")
     topic_rate: float = Field(description="r of the whole contract")
     topic_burst: float = Field(description="b of the whole contract")
+
+
+class TopicKeys(Answer):
+    topic: str
+    version: str
+    publishers: list[tuple[str, str]] = Field(
+        description="(publisher, key) of the topic's publishers on this broker that have a key; all"
+    )
 
 
 class Desired(Answer):
@@ -236,4 +253,8 @@ class Desired(Answer):
     names_version: str = Field(description="version of `names`")
     names: list[str] | None = Field(
         None, description="all topics that have a contract; null: those that it has stay"
+    )
+    keys: list[TopicKeys] = Field(
+        default=[],
+        description="of the topics that are fair over keys, where the gateway has another version",
     )

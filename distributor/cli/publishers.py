@@ -27,7 +27,7 @@ def register(file: Path, remote: Remote, as_json: bool) -> None:
       name = "sensors"
       rate = 11000                   # messages/s over all brokers
       burst = 50                     # messages
-      slo = "0.99@1ms"               # and, if wanted, mode, max-wait, batch, batches
+      slo = "0.99@1ms"               # and, if wanted, mode, max-wait, batch, batches, fair
       keys = ["room-1", "room-2"]    # optional: the only correlation keys
       publishers = "publishers.csv"  # beside FILE
 

@@ -37,6 +37,7 @@ _KEYS = (
     "slo",
     "batch",
     "batches",
+    "fair",
     "keys",
     "publishers",
 )

@@ -12,6 +12,7 @@ from srtm.text.terminal import Column, Table, show
 from srtm.text.words import number, rate
 
 _RULES = ("mode", "max_wait", "slo")
+_DESCRIBED = (*_RULES, "fair")
 
 
 def list_topics(remote: Remote, as_json: bool) -> None:
@@ -57,7 +58,7 @@ def describe_topic(remote: Remote, name: str, as_json: bool) -> None:
         brokers = plan["brokers"] if plan else []
         print_json({**topic, "brokers": brokers, "adaptation": adaptation})
         return
-    rules = ", ".join(f"{key} {topic[key]}" for key in _RULES if topic[key])
+    rules = ", ".join(f"{key} {topic[key]}" for key in _DESCRIBED if topic[key])
     click.echo(f"topic {name}: r = {number(topic['rate'])}, b = {number(topic['burst'])}, {rules}")
     for line in batch_lines(topic, topic["largest_batch"], len(plan["brokers"]) if plan else 1):
         click.echo(line)

@@ -283,6 +283,7 @@ def _contract(held: HeldTopic) -> Contract:
         "slo": held.slo,
         "batch": held.batch,
         "batches": held.batches,
+        "fair": held.fair,
     }
     given = {key: value for key, value in values.items() if value is not None}
     return Contract.read(given, f"topic {held.topic}")

@@ -27,7 +27,7 @@ from typing import Protocol
 
 from distributor.api import AdaptationAsked, AdaptationShown
 from distributor.api_fields import Unplaced
-from distributor.control import learning
+from distributor.control import fair_keys, learning
 from distributor.control.adaptor import Adaptor, checked
 from distributor.control.brokers import BrokerRegistry
 from distributor.control.committer import Committer
@@ -47,7 +47,7 @@ from distributor.control.state import ControlState, Gateway, RegisteredTopic
 from distributor.control.troubles import Troubles
 from distributor.control.watches import Watches
 from distributor.errors import NotFound, NotLeading
-from distributor.gateway_api import Desired, DesiredTopic, Report
+from distributor.gateway_api import Desired, DesiredTopic, Report, TopicKeys
 from distributor.store import Statement
 from distributor.store.statements import (
     delete_publisher,
@@ -182,9 +182,9 @@ class Distributor:
             gateway.saved = max(gateway.saved, epoch)
         if epoch >= gateway.written[0]:
             gateway.written = (epoch, document, held_up)
-        return self._answer(
-            epoch, document, held_up, self._report_seconds(name, shares, now), report.names_version
-        )
+        seconds = self._report_seconds(name, shares, now)
+        keys = fair_keys.changed(self.state, name, document, report.keys)
+        return self._answer(epoch, document, held_up, seconds, report.names_version, keys)
 
     def _reporting(self, name: str, report: Report) -> Gateway:
         """The gateway that reports. Raises NotFound for one that has to register first, NotLeading
@@ -247,6 +247,7 @@ class Distributor:
         suspended: list[str],
         seconds: float,
         has_names: str = "",
+        keys: Sequence[TopicKeys] = (),
     ) -> Desired:
         names = self.names
         changed = has_names != names.version and not self.state.unsure
@@ -262,6 +263,7 @@ class Distributor:
             unplaced=self.unplaced,
             names_version=has_names if self.state.unsure else names.version,
             names=list(names.all) if changed else None,
+            keys=list(keys),
         )
 
     def desired(self, name: str) -> Desired:

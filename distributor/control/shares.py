@@ -88,6 +88,7 @@ def desired_topic(
         slo=document.get("slo"),
         batch=share.least,
         batches=contract.batches,
+        fair=contract.fair,
         safe_rate=share.floor.rate,
         safe_burst=share.floor.burst,
         arrivals=arrivals or topic.is_fitted,

@@ -29,7 +29,7 @@ from distributor.api import AdaptationAsked, FittingShown, MigrationAsked, MoveS
 from distributor.control.lineage import Lineage
 from distributor.errors import NotFound
 from distributor.fitting import CapacityModel
-from distributor.gateway_api import DesiredTopic
+from distributor.gateway_api import DesiredTopic, TopicKeys
 from distributor.grouping.keys import Use, merged
 from distributor.grouping.proposals import Kept
 from distributor.store import BrokerRow, LineageRow, PlacementRow, PublisherRow, TopicRow
@@ -142,6 +142,7 @@ class RegisteredTopic:
     migration:  what becomes of publishers at a broker in trouble
     grouping:   groups of publishers that were inferred from a trace
     emptied:    epoch at which its buckets were to be emptied last; 0: never
+    told_keys:  broker -> keys of its publishers, where they are asked for; None: not counted yet
     """
 
     contract: Contract
@@ -157,6 +158,7 @@ class RegisteredTopic:
     adaptation: AdaptationAsked = field(default_factory=lambda: AdaptationAsked.model_validate({}))
     migration: MigrationAsked = field(default_factory=lambda: MigrationAsked.model_validate({}))
     grouping: Kept = field(default_factory=Kept)
+    told_keys: dict[str, TopicKeys] | None = None
     _loads: dict[str, float] | None = None
     _keys: dict[str, str | None] | None = None
 
@@ -176,7 +178,7 @@ class RegisteredTopic:
     def register(self, rows: Iterable[PublisherRow]) -> None:
         for row in rows:
             self.publishers[row.id] = (row.key, row.rate)
-        self._loads = self._keys = None
+        self._loads = self._keys = self.told_keys = None
 
     def forget(self, publisher: str) -> None:
         del self.publishers[publisher]
@@ -184,7 +186,7 @@ class RegisteredTopic:
         self.shown.pop(publisher, None)
         if place is not None:
             self.waiting.get(place, set()).discard(publisher)
-        self._loads = self._keys = None
+        self._loads = self._keys = self.told_keys = None
 
     @property
     def user_keys(self) -> dict[str, str | None]:
@@ -221,7 +223,7 @@ class RegisteredTopic:
                     changed.append(publisher)
             else:
                 self.waiting.setdefault(broker, set()).add(publisher)
-        self._loads = None
+        self._loads = self.told_keys = None
         return changed
 
     def acknowledge(self, broker: str) -> list[str]:

@@ -89,6 +89,7 @@ def shown(service: Distributor, name: str) -> TopicShown:
         max_wait=contract.get("max-wait"),
         batch=topic.contract.batch,
         batches=topic.contract.batches,
+        fair=topic.contract.fair,
         largest_batch=service.state.leases[name].seen,
         keys=None if topic.keys is None else sorted(topic.keys),
         publishers=len(topic.publishers),

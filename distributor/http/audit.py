@@ -12,7 +12,17 @@ from srtm.http.callers import Caller
 TOLD: dict[type[BaseModel], tuple[str, ...]] = {
     gateway_api.BrokerAsked: ("name", "tcp_address", "http_address", "capacity"),
     api.DrainAsked: ("drain",),
-    api.TopicAsked: ("rate", "burst", "slo", "mode", "max_wait", "batch", "batches", "keys"),
+    api.TopicAsked: (
+        "rate",
+        "burst",
+        "slo",
+        "mode",
+        "max_wait",
+        "batch",
+        "batches",
+        "fair",
+        "keys",
+    ),
     api.PublishersAsked: ("publishers",),
     api.PlacementAsked: ("policy", "dry_run", "keep", "groups"),
     api.AdaptationAsked: ("policy", "window", "every"),

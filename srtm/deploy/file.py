@@ -101,6 +101,11 @@ class Plan(Table):
         for contract in self.topics:
             if contract.publishers:
                 continue  # placed on as few brokers as will do
+            if contract.needs_keys:
+                raise ValueError(
+                    f'topic {contract.topic}: fair = "key" needs publishers: write the file of the '
+                    'publishers, with their keys, or fair = "publisher"'
+                )
             try:
                 contract.limit().share(self.broker_count)
             except UsageError as error:

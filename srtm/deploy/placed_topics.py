@@ -161,7 +161,7 @@ def _names(plan: Any) -> Collection[str]:
 
 
 def _placed_topic(row: dict[str, Any]) -> PlacedTopic:
-    keys = ("topic", "rate", "burst", "slo", "mode", "max_wait", "batch", "batches")
+    keys = ("topic", "rate", "burst", "slo", "mode", "max_wait", "batch", "batches", "fair")
     values = {key: row[key] for key in keys if row[key] is not None}
     return PlacedTopic(
         contract=Contract.read(values, f"topic {row['topic']}"),

@@ -80,6 +80,11 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
     help="How a batch bigger than its broker's share of b is limited: whole (the default: it waits "
     "until its broker has all of b) or each (it goes at once; brokers together may exceed b).",
 )
+@click.option(
+    "--fair",
+    help="Who gets equal parts of the tokens while messages wait: each publisher, each correlation "
+    "key (key); or the word none, for order of arrival.",
+)
 @adaptation_options
 @click.option(
     "--migrate",
@@ -136,10 +141,10 @@ def _asked(given: Mapping[str, str | None]) -> _Asked:
     if not values and not adaptation and migrate is None:
         raise UsageError(
             "srtm topic set: give --rate, --burst, --mode, --max-wait, --slo, --batch, --batches, "
-            "--adapt or --migrate"
+            "--fair, --adapt or --migrate"
         )
     contract = {
-        key: None if value == "none" and key in ("max-wait", "slo") else value
+        key: None if value == "none" and key in ("max-wait", "slo", "fair") else value
         for key, value in values.items()
     }
     return _Asked(contract, adaptation, migrate)

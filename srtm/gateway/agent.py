@@ -21,7 +21,7 @@ from operator import itemgetter
 from typing import Any
 from urllib.parse import quote
 
-from srtm.gateway.lease import Changes, Desired, Lease, read_desired
+from srtm.gateway.lease import Changes, Desired, Keys, Lease, read_desired
 from srtm.gateway.measure.counts import NOTHING, Counts, comparable, counts_of
 from srtm.gateway.measure.waits import MOST_COUNTED, Waits, added, waits_of
 from srtm.gateway.topic import Topic
@@ -83,6 +83,7 @@ class Agent:
         self._said = ""
         self._taken = ""  # by whom its name is
         self._desired: Desired | None = None  # the last answer
+        self._keys: dict[str, Keys] = {}  # of topics that are fair over keys
         self._process = secrets.token_hex(8)
         self._batch_waits = asyncio.Event()
         topics.tell_soon = self._batch_waits.set
@@ -256,6 +257,7 @@ class Agent:
             "store": self.lease.known.store,
             "names_version": self.lease.known.names_version,
             "process": self._process,
+            "keys": {name: version for name, (version, _) in self._keys.items()},
             "answered": self._answered,
             "round_trip": self._round_trip,
             "seconds": seconds,
@@ -284,6 +286,10 @@ class Agent:
         for name, epoch in desired.emptied.items():
             if before is None or before.emptied.get(name, 0) < epoch:
                 self._topics.empty(name)
+        keys = desired.keys_after(self._keys)
+        if keys != self._keys:
+            self._keys = keys
+            self._topics.set_keys({name.encode(): each for name, (_, each) in keys.items()})
         self._watch_lease()
 
     def _check(self, answer: Answer, what: str) -> None:

@@ -30,6 +30,8 @@ class Unplaced(StrEnum):
     PASS = "pass"
 
 
+Keys = tuple[str, dict[str, str]]
+"""A version, and publisher -> key."""
 Changes = dict[str, Limit | None]
 """Limits by topic; None: the distributor names the topic no more."""
 
@@ -63,6 +65,8 @@ class Desired:
     unplaced: what becomes of topics in `names` without a share
     names: of all topics that have a contract; None: those known before stay
     suspended: topics whose whole contract another broker has for a moment: messages wait
+    keys: topic -> version, and publisher -> key, of topics that are fair over keys; those that it
+          does not name are as before
     """
 
     epoch: int
@@ -81,6 +85,16 @@ class Desired:
     names: frozenset[str] | None = None
     counted: frozenset[str] = frozenset()
     suspended: frozenset[str] = frozenset()
+    keys: Mapping[str, Keys] = field(default_factory=dict)
+
+    def keys_after(self, known: Mapping[str, Keys]) -> dict[str, Keys]:
+        """All that are known now: those of a topic that needs none any more are forgotten."""
+        all_ = {**known, **self.keys}
+        return {
+            name: all_[name]
+            for name, limit in self.limits.items()
+            if limit.needs_keys and name in all_
+        }
 
 
 def read_desired(document: Any, before: Desired | None = None) -> Desired:
@@ -117,6 +131,13 @@ def read_desired(document: Any, before: Desired | None = None) -> Desired:
         store, proof = str(document.get("store", "")), str(document.get("proof", ""))
         newest = max(epoch, int(document.get("newest", 0)))
         unplaced = Unplaced(document.get("unplaced", Unplaced.PASS))
+        keys = {
+            str(each["topic"]): (
+                str(each["version"]),
+                {str(p): str(k) for p, k in each["publishers"]},
+            )
+            for each in document.get("keys", ())
+        }
     except (KeyError, TypeError, ValueError, AttributeError):
         raise UsageError(f"the answer is not a desired state: {document!r:.200}") from None
     return Desired(
@@ -136,10 +157,11 @@ def read_desired(document: Any, before: Desired | None = None) -> Desired:
         None if names is None else frozenset(map(str, names)),
         counted,
         suspended,
+        keys,
     )
 
 
-_FIELDS = ("topic", "rate", "burst", "mode", "max_wait", "slo", "batch", "batches")
+_FIELDS = ("topic", "rate", "burst", "mode", "max_wait", "slo", "batch", "batches", "fair")
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +240,7 @@ class Lease:
                     "slo": rules.get("slo"),
                     "batch": limit.batch,
                     "batches": rules.get("batches", Batches.WHOLE),
+                    "fair": rules.get("fair"),
                 }
             )
         return found

@@ -16,7 +16,7 @@ from pydantic import (
 from srtm.gateway.auth_server import AuthServer
 from srtm.host.certificates import TlsFiles
 from srtm.http.nsqd import HTTPS
-from srtm.limits.contract import Contract, Limit, Mode
+from srtm.limits.contract import NEEDS_KEYS, Contract, Limit, Mode
 from srtm.options.tls import (
     DISTRIBUTOR_CERT,
     DISTRIBUTOR_KEY,
@@ -126,7 +126,8 @@ class GatewayOptions(BaseModel):
     topic: tuple[Contract, ...] = Field(
         (),
         description=f"contract: NAME,rate=R,burst=B[,mode={'|'.join(Mode)}][,max-wait=D]"
-        "[,slo=0.99@1ms][,batch=N][,batches=whole|each]; a topic without one passes unlimited",
+        "[,slo=0.99@1ms][,batch=N][,batches=whole|each][,fair=publisher]; a topic without one "
+        "passes unlimited",
     )
     default_limit: Limit | None = Field(
         None, description="contract of every other topic: rate=R,burst=B[,...]"
@@ -305,6 +306,9 @@ class GatewayOptions(BaseModel):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"topic {name} is given twice")
+        for contract in contracts:
+            if contract.needs_keys:
+                raise ValueError(f"topic {contract.topic}: {NEEDS_KEYS}")
         return contracts
 
     @field_validator("default_limit", mode="before")
@@ -313,6 +317,13 @@ class GatewayOptions(BaseModel):
         if not isinstance(spec, str):
             return spec
         return Contract.parse(f"default,{spec}", f"--default-limit {spec}").limit()
+
+    @field_validator("default_limit")
+    @classmethod
+    def _without_keys(cls, limit: Limit | None) -> Limit | None:
+        if limit is not None and limit.needs_keys:
+            raise ValueError(NEEDS_KEYS)
+        return limit
 
     @model_validator(mode="after")
     def _apart(self) -> "GatewayOptions":

@@ -39,6 +39,7 @@ class Run(Publish):
     left:     messages without an outcome; `done` and `refuse` change it
     earned:   replies earned while an earlier command of the client is unanswered
     refused:  the error that ends this run and its connection
+    line:     the name under which it waits for tokens, where publishers have lines of their own
     void:     what is left of it must not go to nsqd any more
     """
 
@@ -46,6 +47,7 @@ class Run(Publish):
         "admitted",
         "earned",
         "left",
+        "line",
         "owner",
         "refused",
         "since",
@@ -71,6 +73,7 @@ class Run(Publish):
         self.left = count
         self.earned = 0
         self.refused: ProtocolError | None = None
+        self.line = ""
         self.void = False
 
     # A run whose messages got their tokens together goes to nsqd as it is: as a `Piece` of itself.

@@ -2,9 +2,9 @@
 
 A *run* is what one read of one publisher brought for this topic (run.py). At the end of each
 wake-up the topic decides about the runs that came: those whose tokens are there are ready, the
-others are held, in order of arrival, until an alarm rings for the first of them. What is ready goes
-to nsqd as one MPUB; meanwhile the next one gathers: quick when little comes, big when much does.
-nsqd's answer settles the runs, message by message.
+others are held until an alarm rings for the first of them. Which of them is first, `arrival_order`
+or `fair_order` tells. What is ready goes to nsqd as one MPUB; meanwhile the next one gathers: quick
+when little comes, big when much does. nsqd's answer settles the runs, message by message.
 
     offer --> arrivals --> ready --> in flight --> settled    nsqd has stored it
                  |           ^           +-------> refused    nsqd answered with an error
@@ -14,20 +14,23 @@ nsqd's answer settles the runs, message by message.
 Wherever it is, a run becomes *void* once nobody waits for it any more (`give_up`): what nsqd has
 not been sent is dropped then, and takes no token.
 
-There is one bucket for a topic whatever the door, and messages leave in order of arrival.
+There is one bucket for a topic whatever the door, and messages of one publisher leave in order of
+arrival.
 """
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from operator import attrgetter
 from typing import Protocol
 
 from srtm.gateway import refusals
+from srtm.gateway.arrival_order import ArrivalOrder
 from srtm.gateway.backlog import Backlog, Bounds
 from srtm.gateway.backlogs import Backlogs
 from srtm.gateway.batch import Batch, Ring, gather, messages_of
+from srtm.gateway.fair_order import FairOrder
 from srtm.gateway.measure.admissions import AdmissionLog
 from srtm.gateway.measure.meter import Meter
 from srtm.gateway.measure.observed import Observed
@@ -35,7 +38,7 @@ from srtm.gateway.measure.record import Record
 from srtm.gateway.measure.trace import Trace
 from srtm.gateway.run import Part, Piece, Run
 from srtm.limits.bucket import NEVER, TokenBucket
-from srtm.limits.contract import Limit, Mode
+from srtm.limits.contract import Fair, Limit, Mode
 from srtm.nsq.commands import Limits, first_refused
 from srtm.nsq.errors import ProtocolError
 from srtm.traces.chunk import CLOSED, REJECTED
@@ -66,15 +69,12 @@ class Gate(Protocol):
     """What a topic asks of the gateway around it."""
 
     dirty: "list[Topic]"
-    """Topics that got something in this wake-up."""
+    """Topics that got something in this wake-up, messages or tokens."""
     backlogs: Backlogs
 
     @property
     def is_open(self) -> bool:
         """May messages be admitted, or is nsqd away or ill?"""
-
-    def failed(self, topic: "Topic", error: Exception) -> None:
-        """A fault of ours in what the topic does by itself."""
 
     def carrier(self, topic: "Topic") -> Carrier | None:
         """A connection to nsqd for this topic's next batch; None: it will be pumped later."""
@@ -104,7 +104,7 @@ class Topic:
         self.deferred_until = 0  # until then a delivery may be a DPUB's and needs no match
         self.known = False  # nsqd has it: its PUB cannot wait for nsqlookupd any more
         self.arrivals: list[Run] = []
-        self.held: deque[Run] = deque()
+        self.held = ArrivalOrder()
         self.ready: deque[Piece] = deque()
         self.in_flight = 0
         self.carrier: Carrier | None = None
@@ -117,8 +117,11 @@ class Topic:
         self.ring = Ring()
         self._gate = gate
         self._max_body_size = bounds.max_body_size
+        self._fair: Fair | None = None
+        self._keys: Mapping[str, str] = {}
         self._given_up = False  # void runs stand among those that wait
         self._alarm_at = NEVER
+        self._is_due = False  # tokens have come for who waits
         self._refuses = False
         self.debt = 0.0  # in tokens, of a share that was taken back; not above 0
         self.most_owed = 0.0  # a crash costs this many tokens
@@ -142,6 +145,7 @@ class Topic:
         self._max_wait_ns = NEVER
         slo = None if limit is None else limit.slo
         self.slo_target_ns = NEVER if slo is None else int(slo.target_seconds * 1e9)
+        self._order(None if limit is None else limit.fair)
         if limit is None:
             self.bucket = None
             self.release(now)
@@ -167,6 +171,27 @@ class Topic:
         self.slo_target_ns = self._max_wait_ns = NEVER
         self.is_shut, self._refuses, self._is_leased = True, refuse, True
         self.release(now)
+
+    def set_keys(self, keys: Mapping[str, str]) -> None:
+        """Publisher -> its key; where the contract is fair over keys, they wait as one."""
+        if keys != self._keys:
+            self._keys = keys
+            if self._fair is Fair.KEY:
+                self._fair = None
+                self._order(Fair.KEY)
+                self._ring_soon()
+
+    def _order(self, fair: Fair | None) -> None:
+        """Who is next of those that wait: the oldest message of all, or each publisher in turn."""
+        if fair is self._fair:
+            return
+        self._fair = fair
+        waiting = [run for run in self.held.take_all() if not run.void]
+        if fair is None:
+            self.held = ArrivalOrder()
+        else:
+            self.held = FairOrder(self._keys if fair is Fair.KEY else {})
+        self.held.extend(sorted(waiting, key=_by_stamp))
 
     # --- nsqd's limits ------------------------------------------------------------------------
 
@@ -194,9 +219,10 @@ class Topic:
             if run.without_token:
                 self._end(run, REJECTED)
             self.ready = deque(piece for piece in self.ready if piece.run is not run)
+            run.messages = []
             run.void = self._given_up = True
             self._fail(run, run.left, error)
-            self._skip_void()
+            self.held.left(run)
             return
         waits = run.without_token
         tail = self._split(run, first)
@@ -210,7 +236,6 @@ class Topic:
         run.admitted = min(run.admitted, first)
         if run.admitted == first and waits:
             self.held.remove(run)
-            self._skip_void()
             if self.trace is not None:
                 self.trace.admitted(self.name, run, run.since - run.stamp)
         self._fail(run, tail.count, error)
@@ -237,17 +262,27 @@ class Topic:
 
     @property
     def throttled(self) -> bool:
-        return bool(self.held)
+        return len(self.held) > 0
 
     @property
     def waiting(self) -> int:
         """Messages without a token yet."""
         return sum(run.count - run.admitted for run in self.held if not run.void)
 
+    def waiting_by_publisher(self) -> dict[str, int]:
+        """Messages without a token yet, of each publisher that has some."""
+        found: dict[str, int] = {}
+        for run in self.held:
+            if not run.void:
+                name = run.owner.publisher
+                found[name] = found.get(name, 0) + run.count - run.admitted
+        return found
+
     @property
     def waiting_batch(self) -> int:
         """Messages of the batch that waits first; 0: it is a single message, or nothing waits."""
-        return self.held[0].count if self.held and self.held[0].atomic else 0
+        run = self.held.first(0)
+        return run.count if run is not None and run.atomic else 0
 
     @property
     def is_stuck(self) -> bool:
@@ -259,27 +294,29 @@ class Topic:
 
     def offer(self, run: Run) -> None:
         """Take a run; it is decided at the end of this wake-up."""
-        if not self.arrivals:
+        if not self.arrivals and not self._is_due:
             self._gate.dirty.append(self)
         self.arrivals.append(run)
         self.backlog.add(run)
 
     def decide(self, now: int, horizon: int) -> None:
-        """Let what had arrived by `horizon` meet the bucket. It goes to nsqd by `pump`, when all
-        topics have decided: what stands behind a refusal of another topic does not."""
+        """Let what had arrived by `horizon` meet the bucket, and who waits get tokens. It goes to
+        nsqd by `pump`, when all topics have decided: what stands behind a refusal of another topic
+        does not."""
         arrivals = self._arrived(horizon)
-        if not arrivals:
+        is_due, self._is_due = self._is_due, False
+        if not arrivals and not is_due:
             return
         offered = self._note(arrivals)
         if self.is_shut or not self._gate.is_open:
             self.held.extend(arrivals)
-            self._release(now)
         elif self.bucket is None:
             self._pass(arrivals, offered, now)
         else:
             self._admit_or_hold(arrivals, self.bucket)
-            if self.held:
-                self._release(now)
+        if self.throttled:
+            # Later tokens may be those of who has come since, and is not known yet.
+            self._release(now if self._fair is None else horizon)
 
     def _arrived(self, horizon: int) -> list[Run]:
         """The arrivals that are decided now, in order of stamp. Everything that had arrived by
@@ -324,18 +361,19 @@ class Topic:
 
     def _admit_or_hold(self, arrivals: list[Run], bucket: TokenBucket) -> None:
         """Each run goes as a whole where all of its tokens are there, or else waits."""
-        held, ready, token_wait = self.held, self.ready, self.meter.token_wait
-        take, burst = bucket.take, bucket.burst
+        ready, token_wait = self.ready, self.meter.token_wait
+        take, burst, waits = bucket.take, bucket.burst, self.throttled
         told = self.record is not None or self.log is not None or self.trace is not None
         at_once = 0
         for run in arrivals:
             count, stamp = run.count, run.stamp
-            usual = count <= burst and not held
+            usual = count <= burst and not waits
             when = take(count, stamp) if usual else self._tokens_at(run, bucket)
             if when is None:
-                self._hold(run)
-                if len(held) == 1 and not run.atomic:
+                self.held.add(run)
+                if not waits and not run.atomic:
                     self._admit_available(run, bucket)
+                waits = True
                 continue
             run.admitted = count
             run.since = when
@@ -351,9 +389,10 @@ class Topic:
     def _tokens_at(self, run: Run, bucket: TokenBucket) -> int | None:
         """The bucket time at which a new run gets all of its tokens; None: it has to wait."""
         count, stamp = run.count, run.stamp
-        if self.held:
+        oldest = self.held.oldest()
+        if oldest is not None:
             # Read late, and older than who waits: tokens that overflowed since are its own.
-            late = stamp < bucket.at and stamp < self.held[0].stamp
+            late = stamp < bucket.at and stamp < oldest.stamp
             return stamp if late and bucket.insert(count, stamp) else None
         if count > bucket.burst and not run.atomic:
             return None  # single messages, more than it holds: no batch that may run a debt
@@ -365,14 +404,6 @@ class Topic:
         if when is not None and count > bucket.burst:
             self._gate.owe(self, count - bucket.burst)
         return when
-
-    def _hold(self, run: Run) -> None:
-        """Wait in order of arrival, also when read late."""
-        held, stamp = self.held, run.stamp
-        place = len(held)
-        while place and held[place - 1].stamp > stamp:
-            place -= 1
-        held.insert(place, run)
 
     def _admit_available(self, run: Run, bucket: TokenBucket) -> None:
         """The first messages of a run whose tokens are there, though not for all of it."""
@@ -408,9 +439,8 @@ class Topic:
 
     def _admit_all(self, now: int) -> None:
         """No bucket: nobody waits for tokens."""
-        held, ready, log = self.held, self.ready, self.log
-        while held:
-            run = held.popleft()
+        ready, log = self.ready, self.log
+        for run in self.held.take_all():
             if run.void:
                 continue
             ready.append(Part(run, run.admitted, run.count, now, 0.0))
@@ -429,7 +459,7 @@ class Topic:
     # --- tokens come --------------------------------------------------------------------------
 
     def release(self, now: int) -> None:
-        """Let the head of the queue go as its tokens come; set the alarm for the next one."""
+        """Let who waits go as tokens come; set the alarm for the next one."""
         self._release(now)
         self._gate.write_debts()
         self.pump(now)
@@ -445,59 +475,58 @@ class Topic:
         self._tell_of_batch()
 
     def _serve(self, bucket: TokenBucket, now: int) -> None:
-        """Whoever waits first gets the tokens that are there, or is refused; then the next one. It
-        stops at the first run that must keep waiting."""
+        """Whose turn it is gets the tokens that are there; then the next one. When the next one's
+        are not there yet, whoever must not wait longer is refused."""
         held, is_open = self.held, self._gate.is_open
         next_at = when = NEVER
-        while held:
-            run = held[0]
-            if is_open and not run.void:
-                self._admit_head(run, bucket, now)
-            if run.void or run.admitted == run.count:
-                held.popleft()
+        run = held.first(bucket.at)
+        while run is not None:
+            if is_open and self._admit_next(run, bucket, now):
+                held.advance(run, bucket.at)
+                run = held.first(bucket.at)
                 continue
             if is_open:
                 when = max(bucket.ready_at(run.count if run.atomic else 1), bucket.at)
-            if not self._is_refused(run, when, now, is_open):
-                next_at = min(when, run.stamp + self._max_wait_ns)
+            oldest = held.oldest()
+            assert oldest is not None
+            if oldest.stamp + self._max_wait_ns <= now:
+                run = oldest
+            elif not is_open or not self._is_refused(when):
+                next_at = min(when, oldest.stamp + self._max_wait_ns)
                 break
-            held.popleft()
+            held.remove(run)
             self._refuse(run, bucket, when - now if is_open else None)
+            run = held.first(bucket.at)
         if len(held) > 1:
             next_at = max(next_at, now + _QUANTUM_NS)
         if next_at < self._alarm_at:
             self._alarm_at = next_at
             self._gate.call_at(next_at, self._alarm)
 
-    def _admit_head(self, run: Run, bucket: TokenBucket, now: int) -> None:
-        """As many messages of the run that waits first as there are tokens by now."""
+    def _admit_next(self, run: Run, bucket: TokenBucket, now: int) -> bool:
+        """Does the run whose turn it is get tokens by now? All of a batch, or some messages."""
         if run.atomic:
             ready_at = bucket.ready_at(run.count)
             at = max(ready_at, run.stamp)
-            if ready_at <= now and self._take(bucket, run.count, at) is not None:
-                self._admit(run, run.count, at, 0.0)
-            return
-        while run.admitted < run.count:
-            left = run.count - run.admitted
-            taken, when, step_ns = bucket.take_waiting(left, run.stamp, now)
-            if not taken:
-                return
-            self._admit(run, taken, when, step_ns)
-
-    def _is_refused(self, run: Run, when: int, now: int, is_open: bool) -> bool:
-        """Must the first waiting run be refused now? While nsqd is away only max-wait counts.
-        when: its next token comes"""
-        if run.stamp + self._max_wait_ns <= now:
+            if ready_at > now or self._take(bucket, run.count, at) is None:
+                return False
+            self._admit(run, run.count, at, 0.0)
             return True
-        if not is_open:
-            return False
+        most = self.held.in_a_row(run)
+        taken, when, step_ns = bucket.take_waiting(most, run.stamp, now)
+        if taken:
+            self._admit(run, taken, when, step_ns)
+        return taken > 0
+
+    def _is_refused(self, when: int) -> bool:
+        """Must the run whose turn it is be refused now? when: its next token comes"""
         if self.limit is not None and self.limit.mode is Mode.REJECT:
             return True
         return when == NEVER and not self._is_leased  # no share of it will ever grow
 
     def _tell_of_batch(self) -> None:
         """Tell the gateway, once, of each batch that waits for a bigger share."""
-        head = self.held[0] if self.held else None
+        head = self.held.first(0)
         if head is self._told_of:
             return
         self._told_of = None
@@ -505,15 +534,21 @@ class Topic:
             self._told_of = head
             self._gate.batch_waits(self)
 
+    def _ring_soon(self) -> None:
+        """Another one is next, who may need fewer tokens."""
+        self._alarm_at = 0
+        self._gate.call_at(0, self._alarm)
+
     def _alarm(self, now: int) -> None:
+        """Who waits is served at the end of this wake-up, when all that came before has been read.
+        In order of arrival they would wait behind; in turn they may be next."""
         if self._alarm_at > now:
             return  # set when the next token was later; another one is under way
         self._alarm_at = NEVER
-        if self.held:
-            try:
-                self.release(now)
-            except Exception as error:
-                self._gate.failed(self, error)
+        if self.throttled and not self._is_due:
+            if not self.arrivals:
+                self._gate.dirty.append(self)
+            self._is_due = True
 
     def _refuse(self, run: Run, bucket: TokenBucket, retry_ns: int | None) -> None:
         """`retry_ns` is None where nobody knows: nsqd is away."""
@@ -529,9 +564,8 @@ class Topic:
             self._reject(run, refusals.over_limit(self.name, limit, seconds), seconds)
 
     def _refuse_all(self) -> None:
-        held, self.held = self.held, deque()
-        for run in held:
-            if not run.void:
+        for run in self.held.take_all():
+            if not run.void:  # nor has become so, as its owner was refused another one
                 self._reject(run, refusals.placed_elsewhere(self.name), inf)
 
     def _reject(self, run: Run, sentence: str, retry_seconds: float | None = None) -> None:
@@ -560,7 +594,7 @@ class Topic:
     def fail_waiting(self, sentence: str) -> None:
         """nsqd has been away for too long: what has not been sent was not stored; say so."""
         ready, self.ready = self.ready, deque()
-        held, self.held = self.held, deque()
+        held = self.held.take_all()
         for piece in ready:
             run = piece.run
             if run.void:
@@ -574,7 +608,7 @@ class Topic:
     def lose_waiting(self, arrivals: Iterable[Run] = ()) -> None:
         """Lose all that waits, after a fault: nobody knows how far it came, so nothing is answered.
         arrivals: runs that may stand in none of the queues."""
-        held, self.held = self.held, deque()
+        held = self.held.take_all()
         ready, self.ready = self.ready, deque()
         for piece in ready:
             if piece.run.void:
@@ -591,15 +625,14 @@ class Topic:
                 run.void = True
 
     def try_one(self, now: int) -> None:
-        """The oldest that waits goes to nsqd whatever the gate says."""
-        run = self.held[0]
+        """The first that waits goes to nsqd whatever the gate says."""
+        run = self.held.first(0)
+        assert run is not None
         count = run.count if run.atomic else 1
         when = now if self.bucket is None else self._take(self.bucket, count, now)
         if when is not None:
             self._admit(run, count, when, 0.0)
-            if run.admitted == run.count:
-                self.held.popleft()
-                self._skip_void()
+            self.held.advance(run, now)
             self._gate.write_debts()
             self.pump(now)
 
@@ -699,17 +732,12 @@ class Topic:
             self._end(run, CLOSED)
             self.forget(run)
         run.messages = []
+        was_next = self.held.first(0) is run
         run.void = True
         self._given_up = True
-        if self.held and self.held[0] is run:
-            self._skip_void()
-            self._alarm_at = 0  # the next one may need fewer tokens
-            self._gate.call_at(0, self._alarm)
-
-    def _skip_void(self) -> None:
-        """Whoever waits first is somebody who waits."""
-        while self.held and self.held[0].void:
-            self.held.popleft()
+        self.held.left(run)
+        if was_next:
+            self._ring_soon()
 
     def dropped(self, piece: Piece) -> None:
         """Count a piece that is dropped: it had its tokens when its run was given up."""
@@ -723,6 +751,6 @@ class Topic:
         self.ring.prune(now)
         if self._given_up and not self.arrivals:
             self._given_up = False
-            self.held = deque(run for run in self.held if not run.void)
+            self.held.drop_void()
         if self.record is not None and not self.record.tick():
             self.record = None

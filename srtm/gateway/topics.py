@@ -1,7 +1,7 @@
 """The topics of one gateway: looked up or created at a publish, limited, kept over a restart."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from srtm.gateway.backlog import Bounds
@@ -17,7 +17,7 @@ from srtm.gateway.state import Kept, SavedState
 from srtm.gateway.state_writer import StateWriter
 from srtm.gateway.topic import Carrier, Follower, Topic
 from srtm.host.clock import NS, monotonic_ns
-from srtm.limits.contract import Contract, Limit
+from srtm.limits.contract import NEEDS_KEYS, Contract, Limit
 from srtm.nsq import commands as nsq
 from srtm.nsq.names import is_ephemeral
 from srtm.text.errors import SrtmError
@@ -70,6 +70,7 @@ class Topics:
         self._bounds = bounds
         self._state = state
         self._limits = Limits(default_limit)
+        self._keys: Mapping[bytes, Mapping[str, str]] = {}
         self._max_topics = max_topics
         self._in_order = in_order
         self._log = log
@@ -196,6 +197,7 @@ class Topics:
         topic.log = self._log
         topic.trace = self._trace
         topic.probe = self._probe
+        topic.set_keys(self._keys.get(name, {}))
         if is_ephemeral(name):
             self._fleeting[name] = 0
         limits, default = self._limits, self._limits.default
@@ -272,7 +274,9 @@ class Topics:
 
     def set_limit(self, name: str, limit: Limit | None) -> None:
         """Begin, change or end a contract at run time, and keep it: `written` tells when. Raises
-        SrtmError at --max-topics."""
+        SrtmError at --max-topics, and for a contract of a Load Distributor."""
+        if limit is not None and limit.needs_keys:
+            raise SrtmError(f"topic {name}: {NEEDS_KEYS}")
         key = name.encode()
         topic = self.by_name.get(key)
         if limit is None:
@@ -380,6 +384,12 @@ class Topics:
         for topic in self.by_name.values():
             topic.observed.want_senders(topic.name.decode() in names)
 
+    def set_keys(self, keys: Mapping[bytes, Mapping[str, str]]) -> None:
+        """Topic -> publisher -> key, of the topics that are fair over keys; all of them."""
+        self._keys = keys
+        for name, topic in self.by_name.items():
+            topic.set_keys(keys.get(name, {}))
+
     def empty(self, name: str) -> None:
         """Throw the tokens of its bucket away."""
         topic = self.by_name.get(name.encode())
@@ -443,12 +453,12 @@ class Topics:
             topic.fail_waiting(why)
 
     def try_one(self) -> None:
-        """Try the oldest message that waits: only a message tells whether an ill nsqd can write
-        again."""
-        waiting = [
-            each
+        """Try the topic whose next message waits longest: only a message tells whether an ill nsqd
+        can write again."""
+        waiting = {
+            each: run.stamp
             for each in self.by_name.values()
-            if each.held and not each.is_shut and not each.is_stuck
-        ]
+            if (run := each.held.first(0)) is not None and not each.is_shut and not each.is_stuck
+        }
         if waiting:
-            min(waiting, key=lambda topic: topic.held[0].stamp).try_one(monotonic_ns())
+            min(waiting, key=waiting.__getitem__).try_one(monotonic_ns())

@@ -39,6 +39,20 @@ class Mode(StrEnum):
     REJECT = "reject"  # answered with an error, and the connection closed (HTTP: 429)
 
 
+class Fair(StrEnum):
+    """Between whom tokens are shared evenly while messages wait; without it, in order of arrival
+    over all messages."""
+
+    PUBLISHER = "publisher"
+    KEY = "key"  # publishers registered with the same correlation key are one
+
+
+NEEDS_KEYS = (
+    'fair = "key" is for a topic of a Load Distributor, which knows the keys of publishers: '
+    'register the topic with one, or write fair = "publisher"'
+)
+
+
 def _slo(value: object) -> object:
     return SLO.parse(value) if isinstance(value, str) else value
 
@@ -76,6 +90,11 @@ class Limit(BaseModel):
     batches: Batches = Field(
         default=Batches.WHOLE, description="what bounds a batch over a broker's b: whole or each"
     )
+    fair: Fair | None = Field(
+        default=None,
+        description="who gets equal parts of the tokens while messages wait: each publisher, or "
+        "each correlation key",
+    )
     contract_burst: float | None = Field(
         default=None,
         alias="contract-burst",
@@ -96,6 +115,11 @@ class Limit(BaseModel):
     def least_burst(self) -> int:
         """The least b of one broker, in messages: the largest batch, or all of b."""
         return min(self.batch, int(self.burst))
+
+    @property
+    def needs_keys(self) -> bool:
+        """Must a Load Distributor tell which publishers have which key?"""
+        return self.fair is Fair.KEY
 
     @property
     def is_whole(self) -> bool:
@@ -169,8 +193,8 @@ class Contract(Limit):
     @classmethod
     def parse(cls, spec: str, where: str = "") -> "Contract":
         """Read a flag: NAME,rate=R,burst=B[,mode=..][,max-wait=D][,slo=0.99@1ms]
-        [,batch=N][,batches=..][,contract-burst=B]. Raises
-        UsageError that names `where`, or the flag."""
+        [,batch=N][,batches=..][,fair=..][,contract-burst=B]. Raises UsageError that names `where`,
+        or the flag."""
         where = where or f"--topic {spec}"
         name, *pairs = spec.split(",")
         values: dict[str, object] = {"topic": name}
@@ -192,4 +216,4 @@ class Contract(Limit):
             raise one_line(error, where) from None
 
 
-_KEYS = ("rate", "burst", "mode", "max-wait", "slo", "batch", "batches", "contract-burst")
+_KEYS = ("rate", "burst", "mode", "max-wait", "slo", "batch", "batches", "fair", "contract-burst")

@@ -24,6 +24,7 @@ from srtm.stat.tables import (
     distributor_table,
     penalties_table,
     queue_table,
+    throttled_table,
     timestamps_table,
     trace_table,
 )
@@ -32,7 +33,14 @@ from srtm.text.errors import SrtmError, UsageError
 from srtm.text.terminal import show
 
 _ASKED_SECONDS = 3.0
-_TABLES = (queue_table, contract_table, timestamps_table, distributor_table, trace_table)
+_TABLES = (
+    queue_table,
+    contract_table,
+    throttled_table,
+    timestamps_table,
+    distributor_table,
+    trace_table,
+)
 
 
 @click.command("stat")

@@ -61,6 +61,26 @@ def contract_table(rows: list[Row]) -> Table:
     return table
 
 
+def throttled_table(rows: list[Row]) -> Table:
+    """Publishers whose messages wait for tokens: those with most, and how many others there are."""
+    table = Table(
+        *_NAMES,
+        Column("throttled publisher", text=True),
+        Column("waiting"),
+    )
+    for row in rows:
+        found = row.srtm.get("throttled_publishers")
+        if not found:
+            continue
+        for each in found["most"]:
+            table.add(row.topic, row.broker, each["publisher"], _count(each["waiting"]))
+        others = found["count"] - len(found["most"])
+        if others:
+            left = row.srtm["waiting"] - sum(each["waiting"] for each in found["most"])
+            table.add(row.topic, row.broker, f"{others:,} more", _count(left))
+    return table
+
+
 def timestamps_table(rows: list[Row]) -> Table:
     """Where each gateway's arrival times come from, and why they do not come from a better one."""
     table = Table(

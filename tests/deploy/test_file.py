@@ -123,6 +123,9 @@ def test_an_absolute_data_path_stays(tmp_path: Path) -> None:
             '[[broker]]\ntcp-adress = "a:1"', ['did you mean "tcp-address"?'], id="misspelt-key"
         ),
         pytest.param(
+            f"{BROKER}{TOPIC}fair = 'key'", ['fair = "key" needs publishers'], id="keys-of-nobody"
+        ),
+        pytest.param(
             f"{BROKER}{TOPIC}max_wait = '1s'", ['did you mean "max-wait"?'], id="misspelt-in-topic"
         ),
         pytest.param(

@@ -36,12 +36,13 @@ def test_from_a_registration_to_a_place(distributor: DistributorProcess) -> None
                 "topic": "t", "rate": 75.0, "burst": 10.0, "mode": "delay", "max_wait": "2s",
                 "slo": "0.99@1ms", "safe_rate": 7.5, "safe_burst": 1.0,
                 "arrivals": True, "publishers": False, "emptied": 0, "topic_rate": 150.0,
-                "topic_burst": 20.0, "batch": 1, "batches": "whole",
+                "topic_burst": 20.0, "batch": 1, "batches": "whole", "fair": None,
             }
         ],
         "suspended": [],
         "report_seconds": 1.0,
         "unplaced": "floor",
+        "keys": [],
     }  # fmt: skip
     settle(*brokers)
     placed = {each["publisher"]: each["broker"] for each in plan["assignments"]}

@@ -127,6 +127,20 @@ def test_an_answer_is_read() -> None:
     assert str(limit.slo) == "0.99@1ms"
 
 
+def test_keys_are_known_as_long_as_the_topic_is_fair_over_them() -> None:
+    fair, unfair = {**GOOD, "fair": "key"}, {**GOOD, "topic": "u"}
+    document = {"epoch": 1, "lease_seconds": 9, "topics": [fair, unfair]}
+    told = {"topic": "t", "version": "1", "publishers": [["p", "k"]]}
+    other = {"topic": "u", "version": "1", "publishers": [["p", "k"]]}
+    known = read_desired({**document, "keys": [told, other]}).keys_after({})
+    assert known == {"t": ("1", {"p": "k"})}
+    assert read_desired(document).keys_after(known) == known
+    newer = {"topic": "t", "version": "2", "publishers": []}
+    assert read_desired({**document, "keys": [newer]}).keys_after(known) == {"t": ("2", {})}
+    assert read_desired({**document, "topics": [GOOD]}).keys_after(known) == {}
+    assert Lease(applied=read_desired(document).limits).held()[0]["fair"] == "key"
+
+
 def test_an_answer_may_ask_for_arrivals_an_empty_bucket_and_a_report_soon() -> None:
     plain = read_desired({"epoch": 1, "lease_seconds": 9, "topics": [GOOD]})
     assert (plain.observed, plain.emptied, plain.report_seconds) == (frozenset(), {}, 1.0)
@@ -164,6 +178,10 @@ def test_what_did_not_change_is_not_checked_again() -> None:
         pytest.param({"epoch": 3, "lease_seconds": 10, "topics": 5}, id="topics-is-a-number"),
         pytest.param(
             {"epoch": 3, "lease_seconds": 10, "topics": [{**GOOD, "rate": 0}]}, id="a-rate-of-0"
+        ),
+        pytest.param(
+            {"epoch": 3, "lease_seconds": 10, "topics": [], "keys": [{"topic": "t"}]},
+            id="keys-of-nobody",
         ),
         pytest.param(
             {"epoch": 3, "lease_seconds": 10, "topics": [{**GOOD, "burst": 0.5}]},

@@ -4,16 +4,16 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from srtm.gateway.backlog import Bounds
 from srtm.gateway.run import Run
 from srtm.gateway.topic import Topic
-from srtm.limits.contract import Limit, Mode
+from srtm.limits.contract import Fair, Limit, Mode
 from srtm.nsq.commands import Limits, Publish, dpub, first_refused, message, mpub, pub
 from srtm.nsq.errors import ProtocolError
-from tests.gateway.test_topic_bucket_time import NS, World
+from tests.gateway.test_topic_bucket_time import NS, ORDERS, World
 from tests.support.cases import cases
 from tests.support.servers import GatewayProcess, Servers, http, wait_for
 from tests.support.v2 import V2
@@ -125,14 +125,17 @@ def counted(world: World) -> dict[str, int]:
     st.lists(
         st.sampled_from(["lower", "reject", "leave", "answer", "second", "fault"]), max_size=5
     ),
+    ORDERS,
 )
+@example([1, 30], 1, 0, ["answer", "lower", "leave"], None)
 def test_each_message_has_one_end(
-    sizes: list[int], burst: int, fit: int, events: list[str]
+    sizes: list[int], burst: int, fit: int, events: list[str], fair: Fair | None
 ) -> None:
     """However many have their tokens, or are stored, when nsqd's limits fall, tokens are refused
     and clients leave: offered is the sum of all ends, and nothing is held for those who left. fit:
     messages in an MPUB"""
-    world = World(1.0, float(burst), Bounds(10**9, 10**12, 4 + max(sizes) * max(fit, 1)))
+    bounds = Bounds(10**9, 10**12, 4 + max(sizes) * max(fit, 1))
+    world = World(1.0, float(burst), bounds, fair)
     topic, now = world.topic, NS
     world.publisher.lose = world.topic.give_up  # type: ignore[method-assign]
     world.offer(now, len(sizes), False)
@@ -148,7 +151,7 @@ def test_each_message_has_one_end(
                 topic.lost(world.nsqd.batches.pop(0))
             topic.follow(SMALL, Bounds(10**9, 10**12, 40))
         elif event == "reject":
-            topic.set_limit(Limit(rate=1.0, burst=burst, mode=Mode.REJECT), now)
+            topic.set_limit(Limit(rate=1.0, burst=burst, mode=Mode.REJECT, fair=fair), now)
         elif event == "leave":
             topic.give_up(run)
             assert not run.messages
@@ -163,7 +166,9 @@ def test_each_message_has_one_end(
         at_nsqd = sum(each.count for each in world.nsqd.batches)
         ends = sum(counted(world).values())
         assert topic.meter.offered == ends + topic.waiting + waits + left_behind + at_nsqd
-        assert not topic.held or not topic.held[0].void, "who waits first is there"
+        first = topic.held.first(0)
+        assert (first is None) == (not topic.held)
+        assert first is None or not first.void, "who waits first is there"
     topic.set_limit(None, now)
     while world.nsqd.batches:
         topic.acknowledged(world.nsqd.batches.pop(0), now)

@@ -160,6 +160,7 @@ def test_rescales_of_a_throttled_topic_do_not_multiply_its_timers() -> None:
         when, alarm = min(world.alarms, key=itemgetter(0))
         world.alarms.remove((when, alarm))
         alarm(when)
+        world.topic.decide(when, when)
     assert len(world.alarms) == 1
     assert 40 < run.admitted < 110, "and each token is handed out in its time"
 

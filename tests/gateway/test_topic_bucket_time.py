@@ -1,5 +1,5 @@
-"""A topic and its bucket, time passed in: whatever the reads, timers and nsqd do, no interval of
-bucket time has more than max(b, n_max) + r*t."""
+"""A topic and its bucket, time passed in: whatever the reads, timers and nsqd do, and whoever is
+next, no interval of bucket time has more than max(b, n_max) + r*t."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ from srtm.gateway.measure.meter import Meter
 from srtm.gateway.measure.record import Record
 from srtm.gateway.run import Run
 from srtm.gateway.topic import Topic
-from srtm.limits.contract import Limit
+from srtm.limits.contract import Fair, Limit
 from srtm.limits.queueing import token_waits
 from srtm.nsq.commands import message
 from tests.limits.test_bucket import BURSTS, NS, RATES, Ledger
@@ -37,9 +37,8 @@ class Nsqd:
 class Publisher:
     """An owner that only counts."""
 
-    publisher = "p"
-
-    def __init__(self) -> None:
+    def __init__(self, publisher: str = "p") -> None:
+        self.publisher = publisher
         self.settled = self.refused = 0
 
     def settle(self, run: Run, count: int) -> None:
@@ -56,13 +55,16 @@ class Publisher:
     def resume(self, reason: object) -> None: ...
 
 
+ORDERS = st.sampled_from([None, Fair.PUBLISHER])
 UNBOUNDED = Bounds(10**9, 10**12, 1 << 20)
 
 
 class World:
     """One topic in a gateway of its own; time goes where `now` is set."""
 
-    def __init__(self, rate: float, burst: float, bounds: Bounds = UNBOUNDED) -> None:
+    def __init__(
+        self, rate: float, burst: float, bounds: Bounds = UNBOUNDED, fair: Fair | None = None
+    ) -> None:
         self.dirty: list[Topic] = []
         self.backlogs = Backlogs(1 << 30, 100)
         self.is_open = True
@@ -70,7 +72,8 @@ class World:
         self.nsqd, self.publisher = Nsqd(), Publisher()
         self.topic = Topic(b"t", self, bounds, Meter())
         self.topic.known = True
-        self.topic.set_limit(Limit(rate=rate, burst=burst), 0)
+        self.fair = fair
+        self.topic.set_limit(Limit(rate=rate, burst=burst, fair=fair), 0)
         self.record = self.topic.record = Record()
         self.limits = [(0, rate, burst)]
         self.largest = 1
@@ -87,12 +90,15 @@ class World:
     def call_at(self, when: int, alarm: Callable[[int], None]) -> None:
         self.alarms.append((when, alarm))
 
-    def offer(self, stamp: int, count: int, atomic: bool) -> None:
+    def offer(
+        self, stamp: int, count: int, atomic: bool, publisher: Publisher | None = None
+    ) -> Run:
         self.largest = max(self.largest, count if atomic else 1)
         messages = [ELEMENT * count] if atomic else [ELEMENT] * count
         run = Run(b"t", messages, count, atomic, None)
-        run.owner, run.stamp = self.publisher, stamp
+        run.owner, run.stamp = publisher or self.publisher, stamp
         self.topic.offer(run)
+        return run
 
     def wake(self, now: int) -> None:
         """The end of one wake-up of the gateway: alarms that are due, arrivals, answers."""
@@ -100,14 +106,15 @@ class World:
         self.alarms = [entry for entry in self.alarms if entry[0] > now]
         for alarm in due:
             alarm(now)
-        if self.topic.arrivals:
+        if self.dirty:
+            self.dirty.clear()
             self.topic.decide(now, now)
             self.topic.pump(now)
         while self.nsqd.batches:
             self.topic.acknowledged(self.nsqd.batches.pop(0), now)
 
     def rescale(self, rate: float, burst: float, now: int) -> None:
-        self.topic.set_limit(Limit(rate=rate, burst=burst), now)
+        self.topic.set_limit(Limit(rate=rate, burst=burst, fair=self.fair), now)
         self.limits.append((now, rate, burst))
 
     def finish(self, now: int) -> None:
@@ -136,30 +143,36 @@ EVENTS = st.lists(
         st.integers(1, 30),
         RATES,
         BURSTS,
+        st.integers(0, 3),  # the publisher
     ),
     max_size=40,
 )
 
 
-@given(RATES, BURSTS, EVENTS)
+@given(RATES, BURSTS, EVENTS, ORDERS)
 @settings(max_examples=cases(300))
 @example(
     1e3,
     10.0,
     [
-        ("run", 0, 0, 30, 1.0, 1.0),
-        ("gate", 0, 0, 1, 1.0, 1.0),
-        ("run", 30_000, 0, 30, 1.0, 1.0),
-        ("run", 0, 0, 30, 1.0, 1.0),
-        ("wake", 0, 0, 1, 1.0, 1.0),
-        ("gate", 1000, 0, 1, 1.0, 1.0),
+        ("run", 0, 0, 30, 1.0, 1.0, 0),
+        ("gate", 0, 0, 1, 1.0, 1.0, 0),
+        ("run", 30_000, 0, 30, 1.0, 1.0, 0),
+        ("run", 0, 0, 30, 1.0, 1.0, 0),
+        ("wake", 0, 0, 1, 1.0, 1.0, 0),
+        ("gate", 1000, 0, 1, 1.0, 1.0, 0),
     ],
+    None,
 )
 def test_no_interval_admits_more_than_its_tokens(
-    rate: float, burst: float, events: list[tuple[str, int, int, int, float, float]]
+    rate: float,
+    burst: float,
+    events: list[tuple[str, int, int, int, float, float, int]],
+    fair: Fair | None,
 ) -> None:
-    world, now, unit, offered = World(rate, burst), 0, 1e7 / rate, 0
-    for what, ahead, late, count, new_rate, new_burst in events:
+    world, now, unit, offered = World(rate, burst, fair=fair), 0, 1e7 / rate, 0
+    publishers = [Publisher(f"p{n}") for n in range(4)]
+    for what, ahead, late, count, new_rate, new_burst, who in events:
         now += int(ahead * unit)
         if what == "gate":
             world.is_open = not world.is_open
@@ -170,13 +183,13 @@ def test_no_interval_admits_more_than_its_tokens(
             unit = 1e7 / new_rate
         elif what != "wake":
             count = 1 if what == "one" else count
-            world.offer(max(0, now - int(late * unit)), count, what == "batch")
+            world.offer(max(0, now - int(late * unit)), count, what == "batch", publishers[who])
             offered += count
         if what != "run":  # a run is read together with what follows
             world.wake(now)
     world.finish(now)
-    assert world.publisher.settled == offered
-    assert world.publisher.refused == 0
+    assert sum(each.settled for each in publishers) == offered
+    assert not any(each.refused for each in publishers)
     assert sum(count for _, _, count in world.record.admissions) == offered
     world.ledger().check()
 
@@ -190,15 +203,22 @@ def test_no_interval_admits_more_than_its_tokens(
         max_size=30,
     ),
     st.sampled_from([0, 1, 700, 100_000]),
+    ORDERS,
 )
 @settings(max_examples=cases(200))
 def test_token_waits_are_the_exact_queues_however_late_a_wake_up_is(
-    rate: float, burst: float, runs: list[tuple[int, int, bool]], lateness: int
+    rate: float,
+    burst: float,
+    runs: list[tuple[int, int, bool]],
+    lateness: int,
+    fair: Fair | None,
 ) -> None:
-    world, stamp, stamps, waiting = World(rate, burst), 0, [], 0
+    """Whoever is next: no token is lost while anybody waits."""
+    world, stamp, stamps, waiting = World(rate, burst, fair=fair), 0, [], 0
+    publishers = [Publisher(f"p{n}") for n in range(3)]
     for gap, count, woken in runs:
         stamp += int(gap * 1e7 / rate)
-        world.offer(stamp, count, False)
+        world.offer(stamp, count, False, publishers[(stamp + count) % 3])
         stamps += [stamp] * count
         if woken:
             world.wake(stamp + int(lateness * 1e7 / rate) if waiting > 5 else stamp)

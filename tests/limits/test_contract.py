@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srtm.limits.bucket import TokenBucket
-from srtm.limits.contract import MAX_BURST, MAX_RATE, MIN_RATE, Contract, Limit, Mode
+from srtm.limits.contract import MAX_BURST, MAX_RATE, MIN_RATE, Contract, Fair, Limit, Mode
 from srtm.limits.slo import SLO
 from srtm.text.errors import Exit, UsageError
 
@@ -81,6 +81,7 @@ BAD_SPECS = [
     pytest.param("t,rate=1,burst=nan", "burst: must be a finite number", id="burst-nan"),
     pytest.param("t,rate=1,burst=1e10", "burst: must be less than", id="burst-absurd"),
     pytest.param("t,rate=1,burst=1,mode=drop", "'delay' or 'reject' (got 'drop')", id="mode"),
+    pytest.param("t,rate=1,burst=1,fair=yes", "'publisher' or 'key' (got 'yes')", id="fair"),
     pytest.param("t,rate=1,burst=1,max-wait=5", "max-wait: '5' is not a duration", id="no-unit"),
     pytest.param("t,rate=1,burst=1,max-wait=0", "max-wait: must be greater", id="no-wait"),
     pytest.param("t,rate=1,burst=1,max-wait=-1s", "max-wait: '-1s' is not a duration", id="past"),
@@ -137,6 +138,7 @@ LIMITS = st.builds(
     rate=st.floats(MIN_RATE, MAX_RATE),
     burst=st.floats(1, MAX_BURST),
     mode=st.sampled_from(Mode),
+    fair=st.none() | st.sampled_from(Fair),
     max_wait=st.none() | st.integers(1, 10**15).map(lambda ns: round(ns / 1e9, 9)),
     slo=st.none()
     | st.builds(
@@ -187,7 +189,8 @@ def test_shares_sum_to_no_more_than_the_whole(limit: Limit, parts: int) -> None:
     assert share.burst >= 1
     assert share.rate * parts <= limit.rate * (1 + 1e-15)
     assert share.burst * parts <= limit.burst * (1 + 1e-15)
-    assert (share.mode, share.max_wait, share.slo) == (limit.mode, limit.max_wait, limit.slo)
+    for rule in ("mode", "max_wait", "slo", "fair"):
+        assert getattr(share, rule) == getattr(limit, rule)
 
 
 def test_a_split_over_too_many_says_what_would_do() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 class FakeDistributor:
     """Listens on a port of its own, which stays the same over `stop` and `start`.
 
-    epoch, lease_seconds, topics: the desired state that it answers reports with
+    epoch, lease_seconds, topics, keys: the desired state that it answers reports with
     places: publisher id -> host:port, or None: not placed. Without an entry it is not registered
     status: anything but 200 answers every request with that and {"error": "no"}
     """
@@ -21,6 +21,7 @@ class FakeDistributor:
         self.epoch = 1
         self.lease_seconds = 10.0
         self.topics: list[dict[str, Any]] = []
+        self.keys: list[dict[str, Any]] = []
         self.places: dict[str, str | None] = {}
         self.place_epoch = 1
         self.status = 200
@@ -104,6 +105,7 @@ class _Handler(BaseHTTPRequestHandler):
                     "epoch": fake.epoch,
                     "lease_seconds": fake.lease_seconds,
                     "topics": fake.topics,
+                    "keys": fake.keys,
                 }
             fake.reports.append(body)
             self._answer(200, desired)

@@ -3,6 +3,8 @@
 import asyncio
 import time
 from contextlib import suppress
+from heapq import nlargest
+from operator import itemgetter
 from typing import Any
 
 from srtm.gateway import sender
@@ -18,6 +20,8 @@ from srtm.text.errors import UnavailableError
 
 _TOPICS_PER_TURN = 4
 """So many take about a millisecond."""
+_MOST_THROTTLED = 5
+"""publishers of one topic that are named"""
 _WHO = ("authed", "auth_identity", "auth_identity_url")
 """What nsqd knows of a tunnel is the gateway's own identity."""
 _NO_TOPIC = "/stats?topic=%20&include_clients=false&include_mem=false"
@@ -128,9 +132,20 @@ def topic_document(topic: Topic) -> dict[str, Any]:
         unmatched=meter.unmatched,
         backlog_bytes=topic.backlog.bytes,
     )
+    if topic.throttled:
+        document["throttled_publishers"] = _throttled(topic.waiting_by_publisher())
     for name in SKETCHES:
         document[name] = getattr(meter, name).quantiles(now).document()
     return document
+
+
+def _throttled(waiting: dict[str, int]) -> dict[str, Any]:
+    """Publishers that wait for tokens, and messages of those that have most waiting."""
+    most = nlargest(_MOST_THROTTLED, waiting.items(), key=itemgetter(1))
+    return {
+        "count": len(waiting),
+        "most": [{"publisher": name, "waiting": count} for name, count in most],
+    }
 
 
 def _consumers(gateway: Host) -> dict[str, Client]:
