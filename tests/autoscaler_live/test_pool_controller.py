@@ -145,7 +145,7 @@ def make(tmp_path: Path) -> Make:
 
 @pytest.mark.parametrize("policy", LIVE)
 def test_each_policy_comes_to_rest_with_enough(make: Make, policy: str) -> None:
-    channel = make(policy=policy)
+    channel = make(policy=policy, contract="rate=400,burst=50")
     channel.run(60, 330.0)
     assert channel.controller.fault == ""
     if policy == "flas":  # it takes one away as long as nothing is slow, and again
