@@ -153,6 +153,7 @@ def test_every_policy_takes_every_skew(srtm: Srtm, tmp_path: Path, shares: str) 
     file.write_text("20\n" * 5 + "0\n" * 5 + "90\n" * 5)
     for name in policy_names():
         arguments = ("--workload", file, "--policy", name, "--shares", shares, "--mu", "50")
+        arguments += ("--contract", "rate=90,burst=20")
         answer = srtm("simulate", *arguments, "--json")
         assert answer.code == 0, (name, answer.err)
         (figures,) = answer.document

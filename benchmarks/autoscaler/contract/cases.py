@@ -18,6 +18,7 @@ from benchmarks.autoscaler.contract.admissible import (
 )
 from benchmarks.autoscaler.contract.pool import run_pool
 from srtm.autoscaler.decision import Handover
+from srtm.autoscaler.observation import ConsumerSeen, Observation, PartitionSeen
 from srtm.autoscaler.policies import POLICIES, Settings
 from srtm.autoscaler.simulator.arrivals import Arrivals
 from srtm.autoscaler.simulator.run import simulate
@@ -92,15 +93,26 @@ def bad_moment(random: np.random.Generator, changes: Sequence[float], case: Draw
 
 @dataclass(frozen=True)
 class Played:
-    """events, late: how many; longest: seconds; changes: when the policy changed the group.
+    """events, late: how many; longest_part: the longest delay to the target; changes: when the
+    policy changed the group.
     idle: consumers at the end of the calm, as few as the policy thinks are enough for what may
     come."""
 
     events: int
     late: int
-    longest: float
+    longest_part: float
     changes: tuple[float, ...]
     idle: int
+
+
+def kept_for_ever(case: Drawn, pooled: bool) -> int:
+    """Consumers that the policy has if none can be launched in time."""
+    partitions = tuple(PartitionSeen(n, 0.0, 0.0) for n in range(len(case.shares)))
+    owned = tuple(range(len(partitions)))
+    consumer = ConsumerSeen("c0", case.mu, owned)
+    never = Observation(0.0, partitions, (consumer,), case.mu, startup_seconds=1e6)
+    decision = POLICIES["contract"](case.settings(pooled), None).decide(never)
+    return len(decision.members) or 1
 
 
 def play(case: Drawn, pooled: bool) -> tuple[Played, Played]:
@@ -140,5 +152,5 @@ def _pool(case: Drawn, stretches: Sequence[Stretch]) -> Played:
 
 def _judged(case: Drawn, latency: Times, changes: Sequence[float], idle: int) -> Played:
     late = int((latency > case.target + ROUNDING).sum())
-    longest = float(latency.max(initial=0.0))
+    longest = float(latency.max(initial=0.0)) / case.target
     return Played(len(latency), late, longest, tuple(at for at in changes if at > CALM), idle)

@@ -46,6 +46,8 @@ class Partitioned:
         # Members of the other protocols learn of it at their heartbeats.
         told = 0.0 if handover is Handover.DIRECT else TUNING.heartbeat_seconds
         self._still = view.seen.rebalance_seconds + told
+        self._settles = self._still if view.seen.rebalancing else 0.0
+        """How long partitions may still stand still from the last hand-over on."""
         self._waiting = {p: view.backlog.waiting(p) for _, p in self._now}
 
     # --- for ever ---------------------------------------------------------------------------------
@@ -134,10 +136,9 @@ class Partitioned:
                 if delay <= view.target:
                     return self._planned(most, delay, "for ever")
             elif count < len(now):
-                group = self._shrunk(most, count)
-                if self._serves(group, view.peak):
+                for group in (self._shrunk(most, count), balanced(self._shares, view.seen, count)):
                     delay, then = self._shrinking(group, most)
-                    if delay <= view.target:
+                    if delay <= view.target and self._serves(group, view.peak):
                         return self._planned(group, delay, then)
         then = "for ever, and some are late until then"
         return self._planned(most, self._going(most), then, self._remedy(most))
@@ -182,18 +183,13 @@ class Partitioned:
         kept = self._handed_over(group, math.inf)
         if kept <= self._view.target:
             return kept, "for ever"
-        # The next decision that counts is the first after this hand-over, and the polls before it.
-        ends = self._handed_over(group, self._still) / self._view.interval
-        until = self._view.seen.startup_seconds + self._view.interval * max(1, math.ceil(ends))
-        later = self._handed_over(group, until) + self._changed(group, most)
+        later = self._handed_over(group, self._view.notice) + self._changed(group, most)
         return later, f"with {len(most)} when more comes"
 
     def _kept(self, group: Group, until: float) -> float:
         """The longest delay of what waits, and of what comes until then, if nothing changes."""
-        return max(
-            (self._served(consumer, partitions, until) for consumer, partitions in group),
-            default=math.inf,
-        )
+        delays = (self._served(consumer, partitions, until) for consumer, partitions in group)
+        return self._settles + max(delays, default=math.inf)
 
     def _handed_over(self, group: Group, until: float) -> float:
         owned = {consumer: set(partitions) for consumer, partitions in self._now}

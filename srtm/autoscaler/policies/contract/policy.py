@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from srtm.autoscaler.decision import Decision
+from srtm.autoscaler.decision import Action, Decision
 from srtm.autoscaler.observation import ConsumerState, Observation
 from srtm.autoscaler.policies.contract.backlog import Backlog, slots_of
 from srtm.autoscaler.policies.contract.partitioned import Partitioned
@@ -67,10 +67,13 @@ class Contracted(PaperPolicy):
         if unowned(seen) and not seen.rebalancing:
             members = group.adopting()
             return wanted(seen, members, "partitions have no consumer", notes)
-        if seen.rebalancing or starting:
+        if starting:
             return nothing("a change is under way", notes)
         self._most = group.fewest_for_ever(self._most)
-        return self._answer(seen, group.plan(self._most), notes)
+        decision = self._answer(seen, group.plan(self._most), notes)
+        if seen.rebalancing and decision.action is not Action.UP:  # a launch may begin meanwhile
+            return nothing("a change is under way", notes)
+        return decision
 
     def _answer(self, seen: Observation, plan: Sized, notes: tuple[str, ...]) -> Decision:
         delay = f"{shown(plan.delay)} at most" if plan.delay < math.inf else "no bound"
