@@ -39,6 +39,8 @@ def arrivals_by(
 def _times(
     stretches: Sequence[Stretch], number: int, rate: float, burst: float, seconds: int
 ) -> Times:
+    if burst < 1:
+        return np.zeros(0)  # no whole event ever
     level, start = burst, 0.0
     found: list[Times] = []
     for each in stretches:
