@@ -20,15 +20,11 @@ from dataclasses import replace
 
 from srtm.autoscaler.decision import Handover, Member
 from srtm.autoscaler.observation import PartitionSeen
-from srtm.autoscaler.packing import Bin, Bins, Item, exact, least_loaded_ffd
+from srtm.autoscaler.packing import Bin, Bins, Item, few, lower_bound
 from srtm.autoscaler.policies.contract.curves import Supply, longest_delay
 from srtm.autoscaler.policies.contract.view import Sized, View, shown
 from srtm.autoscaler.policies.srtm.groups import Group, balanced, group_of
 from srtm.autoscaler.policies.srtm.tuning import TUNING
-
-_MOST_EXACT, _EXACT_SECONDS = 64, 1.0
-"""Partitions up to which, and seconds in which, fewer consumers than least-loaded FFD needs are
-searched for; beyond, FFD is within a consumer or two."""
 
 
 class Partitioned:
@@ -75,16 +71,15 @@ class Partitioned:
         ]
         there = tuple(Bin(c.id, self._room(c.mu)) for c in view.seen.consumers)
         bins = Bins(Bin(None, self._room(view.seen.new_mu)), there)
-        packing = least_loaded_ffd(items, bins)
+        bound = lower_bound(items, bins)
         for group in (self._now, self._divided(known)):
             if (
                 group
                 and self.for_ever(group) <= view.target
-                and (len(group) <= packing.lower_bound or len(group) == len(known))
+                and (len(group) <= bound or len(group) == len(known))
             ):
                 return group
-        if packing.gap and len(items) <= _MOST_EXACT:
-            packing = exact(items, bins, _EXACT_SECONDS)
+        packing = few(items, bins)
         if self.for_ever(self._now) <= view.target and len(self._now) <= packing.count:
             return self._now
         return tuple((each.bin.consumer, tuple(sorted(each.items))) for each in packing.filled)
