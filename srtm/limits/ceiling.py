@@ -29,10 +29,6 @@ class Ceiling:
     def __str__(self) -> str:
         return f"rate={self.rate:.15g},burst={self.burst:.15g}"
 
-    def within(self, seconds: float) -> float:
-        """The most messages in any interval of so many seconds."""
-        return self.burst + self.rate * seconds
-
 
 class Level:
     """The most tokens that the contract's bucket can have, by what has come.
