@@ -52,10 +52,9 @@ def test_a_pool_of_a_limited_topic(make_pool: Make) -> None:
     """20 at once take 0.2 s of one consumer and the target is 0.5 s, but 250/s need three."""
     keys = {"policy": "contract", "contract": "rate=250,burst=20", "mu": 100, "slo": "0.99@500ms"}
     found = make_pool(group={**keys, "max": 4})
-    found.publish(1)
     found.controller(EACH="0.01")
-    found.wait_consumers(3)
     found.publish(50)
+    found.wait_consumers(3)
     found.wait_kept()
     look = json.loads(found.command("watch", "--count", "1", "--json").stdout)
     assert "rate=250,burst=20" in look["policies"]["contract"]["reason"]
