@@ -5,8 +5,8 @@ import pytest
 from benchmarks.autoscaler.contract.cases import drawn, play
 from tests.support.cases import cases
 
-BLOCKS, EACH = 4, cases(160)
-"""Each case is played twice, as a group and as a pool: 640 arrivals, or all 2,560. `python -m
+BLOCKS, EACH = 2, cases(160)
+"""Each case is played twice, as a group and as a pool: 320 arrivals, or all 1,280. `python -m
 benchmarks run contract` plays 10,000."""
 
 

@@ -68,7 +68,8 @@ def drawn(seed: int, partitions: int) -> Drawn:
         shares = np.full(partitions, 1 / partitions)
     mu = float(random.uniform(5, 40))
     target = float(random.choice([0.6, 2.0, 6.0, 12.0]))
-    most = 0.95 * mu / float(shares.max())
+    # One partition alone stands for a pool, which shares everything out.
+    most = 0.95 * mu / float(shares.max()) if partitions > 1 else 6.0 * mu
     rate = min(float(random.uniform(0.3, 6.0)) * mu, most)
     burst = max(1.0, float(random.uniform(0.05, 1.0)) * min(most * target, 3 * rate))
     return Drawn(
