@@ -105,6 +105,9 @@ BENCHMARKS = {
     "unseen": Entry(
         "autoscaler.unseen.run", "ours on generated workloads that it was not tuned on"
     ),
+    "contract": Entry(
+        "autoscaler.contract.run", "consumers sized by a contract, against the worst that it allows"
+    ),
     "decision-cost": Entry("autoscaler.decision_cost", "what one decision of ours costs in CPU"),
     "timestamps": Entry(
         "gateway.timestamps", "whom a late gateway delays, by source of arrival times"

@@ -20,6 +20,7 @@ from srtm.autoscaler.comparison import (
 )
 from srtm.autoscaler.live.live_commands import explain, run, stop, watch
 from srtm.autoscaler.options import DEFAULT_PARTITIONS, SimulateOptions
+from srtm.autoscaler.policies.registry import SIZES_BY_CONTRACT
 from srtm.autoscaler.simulator.arrivals import even_shares
 from srtm.autoscaler.simulator.feasibility import what_cannot_be_met
 from srtm.autoscaler.simulator.run import Run
@@ -83,6 +84,10 @@ def simulate(context: click.Context, /, as_json: bool, **_: object) -> None:
     options = read_options(SimulateOptions, context)
     names, out = options.policy, options.out
     check_names(names)
+    if SIZES_BY_CONTRACT in names and options.contract is None:
+        raise UsageError(
+            f"--policy {SIZES_BY_CONTRACT} sizes by a contract: give --contract rate=1000,burst=200"
+        )
     experiment = _experiment(options)
     if out is not None:
         _prepare(out)
@@ -128,7 +133,7 @@ def _experiment(options: SimulateOptions) -> Experiment:
             shares = even_shares(DEFAULT_PARTITIONS if count is None else count)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    return Experiment(rates, shares, options.arrivals, setting)
+    return Experiment(rates, shares, options.arrivals, setting, options.contract)
 
 
 def _prepare(folder: Path) -> None:

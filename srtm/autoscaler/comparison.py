@@ -11,6 +11,7 @@ from srtm.autoscaler.policies.registry import meant
 from srtm.autoscaler.simulator.arrivals import ArrivalModel, Arrivals, arrivals_of
 from srtm.autoscaler.simulator.run import Run, simulate
 from srtm.autoscaler.simulator.setting import Setting
+from srtm.limits.ceiling import Ceiling
 from srtm.text.errors import UsageError
 
 _OWN = {
@@ -24,12 +25,14 @@ class Experiment:
 
     rates:  events/s of the topic, one for each second
     shares: of each partition
+    contract: what bounds the arrivals, as policies are told (None: nothing)
     """
 
     rates: Sequence[float]
     shares: Sequence[float]
     model: ArrivalModel
     setting: Setting
+    contract: Ceiling | None = None
 
     def arrivals(self) -> Arrivals:
         """Raises ValueError for rates and shares that are none."""
@@ -89,7 +92,12 @@ def run_policy(
 
 def _policy(name: str, experiment: Experiment, setting: Setting) -> Policy:
     settings = Settings(
-        setting.slo, setting.mu, setting.decision_seconds, handover=setting.handover
+        setting.slo,
+        setting.mu,
+        setting.decision_seconds,
+        handover=setting.handover,
+        contract=experiment.contract,
+        shares=tuple(share / math.fsum(experiment.shares) for share in experiment.shares),
     )
     return POLICIES[name](settings, Trace(experiment.rates, experiment.shares))
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from srtm.autoscaler.decision import Handover
 from srtm.autoscaler.simulator.arrivals import ArrivalModel
 from srtm.limits.slo import SLO
-from srtm.options.model import Objective
+from srtm.options.model import Bound, Objective
 from srtm.text.fields import Duration
 
 DEFAULT_PARTITIONS = 5
@@ -58,6 +58,12 @@ class SimulateOptions(BaseModel):
         SLO(0.99, 0.5),
         description="share of events and the time from arrival to the end of processing (w_sla); "
         "0.99@500ms over 10m has to hold in every ten minutes",
+    )
+    contract: Bound | None = Field(
+        None,
+        description="rate=R,burst=B: the topic's contract, which bounds the events of any interval "
+        "of t seconds by B + R t; the policy contract sizes by it, srtm expects no more "
+        "[default: nothing bounds them]",
     )
     rebalance: Duration = Field(
         0.5, description="t_reb: from the last member's rejoining to the new assignment"

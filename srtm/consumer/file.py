@@ -22,7 +22,7 @@ from srtm.http.service import ClientFiles
 from srtm.kafka import file as kafka_file
 from srtm.limits.slo import SLO
 from srtm.options.door import HttpDoor
-from srtm.options.model import FileTable, read_toml
+from srtm.options.model import Bound, FileTable, read_toml
 from srtm.options.tls import check_client
 from srtm.text.address import Address
 from srtm.text.errors import one_line
@@ -81,6 +81,7 @@ class ScaledTable(FileTable):
     weigh:    what rates, lags and mu are counted in: events, or bytes that they take on disk
     mu:       of one consumer, in these a second, until it is learnt (None: policies wait for it)
     interval: between two decisions
+    contract: what bounds the arrivals, as a topic's contract says it (None: nothing)
     """
 
     slo: Annotated[SLO, BeforeValidator(_slo)]
@@ -89,6 +90,7 @@ class ScaledTable(FileTable):
     max: int = Field(default=8, ge=1, le=1000)
     mu: float | None = Field(default=None, gt=0, le=1e9)
     interval: Duration = 1.0
+    contract: Bound | None = None
 
     @model_validator(mode="after")
     def _in_bounds(self) -> Self:
@@ -101,6 +103,11 @@ class ScaledTable(FileTable):
             raise ValueError(f"max {self.max} is less than min {self.min}")
         if not 0.2 <= self.interval <= 3600:
             raise ValueError("interval must be from 200ms to 1h")
+        if self.policy == "contract" and self.contract is None:
+            raise ValueError(
+                'policy = "contract" sizes by a contract: give contract = "rate=1000,burst=200", '
+                "the topic's own"
+            )
         return self
 
 
@@ -125,6 +132,10 @@ class GroupTable(ScaledTable):
         if not 0.5 <= self.lease <= 300:
             raise ValueError("lease must be from 500ms to 5m")
         _topic(self.metadata)
+        if self.weigh == "bytes" and self.contract is not None:
+            raise ValueError(
+                'a contract counts messages: give weigh = "events", or leave contract out'
+            )
         return self
 
     @property

@@ -18,6 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, mo
 from pydantic.fields import FieldInfo
 
 from srtm.host.files import MOST_SETTINGS_BYTES, check_toml, check_toml_values, read_file
+from srtm.limits.ceiling import Ceiling
 from srtm.limits.slo import SLO
 from srtm.options.known_keys import refuse_unknown, unknown_key
 from srtm.text.duration import format_duration, parse_duration
@@ -32,6 +33,19 @@ Objective = Annotated[
     SLO, BeforeValidator(lambda value: SLO.parse(value) if isinstance(value, str) else value)
 ]
 """A field with an SLO; the text of a flag or a file is `0.99@1ms`."""
+
+
+def _ceiling(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return Ceiling.parse(value, "contract")
+    except UsageError as error:
+        raise ValueError(str(error).removeprefix("contract: ")) from None
+
+
+Bound = Annotated[Ceiling, BeforeValidator(_ceiling)]
+"""A field with what a contract lets come; the text of a flag or a file is `rate=1000,burst=200`."""
 
 
 def environment(name: str) -> dict[str, Any]:

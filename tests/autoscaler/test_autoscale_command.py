@@ -153,6 +153,7 @@ def test_every_policy_takes_every_skew(srtm: Srtm, tmp_path: Path, shares: str) 
     file.write_text("20\n" * 5 + "0\n" * 5 + "90\n" * 5)
     for name in policy_names():
         arguments = ("--workload", file, "--policy", name, "--shares", shares, "--mu", "50")
+        arguments += ("--contract", "rate=90,burst=20")
         answer = srtm("simulate", *arguments, "--json")
         assert answer.code == 0, (name, answer.err)
         (figures,) = answer.document
@@ -387,3 +388,34 @@ def test_the_list_of_commands_loads_no_numpy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert "autoscale" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        pytest.param((), "give --contract rate=1000,burst=200", id="no-contract"),
+        pytest.param(("--contract", "rate=100"), "--contract: burst: needed", id="half-of-one"),
+        pytest.param(("--contract", "100,20"), "'100' is not one of rate, burst", id="no-words"),
+    ],
+)
+def test_what_sizes_by_a_contract_needs_one(
+    srtm: Srtm, tmp_path: Path, flags: tuple[str, ...], says: str
+) -> None:
+    file = tmp_path / "short.csv"
+    file.write_text("20\n" * 5)
+    answer = srtm("simulate", "--workload", file, "--policy", "contract", *flags)
+    assert answer.code == 2
+    assert says in answer.err
+    assert answer.err.count("\n") == 1
+
+
+def test_consumers_by_a_contract_are_simulated(srtm: Srtm, tmp_path: Path) -> None:
+    """It names what would help, and what comes beyond the contract."""
+    file = tmp_path / "short.csv"
+    file.write_text("20\n" * 10 + "500\n" * 3)
+    flags = ("--policy", "contract", "--mu", "50", "--contract", "rate=100,burst=200")
+    answer = srtm("simulate", "--workload", file, *flags, "--shares", "0.6,0.4")
+    assert answer.code == 0
+    assert "contract: partition 0 has 60.0% of the contract rate=100,burst=200" in answer.out
+    assert "make consumers faster" in answer.out
+    assert "contract: more comes than the contract allows" in answer.out

@@ -14,9 +14,10 @@ from srtm.autoscaler.observation import (
     PartitionSeen,
 )
 from srtm.autoscaler.policies import DESCRIPTIONS, POLICIES, Settings, Trace
+from srtm.limits.ceiling import Ceiling
 from srtm.limits.slo import SLO
 
-SETTINGS = Settings(SLO(0.99, 0.5), mu=200.0)
+SETTINGS = Settings(SLO(0.99, 0.5), mu=200.0, contract=Ceiling(400.0, 60.0))
 TRACE = Trace([100.0, 300.0, 350.0, 50.0], [0.2] * 5)
 EVERY = [name for name in POLICIES if not name.startswith("landau-") or name == "landau-mwfp"]
 """One of Landau's stands for all: they differ in their packing, which has tests of its own."""
@@ -155,7 +156,7 @@ def test_consumers_beyond_the_partitions_are_counted(name: str) -> None:
 
 @every_policy
 def test_an_slo_shorter_than_one_event_is_named(name: str) -> None:
-    quick = Settings(SLO(0.99, 0.004), SETTINGS.mu)
+    quick = Settings(SLO(0.99, 0.004), SETTINGS.mu, contract=SETTINGS.contract)
     notes = make(name, quick).decide(seen([10, 10], {"c0": [0, 1]})).notes
     assert any(note.startswith("an event takes 0.005 s") for note in notes)
 
@@ -313,5 +314,5 @@ def histories(draw: st.DrawFn) -> list[Observation]:
 def test_whatever_is_observed_the_group_can_be_carried_out(
     name: str, history: list[Observation], handover: Handover, w_sla: float
 ) -> None:
-    settings = Settings(SLO(0.99, w_sla), mu=100.0, handover=handover)
+    settings = Settings(SLO(0.99, w_sla), mu=100.0, handover=handover, contract=SETTINGS.contract)
     drive(make(name, settings), history)

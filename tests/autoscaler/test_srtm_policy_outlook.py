@@ -1,5 +1,7 @@
 """What a group would be like: late events, work left, and what going over to it costs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from srtm.autoscaler.decision import Handover
 from srtm.autoscaler.observation import ConsumerSeen, Observation, PartitionSeen
 from srtm.autoscaler.policies.srtm.groups import Group
 from srtm.autoscaler.policies.srtm.outlook import WEIGHTS, Outlook
+from srtm.limits.ceiling import Ceiling
 
 SLOTS, INTERVALS, FUTURES = 10, 5, 3
 
@@ -49,6 +52,27 @@ def test_a_steady_rate_below_mu_is_served_in_time() -> None:
     late, left = outlook(150.0).late(ONE)
     assert late.tolist() == [[0] * INTERVALS] * FUTURES
     assert left.tolist() == [pytest.approx([0] * (INTERVALS + 1))] * FUTURES
+
+
+@pytest.mark.parametrize(
+    ("level", "comes"),
+    [
+        pytest.param(30.0, [130, 100, 100, 100, 100], id="all-of-the-burst-at-first"),
+        pytest.param(0.0, [100] * 5, id="no-burst-left"),
+    ],
+)
+def test_no_future_has_more_than_the_contract_allows(level: float, comes: list[float]) -> None:
+    free = outlook(200.0, error=20.0)
+    bounded = replace(free, ceiling=Ceiling(100.0, 30.0), level=level)
+    assert bounded.futures.tolist() == [pytest.approx(comes)] * FUTURES
+    assert replace(free, ceiling=Ceiling(500.0, 10.0)).futures.tolist() == free.futures.tolist()
+
+
+def test_what_does_not_come_leaves_the_burst_for_later() -> None:
+    calm = outlook(150.0)
+    rising = replace(calm, rates=np.array([50.0, 50.0, 150.0, 150.0, 150.0]))
+    bounded = replace(rising, ceiling=Ceiling(100.0, 30.0), level=0.0)
+    assert bounded.futures[1].tolist() == pytest.approx([50, 50, 130, 100, 100])
 
 
 def test_a_burst_is_late_beyond_what_is_served_within_the_target() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from srtm.autoscaler.autoscale_command import autoscale
-from srtm.autoscaler.live.choice import LIVE, check_policy, make_policy
+from srtm.autoscaler.live.choice import LIVE, check_policy, make_policy, watched
 from srtm.autoscaler.live.states import State
 from srtm.consumer.file import (
     ConsumerTable,
@@ -51,6 +51,12 @@ def test_the_smallest_file_has_defaults_for_the_rest(tmp_path: Path) -> None:
         pytest.param("mu = -1", "group.mu", id="mu"),
         pytest.param("lease = '10ms'", "lease must be from 500ms", id="lease"),
         pytest.param("interval = 5", "'5' is not a duration|not a duration", id="no-unit"),
+        pytest.param(
+            "policy = 'contract'", "sizes by a contract: give contract = ", id="no-contract"
+        ),
+        pytest.param("contract = 'rate=5'", "contract: burst: needed", id="half-a-contract"),
+        pytest.param("contract = 'r=5'", "'r=5' is not one of rate, burst", id="no-word"),
+        pytest.param("contract = 'rate=5,burst=2'\nweigh = 'bytes'", "counts messages", id="bytes"),
         pytest.param("handover = 'eager'", "group.handover", id="handover"),
         pytest.param("metadata-topic = 'a b'", "no name of a Kafka topic", id="topic"),
         pytest.param("[executor]\nkind = 'nomad'", "executor.kind", id="executor"),
@@ -128,10 +134,23 @@ def test_policies_are_those_that_need_no_foresight() -> None:
             check_policy(name, "group.toml")
 
 
+@pytest.mark.parametrize("contract", ["", 'contract = "rate=400,burst=50"\n'])
+def test_what_is_watched_sizes_by_a_contract_where_there_is_one(
+    tmp_path: Path, contract: str
+) -> None:
+    file = tmp_path / "group.toml"
+    file.write_text(SMALL + contract)
+    group = read_group_file(file).group
+    assert ("contract" in watched((), group, "group.toml")) is bool(contract)
+    if not contract:
+        with pytest.raises(UsageError, match=r"--policy contract .*give group.toml \[group\]"):
+            watched(("contract",), group, "group.toml")
+
+
 @pytest.mark.parametrize("name", LIVE)
 def test_each_policy_can_be_made(tmp_path: Path, name: str) -> None:
     file = tmp_path / "group.toml"
-    file.write_text(SMALL)
+    file.write_text(SMALL + 'contract = "rate=400,burst=50"\n')
     assert make_policy(name, read_group_file(file).group, 200.0).name
 
 

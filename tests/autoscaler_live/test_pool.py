@@ -48,6 +48,18 @@ def test_each_message_once_over_two_brokers_and_decisions_explained(make_pool: M
     assert look["policies"]["li-ku"]
 
 
+def test_a_pool_of_a_limited_topic(make_pool: Make) -> None:
+    """2,000/s need more consumers than there may be, whatever comes and is learnt of mu."""
+    keys = {"policy": "contract", "contract": "rate=2000,burst=20", "mu": 100, "max": 3}
+    found = make_pool(group={**keys, "slo": "0.99@500ms"})
+    found.controller(EACH="0.01")
+    found.publish(50)
+    found.wait_consumers(3)
+    found.wait_kept()
+    look = json.loads(found.command("watch", "--count", "1", "--json").stdout)
+    assert "rate=2000,burst=20" in look["policies"]["contract"]["reason"]
+
+
 def test_a_consumer_that_is_killed_in_a_batch_loses_nothing(make_pool: Make) -> None:
     found = make_pool(group={"min": 2, "max": 2})
     found.controller()

@@ -28,6 +28,7 @@ from srtm.autoscaler.pool.state import PoolState, read_state
 from srtm.autoscaler.pool.world import PoolWorld
 from srtm.consumer.pool_file import PoolTable
 from srtm.host.clock import NS
+from srtm.limits.ceiling import EXCEEDED
 
 SLO = "0.99@500ms"
 MU = 100.0
@@ -145,7 +146,7 @@ def make(tmp_path: Path) -> Make:
 
 @pytest.mark.parametrize("policy", LIVE)
 def test_each_policy_comes_to_rest_with_enough(make: Make, policy: str) -> None:
-    channel = make(policy=policy)
+    channel = make(policy=policy, contract="rate=400,burst=50")
     channel.run(60, 330.0)
     assert channel.controller.fault == ""
     if policy == "flas":  # it takes one away as long as nothing is slow, and again
@@ -153,6 +154,26 @@ def test_each_policy_comes_to_rest_with_enough(make: Make, policy: str) -> None:
     if policy != "keda":  # it lets lag stand up to its threshold
         assert math.ceil(330 / MU) <= channel.counts[-1] <= 6
     assert len(set(channel.counts[-15:])) == 1
+
+
+@pytest.mark.parametrize("policy", ["linear", "contract", "srtm"])
+def test_more_than_the_contract_is_warned_of_once(
+    make: Make, policy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    channel = make(policy=policy, contract="rate=100,burst=20")
+    channel.run(10, 90)
+    assert EXCEEDED not in caplog.text
+    channel.run(20, 300)
+    assert caplog.text.count(EXCEEDED) == 1
+    assert EXCEEDED in channel.controller.warned.now
+    channel.run(80, 50)
+    assert EXCEEDED not in channel.controller.warned.now
+
+
+def test_what_a_contract_needs_too_much_for_is_warned_of(make: Make) -> None:
+    channel = make(policy="contract", contract="rate=100,burst=20", slo="0.99@5ms")
+    channel.run(5, 50)
+    assert "allow a longer latency" in " ".join(channel.controller.warned.now)
 
 
 def test_it_follows_up_and_down_and_notes_what_it_did(make: Make) -> None:

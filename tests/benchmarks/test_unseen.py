@@ -26,6 +26,7 @@ from benchmarks.autoscaler.unseen.cases import (
     reported,
 )
 from benchmarks.autoscaler.unseen.run import (
+    BOUNDED,
     CONSTANT,
     Judged,
     Result,
@@ -36,6 +37,7 @@ from benchmarks.autoscaler.unseen.run import (
 )
 from srtm.autoscaler.policies.srtm.tuning import TUNING
 from srtm.autoscaler.simulator.arrivals import ArrivalModel
+from srtm.limits.excess import worst_excess
 from srtm.text.errors import UsageError
 
 REPORTED = list(generated(REPORTED_SEEDS))
@@ -164,3 +166,24 @@ def test_tuning_takes_what_scores_best_and_leaves_what_is_no_better() -> None:
 def test_what_cannot_be_tried_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--try"):
         tune.choices([text])
+
+
+def test_a_contract_that_the_arrivals_just_keep_to() -> None:
+    for model in (ArrivalModel.POISSON, ArrivalModel.BURST):
+        each = case(7, "spikes", 0.99, "even", model, True, 60)
+        times = np.sort(np.concatenate(each.arrivals.times))
+        ceiling = each.ceiling
+        assert worst_excess(times, ceiling.rate, ceiling.burst) == pytest.approx(0.0, abs=1e-6)
+        assert played(each, BOUNDED).minutes > 0
+
+
+def test_what_a_contract_saves_is_held_against_ours_without_one() -> None:
+    ours = result(0.995, 50.0)
+    some = [
+        Judged(short(), ours, (CHEAP,), result(0.996, 40.0)),
+        Judged(short(), ours, (CHEAP,), result(0.5, 45.0)),
+    ]
+    kept, minutes = bars(some)[-2:]
+    assert (kept.value, kept.met) == (-1.0, False)
+    assert minutes.value == pytest.approx(math.sqrt(0.8 * 0.9))
+    assert minutes.met

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from srtm.autoscaler.decision import Handover
 from srtm.autoscaler.simulator.arrivals import ArrivalModel, Arrivals, arrivals_by_partition
 from srtm.autoscaler.simulator.setting import Setting
+from srtm.limits.ceiling import Ceiling
+from srtm.limits.excess import worst_excess
 from srtm.limits.slo import SLO
 
 Floats = NDArray[np.float64]
@@ -150,6 +152,7 @@ WARM = 0.8
 """A warm group begins with consumers for its first rate, each used so far."""
 MIXED_MUS = (140.0, 200.0, 260.0)
 """The mus of consumers that differ, in the order of their launches; their mean is MU."""
+CONTRACT_QUANTILE = 0.95
 REPORTED_SEEDS = (1001, 1002, 1003)
 MIXED_SEEDS = (1004,)
 TUNING_SEEDS = (1, 2, 3)
@@ -167,6 +170,14 @@ class Case:
     @cached_property
     def arrivals(self) -> Arrivals:
         return arrivals_by_partition(self.rates.tolist(), self.model, self.setting.seed)
+
+    @cached_property
+    def ceiling(self) -> Ceiling:
+        """A contract that the arrivals just keep to: with a rate that they exceed for a twentieth
+        of the time, the least burst."""
+        rate = float(np.quantile(self.rates.sum(axis=0), CONTRACT_QUANTILE))
+        times = np.sort(np.concatenate(self.arrivals.times))
+        return Ceiling(rate, max(1.0, worst_excess(times, rate, 0.0)))
 
     @property
     def asked(self) -> float:

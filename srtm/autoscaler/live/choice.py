@@ -8,7 +8,7 @@ from srtm.autoscaler.decision import Handover, Policy
 from srtm.autoscaler.live.bounds import possible
 from srtm.autoscaler.observation import Observation
 from srtm.autoscaler.policies import POLICIES, Settings
-from srtm.autoscaler.policies.registry import meant
+from srtm.autoscaler.policies.registry import SIZES_BY_CONTRACT, meant
 from srtm.autoscaler.policies.srtm import Srtm
 from srtm.autoscaler.policies.srtm.tuning import TUNING
 from srtm.consumer.file import GroupTable, ScaledTable
@@ -29,14 +29,20 @@ _LANDAU = "landau-mbfp"
 """the packing of Landau's own that `watch` shows; the others are shown where they are asked for"""
 
 
-def watched(names: tuple[str, ...], of_file: str, where: str) -> tuple[str, ...]:
-    """The policies that `watch` shows: `names`, or that of the file and one of each kind. Raises
-    UsageError."""
-    check_policy(of_file, where)
+def watched(names: tuple[str, ...], group: ScaledTable, where: str) -> tuple[str, ...]:
+    """The policies that `watch` shows: `names`, or that of the file and one of each kind; without a
+    contract none that sizes by it. Raises UsageError."""
+    check_policy(group.policy, where)
     for name in names:
         check_policy(name, "--policy")
+    if SIZES_BY_CONTRACT in names and group.contract is None:
+        raise UsageError(
+            f"--policy {SIZES_BY_CONTRACT} sizes by a contract: give {where} [group] contract = "
+            '"rate=1000,burst=200", the topic\'s own'
+        )
+    usual = (name for name in LIVE if group.contract or name != SIZES_BY_CONTRACT)
     return names or tuple(
-        name for name in LIVE if name in (of_file, _LANDAU) or not name.startswith("landau-")
+        name for name in usual if name in (group.policy, _LANDAU) or not name.startswith("landau-")
     )
 
 
@@ -84,8 +90,17 @@ def make_pool_policy(name: str, group: ScaledTable, mu: float) -> Policy:
     first."""
     if name == "srtm":
         tuning = replace(TUNING, longest_poll_seconds=0.0)
-        return Srtm(group.slo, group.interval, (Handover.DIRECT,), group.max, tuning)
-    settings = Settings(group.slo, mu, group.interval, handover=Handover.DIRECT)
+        return Srtm(
+            group.slo, group.interval, (Handover.DIRECT,), group.max, tuning, group.contract
+        )
+    settings = Settings(
+        group.slo,
+        mu,
+        group.interval,
+        handover=Handover.DIRECT,
+        contract=group.contract,
+        pooled=True,
+    )
     return POLICIES[name](settings, None)
 
 
@@ -94,6 +109,6 @@ def make_policy(name: str, group: GroupTable, mu: float) -> Policy:
     handover = _HANDOVERS[group.handover]
     slo = group.slo
     if name == "srtm":
-        return Srtm(slo, group.interval, (handover,), group.max)
-    settings = Settings(slo, mu, group.interval, handover=handover)
+        return Srtm(slo, group.interval, (handover,), group.max, ceiling=group.contract)
+    settings = Settings(slo, mu, group.interval, handover=handover, contract=group.contract)
     return POLICIES[name](settings, None)

@@ -19,6 +19,7 @@ from srtm.autoscaler.decision import Action, Decision, Policy
 from srtm.autoscaler.executors.executor import Executor
 from srtm.autoscaler.live.adviser import Adviser
 from srtm.autoscaler.live.bounds import Unsound, bounded, is_there_already, limits
+from srtm.autoscaler.live.contract_bounds import ContractBounds
 from srtm.autoscaler.live.crew import Crew
 from srtm.autoscaler.live.learnt import Learnt
 from srtm.autoscaler.live.monitor import Reading
@@ -62,6 +63,7 @@ class Controller:
 
     def __post_init__(self) -> None:
         self.budget = RollingBudget(self.group.slo)
+        self._bounds = ContractBounds(self.group.contract)
         self._adviser = Adviser(self.group.policy, self.make)
         self._crew = Crew(self.executor, self.startup_seconds)
         self._looked_ns = 0
@@ -148,7 +150,8 @@ class Controller:
         else:
             decision = self._adviser.ask(seen)
             self.fault = self._adviser.fault or self.fault
-            self.warned.tell(self.world.answered(seen, decision, self.budget), reading.at)
+            notes = self.world.answered(seen, decision, self.budget)
+            self.warned.tell((*notes, *self._bounds.notes(seen)), reading.at)
         self.fault = self.fault or self.world.fault or reading.stuck(self.group.slo.target_seconds)
         self._reassign(seen, self.world.adopt(seen, decision), now_ns)
 

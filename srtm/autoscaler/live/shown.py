@@ -9,6 +9,7 @@ import click
 
 from srtm.autoscaler.live.monitor import Reading
 from srtm.autoscaler.live.observe import LiveConsumer
+from srtm.autoscaler.policies.registry import SIZES_BY_CONTRACT
 from srtm.text.terminal import Column, Table, show
 
 UNKNOWN_MU = (
@@ -193,9 +194,12 @@ def show_looks(watch: Looking, interval_seconds: float, count: int, as_json: boo
                 show(client_table(look) if pool else consumer_table(look), "")
             if look["policies"]:
                 show(policy_table(look), "")
-            warnings = (
-                [] if pool else [n for each in look["policies"].values() for n in each["notes"]]
-            )
+            warnings = [
+                note
+                for name, each in look["policies"].items()
+                if not pool or name == SIZES_BY_CONTRACT  # others warn of partitions
+                for note in each["notes"]
+            ]
             for note in dict.fromkeys([*look["notes"], *warnings]):
                 click.echo(f"note: {note}", err=True)
     finally:

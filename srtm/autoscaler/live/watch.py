@@ -5,6 +5,7 @@ from typing import Any
 
 from srtm.autoscaler.live.choice import Asked, make_policy, watched
 from srtm.autoscaler.live.explain import read_on
+from srtm.autoscaler.live.learnt import Learnt
 from srtm.autoscaler.live.observe import LiveConsumer, Phases, new_mu, observation
 from srtm.autoscaler.live.probe import Probe
 from srtm.autoscaler.live.roster import identified
@@ -71,14 +72,20 @@ class Watch:
         reading = self._sampler.read()
         mu = new_mu(consumers, self._file.group.mu)
         notes = reading.notes if mu else (*reading.notes, UNKNOWN_MU)
-        would = self._asked.ask(observation(reading, consumers, mu, Phases())) if mu else {}
+        would = self._asked.ask(observation(reading, consumers, mu, _usual())) if mu else {}
         return document(reading, consumers, would, notes, self._file.group.weigh)
+
+
+def _usual() -> Phases:
+    """What a controller takes changes to last before it has seen one."""
+    learnt = Learnt()
+    return Phases(learnt.startup, learnt.rebalance)
 
 
 def watch_group(
     file: GroupFile, names: tuple[str, ...], where: Path, count: int, as_json: bool
 ) -> None:
     """Print one look an interval; count 0: until it is stopped."""
-    watch = Watch(file, watched(names, file.group.policy, str(where)))
+    watch = Watch(file, watched(names, file.group, str(where)))
     watch.begin()
     show_looks(watch, file.group.interval, count, as_json)

@@ -3,6 +3,7 @@
 from srtm.autoscaler.packing.any_fit import AS_GIVEN, DECREASING
 from srtm.autoscaler.packing.bounds import lower_bound
 from srtm.autoscaler.packing.exact import exact
+from srtm.autoscaler.packing.few import few
 from srtm.autoscaler.packing.finish import finish
 from srtm.autoscaler.packing.kafka import assign_range, assign_sticky
 from srtm.autoscaler.packing.least_loaded import least_loaded, least_loaded_ffd
@@ -32,6 +33,7 @@ __all__ = [
     "assign_sticky",
     "cardinal_bin_scores",
     "exact",
+    "few",
     "finish",
     "keep_owners",
     "least_loaded",

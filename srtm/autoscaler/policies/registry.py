@@ -7,6 +7,7 @@ from functools import partial
 from srtm.autoscaler.decision import Handover, Policy
 from srtm.autoscaler.packing import ALGORITHMS, least_loaded_ffd
 from srtm.autoscaler.policies.closer import Closer1, Closer2
+from srtm.autoscaler.policies.contract import Contracted
 from srtm.autoscaler.policies.flas import Flas
 from srtm.autoscaler.policies.iccbdc import Iccbdc, IccbdcCounts
 from srtm.autoscaler.policies.keda import Keda
@@ -31,6 +32,10 @@ _SHORT = {
     "worst-fit-decreasing": "wfd",
 }
 """Landau's short names of packings; one that is not here is `landau-` and its own name."""
+
+
+SIZES_BY_CONTRACT = "contract"
+"""The policy that raises ValueError for settings without a contract."""
 
 
 def _knowing(name: str, make: Callable[[str, Settings, Trace], Policy]) -> Factory:
@@ -72,8 +77,14 @@ _OBSERVING: dict[str, tuple[Callable[[str, Settings], Policy], str]] = {
         )
         for packing, algorithm in ALGORITHMS.items()
     },
+    SIZES_BY_CONTRACT: (
+        Contracted,
+        "fewest consumers that keep the target whatever a contract allows",
+    ),
     "srtm": (
-        lambda name, settings: Srtm(settings.slo, settings.decision_seconds),
+        lambda name, settings: Srtm(
+            settings.slo, settings.decision_seconds, ceiling=settings.contract
+        ),
         "what a change saves against what it costs, by forecast and error budget",
     ),
 }

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from srtm.autoscaler.decision import Handover
+from srtm.limits.ceiling import Ceiling
 from srtm.limits.slo import SLO
 
 
@@ -17,6 +18,10 @@ class Settings:
     f_up, f_down:     shares of mu that a consumer is packed to before scaling up and down
     cooldown_seconds: after a scaling; None: as the policy's paper has it
     handover:         the group's own protocol, on which Li-Ku's window and Kafka's assignment hang
+    contract:         what bounds the arrivals; None: nothing does
+    shares:           of each partition, in the order of their ids, of whatever comes under the
+                      contract in any interval; None: as measured
+    pooled:           any consumer that is free serves, so nothing is handed over
 
     Raises ValueError on a value out of range.
     """
@@ -28,6 +33,9 @@ class Settings:
     f_down: float = 0.4
     cooldown_seconds: float | None = None
     handover: Handover = Handover.EAGER
+    contract: Ceiling | None = None
+    shares: tuple[float, ...] | None = None
+    pooled: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.mu < math.inf:

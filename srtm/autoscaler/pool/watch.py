@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from srtm.autoscaler.live.choice import Asked, make_pool_policy, watched
+from srtm.autoscaler.live.learnt import Learnt
 from srtm.autoscaler.live.observe import LiveConsumer, new_mu
 from srtm.autoscaler.live.shown import UNKNOWN_MU, show_decisions, show_looks
 from srtm.autoscaler.pool.sampler import PoolReading, PoolSampler
@@ -88,7 +89,9 @@ class PoolWatch:
         self, seen: PoolReading, consumers: tuple[LiveConsumer, ...], new_mu: float
     ) -> dict[str, Any]:
         shares = share_count(max(self._file.group.max, len(consumers)))
-        found = self._asked.ask(pool_observation(seen.reading, consumers, new_mu, shares, 0.0))
+        startup = Learnt().startup
+        shown = pool_observation(seen.reading, consumers, new_mu, shares, startup)
+        found = self._asked.ask(shown)
         for each in found.values():
             if each["consumers"] == len(consumers):  # who has which share is passed over
                 each["action"] = "none"
@@ -99,7 +102,7 @@ def watch_pool(
     file: PoolFile, names: tuple[str, ...], where: Path, count: int, as_json: bool
 ) -> None:
     """Print one look an interval; count 0: until it is stopped."""
-    watch = PoolWatch(file, watched(names, file.group.policy, str(where)))
+    watch = PoolWatch(file, watched(names, file.group, str(where)))
     watch.begin()
     show_looks(watch, file.group.interval, count, as_json)
 

@@ -13,6 +13,7 @@ from srtm.autoscaler.live.observe import NO_MU, LiveConsumer, Phases, any_mu, ne
 from srtm.autoscaler.live.roster import Roster
 from srtm.autoscaler.live.states import Event
 from srtm.autoscaler.observation import ConsumerState, Observation
+from srtm.autoscaler.policies.registry import SIZES_BY_CONTRACT
 from srtm.autoscaler.pool.sampler import PoolReading
 from srtm.autoscaler.pool.shares import change_of, pool_observation, share_count
 from srtm.autoscaler.pool.state import PoolState
@@ -139,8 +140,8 @@ class PoolWorld:
     def answered(
         self, seen: Observation, decision: Decision, budget: RollingBudget
     ) -> tuple[str, ...]:
-        """Policies warn of partitions here, of which a channel has none."""
-        return ()
+        """Policies warn of partitions here, of which a channel has none, but for one that knows."""
+        return decision.notes if self.group.policy == SIZES_BY_CONTRACT else ()
 
     def adopt(self, seen: Observation, decision: Decision) -> Decision:
         if self.consumers:

@@ -13,6 +13,7 @@ from srtm.autoscaler.policies.srtm.groups import Group
 from srtm.autoscaler.policies.srtm.plan import Stages
 from srtm.autoscaler.policies.srtm.queue import late_by_stop, late_events
 from srtm.autoscaler.policies.srtm.tuning import TUNING
+from srtm.limits.ceiling import Ceiling
 
 Floats = NDArray[np.float64]
 _Row = tuple[tuple[tuple[int, ...], float], ...]
@@ -33,6 +34,7 @@ class Outlook:
     surges: rises that no forecast sees, events/s, shape (surges,); surge_weights: how likely each
     lead:   intervals within which such a rise is there
     most:   consumers that there may be (None: one for each partition)
+    ceiling: what bounds the arrivals (None: nothing); level: events of its burst that can come now
     """
 
     seen: Observation
@@ -47,6 +49,8 @@ class Outlook:
     longest_poll_seconds: float = TUNING.longest_poll_seconds
     most: int | None = None
     uneven: float = TUNING.uneven
+    ceiling: Ceiling | None = None
+    level: float = 0.0
     heavy: tuple[int, ...] = field(init=False)
     """Partitions that keep a consumer busy, or more than busy, for a while (more waits than the
     fastest serves within the target, or more may come than it serves), with more work than each of
@@ -94,7 +98,18 @@ class Outlook:
         risen = np.minimum(1.0, np.arange(1.0, len(self.rates) + 1) / self.lead)
         rises = np.outer(self.surges, risen)
         rates: Floats = np.maximum(0.0, self.rates + np.concatenate((errors, rises)))
-        return rates
+        return rates if self.ceiling is None else self._within(rates, self.ceiling)
+
+    def _within(self, rates: Floats, ceiling: Ceiling) -> Floats:
+        """The rates, but for what the contract's bucket has no token for."""
+        counts, brought = rates * self.interval_seconds, ceiling.rate * self.interval_seconds
+        level = np.full(len(rates), self.level)
+        for interval in range(counts.shape[1]):
+            level = level + brought
+            counts[:, interval] = np.minimum(counts[:, interval], level)
+            level = np.minimum(ceiling.burst, level - counts[:, interval])
+        within: Floats = counts / self.interval_seconds
+        return within
 
     def mu(self, group: Group) -> Floats:
         """The mu of each consumer of the group, events/s."""

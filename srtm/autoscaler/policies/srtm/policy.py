@@ -33,6 +33,7 @@ from srtm.autoscaler.policies.srtm.stops import Stops
 from srtm.autoscaler.policies.srtm.surges import Surges
 from srtm.autoscaler.policies.srtm.tuning import TUNING, Tuning
 from srtm.autoscaler.policies.timeline import Timeline
+from srtm.limits.ceiling import EXCEEDED, Ceiling, Level
 from srtm.limits.slo import SLO
 
 Floats = NDArray[np.float64]
@@ -41,6 +42,7 @@ Floats = NDArray[np.float64]
 class Srtm:
     """handovers: those that the group's back end can do; the policy chooses among them
     most: consumers that there may be (None: as many as there are partitions)
+    ceiling: what the arrivals are bounded by (None: by nothing)
     """
 
     name = "srtm"
@@ -52,8 +54,10 @@ class Srtm:
         handovers: tuple[Handover, ...] = (*Handover,),
         most: int | None = None,
         tuning: Tuning = TUNING,
+        ceiling: Ceiling | None = None,
     ) -> None:
         self._slo = slo
+        self._ceiling = ceiling
         self._tuning = tuning
         self._handovers = handovers
         self._most = most
@@ -72,6 +76,7 @@ class Srtm:
         self._forecast: Forecast | None = None
         self._rates: deque[float] = deque(maxlen=self._horizon * tuning.paths)
         self._surges = Surges(self._seconds, tuning)
+        self._level = Level(self._ceiling)
         self._observations = 0
         self._launched_at: float | None = None
         self._smaller = 0  # decisions in a row that want fewer consumers
@@ -106,6 +111,9 @@ class Srtm:
             longest_poll_seconds=tuning.longest_poll_seconds,
             most=self._room(seen),
             uneven=tuning.uneven,
+            # What was exceeded bounds nothing.
+            ceiling=None if self._level.exceeded else self._ceiling,
+            level=self._level.messages,
         )
         return self._choose(outlook, notes)
 
@@ -123,12 +131,14 @@ class Srtm:
                 self._surges.see(forecast.surprise)
             slots = _slots(seen, self._seconds, self._slo.target_seconds)
             self._shape.see(slots, forecast.jumped)
+            self._level.see(slots.sum(axis=1).tolist(), self._seconds / len(slots))
         self._budget.see(seen, self._seconds)
         changing = seen.rebalancing or any(
             c.state is ConsumerState.STARTING for c in seen.consumers
         )
         self._stops.see(seen.at, self._budget.late, seen.stopped_seconds, changing)
-        return (*odd, *cannot_be_met(seen, self._slo.target_seconds))
+        beyond = (EXCEEDED,) if self._level.exceeded else ()
+        return (*odd, *beyond, *cannot_be_met(seen, self._slo.target_seconds))
 
     def _forecast_for(self, ahead: int) -> Forecast:
         """The forecast whose errors are measured so many intervals ahead, or nearly: a start-up

@@ -1,0 +1,1 @@
+"""The policy `contract` against the worst arrivals that a contract allows."""
