@@ -35,8 +35,8 @@ from tb_adaptor.penalty.broker_level import ROUNDING, BrokerLevel, Reading
 
 _CELL_SECONDS = 0.005
 """over which the worst is taken: the brokers' clocks are known no better"""
-_STEP_SECONDS = 0.1
-"""computed together, at least"""
+_STEP_SECONDS = 1.0
+"""computed together, at least: half a millisecond of work for two brokers"""
 
 
 def stranded(unused: ArrayLike, lacking: ArrayLike) -> Floats:

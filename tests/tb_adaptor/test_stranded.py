@@ -150,7 +150,7 @@ def test_what_is_known_of_single_messages_holds_what_was_stranded(
     levels = known_of(brokers, error)
     found = levels.shown(ENDS_AT)
     assert found is not None
-    assert found.seconds > ENDS_AT - 3
+    assert found.seconds > ENDS_AT - 4
     exact = counted(brokers, levels, found)
     assert found.least <= exact + 1e-9
     assert found.most >= exact - 1e-9
