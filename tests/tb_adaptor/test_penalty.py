@@ -362,7 +362,8 @@ def test_a_broker_that_tells_nothing_fills_no_memory(told: int) -> None:
         for each in (a, b) if at < told else (a,):
             penalty.receive(each.name, each.report(float(at), with_waits=at > 1))
     kept = sum(part[0].size for each in penalty._of.values() for part in each.coming)
-    assert kept <= 10 * 20, "what came in 20 s"
+    kept += sum(each.times.size for each in penalty._levels._of.values())
+    assert kept <= 2 * 10 * 20, "what came in 20 s, twice"
     assert "broker b does not report" in str(penalty.shown(400.0))
 
 
