@@ -89,11 +89,21 @@ class WaitShown(Answer):
     p99: float = Field(description="seconds")
 
 
+class StrandedShown(Answer):
+    """Tokens unused at some brokers while messages waited at others: means over `seconds`."""
+
+    seconds: float = Field(description="length of the stretch that the figures are of")
+    least: float = Field(description="at least so many tokens were stranded at a time")
+    most: float = Field(description="at most so many were, by clocks and delays")
+
+
 class PenaltyShown(Answer):
     """What splitting the topic over brokers costs in waiting for tokens."""
 
     topic: str
-    unknown: str = Field(default="", description="why there are no figures; empty where there are")
+    unknown: str = Field(
+        default="", description="why there are no figures of the penalty; empty where there are"
+    )
     seconds: float | None = Field(
         default=None, description="length of the stretch that the figures are of, back from now"
     )
@@ -113,6 +123,9 @@ class PenaltyShown(Answer):
     error: WaitShown | None = Field(
         default=None,
         description="by how much `unsplit` and `penalty` may be wrong, by clocks and delays",
+    )
+    stranded: StrandedShown | None = Field(
+        default=None, description="null: not known; it may be known where the penalty is not"
     )
 
 

@@ -105,6 +105,9 @@ class WaitsReport(FromGateway):
     held: Count | None = Field(
         None, description="messages that have no token now; null: too many to be counted"
     )
+    tokens: Count | None = Field(
+        None, description="tokens in the bucket now, 0 where it owes; null: not told"
+    )
 
 
 class TopicReport(FromGateway):

@@ -6,11 +6,11 @@ from typing import Protocol
 
 import numpy as np
 
-from distributor.api import PenaltyShown, WaitShown
+from distributor.api import PenaltyShown, StrandedShown, WaitShown
 from distributor.control.state import ControlState
 from distributor.gateway_api import Report, TopicReport
-from tb_adaptor.leases import NOTHING, TopicLeases
-from tb_adaptor.penalty import Compared, Figures, Heard, Penalty, Waits
+from tb_adaptor.leases import NOTHING, Holder, TopicLeases
+from tb_adaptor.penalty import Compared, Figures, Heard, Penalty, Stranded, Waits
 from tb_adaptor.share import Part
 
 
@@ -46,7 +46,8 @@ class Penalties:
                 penalty = self._topics[each.topic] = Penalty(contract, brokers, now)
             if broker in brokers:
                 if report.answered is not None:
-                    penalty.receive(broker, _heard(each, report, report.answered, now))
+                    part = _part(leases, broker)
+                    penalty.receive(broker, _heard(each, report, report.answered, part, now))
             elif each.offered or each.backlog:
                 penalty.restart(now, f"messages come to broker {broker}, which has no share")
 
@@ -59,6 +60,14 @@ class Penalties:
         for name in sorted(self._topics):
             yield name, self._topics[name].shown(now)
 
+    def stranded(self) -> Iterator[tuple[str, Stranded]]:
+        """Stranded tokens of the topics of which they are known, by name."""
+        now = self._service.now()
+        for name in sorted(self._topics):
+            found = self._topics[name].stranded(now)
+            if found is not None:
+                yield name, found
+
     def shown(self, name: str) -> PenaltyShown:
         """Raises NotFound."""
         topic, leases = self._service.state.topic(name), self._service.state.leases.get(name)
@@ -70,8 +79,9 @@ class Penalties:
         if penalty is None:
             return PenaltyShown(topic=name, unknown="no broker has reported yet")
         found = penalty.shown(self._service.now())
+        stranded = _stranded_shown(penalty.stranded(self._service.now()))
         if isinstance(found, str):
-            return PenaltyShown(topic=name, unknown=found)
+            return PenaltyShown(topic=name, unknown=found, stranded=stranded)
         return PenaltyShown(
             topic=name,
             seconds=found.seconds,
@@ -80,6 +90,7 @@ class Penalties:
             unsplit=_shown(found.unsplit),
             penalty=_shown(found.penalty),
             error=_shown(found.error),
+            stranded=stranded,
         )
 
 
@@ -89,7 +100,13 @@ def _brokers(leases: TopicLeases, now: float) -> frozenset[str]:
     return frozenset(holders | leases.targets.keys())
 
 
-def _heard(topic: TopicReport, report: Report, number: int, now: float) -> Heard:
+def _part(leases: TopicLeases, broker: str) -> Part:
+    """The share that it had when it reported."""
+    share = leases.holders.get(broker, Holder()).acknowledged
+    return Part(share.rate, share.burst)
+
+
+def _heard(topic: TopicReport, report: Report, number: int, part: Part, now: float) -> Heard:
     clock = topic.waits.clock if topic.waits else 0.0
     batches = [(ago, count) for ago, count in topic.batches if count >= 1]
     singles: dict[float, float] = {}
@@ -104,7 +121,8 @@ def _heard(topic: TopicReport, report: Report, number: int, now: float) -> Heard
     if topic.waits is not None:
         held = None if topic.waits.held is None else int(topic.waits.held)
         bins = Counter({key: int(count) for key, count in topic.waits.bins})
-        waits = Waits(bins, topic.waits.seconds, held)
+        tokens = None if topic.waits.tokens is None else topic.waits.tokens - topic.debt
+        waits = Waits(bins, topic.waits.seconds, held, tokens)
     return Heard(
         now,
         clock / 1e3,
@@ -115,8 +133,15 @@ def _heard(topic: TopicReport, report: Report, number: int, now: float) -> Heard
         np.array([float(int(count)) for _, count, _ in rows]),
         np.array([batch for _, _, batch in rows], dtype=np.bool_),
         waits,
+        part,
     )
 
 
 def _shown(figures: Figures) -> WaitShown:
     return WaitShown(mean=figures.mean, p99=figures.p99)
+
+
+def _stranded_shown(found: Stranded | None) -> StrandedShown | None:
+    if found is None:
+        return None
+    return StrandedShown(seconds=found.seconds, least=found.least, most=found.most)

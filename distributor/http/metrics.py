@@ -5,7 +5,7 @@ from distributor.control.service import Distributor
 from distributor.http.handler import Shared
 from srtm.host.clock import monotonic_ns
 from srtm.http.metrics import Row, Text, latencies
-from tb_adaptor.penalty import Compared
+from tb_adaptor.penalty import Compared, Stranded
 
 LEADING_METRICS: tuple[Row[Distributor | None], ...] = (
     Row("srtm_distributor_leading", "gauge", "1 while this distributor leads.",
@@ -109,6 +109,15 @@ TOPIC_METRICS: tuple[Row[Compared], ...] = (
         lambda c: c.messages),
 )  # fmt: skip
 """of topics that several brokers share; a topic of which nothing is known has none of them"""
+STRANDED_METRICS: tuple[Row[Stranded], ...] = (
+    Row("srtm_distributor_topic_stranded_tokens", "gauge",
+        "Tokens that lay unused at some brokers of the topic while its messages waited at others, "
+        "at least: the mean of the last minute.",
+        lambda s: s.least),
+    Row("srtm_distributor_topic_stranded_tokens_most", "gauge",
+        "The same mean at most, as clocks and delays allow.",
+        lambda s: s.most),
+)  # fmt: skip
 
 
 def exposition(service: Distributor | None, shared: Shared) -> Text:
@@ -127,4 +136,6 @@ def exposition(service: Distributor | None, shared: Shared) -> Text:
     text.add(PENALTY_METRICS, penalties)
     known = [(label, found) for label, found in penalties if isinstance(found, Compared)]
     text.add(TOPIC_METRICS, known)
+    stranded = service.penalties.stranded()
+    text.add(STRANDED_METRICS, [({"topic": name}, found) for name, found in stranded])
     return text

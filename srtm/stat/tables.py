@@ -126,7 +126,8 @@ def distributor_table(rows: list[Row]) -> Table:
 
 
 def penalties_table(penalties: list[dict[str, Any]]) -> Table:
-    """Token waits of the last minute, measured and as in one bucket, in milliseconds."""
+    """Token waits of the last minute, measured and as in one bucket, in milliseconds; and tokens
+    that were stranded meanwhile."""
     table = Table(
         Column("split topic", text=True),
         Column("mean wait ms"),
@@ -138,6 +139,8 @@ def penalties_table(penalties: list[dict[str, Any]]) -> Table:
         Column("penalty ms"),
         Column("+-", 2),
         Column("messages", 4),
+        Column("stranded tokens"),
+        Column("at most", 2),
         Column("", sentence=True),
     )
     for each in penalties:
@@ -146,8 +149,10 @@ def penalties_table(penalties: list[dict[str, Any]]) -> Table:
             for figure in ("mean", "p99")
             for name in ("token_wait", "unsplit", "penalty", "error")
         ]
+        stranded = each.get("stranded") or {}
+        cells += [_count(each["messages"]), *(_mean(stranded.get(n)) for n in ("least", "most"))]
         why = f"not known: {each['unknown']}" if each["unknown"] else ""
-        table.add(each["topic"], *cells, _count(each["messages"]), why)
+        table.add(each["topic"], *cells, why)
     return table
 
 
@@ -224,6 +229,10 @@ def _count(value: int | None) -> str:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}"
+
+
+def _mean(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.2f}"
 
 
 def _milliseconds(value: float | None) -> str:

@@ -28,8 +28,10 @@ from numpy.typing import NDArray
 
 from srtm.limits.bins import Bins, bins_of
 from srtm.limits.queueing import Floats
+from tb_adaptor.penalty.broker_level import Reading
 from tb_adaptor.penalty.compared import Compared, Rolling, Sum
 from tb_adaptor.penalty.host_clock import SLOT_SECONDS, HostClock
+from tb_adaptor.penalty.stranded import Levels, Stranded
 from tb_adaptor.penalty.unsplit import Unsplit
 from tb_adaptor.share import Part
 
@@ -52,11 +54,13 @@ _MOST_BEHIND = 500_000
 @dataclass(frozen=True, slots=True)
 class Waits:
     """bins: messages that got their tokens, by wait; seconds: the sum of their waits; held: those
-    that have none now, None: not counted"""
+    that have none now, None: not counted; tokens: in the bucket now, below 0: a debt; None:
+    not told"""
 
     bins: Bins
     seconds: float
     held: int | None
+    tokens: float | None = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,7 @@ class Heard:
     times, counts: arrivals by the gateway's clock, whole milliseconds, shape (n,); batches: whether
                 the messages of each wait together, (n,)
     waits:      None in the first report of arrivals
+    part:       the share that the broker had
     """
 
     at: float
@@ -82,6 +87,7 @@ class Heard:
     counts: Floats
     batches: Bools
     waits: Waits | None
+    part: Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +137,7 @@ class Penalty:
         self._bucket: Unsplit | None = None
         self._starts_at = -inf
         self._rolling = Rolling(WINDOW_SECONDS)
+        self._levels = Levels(self.brokers, self.contract.burst, WINDOW_SECONDS)
 
     # --- what is told -------------------------------------------------------------------------
 
@@ -156,6 +163,7 @@ class Penalty:
             self.restart(heard.at, f"the clock of broker {name} jumped")
         elif broker.covered is None:
             self._begin(broker, last, last.waits.held)
+            self._level(name, broker, last, last.waits)
         else:
             self._keep(name, broker, last, last.waits)
         if self._of[name] is not broker:
@@ -171,14 +179,37 @@ class Penalty:
     def _keep(self, name: str, broker: _Broker, last: Heard, waits: Waits) -> None:
         offset, given = broker.clock.offset, sum(waits.bins.values())
         broker.covered = last.clock + offset
-        broker.coming.append((last.times + offset + SLOT_SECONDS / 2, last.counts, last.batches))
+        times = last.times + offset + SLOT_SECONDS / 2
+        broker.coming.append((times, last.counts, last.batches))
         broker.there += int(last.counts.sum()) - given
         if given:
             broker.given.append(_Given(last.at, given, waits, broker.clock.error(last.seconds)))
         if broker.there != waits.held:
             self.restart(last.at, f"not all messages of broker {name} were told, or got a token")
             return
+        self._level(name, broker, last, waits, times)
+        self._levels.advance(last.at)
         self._advance(last.at)
+
+    def _level(
+        self,
+        name: str,
+        broker: _Broker,
+        last: Heard,
+        waits: Waits,
+        times: Floats | None = None,
+    ) -> None:
+        """times: of its arrivals, None: the level before is not known"""
+        if waits.tokens is None or waits.held is None:
+            self._levels.forget()
+            return
+        at = last.clock + broker.clock.offset + SLOT_SECONDS / 2
+        level, error = waits.tokens - waits.held, broker.clock.error(last.seconds)
+        counts = last.counts
+        if times is None:
+            times = counts = np.empty(0)
+        largest = float(last.counts[last.batches].max(initial=1.0))
+        self._levels.add(name, Reading(at, level, last.part, times, counts, largest, error))
 
     # --- the bucket ---------------------------------------------------------------------------
 
@@ -280,6 +311,11 @@ class Penalty:
             self.restart(self._moved_at, "too many messages wait to be followed")
 
     # --- what is shown ------------------------------------------------------------------------
+
+    def stranded(self, now: float) -> Stranded | None:
+        """Known without the penalty too: where more than r comes, and before one bucket would be
+        full."""
+        return self._levels.shown(now)
 
     def shown(self, now: float) -> Compared | str:
         """Figures, or why there are none."""

@@ -47,6 +47,11 @@ class Bucket:
         return int(self._counts[self._first]) if self._first < self._next else 0
 
     @property
+    def level(self) -> float:
+        """Tokens, less those that wait and the debt, as of the last advance."""
+        return self._level
+
+    @property
     def debt(self) -> float:
         """Tokens that a batch bigger than b has left to be paid."""
         return max(0.0, -self._level - self.waiting)

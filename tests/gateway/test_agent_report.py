@@ -14,9 +14,10 @@ from srtm.gateway.measure.meter import Meter
 from srtm.gateway.measure.waits import waits_of
 from srtm.gateway.run import Gone, Run
 from srtm.gateway.topic import Topic
-from srtm.host.clock import NS, boottime_ns
+from srtm.host.clock import NS, boottime_ns, monotonic_ns
 from srtm.http.client import Endpoint
 from srtm.limits.bins import ZERO, Bins, nearest_rank
+from srtm.limits.bucket import TokenBucket
 from srtm.limits.contract import Limit
 from srtm.limits.slo import SLO
 from tests.support.fake_distributor import fake_distributor
@@ -251,9 +252,13 @@ def test_token_waits_are_those_since_the_last_answered_report() -> None:
     found = agent._entry(topic, counts_of(topic), 1.0, waits_of(topic))["waits"]
     assert found["seconds"] == pytest.approx(1.03)
     assert found["held"] == 0
+    assert found["tokens"] == 0, "without a bucket"
     bins = dict(found["bins"])
     assert (bins[ZERO], sum(bins.values())) == (1, 5)
     assert nearest_rank(Bins(bins), 0.99) == pytest.approx(0.5, rel=0.01)
+    topic.bucket = TokenBucket(1e-6, 7.0, monotonic_ns())
+    full = agent._entry(topic, counts_of(topic), 1.0, waits_of(topic))["waits"]
+    assert full["tokens"] == 7
     topic.meter = Meter()
     topic.meter.token_wait.add_zeros(1)
     assert agent._entry(topic, counts_of(topic), 1.0, waits_of(topic))["waits"] is None, "it is new"

@@ -48,6 +48,7 @@ class Reporter:
 
     def __post_init__(self) -> None:
         self.left = self.arrivals.times + waits_of(self.part, self.arrivals)
+        self.bucket = Bucket(self.part, self.arrivals.times, self.arrivals.counts)
 
     def report(self, at: float, with_waits: bool = True) -> Heard:
         """Made at `at`. It tells ages in whole milliseconds of a clock that nobody knows."""
@@ -58,7 +59,9 @@ class Reporter:
         weights = counts[gone].astype(np.int64)
         waited = (left - times)[gone]
         held = int(counts[(times <= at) & (left > at)].sum())
-        waits = Waits(bins_of(waited * 1e9, weights), float(np.dot(waited, weights)), held)
+        self.bucket.advance(at)
+        tokens = self.bucket.level + held
+        waits = Waits(bins_of(waited * 1e9, weights), float(np.dot(waited, weights)), held, tokens)
         self.told = self.gave = at
         self.number += 1
         arrives = at + self.up
@@ -72,6 +75,7 @@ class Reporter:
             counts[new],
             counts[new] > 1,
             waits if with_waits else None,
+            self.part,
         )
 
 
@@ -214,12 +218,20 @@ def test_one_broker_pays_no_penalty_and_clumps_on_two_do() -> None:
     assert isinstance(found, Compared)
     assert abs(found.penalty.mean) <= found.error.mean
     assert abs(found.penalty.p99) <= found.error.p99
+    tokens = alone.stranded(now)
+    assert tokens is not None
+    assert tokens.least == tokens.most == 0
     split, now = told({"a": clumps, "b": none}, CONTRACT, np.array([0.01, 0.0]), 1.0, 40.0)
     found = split.shown(now)
     assert isinstance(found, Compared)
     assert found.waits.p99 == pytest.approx((12 - 6) / 25, rel=0.02)
     assert found.unsplit.p99 <= found.error.p99
     assert found.penalty.p99 > 0.2
+    tokens = split.stranded(now)
+    assert tokens is not None
+    # Of each crowd 6 wait, as long as the other broker's 6 tokens lie there: the whole penalty.
+    assert tokens.least <= found.penalty.mean * found.messages / tokens.seconds
+    assert tokens.least == pytest.approx(20 * sum(range(1, 7)) / 25 / tokens.seconds, rel=0.4)
 
 
 def test_a_percentile_of_the_penalty_can_be_negative() -> None:
@@ -350,15 +362,35 @@ def test_a_broker_that_tells_nothing_fills_no_memory(told: int) -> None:
         for each in (a, b) if at < told else (a,):
             penalty.receive(each.name, each.report(float(at), with_waits=at > 1))
     kept = sum(part[0].size for each in penalty._of.values() for part in each.coming)
-    assert kept <= 10 * 20, "what came in 20 s"
+    kept += sum(each.times.size for each in penalty._levels._of.values())
+    assert kept <= 2 * 10 * 20, "what came in 20 s, twice"
     assert "broker b does not report" in str(penalty.shown(400.0))
 
 
 def test_more_than_r_for_ever_says_so() -> None:
     times = np.arange(0, 30, 0.01)
-    brokers = {name: Arrivals(times, np.ones(times.size)) for name in "ab"}
-    penalty, now = told(brokers, CONTRACT, np.zeros(2), 1.0, 30.0)
+    many, none = Arrivals(times, np.ones(times.size)), Arrivals(times[:0], times[:0])
+    penalty, now = told({"a": many, "b": none}, CONTRACT, np.zeros(2), 1.0, 30.0)
     assert "more came than r" in str(penalty.shown(now))
+    tokens = penalty.stranded(now)
+    assert tokens is not None, "that is known all the same"
+    # What waits at the first report may be a batch, so that it is not counted until it has gone.
+    assert 4.5 < tokens.least <= tokens.most
+    assert tokens.most == pytest.approx(6)
+
+
+def test_a_broker_that_tells_no_tokens_leaves_them_unknown() -> None:
+    penalty, (a, b) = following(10.0)
+    assert penalty.stranded(10.0) is not None
+    for at in np.arange(10.0, 80.0):
+        for each in (a, b):
+            heard = each.report(float(at))
+            assert heard.waits is not None
+            if each is b:
+                heard = replace(heard, waits=replace(heard.waits, tokens=None))
+            penalty.receive(each.name, heard)
+    assert penalty.stranded(80.0) is None
+    assert isinstance(penalty.shown(80.0), Compared), "the penalty needs none"
 
 
 def test_a_crowd_is_followed_in_groups() -> None:

@@ -15,7 +15,13 @@ from distributor.cli.placement import _render
 from srtm.deploy.shown import broker_table, topics_table
 from srtm.deploy.topics import Report, TopicStatus
 from srtm.stat.rows import Row
-from srtm.stat.tables import contract_table, distributor_table, queue_table, timestamps_table
+from srtm.stat.tables import (
+    contract_table,
+    distributor_table,
+    penalties_table,
+    queue_table,
+    timestamps_table,
+)
 from srtm.text.terminal import Column, Table
 
 ROOT = Path(__file__).parents[2]
@@ -126,6 +132,15 @@ PLAN = {
 }  # fmt: skip
 
 
+NOT_KNOWN = {
+    "topic": "of-the-northern-halls",
+    "unknown": "not all brokers have told their arrivals yet",
+    **dict.fromkeys(("token_wait", "unsplit", "penalty", "error", "messages")),
+}
+"""as an older distributor tells it"""
+STRANDED = NOT_KNOWN | {"stranded": {"seconds": 60.0, "least": 1_234.5, "most": 2_345.678}}
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize(
     ("made", "always"),
@@ -134,6 +149,8 @@ PLAN = {
         pytest.param(contract_table([ROW]), ["1,234,550", "123,456"], id="stat-contract"),
         pytest.param(timestamps_table([ROW]), ["sockopt"], id="stat-timestamps"),
         pytest.param(distributor_table([ROW]), ["1234.5"], id="stat-distributor"),
+        pytest.param(penalties_table([NOT_KNOWN]), ["told"], id="stat-penalty-not-known"),
+        pytest.param(penalties_table([STRANDED]), ["1,234.50"], id="stat-stranded"),
         pytest.param(topics_table(Report((STATUS,), {})), ["2,469,100", "246,912"], id="topics"),
         pytest.param(broker_table(STATUS), ["1,234,550", "2,469,100"], id="topic"),
         pytest.param(_render(PLAN), ["1,234,550.125", "123,456"], id="placement"),

@@ -26,8 +26,8 @@ def waits_of(topic: Topic) -> Waits:
 
 
 def added(known: Waits | None, now: Waits, topic: Topic, clock: int) -> dict[str, Any] | None:
-    """What was added since `known`, and who waits now; None without `known`, or where the topic
-    came anew. clock: monotonic milliseconds, of now"""
+    """What was added since `known`, and who waits and what the bucket holds now; None without
+    `known`, or where the topic came anew. clock: monotonic milliseconds, of now"""
     if known is None or now.seconds < known.seconds:
         return None
     bins = [(key, count - known.bins[key]) for key, count in now.bins.items()]
@@ -38,4 +38,5 @@ def added(known: Waits | None, now: Waits, topic: Topic, clock: int) -> dict[str
         "seconds": now.seconds - known.seconds,
         "bins": [(key, count) for key, count in bins if count],
         "held": topic.waiting if len(topic.held) < MOST_COUNTED else None,
+        "tokens": 0.0 if topic.bucket is None else max(0.0, topic.bucket.level(monotonic_ns())),
     }
