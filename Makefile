@@ -14,6 +14,9 @@ SPARK_POM := srtm/correlation/spark_pom.xml
 CLANG := $(shell sed -n 's/^CLANG = "\(.*\)"$$/\1/p' setup.py)
 HOT := $(shell sed -n 's/^    "\(.*\.py\)",$$/\1/p' setup.py)
 
+# The compiler works on one core; linters and downloads take the other.
+MAKEFLAGS += --jobs=2
+
 # Compiled modules are kept, whatever the shell says: a run of the tests starts hundreds of Pythons.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -31,7 +34,7 @@ docs: setup
 	@$(BIN)/python -m tests.docs.interface
 	@$(BIN)/python -m benchmarks keep
 
-lint: setup
+lint: $(STAMPS)/python
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
