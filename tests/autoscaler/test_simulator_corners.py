@@ -14,6 +14,7 @@ from srtm.autoscaler.simulator.arrivals import ArrivalModel, even_shares
 from srtm.autoscaler.simulator.clairvoyant import Clairvoyant, plan
 from srtm.autoscaler.simulator.run import Run, simulate
 from srtm.autoscaler.simulator.setting import Setting
+from srtm.limits.ceiling import Ceiling
 from srtm.limits.slo import SLO
 from tests.support.cases import cases
 
@@ -33,6 +34,8 @@ RATES = {
     "a ramp": [10.0 * second for second in range(25)],
     "silence after a burst": [200.0] * 5 + [0.0] * 15,
 }
+CONTRACT = Ceiling(rate=160.0, burst=300.0)
+"""Some of the rates are more than it allows."""
 INITIAL = (1, 5, 14)
 MODELS = (ArrivalModel.POISSON, ArrivalModel.BURST)
 CORNERS = list(itertools.product(SHARES, RATES, INITIAL, Handover, MODELS))
@@ -55,7 +58,8 @@ def test_every_policy_runs_in_every_corner(name: str) -> None:
     sample = Random(name).sample(CORNERS, cases(len(CORNERS)) // 4)
     for shares, rates, initial, handover, model in sample:
         setting = Setting(SLO(0.99, 0.5), mu=MU, handover=handover, initial=initial, seed=1)
-        experiment = Experiment(RATES[rates], SHARES[shares], model, setting)
+        contract = CONTRACT if name == "contract" else None
+        experiment = Experiment(RATES[rates], SHARES[shares], model, setting, contract)
         arrivals = experiment.arrivals()
         if name != "clairvoyant":
             check(run_policy(name, experiment, arrivals).run, experiment)

@@ -336,11 +336,13 @@ def test_a_channel_that_is_full_refuses_through_the_gateway_too(servers: Servers
 def test_answers_of_a_closing_consumer_keep_the_order_of_its_commands(
     gateway: GatewayProcess, nsqd: Nsqd, commands: list[bytes], together: bool
 ) -> None:
-    """Some are nsqd's, some the gateway's. Up to the first error, behind which nothing runs."""
+    """Some are nsqd's, some the gateway's. Up to the first error, behind which nothing runs. Each
+    has a channel of its own: nsqd deletes an ephemeral one a little after its last consumer has
+    left, with whoever has come meanwhile."""
     found = []
-    for address in (nsqd.tcp, gateway.tcp):
+    for number, address in enumerate((nsqd.tcp, gateway.tcp)):
         with V2(address) as client:
-            sent = [sub(b"order", b"order-c#ephemeral"), *commands]
+            sent = [sub(b"order", b"order-%d#ephemeral" % number), *commands]
             for data in [b"".join(sent)] if together else sent:
                 client.send(data)
             expected = 1 + sum(not each.startswith((b"RDY", b"NOP")) for each in commands)
