@@ -78,7 +78,8 @@ class Ring:
     def after(self, at: int) -> Iterator[Batch]:
         """The batches that were answered after monotonic ns `at`."""
         batches = self._batches
-        yield from batches[bisect_right(batches, at, key=_answered_at) :]
+        for index in range(bisect_right(batches, at, key=_answered_at), len(batches)):
+            yield batches[index]
 
     def around(self, at: int, slack: int) -> Iterator[Batch]:
         """The batches that were at nsqd at monotonic ns `at`, give or take `slack`."""

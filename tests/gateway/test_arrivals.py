@@ -109,6 +109,21 @@ def test_a_long_answer_goes_on_with_the_next_question() -> None:
     assert max(counts) == -(-MOST_AT_ONCE // 92)
 
 
+def test_a_full_ring_is_told_a_part_at_a_time() -> None:
+    ring = ring_of(*((n, n, [run_of(b"%d" % n, stamp=n)]) for n in range(9_000)))
+    since, count, answers = 0, 0, 0
+    while True:
+        found = told(ring, since, now=9_000)
+        count += found["count"]
+        answers += 1
+        assert len(found["batches"]) <= MOST_AT_ONCE
+        since = found["cursor"] // MS
+        if not found["more"]:
+            break
+    assert count == 8_999  # the first was answered at 0, which is not after it
+    assert answers > 4
+
+
 def test_of_many_messages_of_one_batch_no_checksum_is_told() -> None:
     [[_, _, [piece]]] = told(ring_of((2, 3, [run_of(*[b"x"] * 150, stamp=1, atomic=True)])))[
         "batches"

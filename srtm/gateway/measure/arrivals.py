@@ -6,6 +6,7 @@ finds its arrival in what is told here, without a byte of ours in it.
 """
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from srtm.gateway.batch import Batch, Ring
@@ -18,6 +19,8 @@ MOST_PER_SECOND = 2_000
 """messages of a topic that are told"""
 MOST_AT_ONCE = 500
 """checksums and pieces of one answer: a millisecond of the loop, and some 40 KiB"""
+_MOST_LOOKED_AT = 2_000
+"""batches, told or not"""
 _MANY = 100
 """Messages of one piece from which on no checksums are told: nearly all that nsqd received
 meanwhile are of it."""
@@ -38,7 +41,11 @@ def arrivals(ring: Ring, since: int, now: int, offset_ns: int) -> dict[str, Any]
              where no checksum stands for any message
     """
     since = since if since <= now else 0
-    found = list(ring.after(since))
+    found = list(islice(ring.after(since), _MOST_LOOKED_AT + 1))
+    is_cut = len(found) > _MOST_LOOKED_AT
+    if is_cut:
+        del found[-1]
+        now = found[-1].answered_at
     messages = sum(batch.count for batch in found)
     seconds = (now - max(since, found[0].written_at)) / 1e9 if found else 0.0
     level = level_for(messages, MOST_PER_SECOND * max(seconds, 0.1))
@@ -58,7 +65,7 @@ def arrivals(ring: Ring, since: int, now: int, offset_ns: int) -> dict[str, Any]
         "count": count,
         "span": [begun + offset_ns, cursor + offset_ns],
         "cursor": cursor,
-        "more": bool(found) and cursor < found[-1].answered_at,
+        "more": bool(found) and (is_cut or cursor < found[-1].answered_at),
         "level": level,
         "batches": rows,
     }
