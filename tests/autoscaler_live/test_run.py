@@ -56,7 +56,8 @@ def test_what_starts_as_a_controller_is_killed_is_not_launched_again(make_group:
     work.write_text(f"import time\ntime.sleep(4)\n{work.read_text()}")
     first = group.controller()
     logs = group.folder / "logs"
-    wait_for(lambda: list(logs.glob("c-*")), "one is launched", 20)
+    # Its log is there before the process is, which would never be if the first were killed then.
+    wait_for(group.pids, "one is launched", 20)
     first.kill()
     group.controller()
     group.wait_state(1)
