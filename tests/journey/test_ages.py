@@ -139,12 +139,13 @@ def test_whatever_both_leave_out_the_ages_are_those_of_all(
     drawn = random.Random(seed)
     ages = Ages(50 * MS)
     all_ages = []
-    batches, samples = [], []
+    batches, samples, slots = [], [], []
     for number in range(2_000):
         at = number * 7
         wait, queue = drawn.randrange(0, 40), drawn.randrange(0, 40)
         all_ages.append(wait + 1 + queue)
         slot = level_of(slot_of(START + (at + wait + 1) * MS))
+        slots.append(slot)
         if slot >= of_gateway:
             batches.append((at + wait + 1, at + wait + 1, at, at + wait, [b"%d" % number]))
         if slot >= of_consumer:
@@ -156,8 +157,12 @@ def test_whatever_both_leave_out_the_ages_are_those_of_all(
     ages.settle(WAIT_NS)
     seen, late = ages.take_late()
     assert ages.unmatched == 0
-    assert seen == pytest.approx(2_000, rel=0.3)
-    assert late / seen == pytest.approx(sum(a > 50 for a in all_ages) / 2_000, abs=0.1)
+    level = max(of_gateway, of_consumer)
+    known = [age for age, slot in zip(all_ages, slots, strict=True) if slot >= level]
+    assert (seen, late) == (len(known) << level, sum(age > 50 for age in known) << level)
+    share = sum(age > 50 for age in all_ages) / 2_000
+    # Six standard deviations of a share among so many.
+    assert late / seen == pytest.approx(share, abs=6 * (share * (1 - share) / len(known)) ** 0.5)
 
 
 def test_a_consumer_reports_what_is_joined() -> None:
