@@ -53,6 +53,10 @@ def _slo(value: object) -> object:
     return slo if slo.window_seconds else replace(slo, window_seconds=_WINDOW_SECONDS)
 
 
+RollingSlo = Annotated[SLO, BeforeValidator(_slo)]
+"""an SLO over a window, an hour where the text names none"""
+
+
 def _address(value: object) -> object:
     return str(Address.parse(value)) if isinstance(value, str) and value else value
 
@@ -84,7 +88,7 @@ class ScaledTable(FileTable):
     contract: what bounds the arrivals, as a topic's contract says it (None: nothing)
     """
 
-    slo: Annotated[SLO, BeforeValidator(_slo)]
+    slo: RollingSlo
     policy: str = "srtm"
     min: int = Field(default=1, ge=0, le=1000)
     max: int = Field(default=8, ge=1, le=1000)

@@ -3,11 +3,10 @@
 import logging
 import threading
 import time
-from collections import deque
 
 from srtm.consumer.ages import Ages
 from srtm.host.clock import boot_id
-from srtm.host.offsets import Offset, offset_of
+from srtm.host.offsets import Offsets
 from srtm.http.client import Endpoint, request
 from srtm.text.errors import UnavailableError
 
@@ -18,8 +17,6 @@ _SECONDS = 1.0
 _TIMEOUT_SECONDS = 1.0
 _MOST_BYTES = 16 << 10
 """of an answer: the journey's clock, and the names of topics"""
-_EXCHANGES = 60
-"""of which the quickest tells the clocks' difference best"""
 
 
 class Teller:
@@ -31,8 +28,7 @@ class Teller:
         self.ages = ages
         self._journeys = journeys
         self._whose = {**whose, "consumer": name}
-        self._offsets: deque[Offset] = deque(maxlen=_EXCHANGES)
-        self._boot_id = ""
+        self._offsets = Offsets()
         self._fault = ""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="journey", daemon=True)
@@ -55,8 +51,9 @@ class Teller:
         report = self.ages.report()
         begun = time.time_ns()
         document = {**self._whose, "boot_id": boot_id(), "lost": self.lost, **report}
-        if self._offsets:
-            document["clock"] = min(self._offsets).document()
+        clock = self._offsets.best
+        if clock is not None:
+            document["clock"] = clock.document()
         try:
             answer = request(
                 self._journeys,
@@ -67,9 +64,9 @@ class Teller:
                 max_bytes=_MOST_BYTES,
             ).json()
             done = time.time_ns()
-            boot = str(answer["boot_id"])
-            offset = offset_of(boot, int(answer["wall_ns"]), begun, done)
-            self.ages.wanted = frozenset(map(str, answer["topics"]))
+            wanted = frozenset(map(str, answer["topics"]))
+            self._offsets.add(str(answer["boot_id"]), int(answer["wall_ns"]), begun, done)
+            self.ages.wanted = wanted
         except (UnavailableError, TypeError, ValueError, ArithmeticError) as error:
             self.lost += sum(each["count"] for each in report["topics"].values())
             if str(error) != self._fault:
@@ -79,7 +76,3 @@ class Teller:
         if self._fault:
             log.info("the journey answers again")
         self._fault = ""
-        if boot != self._boot_id:
-            self._boot_id = boot
-            self._offsets.clear()
-        self._offsets.append(offset)

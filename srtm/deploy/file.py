@@ -1,13 +1,13 @@
 """The TOML file of a deployment: what `srtm up FILE` starts."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from srtm.bridge.file import BridgeFile, read_bridge_file
+from srtm.bridge.file import read_bridge_file
 from srtm.deploy.host_tables import (
     ElsewhereTable,
     HostTable,
@@ -34,10 +34,12 @@ from srtm.deployment.layout import Layout
 from srtm.gateway.options import GatewayOptions
 from srtm.host.certificates import PLAIN_TEXT
 from srtm.http.service import ClientFiles, distributor_files
-from srtm.journey.file import Journeys, read_journeys
+from srtm.journey.file import read_journeys
 from srtm.options.model import read_toml
 from srtm.text.address import Address
 from srtm.text.errors import SrtmError, UsageError, one_line
+
+T = TypeVar("T")
 
 MAX_BROKERS = 256
 """a slip of the keyboard beyond it; nsqd's node ids (0 to 1023) would take four times as many"""
@@ -286,10 +288,10 @@ def plan_of(values: dict[str, Any], where: str, base: Path, *, check_files: bool
         raise one_line(error, where) from None
     plan = _with_absolute_paths(plan, base)
     if plan.bridge and check_files:
-        address = read_bridge_of(where, plan.bridge.file).bridge.http_address
+        address = file_of(where, "bridge", read_bridge_file, plan.bridge.file).bridge.http_address
         _check_door(plan, plan.bridge.file, address, where)
     if plan.journeys and check_files:
-        address = journeys_of(where, plan.journeys.file).table.http_address
+        address = file_of(where, "journeys", read_journeys, plan.journeys.file).table.http_address
         _check_door(plan, plan.journeys.file, address, where)
     try:
         plan.layout.check_sockets(plan.broker_names)
@@ -312,20 +314,12 @@ def _check_gateway(plan: Plan, broker: BrokerTable, where: str) -> None:
         raise UsageError(f"{where}: {error}") from None
 
 
-def read_bridge_of(where: str, file: Path) -> BridgeFile:
-    """What `file` of `[bridge]` names. Raises UsageError that says where it is named."""
+def file_of(where: str, table: str, read: Callable[[Path], T], file: Path) -> T:
+    """What `file` of a table names. Raises UsageError that says where it is named."""
     try:
-        return read_bridge_file(file)
+        return read(file)
     except UsageError as error:
-        raise UsageError(f"{where}: file of [bridge]: {error}") from None
-
-
-def journeys_of(where: str, file: Path) -> Journeys:
-    """What `file` of `[journeys]` names. Raises UsageError that says where it is named."""
-    try:
-        return read_journeys(file)
-    except UsageError as error:
-        raise UsageError(f"{where}: file of [journeys]: {error}") from None
+        raise UsageError(f"{where}: file of [{table}]: {error}") from None
 
 
 def _check_door(plan: Plan, file: Path, address: Address, where: str) -> None:

@@ -4,10 +4,12 @@ The other side reads its clock between the sending of a request and the coming o
 difference is known to half of that time (Cristian, 1989).
 """
 
+from collections import deque
 from typing import Any, NamedTuple, Self
 
 from srtm.host.clock import boot_id
 
+_EXCHANGES = 60
 _MOST_NS = 31_557_600_000_000_000
 """a year"""
 
@@ -36,6 +38,26 @@ class Offset(NamedTuple):
 
 SAME = Offset(0, 0)
 """of programs of one machine"""
+
+
+class Offsets:
+    """The differences that the last requests to one host told; the quickest tells it best."""
+
+    def __init__(self) -> None:
+        self._boot_id = ""
+        self._last: deque[Offset] = deque(maxlen=_EXCHANGES)
+
+    @property
+    def best(self) -> Offset | None:
+        """None before the first answer."""
+        return min(self._last, default=None)
+
+    def add(self, their_boot_id: str, their_wall_ns: int, begun_ns: int, done_ns: int) -> None:
+        """One request more, as `offset_of` takes it. Another host, or start of it, begins anew."""
+        if their_boot_id != self._boot_id:
+            self._boot_id = their_boot_id
+            self._last.clear()
+        self._last.append(offset_of(their_boot_id, their_wall_ns, begun_ns, done_ns))
 
 
 def offset_of(their_boot_id: str, their_wall_ns: int, begun_ns: int, done_ns: int) -> Offset:

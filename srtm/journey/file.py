@@ -1,13 +1,13 @@
 """The TOML file of journeys: what each one's messages pass, and how old they may be at its end."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Self
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from srtm.bridge.file import Route, read_bridge_file
-from srtm.consumer.file import GroupFile
+from srtm.consumer.file import GroupFile, RollingSlo
 from srtm.consumer.pool_file import HttpAddresses, PoolFile, read_scaled_file
 from srtm.http.nsqd import NsqdDoor
 from srtm.limits.slo import SLO
@@ -20,15 +20,6 @@ from srtm.text.errors import UsageError, one_line
 from srtm.text.fields import ListenAddress
 
 MOST_JOURNEYS = 256
-_WINDOW_SECONDS = 3600.0
-
-
-def _slo(value: object) -> object:
-    """The SLO that a text says; without a window it holds over an hour."""
-    if not isinstance(value, str):
-        return value
-    slo = SLO.parse(value)
-    return slo if slo.window_seconds else replace(slo, window_seconds=_WINDOW_SECONDS)
 
 
 class JourneysTable(FileTable, HttpDoor):
@@ -47,7 +38,7 @@ class JourneyTable(FileTable):
 
     topic: str
     name: str = Field(default="", max_length=200)
-    slo: Annotated[SLO, BeforeValidator(_slo)]
+    slo: RollingSlo
     consumers: str = Field(min_length=1)
     bridge: str = ""
     nsqd_http: HttpAddresses = ()

@@ -3,13 +3,12 @@
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
-from srtm.host.offsets import Offset, offset_of
+from srtm.host.offsets import Offset, Offsets
 from srtm.http.client import Answer, call
 from srtm.http.nsqd import https_port
 from srtm.http.nsqlookupd import producers_of
@@ -28,8 +27,6 @@ _AWAY_SECONDS = 2.0
 _TIMEOUT_SECONDS = 3.0
 _MOST_BYTES = 1 << 20
 _MOST_GATEWAYS = 256
-_EXCHANGES = 60
-"""of which the quickest tells the clocks' difference best"""
 
 Told = Callable[[Any, Offset], None]
 """An answer of /arrivals, and by how much the gateway's clock differs. Raises ValueError."""
@@ -118,7 +115,7 @@ class _Gateway:
             quote(name, safe="") for name in (journey.topic, journey.channel)
         )
         self._cursor, self.has_more, self._boot_id = 0, False, ""
-        self._clocks: deque[Offset] = deque(maxlen=_EXCHANGES)
+        self._clocks = Offsets()
 
     async def ask(self) -> tuple[Any, Offset]:
         """What has been told since the last question, and the difference of the clocks. Raises
@@ -138,8 +135,10 @@ class _Gateway:
         if self._boot_id not in ("", boot):
             raise ValueError(f"{self._door.address} has moved to another host")
         self._boot_id = boot
-        self._clocks.append(offset_of(boot, wall, begun, done))
-        return document, min(self._clocks)
+        self._clocks.add(boot, wall, begun, done)
+        clock = self._clocks.best
+        assert clock is not None
+        return document, clock
 
     async def _get(self) -> tuple[Answer, int]:
         """The answer, and when it was asked for."""

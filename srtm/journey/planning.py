@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from srtm.autoscaler.decision import Handover
+from srtm.autoscaler.simulator.arrivals import even_shares
 from srtm.consumer.file import GroupFile
 from srtm.journey.causes import Leg
 from srtm.journey.file import Journey, Journeys
@@ -19,11 +20,9 @@ from srtm.text.duration import format_duration
 from srtm.text.errors import UnavailableError, UsageError
 from srtm.text.terminal import Column, Table, show
 
-_POOL_SHARES = 12
-"""A channel has no partitions: whoever is free gets the next message. So many equal shares come
-within a tenth of that, and take no longer to simulate than a small topic."""
-_PARTITIONS = 12
-"""of a Kafka topic, whose number nobody tells here; equal shares"""
+_SHARES = 12
+"""Equal ones, of a Kafka topic, whose partitions nobody tells here, and of a channel, which has
+none: there the next message goes to whoever is free, and so many shares come within a tenth."""
 
 
 def plan_journeys(
@@ -62,7 +61,7 @@ def _plan(journey: Journey, told: dict[str, Any], mu: float | None, startup: flo
     is_group = isinstance(journey.consumers, GroupFile)
     group = Group(
         mu,
-        [1 / _PARTITIONS] * _PARTITIONS if is_group else [1 / _POOL_SHARES] * _POOL_SHARES,
+        even_shares(_SHARES),
         Handover.DIRECT,
         0.5 if is_group else 0.0,
         startup,

@@ -10,7 +10,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from srtm.deploy.file import Plan, plan_of, read_bridge_of
+from srtm.bridge.file import read_bridge_file
+from srtm.deploy.file import Plan, file_of, plan_of
 from srtm.deploy.host_tables import HostTable
 from srtm.deploy.nsqadmin import NSQADMIN_PATHS
 from srtm.deploy.placed_topics import read_placed
@@ -291,7 +292,7 @@ def read_inventory(file: Path, subnet_number: int = 0) -> Inventory:
         inventory = Inventory(whole, plan, hosts, subnet_number)
         _check_reach(inventory)
         if plan.bridge:
-            read_bridge_of(str(file), inventory._near(plan.bridge.file))
+            file_of(str(file), "bridge", read_bridge_file, inventory._near(plan.bridge.file))
         if plan.deployment.secure:
             for host in hosts:
                 names_of(host)
