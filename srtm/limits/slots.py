@@ -11,7 +11,7 @@ import math
 SLOT_NS = 20_000_000
 HIGHEST_LEVEL = 20
 """one slot in a million: 5.8 hours"""
-_MIX = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio (Knuth, TAOCP 3, section 6.4)
+_64_BITS = (1 << 64) - 1
 
 
 def slot_of(wall_ns: int) -> int:
@@ -20,7 +20,12 @@ def slot_of(wall_ns: int) -> int:
 
 def level_of(slot: int) -> int:
     """From 0 to HIGHEST_LEVEL."""
-    mixed = (slot * _MIX >> 40) & ((1 << HIGHEST_LEVEL) - 1)
+    # SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). A single multiplication is not enough: slots
+    # 351 apart would all miss level 4.
+    mixed = slot * 0x9E3779B97F4A7C15 & _64_BITS
+    mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & _64_BITS
+    mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & _64_BITS
+    mixed = (mixed ^ mixed >> 31) & ((1 << HIGHEST_LEVEL) - 1)
     return HIGHEST_LEVEL if not mixed else (mixed & -mixed).bit_length() - 1
 
 

@@ -1,6 +1,6 @@
 """Slots that several programs sample alike."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from srtm.limits.slots import HIGHEST_LEVEL, SLOT_NS, level_for, level_of, slot_of
@@ -16,6 +16,7 @@ def test_each_level_has_half_the_slots_of_the_one_before() -> None:
 
 
 @given(st.integers(1, 500), st.integers(0, 4))
+@example(351, 4)
 def test_no_period_falls_in_with_them(period: int, level: int) -> None:
     levels = [level_of(slot_of(START) + number * period) for number in range(1 << 11)]
     share = sum(each >= level for each in levels) / len(levels)
