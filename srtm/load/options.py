@@ -90,7 +90,8 @@ class RunOptions(BaseModel):
         0.0, description="first part of the duration, whose messages are not measured"
     )
     drain: Duration = Field(
-        5.0, description="longest wait for answers and messages after the last send"
+        5.0,
+        description="longest wait for answers after the last send, and then for the next message",
     )
     message_size: int = Field(100, description="bytes of a body, 24 or more")
     seed: int = Field(1, description="seed of all random choices")

@@ -165,7 +165,7 @@ def _problems(settings: LoadSettings, total: Share, account: Account) -> list[st
         lines.append(f"{counts.unanswered} messages were sent and not answered")
     if counts.lost:
         lines.append(
-            f"{counts.lost} acknowledged messages were not received within "
+            f"{counts.lost} acknowledged messages were not received: none came for "
             f"{settings.drain_seconds:g} s"
         )
     return lines

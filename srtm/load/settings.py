@@ -46,7 +46,7 @@ class LoadSettings:
     message_bytes:       size of a body
     low_latency:         consumers ask nsqd to write each message at once (output_buffer_size -1);
                          False: nsqd's own buffer, 16 KiB or 250 ms, which costs it less
-    drain_seconds:       longest wait for answers and messages after the last send
+    drain_seconds:       longest wait for answers after the last send, and then for the next message
     seed:                of all random choices
     features:            TLS, compression and AUTH of all connections
     """

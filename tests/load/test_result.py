@@ -103,7 +103,7 @@ def test_counts_tell_every_outcome() -> None:
     assert result.problems == (
         "1 x E_X",
         "1 messages were sent and not answered",
-        "1 acknowledged messages were not received within 5 s",
+        "1 acknowledged messages were not received: none came for 5 s",
     )
 
 
