@@ -19,6 +19,7 @@ from srtm.bridge.pointer import pointer
 from srtm.kafka import file as kafka_file
 from srtm.limits.slo import SLO
 from srtm.options.door import HttpDoor
+from srtm.options.journey import JourneyClient
 from srtm.options.model import FileTable, read_toml
 from srtm.options.nsq import NsqOptions
 from srtm.options.tls import check_distributor
@@ -78,8 +79,11 @@ AnEnd = Annotated[End, BeforeValidator(_end)]
 Addresses = Annotated[tuple[str, ...], BeforeValidator(_addresses)]
 
 
-class BridgeTable(FileTable, HttpDoor):
-    """`[bridge]`. Its name tells the bridges of a Kafka group apart, and outlives a restart."""
+class BridgeTable(FileTable, HttpDoor, JourneyClient):
+    """`[bridge]`. Its name tells the bridges of a Kafka group apart, and outlives a restart.
+
+    journey-address: of `srtm journey run`, which tells which SLOs routes from NSQ are to keep
+    """
 
     name: str = Field(default_factory=socket.gethostname, min_length=1, max_length=100)
     http_address: ListenAddress = Address("127.0.0.1", 4190)

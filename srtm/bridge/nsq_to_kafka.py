@@ -50,6 +50,17 @@ class NsqToKafka(Runner):
         hosts = self._hosts.document() if self._hosts else {}
         return {**super().document(), "topic": self.topic, "nsqd": hosts}
 
+    def leg(self) -> dict[str, Any]:
+        """What journeys are told of the route, which has one leg of theirs."""
+        slo = self.route.slo
+        return {
+            "leg": "bridge",
+            "topic": self.topic,
+            "channel": self.route.source.channel,
+            "kafka_topic": self.target,
+            "slo": None if slo is None else str(slo),
+        }
+
     # --- the thread -----------------------------------------------------------------------------
 
     def work(self) -> None:

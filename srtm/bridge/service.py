@@ -6,6 +6,7 @@ import logging
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,10 @@ from srtm.bridge.lookup import topics_of
 from srtm.bridge.nsq_to_kafka import NsqToKafka
 from srtm.bridge.placed import Placed
 from srtm.bridge.runner import Runner
+from srtm.http.legs import Legs
 from srtm.http.metrics import Text
+from srtm.http.service import service_at
+from srtm.limits.slo import SLO
 from srtm.text.errors import Exit, UnavailableError, UsageError
 
 log = logging.getLogger("srtm.bridge")
@@ -41,6 +45,8 @@ class Service:
         self._path = path
         self._file = file
         self._runners: dict[tuple[str, str], Runner] = {}  # by route and, of a pattern, topic
+        self._wanted: dict[tuple[str, str], SLO] = {}  # in place of its route's, by runner
+        self._told: list[tuple[str, str]] = []  # runners of which the journeys were told last
         self._refused: set[str] = set()
         self._blind: dict[str, str] = {}  # patterns of which no nsqlookupd tells the topics: why
         self._lock = threading.Lock()  # a SIGHUP and a pattern's topics may change runners
@@ -61,6 +67,7 @@ class Service:
             self._begin(route)
         patterns = threading.Thread(target=self._follow_patterns, daemon=True)
         patterns.start()
+        legs = self._legs()
         log.info("%d routes, HTTP at %s", len(self._file.routes), self._file.bridge.http_address)
         while not ended.is_set():
             await asyncio.sleep(_WATCH_SECONDS)
@@ -72,6 +79,8 @@ class Service:
                 break
         failed = self._all_stopped()
         self._over.set()
+        if legs is not None:
+            await loop.run_in_executor(None, legs.close)
         if not failed:
             log.info("drains what is under way, for at most %gs", self._file.bridge.drain_timeout)
         with self._lock:
@@ -92,13 +101,17 @@ class Service:
         kafka, bridge = file.kafka, file.bridge
         runner: Runner
         if route.source.system == "nsq":
-            runner = NsqToKafka(route, kafka, bridge.name, bridge.drain_timeout, topic)
+            slo = self._wanted.get((route.name, topic), route.slo)
+            aimed = route.model_copy(update={"slo": slo})
+            runner = NsqToKafka(aimed, kafka, bridge.name, bridge.drain_timeout, topic)
         else:
             placed = Placed(route, bridge.name) if route.distributor else None
             runner = KafkaToNsq(route, kafka, bridge.name, bridge.drain_timeout, placed)
         with self._lock:
             if file is not self._file or route not in file.routes:
                 return  # SIGHUP came meanwhile; what still is to run is found anew
+            if (route.name, topic) in self._runners:
+                return  # whoever was first has started it
             self._runners[route.name, topic] = runner
         runner.start()
 
@@ -150,6 +163,49 @@ class Service:
         for route in started:
             self._begin(route)
         log.info("%s read again: %d ended, %d started", self._path, len(gone), len(started))
+
+    # --- what journeys want ---------------------------------------------------------------------
+
+    def _legs(self) -> Legs | None:
+        """Who asks the journeys, where [bridge] names them. Raises UsageError."""
+        bridge = self._file.bridge
+        if not bridge.journey_address:
+            return None
+        where = f"{self._path}: journey-token-file of [bridge]"
+        journeys = service_at(bridge.journey_address, bridge.journey_files, where)
+        legs = Legs(journeys, self._tell, self._aim, log)
+        legs.start()
+        return legs
+
+    def _tell(self) -> list[dict[str, Any]]:
+        with self._lock:
+            found = [
+                (key, runner)
+                for key, runner in self._runners.items()
+                if isinstance(runner, NsqToKafka)
+            ]
+        self._told = [key for key, _ in found]
+        return [runner.leg() for _, runner in found]
+
+    def _aim(self, wanted: Sequence[SLO | None]) -> None:
+        """Routes whose SLO is another one now drain and begin anew with it."""
+        for key, slo in zip(self._told, wanted, strict=False):
+            with self._lock:
+                route = next((each for each in self._file.routes if each.name == key[0]), None)
+                runner = self._runners.get(key)
+                if slo is None:
+                    self._wanted.pop(key, None)
+                else:
+                    self._wanted[key] = slo
+            if route is None or runner is None or runner.route.slo == (slo or route.slo):
+                continue
+            log.info("route %s: SLO %s, as the journey wants it", runner.label, slo or route.slo)
+            self._stop({key: runner})
+            with self._lock:
+                if self._runners.get(key) is not runner or self._over.is_set():
+                    continue
+                del self._runners[key]
+            self._start(route, key[1])
 
     def _follow_patterns(self) -> None:
         """New topics of NSQ that a pattern takes in."""

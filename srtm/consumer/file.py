@@ -18,12 +18,11 @@ from pydantic import (
     model_validator,
 )
 
-from srtm.http.service import ClientFiles
 from srtm.kafka import file as kafka_file
 from srtm.limits.slo import SLO
 from srtm.options.door import HttpDoor
+from srtm.options.journey import JourneyClient
 from srtm.options.model import Bound, FileTable, read_toml
-from srtm.options.tls import check_client
 from srtm.text.address import Address
 from srtm.text.errors import one_line
 from srtm.text.fields import Duration, ListenAddress
@@ -55,10 +54,6 @@ def _slo(value: object) -> object:
 
 RollingSlo = Annotated[SLO, BeforeValidator(_slo)]
 """an SLO over a window, an hour where the text names none"""
-
-
-def _address(value: object) -> object:
-    return str(Address.parse(value)) if isinstance(value, str) and value else value
 
 
 def _topic(value: str) -> str:
@@ -159,13 +154,14 @@ class GroupTable(ScaledTable):
         return self.metadata_topic or f"consumer.metadata.{plain}"
 
 
-class ConsumerTable(FileTable, HttpDoor):
+class ConsumerTable(FileTable, HttpDoor, JourneyClient):
     """`[consumer]`: the four phases. Sizes in bytes.
 
     process: module:function, sync or async: a list of records -> what the sink gets
     sink:    "callback" (with `callback`), "parquet" (with `folder`), or "" for none
 
-    journey-address: of `srtm journey run`, which is told how old messages are
+    journey-address: of `srtm journey run`, which is told how old messages are, and tells the
+    controller which SLO the group is to keep
     """
 
     process: str = ""
@@ -177,11 +173,6 @@ class ConsumerTable(FileTable, HttpDoor):
     batch_bytes: int = Field(default=5_000_000, ge=1, le=1 << 30)
     wait: Duration = 0.02
     batch_timeout: Duration = 30.0
-    journey_address: Annotated[str, BeforeValidator(_address)] = ""
-    journey_token_file: str = ""
-    journey_tls_root_ca_file: str = ""
-    journey_tls_cert: str = ""
-    journey_tls_key: str = ""
 
     _is_function = field_validator("process", "callback")(_function)
 
@@ -194,24 +185,7 @@ class ConsumerTable(FileTable, HttpDoor):
                 raise ValueError(f'sink = "{sink}" and {name} belong together')
         if self.batch_timeout < 0.1:
             raise ValueError("batch-timeout must be 100ms or more")
-        self._check_journey()
         return self
-
-    def _check_journey(self) -> None:
-        files = self.journey_files
-        if not self.journey_address and files != ClientFiles():
-            raise ValueError("keys of journey-... need journey-address: that of srtm journey run")
-        check_client("journey", files.root_ca, files.cert, files.key)
-
-    @property
-    def journey_files(self) -> ClientFiles:
-        """By which `srtm journey run` is reached."""
-        return ClientFiles(
-            self.journey_token_file,
-            self.journey_tls_root_ca_file,
-            self.journey_tls_cert,
-            self.journey_tls_key,
-        )
 
 
 class ExecutorTable(FileTable):

@@ -51,7 +51,8 @@ def children(
     if plan.journeys:
         file = plan.journeys.file
         door = read_journeys(file).table
-        specs.append(_of_file(plan, "journeys", programs.journeys, file, door))
+        program = (*programs.journeys, f"--deployment={plan.layout.data_path}")
+        specs.append(_of_file(plan, "journeys", program, file, door))
     return specs
 
 

@@ -1,6 +1,7 @@
 """Files that a user names, read within bounds: whatever stands there, reading it ends soon, takes
-little memory, and fails with a reason."""
+little memory, and fails with a reason. Files of ours are written whole or not at all."""
 
+import contextlib
 import errno
 import io
 import json
@@ -69,6 +70,21 @@ def json_of(text: str | bytes) -> Any:
     except UnicodeEncodeError:
         raise ValueError("a text has half a character, such as \\ud800") from None
     return found
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Put the content in place of the file's, whole or not at all. Raises OSError."""
+    under_way = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with under_way.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        under_way.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            under_way.unlink()
+        raise
 
 
 def json_in(path: Path) -> Any:

@@ -37,7 +37,7 @@ def _check(journey: Journey) -> list[Finding]:
 
     slos = dict[Leg, SLO | None]()
     try:
-        slos[Leg.BROKER] = _contract_slo(journey)
+        slos[Leg.BROKER] = contract_slo(journey)
     except UnavailableError as error:
         say(str(error), is_fault=True)
         return found
@@ -76,7 +76,7 @@ def _compare(slo: SLO, slos: dict[Leg, SLO | None], say: Callable[..., None]) ->
         say(f"{summed}, and not {slo}: lower their targets, or raise their percentiles", True)
 
 
-def _contract_slo(journey: Journey) -> SLO | None:
+def contract_slo(journey: Journey) -> SLO | None:
     """The SLO of the topic's contract; None where a gateway has none. Raises UnavailableError."""
     addresses = list(journey.nsqd_http)
     for lookupd in journey.lookupd:

@@ -1,31 +1,66 @@
 """The TOML file of journeys: what each one's messages pass, and how old they may be at its end."""
 
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from srtm.bridge.file import Route, read_bridge_file
 from srtm.consumer.file import GroupFile, RollingSlo
 from srtm.consumer.pool_file import HttpAddresses, PoolFile, read_scaled_file
 from srtm.http.nsqd import NsqdDoor
+from srtm.http.service import ClientFiles, distributor_files
 from srtm.limits.slo import SLO
 from srtm.nsq.names import is_valid_topic_name
 from srtm.options.door import HttpDoor
+from srtm.options.journey import address_text
 from srtm.options.model import FileTable, read_toml
 from srtm.options.nsq import NsqOptions
+from srtm.options.tls import check_distributor
 from srtm.text.address import Address
 from srtm.text.errors import UsageError, one_line
 from srtm.text.fields import ListenAddress
 
 MOST_JOURNEYS = 256
+SplitMode = Literal["off", "propose", "auto"]
 
 
 class JourneysTable(FileTable, HttpDoor):
-    """`[journeys]`: the door of `srtm journey run`, where consumers report."""
+    """`[journeys]`: the door of `srtm journey run`, where the legs report.
 
+    state-folder:        of the splits in force, which outlive a restart; the file's own
+    distributor-address: of who holds the topics' contracts; empty: a deployment of this host
+    """
+
+    state_folder: str = "."
+    distributor_address: Annotated[str, BeforeValidator(address_text)] = ""
+    distributor_token_file: str = ""
+    distributor_tls_root_ca_file: str = ""
+    distributor_tls_cert: str = ""
+    distributor_tls_key: str = ""
     http_address: ListenAddress = Address("127.0.0.1", 4198)
+
+    @model_validator(mode="after")
+    def _distributor(self) -> Self:
+        if not self.distributor_address and distributor_files(self) != ClientFiles():
+            raise ValueError("keys of distributor-... need distributor-address")
+        check_distributor(self)
+        return self
+
+    def owner(self, deployment: str) -> tuple[str, ...]:
+        """The flags of `srtm topic set` that say who holds the contracts."""
+        if not self.distributor_address:
+            return ("--deployment", deployment)
+        files = {
+            "token-file": self.distributor_token_file,
+            "tls-root-ca-file": self.distributor_tls_root_ca_file,
+            "tls-cert": self.distributor_tls_cert,
+            "tls-key": self.distributor_tls_key,
+        }
+        given = [(f"--distributor-{name}", value) for name, value in files.items() if value]
+        return ("--distributor-address", self.distributor_address, *chain.from_iterable(given))
 
 
 class JourneyTable(FileTable):
@@ -33,6 +68,8 @@ class JourneyTable(FileTable):
 
     consumers: file of the group or pool whose consumers end the journey, as `srtm consume` reads it
     bridge:    file of the bridge that takes the messages to the group's Kafka topic
+    split:     what is done with a better split: off: no one looks for it; propose: it is shown by
+               `srtm journey explain`; auto: the legs get it
     nsqd-http: HTTP addresses of the topic's gateways, where neither file names them
     """
 
@@ -41,6 +78,7 @@ class JourneyTable(FileTable):
     slo: RollingSlo
     consumers: str = Field(min_length=1)
     bridge: str = ""
+    split: SplitMode = "off"
     nsqd_http: HttpAddresses = ()
 
     @field_validator("topic")
@@ -109,6 +147,7 @@ class Journey:
     nsq: NsqOptions
     lookupd: tuple[str, ...]
     nsqd_http: tuple[str, ...]
+    split: SplitMode
 
     @property
     def ends_at(self) -> tuple[str, str]:
@@ -217,4 +256,5 @@ def _made(
         nsq,
         () if table.nsqd_http else lookupd,
         table.nsqd_http or nsqd_http,
+        table.split,
     )

@@ -17,6 +17,13 @@ from srtm.options.logs import log_level_option, log_to_stderr
 from srtm.text.duration import parse_duration
 from srtm.text.errors import Exit, UnavailableError, UsageError
 
+_ADDRESS = click.option(
+    "--journey-address",
+    "address",
+    default="127.0.0.1:4198",
+    show_default=True,
+    help="HTTP address of `srtm journey run`.",
+)
 _FILE = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 
 
@@ -28,24 +35,37 @@ def journey() -> None:
       srtm journey check journeys.toml
       srtm journey run journeys.toml
       srtm journey show
+      srtm journey plan journeys.toml
+      srtm journey explain
     """
 
 
 @journey.command("run")
 @_FILE
+@click.option(
+    "--deployment",
+    envvar="SRTM_DEPLOYMENT",
+    default="srtm-data",
+    show_default=True,
+    show_envvar=True,
+    help="Data path of the deployment that holds the topics' contracts, if [journeys] names no "
+    "distributor.",
+)
 @log_level_option
-def run(file: Path, log_level: str) -> None:
-    """Measure the journeys of FILE.
+def run(file: Path, deployment: str, log_level: str) -> None:
+    """Measure the journeys of FILE, and split their SLOs over the legs.
 
     Gateways are asked when messages arrived; consumers with journey-address in [consumer] tell when
     they were done with them. /ping, /stats and /metrics are at http-address of [journeys]
-    (127.0.0.1:4198). SIGTERM ends it; whatever it measures goes on as it is.
+    (127.0.0.1:4198). A journey with split = "auto" sets the SLO of its topic's contract, and tells
+    those of bridge and group to their programs, which ask for them. SIGTERM ends it; whatever it
+    measures goes on as it is.
     """
     log_to_stderr(log_level)
     from srtm.journey.file import read_journeys
     from srtm.journey.service import Service
 
-    raise click.exceptions.Exit(asyncio.run(Service(read_journeys(file), file).run()))
+    raise click.exceptions.Exit(asyncio.run(Service(read_journeys(file), file, deployment).run()))
 
 
 @journey.command("check")
@@ -67,13 +87,7 @@ def check(file: Path) -> None:
 
 
 @journey.command("show")
-@click.option(
-    "--journey-address",
-    "address",
-    default="127.0.0.1:4198",
-    show_default=True,
-    help="HTTP address of `srtm journey run`.",
-)
+@_ADDRESS
 @client_files("journey", "`srtm journey run`")
 @click.option("--journey", "name", default="", help="Only this journey.")
 @click.option("--interval", help="Repeat every DURATION.  [default: 2s]")
@@ -127,37 +141,59 @@ def show(
 @click.option(
     "--mu",
     type=click.FloatRange(min=0, min_open=True),
-    help="Messages/s that one consumer can serve.  [default: mu of its file]",
+    help="Messages/s that one consumer can serve.  [default: as its controller tells, or its file]",
 )
 @click.option(
     "--startup",
-    default="5s",
-    show_default=True,
     metavar="DURATION",
-    help="Time from a consumer's launch to its work.",
+    help="Time from a consumer's launch to its work.  [default: as its controller tells, or 5s]",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON list.")
 def plan(
-    file: Path, journey_files: ClientFiles, name: str, mu: float | None, startup: str, as_json: bool
+    file: Path,
+    journey_files: ClientFiles,
+    name: str,
+    mu: float | None,
+    startup: str | None,
+    as_json: bool,
 ) -> None:
     """Find the SLO that each part of FILE's journeys should have, so that the whole is kept and
     costs least. Nothing is changed.
 
     `srtm journey run` tells what each leg does now, and how many messages came in the last quarter
-    of an hour. The policy `srtm` is simulated on these for a dozen SLOs of the group; that takes a
-    minute or more.
+    of an hour. The group's policy is simulated on these for a dozen SLOs; that takes a minute or
+    more.
     """
     from srtm.journey.file import read_journeys
     from srtm.journey.planning import plan_journeys
 
     try:
-        seconds = parse_duration(startup)
+        seconds = None if startup is None else parse_duration(startup)
     except ValueError as error:
         raise UsageError(f"--startup: {error}") from None
     journeys = read_journeys(file)
     service = service_at(str(journeys.table.http_address), journey_files, "--journey-token-file")
     told = {each["journey"]: each for each in _asked(service, name)}
     plan_journeys(journeys, told, mu, seconds, as_json)
+
+
+@journey.command("explain")
+@_ADDRESS
+@client_files("journey", "`srtm journey run`")
+@click.option("--journey", "name", default="", help="Only this journey.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON list.")
+def explain(address: str, journey_files: ClientFiles, name: str, as_json: bool) -> None:
+    """Show how each journey's SLO is split over its legs, which SLO each leg keeps, and the last
+    decisions with their reasons."""
+    from srtm.journey.explained import explanations
+    from srtm.text.terminal import show as show_tables
+
+    found = _asked(service_at(address, journey_files, "--journey-token-file"), name)
+    if as_json:
+        kept = ("journey", "slo", "split", "told")
+        click.echo(json.dumps([{key: each[key] for key in kept} for each in found]))
+    else:
+        show_tables(*explanations(found))
 
 
 def _asked(service: Endpoint, name: str) -> list[dict[str, Any]]:

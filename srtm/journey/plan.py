@@ -1,7 +1,7 @@
 """What SLO each part of a journey should have, so that the whole is kept and costs least. Pure.
 
 Broker and bridge stay as they are measured. The consumers' options are SLOs of their group: for
-each, the policy `srtm` is run by the simulator on the arrivals of the last minutes, which tells
+each, the group's policy is run by the simulator on the arrivals of the last minutes, which tells
 what the group would cost and how old its messages would be. A real consumer also waits for its
 batch, for nsqd and for the network, which the simulator does not know; so every simulated latency
 is raised by what the measured median is above the simulated one.
@@ -13,10 +13,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from srtm.autoscaler.comparison import Experiment, run_policy
-from srtm.autoscaler.decision import Handover
-from srtm.autoscaler.simulator.arrivals import ArrivalModel
+from srtm.autoscaler.decision import Handover, Policy
+from srtm.autoscaler.live.bounds import Within
+from srtm.autoscaler.live.choice import HANDOVERS, make_policy, make_pool_policy
+from srtm.autoscaler.simulator.arrivals import ArrivalModel, arrivals_of
+from srtm.autoscaler.simulator.run import simulate
 from srtm.autoscaler.simulator.setting import Setting
+from srtm.consumer.file import GroupFile
+from srtm.consumer.pool_file import PoolFile
 from srtm.journey.causes import Leg
 from srtm.journey.frontier import frontier_of
 from srtm.journey.split import Impossible, Option, Split, split
@@ -35,14 +39,28 @@ _NEVER_SECONDS = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What is known of the consumers. mu: events/s of one; shares: of the partitions; startup: from
-    a launch to work, seconds"""
+    """What is known of the consumers. file: its policy, its bounds and its contract are used; mu:
+    messages/s of one; shares: of the partitions; startup: from a launch to work, seconds"""
 
+    file: GroupFile | PoolFile
     mu: float
     shares: Sequence[float]
-    handover: Handover
     rebalance_seconds: float
     startup_seconds: float
+
+    @property
+    def handover(self) -> Handover:
+        file = self.file
+        return HANDOVERS[file.group.handover] if isinstance(file, GroupFile) else Handover.DIRECT
+
+    def policy(self, slo: SLO) -> Policy:
+        """As the group's controller makes it for this SLO, within `min` and `max`."""
+        group = self.file.group
+        if isinstance(self.file, GroupFile):
+            made = make_policy(group.policy, self.file.group, self.mu, slo)
+        else:
+            made = make_pool_policy(group.policy, group, self.mu, slo)
+        return Within(made, group.min, group.max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +77,7 @@ class JourneyPlan:
     """slos:  what each part should have
     found: how the journey is kept then, or why it cannot be
     equal: the consumers that an equal split would take; None where that does not keep the SLO
+    now:   those that the group's SLO of now takes; None where the SLO is not kept with it
     """
 
     slo: SLO
@@ -66,6 +85,7 @@ class JourneyPlan:
     slos: Mapping[Leg, SLO]
     consumers: float | None
     equal: float | None
+    now: float | None = None
 
 
 def planned(
@@ -73,10 +93,12 @@ def planned(
     legs: Mapping[Leg, Bins],
     rates: Sequence[float],
     group: Group,
+    now: SLO | None = None,
     progress: Callable[[float], None] = lambda done: None,
 ) -> JourneyPlan:
     """legs: what was measured; rates: messages/s of the topic, one for each second, at least
-    LEAST_SECONDS; progress: is told which part of the work is done"""
+    LEAST_SECONDS; now: the SLO that the group keeps, which is looked at too; progress: is told
+    which part of the work is done"""
     fixed = {
         str(leg): [Option("as it is", 0.0, frontier_of(bins, CONFIDENCE))]
         for leg, bins in legs.items()
@@ -92,36 +114,45 @@ def planned(
         for part in _TARGETS
     ]
     even = _slo(share / len(legs), slo.target_seconds / len(legs), slo.window_seconds)
-    simulated = []
-    for number, each in enumerate((*asked, even)):
-        progress(number / (len(asked) + 1))
-        simulated.append(_simulated(each, rates, group))
-    base = _base(legs[Leg.CONSUMER], simulated)
-    *others, equal = [_raised(each, base) for each in simulated]
-    options = {str(each.slo): each for each in others}
-    found = split({**fixed, str(Leg.CONSUMER): [_option(each) for each in others]}, slo)
-    kept = split({**fixed, str(Leg.CONSUMER): [_option(equal)]}, slo)
-    is_even = isinstance(kept, Split) and _keeps(equal.latency, even)
+    simulated = {}
+    looked_at = {str(each): each for each in (*asked, even, *([now] if now else []))}
+    for number, each in enumerate(looked_at.values()):
+        progress(number / len(looked_at))
+        simulated[str(each)] = _simulated(each, rates, group)
+    base = _base(legs[Leg.CONSUMER], list(simulated.values()))
+    options = {name: _raised(each, base) for name, each in simulated.items()}
+
+    def kept(*slos: SLO) -> Split | Impossible:
+        ways = [_option(options[str(each)]) for each in slos]
+        return split({**fixed, str(Leg.CONSUMER): ways}, slo)
+
+    found = kept(*asked, *([now] if now else []))
+    equal = options[str(even)]
+    is_even = isinstance(kept(even), Split) and _keeps(equal.latency, even)
+    is_kept = now is not None and isinstance(kept(now), Split)
     return JourneyPlan(
         slo,
         found,
         _slos(found, options) if isinstance(found, Split) else {},
         found.cost if isinstance(found, Split) else None,
         equal.consumers if is_even else None,
+        options[str(now)].consumers if is_kept else None,
     )
 
 
 def _simulated(slo: SLO, rates: Sequence[float], group: Group) -> Simulated:
+    initial = math.ceil(float(np.mean(rates)) / group.mu)
     setting = Setting(
         slo,
         mu=group.mu,
         rebalance_seconds=group.rebalance_seconds,
         handover=group.handover,
         startup_seconds=group.startup_seconds,
-        initial=max(1, math.ceil(float(np.mean(rates)) / group.mu)),
+        decision_seconds=group.file.group.interval,
+        initial=min(max(initial, group.file.group.min), group.file.group.max),
     )
-    experiment = Experiment(rates, group.shares, ArrivalModel.POISSON, setting)
-    run = run_policy("srtm", experiment, experiment.arrivals()).run
+    arrivals = arrivals_of(rates, group.shares, ArrivalModel.POISSON, setting.seed)
+    run = simulate(group.policy(slo), arrivals, setting)
     latency = np.minimum(run.latency, _NEVER_SECONDS) * 1e9
     bins = bins_of(latency, np.ones(len(latency), dtype=np.int64))
     return Simulated(slo, run.replica_minutes * 60 / len(rates), bins)

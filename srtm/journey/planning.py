@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from srtm.autoscaler.decision import Handover
 from srtm.autoscaler.simulator.arrivals import even_shares
 from srtm.consumer.file import GroupFile
 from srtm.journey.causes import Leg
@@ -16,17 +15,25 @@ from srtm.journey.file import Journey, Journeys
 from srtm.journey.plan import LEAST_SECONDS, Group, JourneyPlan, planned
 from srtm.journey.split import Impossible
 from srtm.limits.bins import Bins
+from srtm.limits.slo import SLO
 from srtm.text.duration import format_duration
 from srtm.text.errors import UnavailableError, UsageError
 from srtm.text.terminal import Column, Table, show
 
 _SHARES = 12
-"""Equal ones, of a Kafka topic, whose partitions nobody tells here, and of a channel, which has
-none: there the next message goes to whoever is free, and so many shares come within a tenth."""
+"""Equal ones, at least so many, while no controller tells of the partitions. A channel has none:
+there the next message goes to whoever is free, and so many shares come within a tenth."""
+_REBALANCE_SECONDS = 0.5
+_STARTUP_SECONDS = 5.0
+"""until the controller tells"""
 
 
 def plan_journeys(
-    journeys: Journeys, told: dict[str, Any], mu: float | None, startup: float, as_json: bool
+    journeys: Journeys,
+    told: dict[str, Any],
+    mu: float | None,
+    startup: float | None,
+    as_json: bool,
 ) -> None:
     """told: by journey, what /stats says. Raises SrtmError."""
     plans = {}
@@ -41,13 +48,20 @@ def plan_journeys(
         show(*_tables(name, plan), "")
 
 
-def _plan(journey: Journey, told: dict[str, Any], mu: float | None, startup: float) -> JourneyPlan:
-    """Raises SrtmError."""
-    mu = mu or journey.consumers.group.mu
+def inputs(
+    journey: Journey, told: dict[str, Any], mu: float | None = None, startup: float | None = None
+) -> dict[str, Any]:
+    """The arguments of `planned`. told: what /stats says of the journey, with what the group's
+    controller told; mu, startup: in place of what is known. Raises SrtmError."""
+    leg = told["told"].get(Leg.CONSUMER, {})
+    file = journey.consumers
+    is_group = isinstance(file, GroupFile)
+    counts_bytes = isinstance(file, GroupFile) and file.group.weigh == "bytes"
+    mu = mu or leg.get("mu") or (None if counts_bytes else file.group.mu)
     if mu is None:
         raise UsageError(
             f"journey {journey.name}: nobody says how many messages/s one consumer can serve: give "
-            "--mu, or mu in [group] of its file"
+            "--mu, or start the controller, which learns it"
         )
     rates = [float(each) for each in told["rates"]]
     legs = {Leg(name): _bins(bins) for name, bins in told["bins"].items()}
@@ -58,19 +72,30 @@ def _plan(journey: Journey, told: dict[str, Any], mu: float | None, startup: flo
             f"journey {journey.name}: {why}: srtm journey run has to measure messages for "
             f"{LEAST_SECONDS} s, and the last of them not longer ago than a minute"
         )
-    is_group = isinstance(journey.consumers, GroupFile)
-    group = Group(
-        mu,
-        even_shares(_SHARES),
-        Handover.DIRECT,
-        0.5 if is_group else 0.0,
-        startup,
+    rate_of = leg.get("shares", [])
+    whole = sum(rate_of)
+    shares = (
+        [each / whole for each in rate_of] if whole else even_shares(max(_SHARES, file.group.max))
     )
+    group = Group(
+        file,
+        mu,
+        shares,
+        leg.get("rebalance_seconds", _REBALANCE_SECONDS) if is_group else 0.0,
+        leg.get("startup_seconds", _STARTUP_SECONDS) if startup is None else startup,
+    )
+    now = SLO.parse(leg["slo"]) if leg else file.group.slo
+    return {"slo": journey.slo, "legs": legs, "rates": rates, "group": group, "now": now}
+
+
+def _plan(
+    journey: Journey, told: dict[str, Any], mu: float | None, startup: float | None
+) -> JourneyPlan:
+    """Raises SrtmError."""
+    given = inputs(journey, told, mu, startup)
     label = f"simulates {journey.name}"
     with click.progressbar(length=1000, label=label, file=sys.stderr) as bar:
-        return planned(
-            journey.slo, legs, rates, group, lambda done: bar.update(round(done * 1000) - bar.pos)
-        )
+        return planned(**given, progress=lambda done: bar.update(round(done * 1000) - bar.pos))
 
 
 def _bins(document: dict[str, int]) -> Bins:
@@ -80,7 +105,7 @@ def _bins(document: dict[str, int]) -> Bins:
 def _tables(name: str, plan: JourneyPlan) -> list[Any]:
     found = plan.found
     if isinstance(found, Impossible):
-        return [f"{name}: {_why(plan, found)}"]
+        return [f"{name}: {why_not(plan, found)}"]
     table = Table(
         Column("leg", text=True),
         Column("SLO to set", text=True),
@@ -105,7 +130,8 @@ def _tables(name: str, plan: JourneyPlan) -> list[Any]:
     return lines
 
 
-def _why(plan: JourneyPlan, found: Impossible) -> str:
+def why_not(plan: JourneyPlan, found: Impossible) -> str:
+    """Why no split keeps the SLO, and which one could be kept."""
     said = (
         f"{plan.slo} cannot be promised: at least {found.late_share:.3%} may be late, and "
         f"{plan.slo.allowed_late_share:.3%} are allowed; {found.leg} is what keeps it most"

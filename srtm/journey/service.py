@@ -2,123 +2,46 @@
 
 import asyncio
 import logging
-import math
 import signal
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from srtm import __version__
-from srtm.host.clock import NS, boot_id, monotonic_ns
+from srtm.host.clock import boot_id, monotonic_ns
 from srtm.host.offsets import SAME, Offset
+from srtm.http.legs import MOST_LEGS
+from srtm.http.legs import PATH as LEGS
 from srtm.http.metrics import Text
 from srtm.http.status import listen
-from srtm.journey.ages import Ages
-from srtm.journey.causes import Leg
-from srtm.journey.file import Journey, Journeys
-from srtm.journey.gateways import Gateways
+from srtm.journey.file import Journeys
+from srtm.journey.leg_report import place_of, read_leg
+from srtm.journey.measured import Measured
 from srtm.journey.metrics import metrics
-from srtm.journey.rates import Rates
-from srtm.journey.summary import Summary, summarised
-from srtm.limits.rolling import RollingBudget
+from srtm.journey.splitter import Splitter
+from srtm.journey.state import State
 from srtm.text.address import cannot_listen
 from srtm.text.errors import Exit
 
 log = logging.getLogger("srtm.journey")
 
 _TICK_SECONDS = 1.0
-_SILENT_NS = 10 * NS
-"""after which a consumer that told of itself is taken for gone"""
-_MOST_CONSUMERS = 1_000
-_MINUTE_SECONDS = 60.0
 NOTHING: Any = {"count": 0, "level": 0, "bridge": {}, "consumer": {}, "samples": []}
 """what a consumer tells of a topic of which it had nothing"""
 
 
-class Measured:
-    """One journey while it is measured."""
-
-    def __init__(self, journey: Journey) -> None:
-        self.journey = journey
-        self.ages = Ages(round(journey.slo.target_seconds * NS))
-        self.budget = RollingBudget(journey.slo)
-        window = max(_MINUTE_SECONDS, 2 * journey.slo.target_seconds)
-        self.minute = RollingBudget(replace(journey.slo, window_seconds=window))
-        self.rates = Rates()
-        self.gateways = Gateways(journey, self._arrived)
-        self._summary: Summary | None = None
-        self._summarised_at = 0
-        self.consumers: dict[str, int] = {}
-        """name -> when it told last, monotonic ns"""
-        self.legs = (Leg.BROKER, *([Leg.BRIDGE] if journey.route else []), Leg.CONSUMER)
-
-    def _arrived(self, document: Any, clock: Offset) -> None:
-        """Raises ValueError."""
-        self.ages.arrived(document, clock)
-        self.rates.add(document)
-
-    def handled(self, name: str, report: Any, clock: Offset, now: int) -> None:
-        """A consumer of that name reports. Raises ValueError."""
-        self.ages.handled(report, clock, now)
-        self.consumers.pop(name, None)
-        self.consumers[name] = now
-        if len(self.consumers) > _MOST_CONSUMERS:
-            del self.consumers[next(iter(self.consumers))]  # the one that was silent longest
-
-    def tick(self, now: int) -> None:
-        self.ages.settle(now)
-        served, late = self.ages.take_late()
-        for budget in (self.budget, self.minute):
-            budget.add(now / NS, served, late)
-        self.consumers = {
-            name: told for name, told in self.consumers.items() if told > now - _SILENT_NS
-        }
-
-    @property
-    def fault(self) -> str:
-        """Why less is known than could be; "" when all is well."""
-        if self.gateways.fault:
-            return self.gateways.fault
-        if not self.consumers:
-            return (
-                "no consumer tells of its messages: give [consumer] of its file journey-address, "
-                "and start it"
-            )
-        return ""
-
-    def summary(self, now: int) -> Summary:
-        """Made once a second, however many ask."""
-        if self._summary is None or now - self._summarised_at >= NS:
-            self._summary = summarised(self.ages, self.legs, self.budget, self.minute, now)
-            self._summarised_at = now
-        return self._summary
-
-    def document(self, now: int) -> dict[str, Any]:
-        ages = self.ages
-        return {
-            "journey": self.journey.name,
-            "topic": self.journey.topic,
-            "slo": str(self.journey.slo),
-            "fault": self.fault,
-            "consumers": sorted(self.consumers),
-            "gateways": self.gateways.faults,
-            "message_count": ages.count,
-            "matched_count": ages.matched,
-            "unmatched_count": ages.unmatched,
-            "clock_error_seconds": ages.clock_error_ns / NS,
-            **_finite(self.summary(now).document()),
-            "rates": self.rates.last(time.time_ns()),
-            "bins": {leg: self.ages.legs[leg].recent_bins(now) for leg in self.legs},
-        }
-
-
 class Service:
-    def __init__(self, journeys: Journeys, path: Path) -> None:
-        self._table = journeys.table
+    def __init__(self, journeys: Journeys, path: Path, deployment: str = "") -> None:
+        """deployment: that holds the contracts of topics, where no distributor is named. Raises
+        UsageError."""
+        self._table = table = journeys.table
         self._path = path
         self._began = time.time()
         self.measured = [Measured(journey) for journey in journeys.all]
+        state = None
+        if any(journey.split != "off" for journey in journeys.all):
+            state = State(path.parent / table.state_folder / f"{path.stem}.state.json")
+        self._splitter = Splitter(self.measured, state, table.owner(deployment))
 
     async def run(self) -> int:
         """Run until SIGTERM or SIGINT. Raises SrtmError."""
@@ -127,11 +50,12 @@ class Service:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, ended.set)
         try:
-            server = listen(self._table, self, {"/ages": self.take})
+            server = listen(self._table, self, {"/ages": self.take, LEGS: self.take_legs})
         except OSError as error:
             where = f"{self._path}: [journeys]: http-address {self._table.http_address}"
             raise cannot_listen(where, error) from None
-        asked = [asyncio.create_task(each.gateways.run()) for each in self.measured]
+        tasks = [asyncio.create_task(each.gateways.run()) for each in self.measured]
+        tasks.append(asyncio.create_task(self._splitter.run()))
         count = len(self.measured)
         log.info("%d journeys, HTTP at %s", count, self._table.http_address)
         while not ended.is_set():
@@ -141,7 +65,7 @@ class Service:
                 await asyncio.wait_for(ended.wait(), _TICK_SECONDS)
             except TimeoutError:
                 continue
-        for task in asked:
+        for task in tasks:
             task.cancel()
         server.stop()
         log.info("ended")
@@ -173,6 +97,24 @@ class Service:
             measured.handled(name, told, clock or SAME, monotonic_ns())
         return {"boot_id": boot_id(), "wall_ns": time.time_ns(), "topics": sorted(ending)}
 
+    def take_legs(self, report: Any) -> dict[str, Any]:
+        """A program tells of its legs, and is told which SLOs they are to keep. Raises
+        ValueError."""
+        try:
+            documents = list(report["legs"])
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"no report of legs: {error!r}") from None
+        if len(documents) > MOST_LEGS:
+            raise ValueError(f"{len(documents)} legs: {MOST_LEGS} at most")
+        now, slos = monotonic_ns(), []
+        for told in map(read_leg, documents):
+            for each in self.measured:
+                if told.leg in each.legs and place_of(each.journey, told.leg) == told.place:
+                    each.told[told.leg] = told, now
+            wanted = self._splitter.wanted(told.leg, told.place)
+            slos.append(None if wanted is None else str(wanted))
+        return {"slos": slos}
+
     def fault(self) -> str:
         for each in self.measured:
             if each.fault:
@@ -185,17 +127,11 @@ class Service:
             "version": __version__,
             "health": f"NOK - {fault}" if fault else "OK",
             "start_time": int(self._began),
-            "journeys": [each.document(now) for each in self.measured],
+            "journeys": [
+                {**each.document(now), "split": self._splitter.document(each)}
+                for each in self.measured
+            ],
         }
 
     def metrics(self) -> Text:
         return metrics(self.measured)
-
-
-def _finite(found: Any) -> Any:
-    """The document with null in place of what is not known: JSON has no NaN."""
-    if isinstance(found, dict):
-        return {key: _finite(value) for key, value in found.items()}
-    if isinstance(found, list | tuple):
-        return [_finite(value) for value in found]
-    return None if isinstance(found, float) and not math.isfinite(found) else found

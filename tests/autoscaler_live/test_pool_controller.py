@@ -14,6 +14,7 @@ from srtm.autoscaler.decision import Action, Decision, Member
 from srtm.autoscaler.executors.executor import Abilities, Fleet, Wanted
 from srtm.autoscaler.live.choice import LIVE, make_pool_policy
 from srtm.autoscaler.live.controller import Controller
+from srtm.autoscaler.live.figures import leg_of
 from srtm.autoscaler.live.monitor import Monitor, Reading, Sample
 from srtm.autoscaler.live.observe import LiveConsumer
 from srtm.autoscaler.live.states import State
@@ -29,6 +30,7 @@ from srtm.autoscaler.pool.world import PoolWorld
 from srtm.consumer.pool_file import PoolTable
 from srtm.host.clock import NS
 from srtm.limits.ceiling import EXCEEDED
+from srtm.limits.slo import SLO as Objective
 
 SLO = "0.99@500ms"
 MU = 100.0
@@ -135,7 +137,7 @@ def make(tmp_path: Path) -> Make:
             group=group,
             world=world,
             executor=executor,
-            make=lambda mu: make_pool_policy(group.policy, group, mu),
+            make=lambda slo, mu: make_pool_policy(group.policy, group, mu, slo),
             startup_seconds=30.0,
             state=State.SENTINEL,
         )
@@ -384,3 +386,29 @@ def test_a_pool_that_serves_nothing_is_not_well(make: Make) -> None:
     channel.run(15, 10)
     assert "nothing is served, and events have waited" in channel.controller.fault
     assert channel.controller.oldest_wait > 10
+
+
+def test_another_slo_is_kept_with_what_was_seen(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    channel = make(policy="srtm", slo="0.99@500ms")
+    channel.run(60, 100.0)
+    controller = channel.controller
+    before = controller.budget
+    controller.aim(Objective.parse("0.99@500ms over 1h"))
+    assert controller.budget is before
+    assert "as the journey wants it" not in caplog.text
+    controller.aim(Objective.parse("0.9@20s over 1h"))
+    channel.monitor.aim(20.0)
+    assert controller.budget.served == 0
+    assert "SLO 0.9@20s over 1h, as the journey wants it; it was 0.99@500ms over 1h" in caplog.text
+    channel.run(3, 100.0)
+    assert len(controller.seen) == 63
+    channel.run(200, 100.0)
+    assert channel.counts[-1] == math.ceil(100 / MU)
+    leg = leg_of(controller, topic="t", channel="c")
+    assert leg["slo"] == "0.9@20s over 1h"
+    assert sum(leg["shares"]) == pytest.approx(100.0, rel=0.1)
+    assert leg["mu"] == MU
+    assert leg["startup_seconds"] > 0

@@ -199,7 +199,7 @@ class Leader(Actor):
             group=group(),
             world=self.led,
             executor=self.launcher,
-            make=lambda mu: Whims(self.world),
+            make=lambda slo, mu: Whims(self.world),
             startup_seconds=3.0,
             wall=lambda: "",
         )

@@ -1,10 +1,15 @@
 """`[journeys]` of a deployment: it measures what the deployment's brokers and consumers tell."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from srtm.deploy.file import read_plan
+from srtm.journey.check import contract_slo
+from srtm.journey.contracts import set_contract_slo
+from srtm.journey.file import read_journeys
+from srtm.limits.slo import SLO
 from srtm.text.address import free_addresses
 from srtm.text.errors import UsageError
 from tests.support.deployments import Spec, need_nsq, outside, write_file
@@ -64,6 +69,28 @@ def test_it_is_started_with_the_brokers(tmp_path: Path, spec: Spec) -> None:
         status, said, _ = http(address, "/ping")
         assert status == 500
         assert "no consumer tells" in said
+
+
+def test_a_contract_gets_another_slo(tmp_path: Path, spec: Spec) -> None:
+    with outside(tmp_path, spec) as up:
+        up.until("is up")
+        path = tmp_path / "journeys.toml"
+        journeys = read_journeys(path)
+        owner = journeys.table.owner(str(tmp_path / "d"))
+        slo = SLO.parse("0.996@60ms")
+        assert asyncio.run(set_contract_slo("alarms", slo, owner)) == ""
+        [journey] = journeys.all
+        assert contract_slo(journey) == slo
+        fault = asyncio.run(set_contract_slo("nothing", slo, owner))
+        assert "rate" in fault
+        path.write_text(
+            path.read_text().replace(
+                "[journeys]",
+                f'[journeys]\ndistributor-address = "{spec["distributor"]["http-address"]}"',
+            )
+        )
+        owner = read_journeys(path).table.owner("")
+        assert "nothing" in asyncio.run(set_contract_slo("nothing", slo, owner))
 
 
 @pytest.mark.parametrize(

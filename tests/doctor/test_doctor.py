@@ -97,7 +97,10 @@ def test_a_port_that_is_taken_is_found_before_anything_is_started(tmp_path: Path
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         taken = f"127.0.0.1:{listener.getsockname()[1]}"
-        plan = plan_of({"broker": [{"tcp-address": taken}]}, "file", tmp_path)
+        free, other = map(str, free_addresses(2))
+        broker = {"tcp-address": taken, "http-address": free}
+        spec = {"distributor": {"http-address": other}, "broker": [broker]}
+        plan = plan_of(spec, "file", tmp_path)
         found = {each.says: each for each in examine(plan, tmp_path / "none", java=False)}
     failed = [each for each in found.values() if each.check == "port" and each.verdict == "failed"]
     assert len(failed) == 1

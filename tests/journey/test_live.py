@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+from srtm.journey.causes import Leg
+from srtm.journey.resplit import Standing
+from srtm.journey.state import State
+from srtm.limits.slo import SLO
 from srtm.nsq.commands import pub
 from tests.support.kafka import Kafka
 from tests.support.programs import SRTM, run_srtm
@@ -213,6 +217,133 @@ def test_a_journey_over_a_bridge_and_kafka(journey: Journey, kafka: Kafka) -> No
     assert [each["leg"] for each in found["legs"]] == ["broker", "bridge", "consumer"]
     assert all(each["count"] == COUNT for each in found["legs"])
     assert found["unmatched_count"] == 0
+
+
+def standing(journey: Journey, **slos: str) -> None:
+    """Leave a split in force, as a service before this one does."""
+    state = State(journey.folder / "journeys.state.json")
+    found = {Leg(leg): SLO.parse(slo) for leg, slo in slos.items()}
+    state.decide("alarms", Standing(found, 1.0, 1.7e9), {"at": 1.7e9, "why": "a", "decision": "b"})
+
+
+def test_a_pool_keeps_the_slo_that_the_journey_wants(journey: Journey) -> None:
+    door = f"127.0.0.1:{free_port()}"
+    path = journey.pool()
+    path.write_text(f'{path.read_text()}\n[controller]\nhttp-address = "{door}"\n')
+    standing(journey, broker="0.99@40ms", consumer="0.95@1500ms over 1h")
+    journey.publish(1)
+
+    def keeps(slo: str) -> bool:
+        try:
+            return bool(http(door, "/stats")[1].get("slo") == slo)
+        except OSError:
+            return False
+
+    def ended(mode: str) -> str:
+        """The service with this mode, until the controller has taken up what it says."""
+        service = journey.start("journey-run", "journey", "run", str(journey.journeys(more=mode)))
+        slo = "0.95@1.5s over 1h" if "auto" in mode else "0.99@2s over 1h"
+        wait_for(lambda: keeps(slo), f"the pool keeps {slo}")
+        shown = run_srtm("journey", "explain", "--journey-address", journey.address).stdout
+        assert service.stop() == 0
+        return shown
+
+    controller = journey.start("autoscale", "autoscale", "run", str(path))
+    try:
+        shown = ended('split = "auto"')
+        assert "0.95@1.5s over 1h" in shown
+        assert "for 1.00 consumers" in shown
+        assert "s ago" in shown
+        assert "proposed, and not set" in ended('split = "propose"')
+    finally:
+        controller.stop()
+        stopped = run_srtm("autoscale", "stop", str(path))
+    assert stopped.returncode == 0, stopped.stderr
+    assert "SLO 0.95@1.5s over 1h, as the journey wants it" in controller.text()
+
+
+def test_a_bridge_keeps_the_slo_that_the_journey_wants(journey: Journey, kafka: Kafka) -> None:
+    topic, door = kafka.create("aimed"), f"127.0.0.1:{free_port()}"
+    journey.consumers(
+        f"""
+        [kafka]
+        bootstrap-servers = "{kafka.address}"
+        [group]
+        topic = "{topic}"
+        id = "{topic}-workers"
+        slo = "0.99@2s"
+        """
+    )
+    bridge = journey.write(
+        "bridge.toml",
+        f"""
+        [bridge]
+        http-address = "{door}"
+        journey-address = "{journey.address}"
+        [kafka]
+        bootstrap-servers = "{kafka.address}"
+        [[route]]
+        from = "nsq:alarms/bridge"
+        to = "kafka:{topic}"
+        nsqd = ["{journey.gateway.tcp}"]
+        """,
+    )
+    path = journey.journeys(
+        more=f"""
+        bridge = "bridge.toml"
+        nsqd-http = ["{journey.gateway.http}"]
+        split = "auto"
+        """
+    )
+    standing(journey, broker="0.99@40ms", bridge="0.999@20ms", consumer="0.95@1s over 1h")
+    ours = [
+        journey.start("bridge", "bridge", "run", str(bridge)),
+        journey.start("journey-run", "journey", "run", str(path)),
+    ]
+
+    def keeps(slo: str) -> bool:
+        try:
+            routes = http(door, "/stats")[1]["routes"]
+        except OSError:
+            return False
+        return [each.get("slo") for each in routes] == [slo]
+
+    try:
+        journey.publish(20)
+        wait_for(lambda: keeps("0.999@20ms"), "the route keeps it")
+        journey.publish(20)
+        wait_for(lambda: kafka.count(topic) == 40, "all are there")
+    finally:
+        for each in ours:
+            each.stop()
+    assert "SLO 0.999@20ms, as the journey wants it" in ours[0].text()
+
+
+@pytest.mark.parametrize(
+    ("report", "status", "says"),
+    [
+        pytest.param({"legs": []}, 200, {"slos": []}, id="none"),
+        pytest.param({}, 400, "no report of legs", id="no-legs"),
+        pytest.param({"legs": 5}, 400, "no report of legs", id="a-number"),
+        pytest.param({"legs": [{}] * 257}, 400, "256 at most", id="too-many"),
+        pytest.param({"legs": [{"leg": "broker"}]}, 400, "is asked for", id="a-broker"),
+        pytest.param(
+            {"legs": [{"leg": "consumer", "topic": "x", "channel": "y", "slo": None}]},
+            200,
+            {"slos": [None]},
+            id="of-no-journey",
+        ),
+    ],
+)
+def test_reports_of_legs(journey: Journey, report: Any, status: int, says: object) -> None:
+    journey.pool()
+    service = journey.start("run", "journey", "run", str(journey.journeys()))
+    wait_for(lambda: "gateways" in journey.told(), "it is there")
+    found, said, _ = http(journey.address, "/legs", json.dumps(report).encode())
+    assert found == status
+    assert said == says if isinstance(says, dict) else says in str(said)
+    assert service.stop() == 0
+    assert "Traceback" not in service.text()
 
 
 def test_check_says_what_settings_promise(journey: Journey) -> None:

@@ -1,17 +1,35 @@
 """Which SLOs the parts of a journey get."""
 
+import asyncio
 from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from srtm.autoscaler.decision import Handover
+from srtm.consumer.pool_file import PoolFile
+from srtm.journey.apart import planned_apart
 from srtm.journey.causes import Leg
+from srtm.journey.file import read_journeys
 from srtm.journey.plan import Group, planned
+from srtm.journey.planning import inputs
 from srtm.journey.split import Impossible, Split
 from srtm.limits.bins import Bins, key_of
 from srtm.limits.slo import SLO
+from srtm.text.errors import UnavailableError, UsageError
 
-GROUP = Group(20.0, [0.5] * 2, Handover.DIRECT, 0.0, 1.0)
+POOL = PoolFile.model_validate(
+    {
+        "nsq": {
+            "topic": "t",
+            "channel": "c",
+            "nsqd": ["127.0.0.1:1"],
+            "nsqd-http": ["127.0.0.1:2"],
+        },
+        "group": {"slo": "0.95@1s"},
+    }
+)
+GROUP = Group(POOL, 20.0, [0.5] * 2, 0.0, 1.0)
 RATES = [30.0] * 15
 
 
@@ -30,7 +48,7 @@ def slo() -> SLO:
 def test_the_parts_keep_the_whole(slo: SLO) -> None:
     done: list[float] = []
     legs = {Leg.BROKER: leg(2, 40), Leg.BRIDGE: leg(5, 100), Leg.CONSUMER: leg(60)}
-    plan = planned(slo, legs, RATES, GROUP, done.append)
+    plan = planned(slo, legs, RATES, GROUP, progress=done.append)
     assert isinstance(plan.found, Split)
     assert plan.consumers is not None
     assert plan.consumers >= 1.5  # 30/s at 20/s each
@@ -52,10 +70,70 @@ def test_what_a_real_consumer_adds_is_added_to_what_is_simulated(slo: SLO) -> No
 
 def test_a_broker_that_takes_the_whole_target_is_named(slo: SLO) -> None:
     done: list[float] = []
-    plan = planned(slo, {Leg.BROKER: leg(2_500), Leg.CONSUMER: leg(60)}, RATES, GROUP, done.append)
+    legs = {Leg.BROKER: leg(2_500), Leg.CONSUMER: leg(60)}
+    plan = planned(slo, legs, RATES, GROUP, progress=done.append)
     assert not done  # nothing that consumers do would help
     assert isinstance(plan.found, Impossible)
     assert plan.found.leg == Leg.BROKER
     assert plan.slos == {}
     assert plan.found.needs_seconds is not None
     assert plan.found.needs_seconds > 2.5
+
+
+def test_the_groups_own_slo_is_a_choice_too(slo: SLO) -> None:
+    legs = {Leg.BROKER: leg(2), Leg.CONSUMER: leg(60)}
+    plan = planned(slo, legs, RATES, GROUP, SLO.parse("0.97@1s over 1h"))
+    assert plan.now is not None
+    assert plan.consumers is not None
+    assert plan.consumers <= plan.now
+    plan = planned(slo, legs, RATES, GROUP, SLO.parse("0.5@1500ms over 1h"))
+    assert plan.consumers is not None
+
+
+def test_a_group_never_exceeds_its_bounds(slo: SLO) -> None:
+    table = POOL.group.model_copy(update={"min": 3, "max": 3})
+    group = replace(GROUP, file=POOL.model_copy(update={"group": table}), shares=[0.25] * 4)
+    plan = planned(slo, {Leg.BROKER: leg(2), Leg.CONSUMER: leg(60)}, RATES, group)
+    assert plan.consumers == pytest.approx(3.0, abs=0.05)
+
+
+def test_a_plan_is_made_in_a_process_of_its_own(slo: SLO) -> None:
+    legs = {Leg.BROKER: leg(2, 40), Leg.CONSUMER: leg(60)}
+    given = {"slo": slo, "legs": legs, "rates": RATES, "group": GROUP}
+    found = asyncio.run(planned_apart(given))
+    assert found.slos == planned(**given).slos
+    with pytest.raises(UnavailableError, match="has ended"):
+        asyncio.run(planned_apart({"slo": slo}))
+
+
+def test_what_a_controller_told_is_planned_by(tmp_path: Path) -> None:
+    told = {
+        "rates": RATES * 5,
+        "bins": {"broker": {5: 10}, "consumer": {7: 10}},
+        "told": {
+            "consumer": {
+                "slo": "0.97@1s over 1h",
+                "mu": 45.0,
+                "startup_seconds": 1.5,
+                "rebalance_seconds": 0.2,
+                "shares": [30.0, 10.0],
+            }
+        },
+    }
+    (tmp_path / "pool.toml").write_text(
+        '[nsq]\ntopic = "t"\nchannel = "c"\nlookupd = ["127.0.0.1:1"]\n[group]\nslo = "0.9@2s"'
+    )
+    path = tmp_path / "journeys.toml"
+    path.write_text('[[journey]]\ntopic = "t"\nslo = "0.9@3s"\nconsumers = "pool.toml"')
+    [journey] = read_journeys(path).all
+    given = inputs(journey, told)
+    group = given["group"]
+    assert (group.mu, group.startup_seconds, list(group.shares)) == (45.0, 1.5, [0.75, 0.25])
+    assert group.rebalance_seconds == 0  # in a pool nothing is handed over
+    assert str(given["now"]) == "0.97@1s over 1h"
+    assert inputs(journey, told, mu=7.0, startup=0.5)["group"].mu == 7.0
+    untold = inputs(journey, told | {"told": {}}, mu=7.0)
+    assert str(untold["now"]) == "0.9@2s over 1h"
+    assert list(untold["group"].shares) == pytest.approx([1 / 12] * 12)
+    with pytest.raises(UsageError, match="give --mu, or start the controller"):
+        inputs(journey, told | {"told": {}})

@@ -53,7 +53,7 @@ class Mover:
             group=file.group,
             world=self._world,
             executor=Local(file.executor, folder / "group.toml"),
-            make=lambda mu: self,
+            make=lambda slo, mu: self,
             wall=lambda: "",
             startup_seconds=file.executor.startup,
         )

@@ -2,6 +2,7 @@
 before this one saw."""
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -10,6 +11,8 @@ from srtm.autoscaler.observation import Observation
 
 log = logging.getLogger("srtm.autoscale")
 
+_KEPT = 300
+"""observations, which are shown to a policy that takes the place of another"""
 _AT_ONCE = 60
 """observations that are shown again in one interval, so that beats are not late"""
 
@@ -23,14 +26,26 @@ class Adviser:
     fault: str = ""
     _policy: Policy | None = None
     _past: list[Observation] = field(default_factory=list)
+    _seen: deque[Observation] = field(default_factory=lambda: deque(maxlen=_KEPT))
 
     def recall(self, past: tuple[Observation, ...]) -> None:
         """Set what was seen until now, before the policy is asked first."""
         if self._policy is None:
             self._past = list(past)
 
+    def begin_anew(self) -> None:
+        """Make the policy anew, by what `make` knows now, and show it what was seen."""
+        if self._policy is not None:
+            self._policy, self._past = None, list(self._seen)
+
+    @property
+    def seen(self) -> tuple[Observation, ...]:
+        """What the policy was asked about of late, oldest first."""
+        return tuple(self._seen)
+
     def ask(self, seen: Observation) -> Decision:
         """A policy that fails decides nothing; the group stays as it is."""
+        self._seen.append(seen)
         try:
             if self._policy is None:
                 self._policy = self.make(seen.new_mu)

@@ -7,7 +7,7 @@ there, between `least` and `most` consumers. What nobody has and no policy looks
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from srtm.autoscaler.decision import Action, Decision, Member
+from srtm.autoscaler.decision import Action, Decision, Member, Policy
 from srtm.autoscaler.observation import Observation
 
 
@@ -49,6 +49,17 @@ def possible(seen: Observation, decision: Decision, least: int, most: int) -> De
         return bounded(seen, decision, *limits(seen, least, most, can_launch=True))
     except Unsound as error:
         return Decision(Action.NONE, reason=str(error), notes=decision.notes)
+
+
+class Within:
+    """A policy of which a controller with these bounds carries out what is possible."""
+
+    def __init__(self, policy: Policy, least: int, most: int) -> None:
+        self.name = policy.name
+        self._policy, self._least, self._most = policy, least, most
+
+    def decide(self, seen: Observation) -> Decision:
+        return possible(seen, self._policy.decide(seen), self._least, self._most)
 
 
 def adopted(seen: Observation, reason: str) -> Decision:

@@ -12,12 +12,13 @@ from srtm.autoscaler.policies.registry import SIZES_BY_CONTRACT, meant
 from srtm.autoscaler.policies.srtm import Srtm
 from srtm.autoscaler.policies.srtm.tuning import TUNING
 from srtm.consumer.file import GroupTable, ScaledTable
+from srtm.limits.slo import SLO
 from srtm.text.errors import UsageError
 
 _KNOWING = ("optimal", "peak")
 """They need the arrivals of the whole run."""
 
-_HANDOVERS: Final = {
+HANDOVERS: Final = {
     "direct": Handover.DIRECT,
     "assignor": Handover.EAGER,
     "kip-848": Handover.COOPERATIVE,
@@ -85,16 +86,15 @@ class Asked:
         return found
 
 
-def make_pool_policy(name: str, group: ScaledTable, mu: float) -> Policy:
+def make_pool_policy(name: str, group: ScaledTable, mu: float, slo: SLO | None = None) -> Policy:
     """The policy for a pool, in which nothing stands still as it changes, and nobody ends a poll
-    first."""
+    first. slo: the file's, where none is given"""
+    slo = slo or group.slo
     if name == "srtm":
         tuning = replace(TUNING, longest_poll_seconds=0.0)
-        return Srtm(
-            group.slo, group.interval, (Handover.DIRECT,), group.max, tuning, group.contract
-        )
+        return Srtm(slo, group.interval, (Handover.DIRECT,), group.max, tuning, group.contract)
     settings = Settings(
-        group.slo,
+        slo,
         mu,
         group.interval,
         handover=Handover.DIRECT,
@@ -104,10 +104,11 @@ def make_pool_policy(name: str, group: ScaledTable, mu: float) -> Policy:
     return POLICIES[name](settings, None)
 
 
-def make_policy(name: str, group: GroupTable, mu: float) -> Policy:
-    """The policy for the group's kind of hand-over. mu: events/s, as known now."""
-    handover = _HANDOVERS[group.handover]
-    slo = group.slo
+def make_policy(name: str, group: GroupTable, mu: float, slo: SLO | None = None) -> Policy:
+    """The policy for the group's kind of hand-over. mu: events/s, as known now; slo: the file's,
+    where none is given"""
+    handover = HANDOVERS[group.handover]
+    slo = slo or group.slo
     if name == "srtm":
         return Srtm(slo, group.interval, (handover,), group.max, ceiling=group.contract)
     settings = Settings(slo, mu, group.interval, handover=handover, contract=group.contract)

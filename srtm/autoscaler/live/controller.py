@@ -32,6 +32,7 @@ from srtm.autoscaler.observation import Observation
 from srtm.consumer.file import ScaledTable
 from srtm.host.clock import NS
 from srtm.limits.rolling import RollingBudget
+from srtm.limits.slo import SLO
 
 log = logging.getLogger("srtm.autoscale")
 
@@ -42,14 +43,14 @@ def utc_now() -> str:
 
 @dataclass
 class Controller:
-    """make: a policy, once mu is known; wall: for people only
+    """make: a policy for an SLO, once mu is known; wall: for people only
     startup_seconds: how long a launch may take to join
     """
 
     group: ScaledTable
     world: World
     executor: Executor
-    make: Callable[[float], Policy]
+    make: Callable[[SLO, float], Policy]
     startup_seconds: float
     wall: Callable[[], str] = utc_now
     state: State = State.STANDBY
@@ -64,9 +65,14 @@ class Controller:
     def __post_init__(self) -> None:
         self.budget = RollingBudget(self.group.slo)
         self._bounds = ContractBounds(self.group.contract)
-        self._adviser = Adviser(self.group.policy, self.make)
+        self._adviser = Adviser(self.group.policy, lambda mu: self.make(self.group.slo, mu))
         self._crew = Crew(self.executor, self.startup_seconds)
         self._looked_ns = 0
+
+    @property
+    def seen(self) -> tuple[Observation, ...]:
+        """The last observations that the policy was asked about, oldest first."""
+        return self._adviser.seen
 
     @property
     def leads(self) -> bool:
@@ -124,6 +130,16 @@ class Controller:
     def _want(self, at: float) -> None:
         self._crew.want(at, self.roster, lambda id_: self.world.may_end(id_, self.roster))
 
+    def aim(self, slo: SLO) -> None:
+        """Keep another SLO from now on. The policy begins anew with what was seen, and the budget
+        is whole."""
+        if slo == self.group.slo:
+            return
+        log.info("SLO %s, as the journey wants it; it was %s", slo, self.group.slo)
+        self.group = self.group.model_copy(update={"slo": slo})
+        self.budget = RollingBudget(slo)
+        self._adviser.begin_anew()
+
     # --- decisions --------------------------------------------------------------------------------
 
     def decide(self, reading: Reading, now_ns: int) -> None:
@@ -157,7 +173,7 @@ class Controller:
 
     def _recall(self, at: float) -> None:
         """What the controller before this one kept."""
-        recalled = self.world.recall(at)
+        recalled = self.world.recall(at, self.group.slo)
         if recalled.past:
             self._adviser.recall(recalled.past)
         if recalled.budget is not None and recalled.budget.served > self.budget.served:

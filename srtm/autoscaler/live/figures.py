@@ -1,13 +1,17 @@
 """The figures that a controller shows over HTTP."""
 
+from collections import Counter
 from typing import Any
 
 from srtm.autoscaler.live.controller import Controller
 from srtm.autoscaler.live.kafka_world import KafkaWorld
 from srtm.autoscaler.live.learnt import Learnt
 from srtm.autoscaler.live.states import State
+from srtm.consumer.file import GroupTable
 from srtm.http.metrics import Row, Text, latencies
 
+MOST_SHARES = 1000
+"""partitions whose shares a journey is told; of more it takes them for equal"""
 METRICS: tuple[Row[dict[str, Any]], ...] = (
     Row("srtm_autoscale_leads", "gauge", "1 while this controller leads its group.",
         lambda d: d["leads"]),
@@ -67,7 +71,7 @@ def document(controller: Controller, world: KafkaWorld) -> dict[str, Any]:
         "notes": list(controller.warned.now),
         "leads": float(controller.state not in (State.STANDBY, State.SYNCHRONIZE)),
         "parts": {id_: list(part) for id_, part in dict(controller.roster.parts).items()},
-        "slo": str(world.group.slo),
+        "slo": str(controller.group.slo),
         "served": controller.budget.served,
         "late": controller.budget.late,
         "startup_seconds": controller.learnt.startup,
@@ -75,6 +79,26 @@ def document(controller: Controller, world: KafkaWorld) -> dict[str, Any]:
         "hand_over_p50_seconds": _quantile(stopped, 0.5),
         "hand_over_p99_seconds": _quantile(stopped, 0.99),
         **of_both(controller, world.running()),
+    }
+
+
+def leg_of(controller: Controller, **whose: str) -> dict[str, Any]:
+    """What a journey is told of the consumers: the SLO that they keep, and what a plan needs to
+    know. whose: `topic`, with `group` or `channel`"""
+    group = controller.group
+    found: dict[str, Any] = {"leg": "consumer", **whose, "slo": str(group.slo)}
+    seen = controller.seen
+    if not seen or (isinstance(group, GroupTable) and group.weigh == "bytes"):
+        return found
+    rates = Counter[int]()
+    for each in seen:
+        rates.update({partition.id: partition.rate for partition in each.partitions})
+    if len(rates) <= MOST_SHARES:
+        found["shares"] = [round(rate / len(seen), 3) for rate in rates.values()]
+    return found | {
+        "mu": seen[-1].new_mu,
+        "startup_seconds": seen[-1].startup_seconds,
+        "rebalance_seconds": seen[-1].rebalance_seconds,
     }
 
 

@@ -31,6 +31,7 @@ from srtm.consumer.process import Process
 from srtm.consumer.wire import Command, Leader, Note, Word, Written
 from srtm.host.clock import NS
 from srtm.limits.rolling import RollingBudget
+from srtm.limits.slo import SLO
 
 log = logging.getLogger("srtm.autoscale")
 
@@ -239,12 +240,12 @@ class KafkaWorld:
         seen = observation(reading, consumers, mu or any_mu(reading), phases)
         return seen, "" if mu else NO_MU
 
-    def recall(self, at: float) -> Recalled:
+    def recall(self, at: float, slo: SLO) -> Recalled:
         if not self._to_recall:
             return Recalled()
         self._to_recall = False
         memories = self.ledger.memories.values()
-        return self._keeper.recall(memories, self.group.slo, at, self.group.interval)
+        return self._keeper.recall(memories, slo, at, self.group.interval)
 
     # --- what is done -----------------------------------------------------------------------------
 

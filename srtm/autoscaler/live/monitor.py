@@ -109,6 +109,10 @@ class Monitor:
         self._stayed = 0.0
         self._notes: dict[str, None] = {}
 
+    def aim(self, target_seconds: float) -> None:
+        """Another target, by which what is served from now on is late or not."""
+        self._target = target_seconds
+
     def see(self, sample: Sample) -> None:
         if sample.topic_id and self._topic_id not in ("", sample.topic_id):
             self._begin_anew(sample)

@@ -36,6 +36,11 @@ class Sampler:
     def start(self) -> None:
         self._thread.start()
 
+    def aim(self, target_seconds: float) -> None:
+        """Another target of the SLO."""
+        with self._lock:
+            self._monitor.aim(target_seconds)
+
     def close(self) -> None:
         self._over.set()
 

@@ -10,11 +10,12 @@ from srtm import __version__
 from srtm.autoscaler.executors.make import make_executor
 from srtm.autoscaler.live.choice import make_policy
 from srtm.autoscaler.live.controller import Controller
-from srtm.autoscaler.live.figures import document, metrics
+from srtm.autoscaler.live.figures import document, leg_of, metrics
 from srtm.autoscaler.live.kafka_world import KafkaWorld
 from srtm.autoscaler.live.probe import Probe
 from srtm.autoscaler.live.sampler import Sampler
 from srtm.autoscaler.live.states import State
+from srtm.autoscaler.live.wanted import Wanted
 from srtm.consumer.door import open_door
 from srtm.consumer.file import GroupFile
 from srtm.consumer.log import GroupLog
@@ -71,7 +72,7 @@ class Service:
             group=group,
             world=self.world,
             executor=executor,
-            make=lambda mu: make_policy(group.policy, group, mu),
+            make=lambda slo, mu: make_policy(group.policy, group, mu, slo),
             startup_seconds=table.startup,
         )
         if group.handover == "assignor":
@@ -80,6 +81,9 @@ class Service:
             Removal(self._file, self._ended).start()
         if self._file.controller.http_address is not None and not dismiss:
             open_door(self._file.controller, self, f"{self._path}: [controller]")
+        self._wanted = Wanted(self._file, self._path, self._leg)
+        if not dismiss:
+            self._wanted.start()
         self._sampler.start()
         if not self._sampler.wait_first(_FIRST_SECONDS):
             raise UnavailableError(self._sampler.fault or "Kafka gives no offsets")
@@ -99,6 +103,7 @@ class Service:
             self.world.see(words, now_ns)
             if not self._log.caught_up:
                 continue
+            self._aim()
             self.controller.tick(now_ns)
             if dismiss:
                 self._refuse_beside_another()
@@ -109,6 +114,7 @@ class Service:
                 due_ns = max(due_ns + interval_ns, now_ns)
                 self._decide(now_ns)
         self.world.leave(boottime_ns())
+        self._wanted.close()
         self._sampler.close()
         self.controller.executor.close()
         self._log.close()
@@ -117,6 +123,15 @@ class Service:
         running = counted(self.world.running(), "consumer")
         log.info("the controller has ended; %s at work", running)
         return Exit.OK
+
+    def _aim(self) -> None:
+        slo = self._wanted.slo
+        self.controller.aim(slo)
+        self._sampler.aim(slo.target_seconds)
+
+    def _leg(self) -> dict[str, Any]:
+        group = self._file.group
+        return leg_of(self.controller, topic=group.topic, group=group.id)
 
     def _ended(self) -> list[str]:
         """Members that are no more, as who leads knows it."""

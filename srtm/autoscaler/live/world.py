@@ -15,6 +15,7 @@ from srtm.autoscaler.live.roster import Roster
 from srtm.autoscaler.live.states import Event
 from srtm.autoscaler.observation import Observation
 from srtm.limits.rolling import RollingBudget
+from srtm.limits.slo import SLO
 
 
 class World(Protocol):
@@ -56,7 +57,7 @@ class World(Protocol):
     def observe(self, reading: Reading, roster: Roster, phases: Phases) -> tuple[Observation, str]:
         """What a policy is shown, and why nothing can be decided by it; "" where it can."""
 
-    def recall(self, at: float) -> Recalled:
+    def recall(self, at: float, slo: SLO) -> Recalled:
         """What the controller before this one kept; nothing from the second call on."""
 
     # --- what is done -----------------------------------------------------------------------------

@@ -48,6 +48,11 @@ class PoolSampler:
     def start(self) -> None:
         self._brokers.start()
 
+    def aim(self, target_seconds: float) -> None:
+        """Another target of the SLO."""
+        with self._lock:
+            self._monitor.aim(target_seconds)
+
     def close(self) -> None:
         self._brokers.close()
 

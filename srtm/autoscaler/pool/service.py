@@ -10,9 +10,10 @@ from srtm import __version__
 from srtm.autoscaler.executors.make import make_executor
 from srtm.autoscaler.live.choice import make_pool_policy
 from srtm.autoscaler.live.controller import Controller
-from srtm.autoscaler.live.figures import of_both, told
+from srtm.autoscaler.live.figures import leg_of, of_both, told
 from srtm.autoscaler.live.learnt import Learnt
 from srtm.autoscaler.live.states import State
+from srtm.autoscaler.live.wanted import Wanted
 from srtm.autoscaler.pool.lock import Lock
 from srtm.autoscaler.pool.sampler import PoolSampler
 from srtm.autoscaler.pool.state import PoolState, state_path
@@ -98,17 +99,37 @@ class PoolService:
             group=file.group,
             world=world,
             executor=executor,
-            make=lambda mu: make_pool_policy(file.group.policy, file.group, mu),
+            make=lambda slo, mu: make_pool_policy(file.group.policy, file.group, mu, slo),
             startup_seconds=file.executor.startup,
             state=State.SENTINEL,
             learnt=Learnt(startup=state.startup or Learnt().startup),
         )
         log.info("this controller leads")
+        wanted = Wanted(
+            file,
+            self._path,
+            lambda: leg_of(controller, topic=file.nsq.topic, channel=file.nsq.channel),
+        )
+        if not dismiss:
+            wanted.start()
+        try:
+            return self._control(controller, world, wanted, dismiss)
+        finally:
+            wanted.close()
+            state.save()
+
+    def _control(
+        self, controller: Controller, world: PoolWorld, wanted: Wanted, dismiss: bool
+    ) -> bool:
+        """Control the pool until it is to end; with `dismiss`: have all consumers left?"""
+        file = self._file
         self._sampler.wait_first(_FIRST_SECONDS)
         self._sampler.read()
         due_ns, interval_ns = boottime_ns(), round(file.group.interval * NS)
         while not self._stop.wait(_TICK_SECONDS):
             now_ns = boottime_ns()
+            controller.aim(wanted.slo)
+            self._sampler.aim(wanted.slo.target_seconds)
             controller.tick(now_ns)
             if now_ns < due_ns and not dismiss:
                 continue
@@ -127,7 +148,6 @@ class PoolService:
                 continue
             controller.decide(seen.reading, now_ns)
             self._fault = controller.fault
-        state.save()
         running = counted(world.running(), "consumer")
         log.info("the controller has ended; %s at work", running)
         return False
@@ -161,7 +181,7 @@ class PoolService:
             "channel": nsq.channel,
             "leads": float(self.controller is not None),
             "health": f"NOK - {self._fault}" if self._fault else "OK",
-            "slo": str(self._file.group.slo),
+            "slo": str((self.controller or self._file).group.slo),
         }
         if self.controller is None or world is None:
             return found

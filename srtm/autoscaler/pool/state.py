@@ -1,6 +1,5 @@
 """What a pool's controller knows again after a restart: one JSON file, whole or not at all."""
 
-import contextlib
 import json
 import logging
 import os
@@ -8,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from srtm.consumer.wire import Note
-from srtm.host.files import json_of, read_file
+from srtm.host.files import json_of, read_file, write_whole
 from srtm.text.errors import UsageError
 
 log = logging.getLogger("srtm.autoscale")
@@ -50,17 +49,10 @@ class PoolState:
 
     def save(self) -> None:
         document = {"decisions": self.decisions, "startup": self.startup, "mu": self.mu}
-        under_way = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
-            with under_way.open("w") as file:
-                json.dump(document, file)
-                file.flush()
-                os.fsync(file.fileno())
-            under_way.replace(self.path)
+            write_whole(self.path, json.dumps(document).encode())
         except OSError as error:
             log.warning("%s: not kept: %s", self.path, error.strerror)
-            with contextlib.suppress(OSError):
-                under_way.unlink()
 
 
 def read_state(path: Path) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from srtm.autoscaler.pool.state import PoolState
 from srtm.consumer.pool_file import PoolTable
 from srtm.host.clock import NS
 from srtm.limits.rolling import RollingBudget
+from srtm.limits.slo import SLO
 
 _OLD_INTERVALS, _OLD_SECONDS = 2, 2.0
 """A reading comes once an interval; brokers have a second to answer."""
@@ -132,7 +133,7 @@ class PoolWorld:
             return seen, PAUSED
         return seen, "" if new else NO_MU
 
-    def recall(self, at: float) -> Recalled:
+    def recall(self, at: float, slo: SLO) -> Recalled:
         return Recalled()
 
     # --- what is done -----------------------------------------------------------------------------

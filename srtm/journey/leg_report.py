@@ -1,0 +1,76 @@
+"""What the legs of journeys tell of themselves, and which journeys they are legs of. Pure."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from srtm.autoscaler.live.figures import MOST_SHARES
+from srtm.journey.causes import Leg
+from srtm.journey.file import Journey
+from srtm.limits.slo import SLO
+
+_MOST_NAME = 300
+_FACTS = {"mu": 1e9, "startup_seconds": 3600.0, "rebalance_seconds": 3600.0}
+"""figures of a group, and the most that they can be"""
+
+
+@dataclass(frozen=True, slots=True)
+class LegReport:
+    """One leg. place: which one it is, as `place_of` has it; slo: that it keeps (None: none);
+    facts: of a group, what a plan needs to know: mu, startup_seconds, rebalance_seconds, shares"""
+
+    leg: Leg
+    place: tuple[str, ...]
+    slo: SLO | None
+    facts: dict[str, Any]
+
+    def document(self) -> dict[str, Any]:
+        return {"slo": None if self.slo is None else str(self.slo), **self.facts}
+
+
+def place_of(journey: Journey, leg: Leg) -> tuple[str, ...]:
+    """What tells one leg from all others: topic and channel, or topic and group, of consumers; of
+    a bridge the topic, the channel and Kafka's topic."""
+    if leg is Leg.BRIDGE:
+        return journey.topic, journey.channel, journey.kafka_topic
+    return (journey.topic,) if leg is Leg.BROKER else journey.ends_at
+
+
+def read_leg(document: Any) -> LegReport:
+    """What a program tells of one of its legs. Raises ValueError."""
+    try:
+        leg = Leg(document["leg"])
+        if leg is Leg.BROKER:
+            raise ValueError("the contract of a topic is asked for, and not told")
+        names = ["topic", "group" if "group" in document else "channel"]
+        if leg is Leg.BRIDGE:
+            names.append("kafka_topic")
+        place = tuple(str(document[name])[:_MOST_NAME] for name in names)
+        slo = document["slo"]
+        facts: dict[str, Any] = {
+            name: _within(document[name], most) for name, most in _FACTS.items() if name in document
+        }
+        if "shares" in document:
+            shares = list(document["shares"])
+            if len(shares) > MOST_SHARES:
+                raise ValueError(f"{len(shares)} shares: {MOST_SHARES} at most")
+            facts["shares"] = [_within(each, 1e9) for each in shares]
+        if facts.get("mu") == 0:
+            raise ValueError("mu is 0")
+        return LegReport(leg, place, None if slo is None else SLO.parse(str(slo)[:100]), facts)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"no leg of a journey: {error!r}"[:300]) from None
+
+
+def _within(value: Any, most: float) -> float:
+    if type(value) not in (int, float) or not 0 <= value <= most or not math.isfinite(value):
+        raise ValueError(f"{str(value)[:40]} is no number from 0 to {most:g}")
+    return float(value)
+
+
+def strictest(slos: list[SLO]) -> SLO | None:
+    """One SLO that keeps all of them; None where there are none."""
+    if not slos:
+        return None
+    first = min(slos, key=lambda each: (each.target_seconds, -each.percentile))
+    return SLO(max(each.percentile for each in slos), first.target_seconds, first.window_seconds)

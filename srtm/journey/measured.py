@@ -1,0 +1,128 @@
+"""One journey while it is measured: what is known of it, joined from what others tell."""
+
+import math
+import time
+from dataclasses import replace
+from typing import Any
+
+from srtm.host.clock import NS
+from srtm.host.offsets import Offset
+from srtm.journey.ages import Ages
+from srtm.journey.causes import Leg
+from srtm.journey.file import Journey
+from srtm.journey.gateways import Gateways
+from srtm.journey.leg_report import LegReport
+from srtm.journey.rates import Rates
+from srtm.journey.summary import Summary, summarised
+from srtm.limits.bins import Bins
+from srtm.limits.rolling import RollingBudget
+from srtm.limits.slo import SLO
+
+_SILENT_NS = 10 * NS
+"""after which a consumer that told of itself is taken for gone"""
+_MOST_CONSUMERS = 1_000
+_MINUTE_SECONDS = 60.0
+
+
+class Measured:
+    """One journey while it is measured."""
+
+    def __init__(self, journey: Journey) -> None:
+        self.journey = journey
+        self.ages = Ages(round(journey.slo.target_seconds * NS))
+        self.budget = RollingBudget(journey.slo)
+        window = max(_MINUTE_SECONDS, 2 * journey.slo.target_seconds)
+        self.minute = RollingBudget(replace(journey.slo, window_seconds=window))
+        self.rates = Rates()
+        self.gateways = Gateways(journey, self._arrived)
+        self._summary: Summary | None = None
+        self._summarised_at = 0
+        self.consumers: dict[str, int] = {}
+        """name -> when it told last, monotonic ns"""
+        self.told: dict[Leg, tuple[LegReport, int]] = {}
+        """what a leg told of itself last, and when; monotonic ns"""
+        self.contract: SLO | None = None
+        """of the topic, as it was read last"""
+        self.legs = (Leg.BROKER, *([Leg.BRIDGE] if journey.route else []), Leg.CONSUMER)
+
+    def _arrived(self, document: Any, clock: Offset) -> None:
+        """Raises ValueError."""
+        self.ages.arrived(document, clock)
+        self.rates.add(document)
+
+    def handled(self, name: str, report: Any, clock: Offset, now: int) -> None:
+        """A consumer of that name reports. Raises ValueError."""
+        self.ages.handled(report, clock, now)
+        self.consumers.pop(name, None)
+        self.consumers[name] = now
+        if len(self.consumers) > _MOST_CONSUMERS:
+            del self.consumers[next(iter(self.consumers))]  # the one that was silent longest
+
+    def tick(self, now: int) -> None:
+        self.ages.settle(now)
+        served, late = self.ages.take_late()
+        for budget in (self.budget, self.minute):
+            budget.add(now / NS, served, late)
+        self.consumers = {
+            name: told for name, told in self.consumers.items() if told > now - _SILENT_NS
+        }
+
+    @property
+    def fault(self) -> str:
+        """Why less is known than could be; "" when all is well."""
+        if self.gateways.fault:
+            return self.gateways.fault
+        if not self.consumers:
+            return (
+                "no consumer tells of its messages: give [consumer] of its file journey-address, "
+                "and start it"
+            )
+        return ""
+
+    def summary(self, now: int) -> Summary:
+        """Made once a second, however many ask."""
+        if self._summary is None or now - self._summarised_at >= NS:
+            self._summary = summarised(self.ages, self.legs, self.budget, self.minute, now)
+            self._summarised_at = now
+        return self._summary
+
+    def document(self, now: int) -> dict[str, Any]:
+        ages = self.ages
+        return {
+            "journey": self.journey.name,
+            "topic": self.journey.topic,
+            "slo": str(self.journey.slo),
+            "fault": self.fault,
+            "consumers": sorted(self.consumers),
+            "gateways": self.gateways.faults,
+            "message_count": ages.count,
+            "matched_count": ages.matched,
+            "unmatched_count": ages.unmatched,
+            "clock_error_seconds": ages.clock_error_ns / NS,
+            **_finite(self.summary(now).document()),
+            "rates": self.rates.last(time.time_ns()),
+            "bins": self.bins(now),
+            "told": self._told(now),
+        }
+
+    def bins(self, now: int) -> dict[Leg, Bins]:
+        """The durations of each leg over the last minute."""
+        return {leg: self.ages.legs[leg].recent_bins(now) for leg in self.legs}
+
+    def _told(self, now: int) -> dict[Leg, dict[str, Any]]:
+        found: dict[Leg, dict[str, Any]] = {
+            leg: {**told.document(), "seconds_ago": round((now - at) / NS, 1)}
+            for leg, (told, at) in self.told.items()
+        }
+        if self.contract is not None:
+            found[Leg.BROKER] = {"slo": str(self.contract)}
+        return found
+
+
+def _finite(found: Any) -> Any:
+    """The document with null in place of what is not known: JSON has no NaN."""
+    if isinstance(found, dict):
+        return {key: _finite(value) for key, value in found.items()}
+    if isinstance(found, list | tuple):
+        return [_finite(value) for value in found]
+    return None if isinstance(found, float) and not math.isfinite(found) else found

@@ -1,0 +1,126 @@
+"""When a journey's SLO is split again, and whether the new split takes the place of the old. Pure.
+
+A split stands until it is broken or clearly dear: a leg has drifted when for three minutes in a row
+it was surely late more often than its part allows, and a cheaper split is worth its change when it
+saves a tenth. What was measured is kept by the minute, so one bad minute decides nothing.
+"""
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from scipy.stats import beta
+
+from srtm.journey.causes import Leg
+from srtm.journey.plan import JourneyPlan
+from srtm.journey.planning import why_not
+from srtm.journey.split import Impossible
+from srtm.limits.bins import Bins, key_of
+from srtm.limits.slo import SLO
+
+LOOK_SECONDS = 60.0
+_MINUTES = 10
+"""that a plan is made of"""
+_FIRST_MINUTES = 2
+_DRIFT_MINUTES = 3
+_SETTLE_SECONDS = 300.0
+"""from one plan to the next one, at least: the parts take it up, and a minute shows it"""
+_AGAIN_SECONDS = 1800.0
+"""from one plan to the next where nothing drifts: traffic may have made another one cheaper"""
+_WORTH = 0.1
+_CONFIDENCE = 0.99
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The split in force. slos: of each leg; consumers: that it was to cost; since: seconds of the
+    wall clock"""
+
+    slos: Mapping[Leg, SLO]
+    consumers: float
+    since: float
+
+
+@dataclass(slots=True)
+class Minutes:
+    """What the legs did in each of the last minutes, and since when one is too late."""
+
+    legs: deque[Mapping[Leg, Bins]] = field(default_factory=lambda: deque(maxlen=_MINUTES))
+    drifting: Counter[Leg] = field(default_factory=Counter)
+    planned_at: float | None = None
+
+    def add(self, legs: Mapping[Leg, Bins], standing: Standing | None) -> None:
+        """A minute is over, in which the legs did this."""
+        self.legs.append(legs)
+        for leg, slo in standing.slos.items() if standing else ():
+            drifts = late_surely(legs.get(leg, Counter()), slo)
+            self.drifting[leg] = self.drifting[leg] + 1 if drifts else 0
+
+    def whole(self) -> dict[Leg, Bins]:
+        """What is planned by."""
+        found: dict[Leg, Bins] = {}
+        for minute in self.legs:
+            for leg, bins in minute.items():
+                found[leg] = found.get(leg, Counter()) + bins
+        return found
+
+    def due(self, standing: Standing | None, at: float) -> str:
+        """Why it is time to plan; "" when it is not. at: seconds, monotonic"""
+        if len(self.legs) < _FIRST_MINUTES or not all(self.whole().values()):
+            return ""
+        since = None if self.planned_at is None else at - self.planned_at
+        if since is not None and since < _SETTLE_SECONDS:
+            return ""
+        if standing is None:
+            return "nothing is set yet"
+        for leg, minutes in self.drifting.items():
+            if minutes >= _DRIFT_MINUTES:
+                slo = standing.slos[leg]
+                return f"{leg} has been late more often than {slo} allows for {minutes} minutes"
+        if since is None or since >= _AGAIN_SECONDS:
+            return "it is looked at again"
+        return ""
+
+    def begun(self, at: float) -> None:
+        """A plan is being made."""
+        self.planned_at = at
+
+    @property
+    def drifts(self) -> bool:
+        return any(minutes >= _DRIFT_MINUTES for minutes in self.drifting.values())
+
+    def settled(self) -> None:
+        """Another split is in force: what drifted by the old one does not count."""
+        self.drifting.clear()
+
+
+def late_surely(bins: Bins, slo: SLO) -> bool:
+    """Were more messages late than the SLO allows, and not by chance (Clopper and Pearson's lower
+    bound)?"""
+    highest, whole = key_of(slo.target_seconds), sum(bins.values())
+    late = sum(count for key, count in bins.items() if key > highest)
+    if not late:
+        return False
+    return bool(beta.ppf(1 - _CONFIDENCE, late, whole - late + 1) > slo.allowed_late_share)
+
+
+def judged(
+    plan: JourneyPlan, standing: Standing | None, drifts: bool, wall: float
+) -> tuple[Standing | None, str]:
+    """The split that is in force from now on, and what is decided in words. wall: seconds"""
+    found = plan.found
+    if isinstance(found, Impossible):
+        return standing, why_not(plan, found)
+    new = Standing(plan.slos, found.cost, wall)
+    if standing is None:
+        return new, f"set for {found.cost:.2f} consumers"
+    if new.slos == standing.slos:
+        return standing, "the split stays: no other is better"
+    if drifts or plan.now is None:
+        return new, f"set for {found.cost:.2f} consumers: the old one did not keep the SLO"
+    if found.cost <= (1 - _WORTH) * plan.now:
+        return new, f"set for {found.cost:.2f} consumers in place of {plan.now:.2f}"
+    return standing, (
+        f"the split stays: another would take {found.cost:.2f} consumers in place of "
+        f"{plan.now:.2f}, which is not worth the change"
+    )

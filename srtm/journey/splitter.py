@@ -1,0 +1,137 @@
+"""Splits the SLOs of journeys again and again while they are measured (see `resplit`)."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from srtm.host.clock import NS, monotonic_ns
+from srtm.journey.apart import planned_apart
+from srtm.journey.causes import Leg
+from srtm.journey.check import contract_slo
+from srtm.journey.contracts import set_contract_slo
+from srtm.journey.leg_report import place_of, strictest
+from srtm.journey.measured import Measured
+from srtm.journey.planning import inputs
+from srtm.journey.resplit import LOOK_SECONDS, Minutes, judged
+from srtm.journey.state import State
+from srtm.limits.slo import SLO
+from srtm.text.errors import SrtmError, UnavailableError
+
+log = logging.getLogger("srtm.journey")
+
+_SHOWN = 10
+"""decisions of a journey at the door"""
+
+
+class Splitter:
+    """faults: by journey, why it is not split, or why its contract is not set; "" when all is
+    well"""
+
+    def __init__(self, measured: Sequence[Measured], state: State | None, owner: Sequence[str]):
+        """state: None where no journey is to be split; owner: who holds the topics' contracts, as
+        flags of `srtm topic set`"""
+        self._measured = [each for each in measured if each.journey.split != "off"]
+        self._state = state
+        self._owner = owner
+        self._minutes = {each.journey.name: Minutes() for each in self._measured}
+        self.faults: dict[str, str] = {}
+
+    async def run(self) -> None:
+        """Look once a minute until cancelled."""
+        while self._measured:
+            await asyncio.sleep(LOOK_SECONDS)
+            for each in self._measured:
+                self._tell(each, await self._looked(each))
+
+    async def _looked(self, measured: Measured) -> str:
+        """Why something could not be done; "" where all could."""
+        try:
+            await self._look(measured)
+            return await self._set_contract(measured)
+        except SrtmError as error:
+            return str(error)
+        except Exception as error:
+            log.exception("journey %s is not split", measured.journey.name)
+            return f"journey {measured.journey.name} is not split: {error!r}"
+
+    def _tell(self, measured: Measured, fault: str) -> None:
+        name = measured.journey.name
+        if fault and fault != self.faults.get(name):
+            log.warning("%s", fault)
+        self.faults[name] = fault
+
+    async def _look(self, measured: Measured) -> None:
+        """Split the journey again if it is time to. Raises SrtmError."""
+        assert self._state is not None
+        name, at = measured.journey.name, monotonic_ns()
+        minutes, standing = self._minutes[name], self._state.standing.get(name)
+        minutes.add(measured.bins(at), standing)
+        why = minutes.due(standing, at / NS)
+        if not why:
+            return
+        told = measured.document(at)
+        told["bins"] = minutes.whole()
+        drifts = minutes.drifts
+        minutes.begun(at / NS)
+        plan = await planned_apart(inputs(measured.journey, told))
+        new, said = judged(plan, standing, drifts, time.time())
+        slos = {str(leg): str(slo) for leg, slo in plan.slos.items()}
+        self._state.decide(
+            name,
+            new,
+            {"at": time.time(), "why": why, "decision": said, "slos": slos, "equal": plan.equal},
+        )
+        log.info("journey %s: %s: %s", name, why, said)
+        if new is not standing:
+            minutes.settled()
+
+    async def _set_contract(self, measured: Measured) -> str:
+        """Set the SLO of the topic's contract where it is another than is wanted; why that could
+        not be done, "" where it could."""
+        wanted = self.wanted(Leg.BROKER, place_of(measured.journey, Leg.BROKER))
+        if wanted is None:
+            return ""
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.run_in_executor(None, contract_slo, measured.journey)
+        except UnavailableError:
+            found = None  # also where the contract has none yet
+        measured.contract = found
+        wanted = SLO(wanted.percentile, wanted.target_seconds)
+        if found == wanted:
+            return ""
+        topic = measured.journey.topic
+        fault = await set_contract_slo(topic, wanted, self._owner)
+        if not fault:
+            log.info("topic %s: SLO %s; it was %s", topic, wanted, found)
+        return fault and f"the contract of {topic} does not get SLO {wanted}: {fault}"
+
+    # --- what is wanted of the legs ---------------------------------------------------------------
+
+    def wanted(self, leg: Leg, place: tuple[str, ...]) -> SLO | None:
+        """The SLO that the leg at this place is to keep, for all journeys that are split there;
+        None: its own."""
+        found = []
+        for each in self._measured:
+            journey = each.journey
+            standing = self._state.standing.get(journey.name) if self._state else None
+            if standing and journey.split == "auto" and place_of(journey, leg) == place:
+                found += [slo for of, slo in standing.slos.items() if of is leg]
+        return strictest(found)
+
+    def document(self, measured: Measured) -> dict[str, Any]:
+        """What is shown of a journey's split."""
+        journey = measured.journey
+        if self._state is None or journey.split == "off":
+            return {"mode": journey.split, "slos": {}, "decisions": [], "fault": ""}
+        standing = self._state.standing.get(journey.name)
+        return {
+            "mode": journey.split,
+            "slos": {leg: str(slo) for leg, slo in standing.slos.items()} if standing else {},
+            "since": standing.since if standing else None,
+            "consumers": standing.consumers if standing else None,
+            "decisions": self._state.decisions.get(journey.name, [])[-_SHOWN:],
+            "fault": self.faults.get(journey.name, ""),
+        }

@@ -1,0 +1,127 @@
+"""When a journey is split again, and whether the new split takes the place of the old."""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srtm.journey.causes import Leg
+from srtm.journey.plan import JourneyPlan
+from srtm.journey.resplit import Minutes, Standing, judged, late_surely
+from srtm.journey.split import Impossible, Option, Split
+from srtm.limits.bins import Bins, key_of
+from srtm.limits.slo import SLO
+
+WHOLE = SLO.parse("0.99@1s over 1h")
+SLOS = {Leg.BROKER: SLO.parse("0.998@100ms"), Leg.CONSUMER: SLO.parse("0.992@900ms over 1h")}
+STANDING = Standing(SLOS, 3.0, 1_000.0)
+
+
+def bins(count: int, late: int = 0, late_seconds: float = 0.5) -> Bins:
+    return Counter({key_of(0.01): count - late, key_of(late_seconds): late})
+
+
+def minute(late: int = 0) -> dict[Leg, Bins]:
+    """A minute in which so many of 1,000 messages were late at the broker."""
+    return {Leg.BROKER: bins(1000, late), Leg.CONSUMER: bins(1000)}
+
+
+def after(*late: int, standing: Standing | None = STANDING) -> Minutes:
+    minutes = Minutes()
+    for each in late:
+        minutes.add(minute(each), standing)
+    return minutes
+
+
+def test_the_first_split_waits_for_two_minutes() -> None:
+    assert after(0, standing=None).due(None, 60) == ""
+    assert after(0, 0, standing=None).due(None, 120) == "nothing is set yet"
+
+
+def test_without_messages_of_every_leg_nothing_is_planned() -> None:
+    minutes = Minutes()
+    for _ in range(5):
+        minutes.add({Leg.BROKER: bins(1000), Leg.CONSUMER: Counter()}, None)
+    assert minutes.due(None, 300) == ""
+
+
+@pytest.mark.parametrize(
+    ("late", "drifts"),
+    [
+        pytest.param([0, 0, 0, 0], False, id="in-time"),
+        pytest.param([500, 500], False, id="two-minutes"),
+        pytest.param([50, 50, 50], True, id="three-minutes"),
+        pytest.param([50, 0, 50, 50], False, id="not-in-a-row"),
+        pytest.param([3, 3, 3], False, id="within-chance"),
+    ],
+)
+def test_a_leg_that_drifts(late: list[int], drifts: bool) -> None:
+    minutes = after(*late)
+    minutes.planned_at = 0.0
+    why = minutes.due(STANDING, 400.0)
+    assert bool(why) == minutes.drifts == drifts
+    if drifts:
+        assert why == "broker has been late more often than 0.998@100ms allows for 3 minutes"
+
+
+def test_a_plan_has_time_to_show() -> None:
+    minutes = after(50, 50, 50)
+    minutes.begun(1_000.0)
+    assert minutes.due(STANDING, 1_299.0) == ""
+    assert minutes.due(STANDING, 1_300.0) != ""
+    minutes.settled()
+    assert minutes.due(STANDING, 1_300.0) == ""
+    assert minutes.due(STANDING, 2_800.0) == "it is looked at again"
+
+
+def test_a_plan_is_made_of_ten_minutes() -> None:
+    minutes = after(*[1] * 15)
+    assert minutes.whole()[Leg.BROKER] == bins(10_000, 10)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_chance_alone_is_seldom_taken_for_lateness(seed: int) -> None:
+    """100 legs that are late exactly as often as their SLO allows."""
+    slo = SLO.parse("0.95@100ms")
+    rng = np.random.default_rng(seed)
+    taken = [late_surely(bins(400, int(rng.binomial(400, 0.05))), slo) for _ in range(100)]
+    assert sum(taken) <= 12  # 1 % each: more than twelve of a hundred happen once in 10^10
+
+
+def plan(cost: float, now: float | None, slos: dict[Leg, SLO] | None = None) -> JourneyPlan:
+    options: Any = {"consumer": Option("x", cost, None)}  # type: ignore[arg-type]
+    slos = slos or {**SLOS, Leg.BROKER: SLO.parse("0.999@50ms")}
+    return JourneyPlan(WHOLE, Split(options, {}, 2.0), slos, cost, None, now)
+
+
+@pytest.mark.parametrize(
+    ("made", "standing", "drifts", "adopted", "said"),
+    [
+        pytest.param(plan(2.0, None), None, False, True, "set for 2.00", id="first"),
+        pytest.param(plan(2.0, 2.0, SLOS), STANDING, True, False, "no other", id="the-same"),
+        pytest.param(plan(2.8, 3.0), STANDING, False, False, "not worth", id="a-little-cheaper"),
+        pytest.param(plan(2.7, 3.0), STANDING, False, True, "in place of 3.00", id="a-tenth"),
+        pytest.param(plan(4.0, 3.0), STANDING, True, True, "did not keep", id="drift"),
+        pytest.param(plan(4.0, None), STANDING, False, True, "did not keep", id="not-kept-now"),
+        pytest.param(
+            JourneyPlan(WHOLE, Impossible("broker", 0.02, 1.5), {}, None, None),
+            STANDING,
+            True,
+            False,
+            "broker is what keeps it most. It could be promised within 1.5s",
+            id="impossible",
+        ),
+    ],
+)
+def test_which_split_is_in_force(
+    made: JourneyPlan, standing: Standing | None, drifts: bool, adopted: bool, said: str
+) -> None:
+    found, words = judged(made, standing, drifts, 5_000.0)
+    assert said in words
+    if adopted:
+        assert found == Standing(made.slos, made.consumers or 0.0, 5_000.0)
+    else:
+        assert found is standing

@@ -1,0 +1,148 @@
+"""Splitting again and again, by minutes that pass at once and plans that are given."""
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srtm.journey import splitter
+from srtm.journey.causes import Leg
+from srtm.journey.file import read_journeys
+from srtm.journey.leg_report import place_of
+from srtm.journey.measured import Measured
+from srtm.journey.plan import JourneyPlan
+from srtm.journey.split import Impossible, Option, Split
+from srtm.journey.splitter import Splitter
+from srtm.journey.state import State
+from srtm.limits.bins import key_of
+from srtm.limits.slo import SLO
+from srtm.text.errors import UnavailableError
+
+WHOLE = SLO.parse("0.99@1s over 1h")
+SLOS = {Leg.BROKER: SLO.parse("0.998@100ms"), Leg.CONSUMER: SLO.parse("0.992@900ms over 1h")}
+OPTIONS: Any = {"consumer": Option("x", 2.5, None)}  # type: ignore[arg-type]
+SET = JourneyPlan(WHOLE, Split(OPTIONS, {}, 2.0), SLOS, 2.5, 3.0)
+BROKEN = JourneyPlan(WHOLE, Impossible("broker", 0.02, 1.5), {}, None, None)
+
+
+class World:
+    """One journey, of which every leg is measured, and what its splitter asks for and sets."""
+
+    def __init__(self, folder: Path, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        (folder / "pool.toml").write_text(
+            '[nsq]\ntopic = "t"\nchannel = "c"\nlookupd = ["127.0.0.1:1"]\n'
+            '[group]\nslo = "0.9@2s"\nmu = 45'
+        )
+        path = folder / "journeys.toml"
+        path.write_text(
+            f'[[journey]]\ntopic = "t"\nslo = "0.99@1s"\nconsumers = "pool.toml"\nsplit = "{mode}"'
+        )
+        self.measured = Measured(read_journeys(path).all[0])
+        self.state = State(folder / "journeys.state.json")
+        self.splitter = Splitter([self.measured], self.state, ("--deployment", "d"))
+        self.plans: list[JourneyPlan | Exception] = []
+        self.contract: SLO | None = None
+        self.set: list[tuple[str, str]] = []
+        self.refusal = ""
+        legs = {Leg.BROKER: Counter({key_of(0.01): 500}), Leg.CONSUMER: Counter({key_of(0.2): 500})}
+        monkeypatch.setattr(splitter, "LOOK_SECONDS", 0.001)
+        monkeypatch.setattr(splitter, "planned_apart", self._planned)
+        monkeypatch.setattr(splitter, "contract_slo", lambda journey: self.contract)
+        monkeypatch.setattr(splitter, "set_contract_slo", self._set)
+        monkeypatch.setattr(self.measured, "bins", lambda now: dict(legs))
+        monkeypatch.setattr(self.measured.rates, "last", lambda now: [30.0] * 100)
+
+    async def _planned(self, given: dict[str, Any]) -> JourneyPlan:
+        assert given["legs"][Leg.BROKER] == Counter({key_of(0.01): 1_000})  # of two minutes
+        plan = self.plans.pop(0)
+        if isinstance(plan, Exception):
+            raise plan
+        return plan
+
+    async def _set(self, topic: str, slo: SLO, owner: Any) -> str:
+        assert owner == ("--deployment", "d")
+        self.set.append((topic, str(slo)))
+        if not self.refusal:
+            self.contract = slo
+        return self.refusal
+
+    def run(self, until: Any) -> None:
+        async def work() -> None:
+            task = asyncio.create_task(self.splitter.run())
+            for _ in range(5_000):
+                await asyncio.sleep(0.001)
+                if until():
+                    break
+            else:
+                pytest.fail("it never came to it")
+            task.cancel()
+
+        asyncio.run(work())
+
+    def wanted(self, leg: Leg) -> SLO | None:
+        return self.splitter.wanted(leg, place_of(self.measured.journey, leg))
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        return self.splitter.document(self.measured)
+
+
+def test_a_split_that_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path, "auto", monkeypatch)
+    assert world.wanted(Leg.CONSUMER) is None
+    world.plans = [SET]
+    world.run(lambda: world.set)
+    assert world.wanted(Leg.CONSUMER) == SLOS[Leg.CONSUMER]
+    assert world.splitter.wanted(Leg.CONSUMER, ("t", "another")) is None
+    assert world.set == [("t", "0.998@100ms")]
+    assert world.shown["slos"] == {"broker": "0.998@100ms", "consumer": "0.992@900ms over 1h"}
+    assert [each["why"] for each in world.shown["decisions"]] == ["nothing is set yet"]
+    world.contract = SLO.parse("0.5@1s")  # somebody else sets another one
+    world.run(lambda: len(world.set) == 2)
+    again = Splitter([world.measured], State(tmp_path / "journeys.state.json"), ())
+    assert again.document(world.measured)["slos"] == world.shown["slos"]
+
+
+def test_a_split_that_is_proposed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path, "propose", monkeypatch)
+    world.plans = [SET]
+    world.run(lambda: world.shown["decisions"])
+    assert world.shown["slos"] != {}
+    assert world.wanted(Leg.CONSUMER) is None
+    assert world.set == []
+
+
+def test_what_fails_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(tmp_path, "auto", monkeypatch)
+    world.plans = [UnavailableError("the process that simulates has ended")]
+    world.run(lambda: world.shown["fault"])
+    assert "has ended" in world.shown["fault"]
+    assert world.shown["decisions"] == []
+    world = World(tmp_path, "auto", monkeypatch)
+    world.plans = [ZeroDivisionError("a slip")]
+    world.run(lambda: world.shown["fault"])
+    assert "journey t is not split: ZeroDivisionError('a slip')" in world.shown["fault"]
+    world = World(tmp_path, "auto", monkeypatch)
+    world.plans, world.refusal = [SET], "no deployment"
+    world.run(lambda: len(world.set) > 3)
+    assert world.shown["fault"] == ("the contract of t does not get SLO 0.998@100ms: no deployment")
+    assert caplog.text.count("no deployment") == 1
+
+
+def test_a_split_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path, "auto", monkeypatch)
+    world.plans = [BROKEN]
+    world.run(lambda: world.shown["decisions"])
+    assert "broker is what keeps it most" in world.shown["decisions"][0]["decision"]
+    assert world.shown["slos"] == {}
+    assert world.wanted(Leg.BROKER) is None
+
+
+def test_a_journey_that_is_not_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path, "off", monkeypatch)
+    asyncio.run(asyncio.wait_for(world.splitter.run(), 5))
+    assert world.shown == {"mode": "off", "slos": {}, "decisions": [], "fault": ""}
