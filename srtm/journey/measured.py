@@ -17,11 +17,14 @@ from srtm.journey.summary import Summary, summarised
 from srtm.limits.bins import Bins
 from srtm.limits.rolling import RollingBudget
 from srtm.limits.slo import SLO
+from srtm.text.duration import format_duration
 
 _SILENT_NS = 10 * NS
 """after which a consumer that told of itself is taken for gone"""
 _MOST_CONSUMERS = 1_000
 _MINUTE_SECONDS = 60.0
+_CLOCKS_PART = 0.1
+"""of the target, by which an age may be wrong"""
 
 
 class Measured:
@@ -76,6 +79,13 @@ class Measured:
             return (
                 "no consumer tells of its messages: give [consumer] of its file journey-address, "
                 "and start it"
+            )
+        error, target = self.ages.clock_error_ns / NS, self.journey.slo.target_seconds
+        if error > _CLOCKS_PART * target:
+            return (
+                f"the clocks of two hosts may differ by {format_duration(round(error, 6))}, which is "
+                f"too much to judge a target of {format_duration(target)}: synchronise them, or "
+                "shorten the way between the consumers and this service"
             )
         return ""
 
