@@ -83,9 +83,9 @@ class Measured:
         error, target = self.ages.clock_error_ns / NS, self.journey.slo.target_seconds
         if error > _CLOCKS_PART * target:
             return (
-                f"the clocks of two hosts may differ by {format_duration(round(error, 6))}, which is "
-                f"too much to judge a target of {format_duration(target)}: synchronise them, or "
-                "shorten the way between the consumers and this service"
+                f"clocks of two hosts may differ by {format_duration(round(error, 6))}, too much "
+                f"for a target of {format_duration(target)}: synchronise them, or shorten the way "
+                "between the consumers and this service"
             )
         return ""
 

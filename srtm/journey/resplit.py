@@ -6,7 +6,7 @@ saves a tenth. What was measured is kept by the minute, so one bad minute decide
 """
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from scipy.stats import beta
@@ -39,6 +39,16 @@ class Standing:
     slos: Mapping[Leg, SLO]
     consumers: float
     since: float
+
+    def promises(self, slo: SLO, legs: Collection[Leg]) -> bool:
+        """Does it keep this SLO of a journey with these legs, by the union bound?"""
+        seconds = sum(each.target_seconds for each in self.slos.values())
+        late = sum(each.allowed_late_share for each in self.slos.values())
+        return (
+            set(self.slos) == set(legs)
+            and seconds <= slo.target_seconds + 1e-9
+            and late <= slo.allowed_late_share + 1e-9
+        )
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from srtm.journey.contracts import set_contract_slo
 from srtm.journey.leg_report import place_of, strictest
 from srtm.journey.measured import Measured
 from srtm.journey.planning import inputs
-from srtm.journey.resplit import LOOK_SECONDS, Minutes, judged
+from srtm.journey.resplit import LOOK_SECONDS, Minutes, Standing, judged
 from srtm.journey.state import State
 from srtm.limits.slo import SLO
 from srtm.text.errors import SrtmError, UnavailableError
@@ -66,7 +66,7 @@ class Splitter:
         """Split the journey again if it is time to. Raises SrtmError."""
         assert self._state is not None
         name, at = measured.journey.name, monotonic_ns()
-        minutes, standing = self._minutes[name], self._state.standing.get(name)
+        minutes, standing = self._minutes[name], self._standing(measured)
         minutes.add(measured.bins(at), standing)
         why = minutes.due(standing, at / NS)
         if not why:
@@ -108,6 +108,15 @@ class Splitter:
             log.info("topic %s: SLO %s; it was %s", topic, wanted, found)
         return fault and f"the contract of {topic} does not get SLO {wanted}: {fault}"
 
+    def _standing(self, measured: Measured) -> Standing | None:
+        """The split in force; None also where the journey's file has changed since, so that it
+        promises less than the SLO."""
+        if self._state is None:
+            return None
+        journey = measured.journey
+        found = self._state.standing.get(journey.name)
+        return found if found and found.promises(journey.slo, measured.legs) else None
+
     # --- what is wanted of the legs ---------------------------------------------------------------
 
     def wanted(self, leg: Leg, place: tuple[str, ...]) -> SLO | None:
@@ -115,8 +124,7 @@ class Splitter:
         None: its own."""
         found = []
         for each in self._measured:
-            journey = each.journey
-            standing = self._state.standing.get(journey.name) if self._state else None
+            journey, standing = each.journey, self._standing(each)
             if standing and journey.split == "auto" and place_of(journey, leg) == place:
                 found += [slo for of, slo in standing.slos.items() if of is leg]
         return strictest(found)
@@ -126,7 +134,7 @@ class Splitter:
         journey = measured.journey
         if self._state is None or journey.split == "off":
             return {"mode": journey.split, "slos": {}, "decisions": [], "fault": ""}
-        standing = self._state.standing.get(journey.name)
+        standing = self._standing(measured)
         return {
             "mode": journey.split,
             "slos": {leg: str(slo) for leg, slo in standing.slos.items()} if standing else {},

@@ -98,6 +98,20 @@ def plan(cost: float, now: float | None, slos: dict[Leg, SLO] | None = None) -> 
 
 
 @pytest.mark.parametrize(
+    ("slo", "legs", "promised"),
+    [
+        ("0.99@1s over 1h", SLOS, True),
+        ("0.99@2s over 1h", SLOS, True),
+        ("0.99@999ms over 1h", SLOS, False),
+        ("0.991@1s over 1h", SLOS, False),
+        ("0.99@1s over 1h", [*SLOS, Leg.BRIDGE], False),
+    ],
+)
+def test_a_split_of_another_file_is_none(slo: str, legs: Any, promised: bool) -> None:
+    assert STANDING.promises(SLO.parse(slo), legs) == promised
+
+
+@pytest.mark.parametrize(
     ("made", "standing", "drifts", "adopted", "said"),
     [
         pytest.param(plan(2.0, None), None, False, True, "set for 2.00", id="first"),

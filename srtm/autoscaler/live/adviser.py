@@ -2,7 +2,6 @@
 before this one saw."""
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -19,14 +18,15 @@ _AT_ONCE = 60
 
 @dataclass(slots=True)
 class Adviser:
-    """make: the policy, once mu is known; fault: what it raised last, "" where it answered"""
+    """make: the policy, once mu is known; fault: what it raised last, "" where it answered; seen:
+    what it was asked about of late, oldest first, which another thread may read"""
 
     name: str
     make: Callable[[float], Policy]
     fault: str = ""
     _policy: Policy | None = None
     _past: list[Observation] = field(default_factory=list)
-    _seen: deque[Observation] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    seen: tuple[Observation, ...] = ()
 
     def recall(self, past: tuple[Observation, ...]) -> None:
         """Set what was seen until now, before the policy is asked first."""
@@ -36,16 +36,11 @@ class Adviser:
     def begin_anew(self) -> None:
         """Make the policy anew, by what `make` knows now, and show it what was seen."""
         if self._policy is not None:
-            self._policy, self._past = None, list(self._seen)
-
-    @property
-    def seen(self) -> tuple[Observation, ...]:
-        """What the policy was asked about of late, oldest first."""
-        return tuple(self._seen)
+            self._policy, self._past = None, list(self.seen)
 
     def ask(self, seen: Observation) -> Decision:
         """A policy that fails decides nothing; the group stays as it is."""
-        self._seen.append(seen)
+        self.seen = (*self.seen[1 - _KEPT :], seen)
         try:
             if self._policy is None:
                 self._policy = self.make(seen.new_mu)

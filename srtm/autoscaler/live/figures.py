@@ -90,11 +90,12 @@ def leg_of(controller: Controller, **whose: str) -> dict[str, Any]:
     seen = controller.seen
     if not seen or (isinstance(group, GroupTable) and group.weigh == "bytes"):
         return found
-    rates = Counter[int]()
-    for each in seen:
-        rates.update({partition.id: partition.rate for partition in each.partitions})
-    if len(rates) <= MOST_SHARES:
-        found["shares"] = [round(rate / len(seen), 3) for rate in rates.values()]
+    if len(seen[-1].partitions) <= MOST_SHARES:
+        rates = Counter[int]()
+        for each in seen:
+            rates.update({partition.id: partition.rate for partition in each.partitions})
+        there = [partition.id for partition in seen[-1].partitions]
+        found["shares"] = [round(rates[id_] / len(seen), 3) for id_ in there]
     return found | {
         "mu": seen[-1].new_mu,
         "startup_seconds": seen[-1].startup_seconds,

@@ -39,4 +39,6 @@ class Wanted:
             self._legs.close()
 
     def _take(self, wanted: Sequence[SLO | None]) -> None:
-        self.slo = wanted[0] or self._own
+        slo = wanted[0] or self._own
+        if slo.window_seconds is not None:  # a budget needs one, and journeys always say it
+            self.slo = slo
