@@ -16,9 +16,11 @@ from srtm.http.metrics import Text
 from srtm.http.status import listen
 from srtm.journey.ages import Ages
 from srtm.journey.causes import Leg
+from srtm.journey.consumers import Consumers
 from srtm.journey.file import Journey, Journeys
 from srtm.journey.gateways import Gateways
 from srtm.journey.metrics import metrics
+from srtm.journey.numbers import MOST_COUNT, whole
 from srtm.journey.rates import Rates
 from srtm.journey.summary import Summary, summarised
 from srtm.limits.rolling import RollingBudget
@@ -28,9 +30,6 @@ from srtm.text.errors import Exit
 log = logging.getLogger("srtm.journey")
 
 _TICK_SECONDS = 1.0
-_SILENT_NS = 10 * NS
-"""after which a consumer that told of itself is taken for gone"""
-_MOST_CONSUMERS = 1_000
 _MINUTE_SECONDS = 60.0
 NOTHING: Any = {"count": 0, "level": 0, "bridge": {}, "consumer": {}, "samples": []}
 """what a consumer tells of a topic of which it had nothing"""
@@ -49,8 +48,7 @@ class Measured:
         self.gateways = Gateways(journey, self._arrived)
         self._summary: Summary | None = None
         self._summarised_at = 0
-        self.consumers: dict[str, int] = {}
-        """name -> when it told last, monotonic ns"""
+        self.consumers = Consumers()
         self.legs = (Leg.BROKER, *([Leg.BRIDGE] if journey.route else []), Leg.CONSUMER)
 
     def _arrived(self, document: Any, clock: Offset) -> None:
@@ -58,29 +56,18 @@ class Measured:
         self.ages.arrived(document, clock)
         self.rates.add(document)
 
-    def handled(self, name: str, report: Any, clock: Offset, now: int) -> None:
-        """A consumer of that name reports. Raises ValueError."""
-        self.ages.handled(report, clock, now)
-        self.consumers.pop(name, None)
-        self.consumers[name] = now
-        if len(self.consumers) > _MOST_CONSUMERS:
-            del self.consumers[next(iter(self.consumers))]  # the one that was silent longest
-
     def tick(self, now: int) -> None:
         self.ages.settle(now)
         served, late = self.ages.take_late()
         for budget in (self.budget, self.minute):
             budget.add(now / NS, served, late)
-        self.consumers = {
-            name: told for name, told in self.consumers.items() if told > now - _SILENT_NS
-        }
 
     @property
     def fault(self) -> str:
         """Why less is known than could be; "" when all is well."""
         if self.gateways.fault:
             return self.gateways.fault
-        if not self.consumers:
+        if not self.consumers.present(monotonic_ns()):
             return (
                 "no consumer tells of its messages: give [consumer] of its file journey-address, "
                 "and start it"
@@ -101,11 +88,13 @@ class Measured:
             "topic": self.journey.topic,
             "slo": str(self.journey.slo),
             "fault": self.fault,
-            "consumers": sorted(self.consumers),
+            "consumers": self.consumers.present(now),
             "gateways": self.gateways.faults,
             "message_count": ages.count,
             "matched_count": ages.matched,
             "unmatched_count": ages.unmatched,
+            "lost_count": self.consumers.lost,
+            "unknown_count": self.consumers.unknown,
             "clock_error_seconds": ages.clock_error_ns / NS,
             **_finite(self.summary(now).document()),
             "rates": self.rates.last(time.time_ns()),
@@ -154,6 +143,7 @@ class Service:
         try:
             where = str(report["topic"]), str(report.get("channel") or report["group"])
             name, topics = str(report["consumer"])[:200], dict(report["topics"])
+            lost, unknown = (whole(report[each], 0, MOST_COUNT) for each in ("lost", "unknown"))
             clock = SAME if report["boot_id"] == boot_id() else None
             if clock is None and "clock" in report:
                 clock = Offset.read(report["clock"])
@@ -167,10 +157,12 @@ class Service:
                 f"no journey ends at topic {where[0]!a}, channel or group {where[1]!a}: add it to "
                 f"{self._path.name}"
             )
+        now = monotonic_ns()
         for topic, measured in ending.items():
             # What the first report of another host says cannot be told from its clock.
             told = NOTHING if clock is None else topics.get(topic, NOTHING)
-            measured.handled(name, told, clock or SAME, monotonic_ns())
+            measured.ages.handled(told, clock or SAME, now)
+            measured.consumers.told(name, lost, unknown, now)
         return {"boot_id": boot_id(), "wall_ns": time.time_ns(), "topics": sorted(ending)}
 
     def fault(self) -> str:
