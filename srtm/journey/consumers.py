@@ -10,7 +10,7 @@ _MOST_CONSUMERS = 1_000
 
 
 @dataclass(slots=True)
-class _Told:
+class _Consumer:
     """at: when it told last, monotonic ns; lost: what it said then"""
 
     at: int
@@ -25,17 +25,17 @@ class Consumers:
 
     def __init__(self) -> None:
         self.lost = self.unknown = 0
-        self._told: dict[str, _Told] = {}
+        self._told: dict[str, _Consumer] = {}
         """by name, the one that was silent longest first; kept when it is gone, since what it lost
         is counted once, should it come back"""
 
     def told(self, name: str, lost: int, unknown: int, now: int) -> None:
         """A report of that name's. lost: since it began; unknown: since its last report; now:
         monotonic ns"""
-        before = self._told.pop(name, _Told(now, 0)).lost
+        before = self._told.pop(name, _Consumer(now, 0)).lost
         self.lost += lost - before if lost >= before else lost  # fewer: it has begun anew
         self.unknown += unknown
-        self._told[name] = _Told(now, lost)
+        self._told[name] = _Consumer(now, lost)
         if len(self._told) > _MOST_CONSUMERS:
             del self._told[next(iter(self._told))]
 
