@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from srtm.consumer.batch import Record
+from srtm.host.clock import MOST_NS
 from srtm.limits.bins import Bins, bins_of
 from srtm.limits.slots import HIGHEST_LEVEL, level_of, slot_of
 from srtm.nsq.checksum import checksum
@@ -23,8 +24,6 @@ MOST_TOPICS = 8
 """of NSQ that one consumer tells of; a Kafka topic may be fed from several"""
 _MOST_COUNTED = 20_000
 """durations that are kept one by one, until they are counted by bin"""
-_MOST_NS = 1 << 62
-"""of a time that can be: in the year 2116"""
 
 Sample = tuple[int, int, int, int, int]
 """nsqd's time, checksum of the body, and nanoseconds in the bridge, until it was in hand, and until
@@ -118,11 +117,11 @@ class Ages:
         topic, received = self._topic, 0
         for name, value in record.headers:
             if name == "nsq-time" and value is not None and value.isdigit() and len(value) < 20:
-                received = int(value) if int(value) < _MOST_NS else 0
+                received = int(value) if int(value) < MOST_NS else 0
             elif name == "nsq-topic" and value is not None:
                 topic = value[:64].decode(errors="replace")
         at = record.timestamp
-        queued = round(at * 1e9) if at is not None and 0 <= at * 1e9 < _MOST_NS else received
+        queued = round(at * 1e9) if at is not None and 0 <= at * 1e9 < MOST_NS else received
         return topic, received, max(received, queued)
 
     def report(self) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 monotonic_ns = time.monotonic_ns
 NS = 1_000_000_000
+MOST_NS = 1 << 62
+"""of a time or a duration that another program tells: 146 years, of the wall clock the year 2116"""
 
 
 def boottime_ns() -> int:

@@ -2,14 +2,13 @@
 
 import asyncio
 import json
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import click
 
 from srtm.cli.group import LazyGroup
+from srtm.cli.looks import Looks, looks_options
 from srtm.http.client import Endpoint, get_json
 from srtm.http.service import ClientFiles, service_at
 from srtm.options.client_files import client_files
@@ -90,19 +89,13 @@ def check(file: Path) -> None:
 @_ADDRESS
 @client_files("journey", "`srtm journey run`")
 @click.option("--journey", "name", default="", help="Only this journey.")
-@click.option("--interval", help="Repeat every DURATION.  [default: 2s]")
-@click.option(
-    "--count",
-    type=click.IntRange(min=0),
-    help="Stop after N looks; 0 repeats for ever.  [default: 0 on a terminal, 1 in a pipe]",
-)
+@looks_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON list for each look.")
 def show(
     address: str,
     journey_files: ClientFiles,
     name: str,
-    interval: str | None,
-    count: int | None,
+    looks: Looks,
     as_json: bool,
 ) -> None:
     """Show each journey's age at the end of its way, what is promised of it, and where time goes.
@@ -114,24 +107,13 @@ def show(
     independent     the share that would be late if no leg depended on another
     budget          what is left of the share that may be late over the SLO's window
     """
-    try:
-        seconds = parse_duration(interval or "2s")
-    except ValueError as error:
-        raise UsageError(f"--interval: {error}") from None
     service = service_at(address, journey_files, "--journey-token-file")
-    if count is None:
-        count = 0 if interval or sys.stdout.isatty() else 1
-    shown = 0
-    while True:
+    for _ in looks:
         found = _asked(service, name)
         if as_json:
             click.echo(json.dumps(found))
         else:
             _show(found)
-        shown += 1
-        if shown == count:
-            return
-        time.sleep(seconds)
 
 
 @journey.command("plan")

@@ -5,10 +5,11 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from srtm.host.clock import NS
+from srtm.host.clock import NS, monotonic_ns
 from srtm.host.offsets import Offset
 from srtm.journey.ages import Ages
 from srtm.journey.causes import Leg
+from srtm.journey.consumers import Consumers
 from srtm.journey.file import Journey
 from srtm.journey.gateways import Gateways
 from srtm.journey.leg_report import LegReport
@@ -19,9 +20,6 @@ from srtm.limits.rolling import RollingBudget
 from srtm.limits.slo import SLO
 from srtm.text.duration import format_duration
 
-_SILENT_NS = 10 * NS
-"""after which a consumer that told of itself is taken for gone"""
-_MOST_CONSUMERS = 1_000
 _MINUTE_SECONDS = 60.0
 _CLOCKS_PART = 0.1
 """of the target, by which an age may be wrong"""
@@ -40,8 +38,7 @@ class Measured:
         self.gateways = Gateways(journey, self._arrived)
         self._summary: Summary | None = None
         self._summarised_at = 0
-        self.consumers: dict[str, int] = {}
-        """name -> when it told last, monotonic ns"""
+        self.consumers = Consumers()
         self.told: dict[Leg, tuple[LegReport, int]] = {}
         """what a leg told of itself last, and when; monotonic ns"""
         self.contract: SLO | None = None
@@ -53,29 +50,18 @@ class Measured:
         self.ages.arrived(document, clock)
         self.rates.add(document)
 
-    def handled(self, name: str, report: Any, clock: Offset, now: int) -> None:
-        """A consumer of that name reports. Raises ValueError."""
-        self.ages.handled(report, clock, now)
-        self.consumers.pop(name, None)
-        self.consumers[name] = now
-        if len(self.consumers) > _MOST_CONSUMERS:
-            del self.consumers[next(iter(self.consumers))]  # the one that was silent longest
-
     def tick(self, now: int) -> None:
         self.ages.settle(now)
         served, late = self.ages.take_late()
         for budget in (self.budget, self.minute):
             budget.add(now / NS, served, late)
-        self.consumers = {
-            name: told for name, told in self.consumers.items() if told > now - _SILENT_NS
-        }
 
     @property
     def fault(self) -> str:
         """Why less is known than could be; "" when all is well."""
         if self.gateways.fault:
             return self.gateways.fault
-        if not self.consumers:
+        if not self.consumers.present(monotonic_ns()):
             return (
                 "no consumer tells of its messages: give [consumer] of its file journey-address, "
                 "and start it"
@@ -103,11 +89,13 @@ class Measured:
             "topic": self.journey.topic,
             "slo": str(self.journey.slo),
             "fault": self.fault,
-            "consumers": sorted(self.consumers),
+            "consumers": self.consumers.present(now),
             "gateways": self.gateways.faults,
             "message_count": ages.count,
             "matched_count": ages.matched,
             "unmatched_count": ages.unmatched,
+            "lost_count": self.consumers.lost,
+            "unknown_count": self.consumers.unknown,
             "clock_error_seconds": ages.clock_error_ns / NS,
             **_finite(self.summary(now).document()),
             "rates": self.rates.last(time.time_ns()),

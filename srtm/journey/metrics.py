@@ -6,6 +6,7 @@ from typing import Protocol
 from srtm.host.clock import NS, monotonic_ns
 from srtm.http.metrics import Histogram, Row, Text, latencies
 from srtm.journey.ages import Ages
+from srtm.journey.consumers import Consumers
 from srtm.journey.file import Journey
 from srtm.limits.rolling import RollingBudget
 from srtm.limits.sketch import LatencySketch
@@ -15,6 +16,7 @@ class Measured(Protocol):
     journey: Journey
     ages: Ages
     budget: RollingBudget
+    consumers: Consumers
 
 
 def _histogram(sketch: LatencySketch) -> Histogram:
@@ -30,6 +32,13 @@ METRICS: tuple[Row[Measured], ...] = (
     Row("srtm_journey_unmatched_messages_total", "counter",
         "Messages whose arrival no gateway told: their age begins when nsqd received them.",
         lambda m: m.ages.unmatched),
+    Row("srtm_journey_lost_messages_total", "counter",
+        "Messages that consumers were done with and whose reports did not arrive: in no figure.",
+        lambda m: m.consumers.lost),
+    Row("srtm_journey_unknown_messages_total", "counter",
+        "Messages that consumers could tell of no journey: without a time of nsqd's, or of another "
+        "topic.",
+        lambda m: m.consumers.unknown),
     Row("srtm_journey_target_seconds", "gauge", "The target of the SLO.",
         lambda m: m.journey.slo.target_seconds),
     Row("srtm_journey_error_budget", "gauge",

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-MOST_NS = 1 << 62
-"""of a time or a duration: 146 years"""
+from srtm.host.clock import MOST_NS
+
 MOST_COUNT = 1 << 40
 """of messages in one document"""
 

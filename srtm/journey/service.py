@@ -18,6 +18,7 @@ from srtm.journey.file import Journeys
 from srtm.journey.leg_report import place_of, read_leg
 from srtm.journey.measured import Measured
 from srtm.journey.metrics import metrics
+from srtm.journey.numbers import MOST_COUNT, whole
 from srtm.journey.splitter import Splitter
 from srtm.journey.state import State
 from srtm.text.address import cannot_listen
@@ -78,6 +79,7 @@ class Service:
         try:
             where = str(report["topic"]), str(report.get("channel") or report["group"])
             name, topics = str(report["consumer"])[:200], dict(report["topics"])
+            lost, unknown = (whole(report[each], 0, MOST_COUNT) for each in ("lost", "unknown"))
             clock = SAME if report["boot_id"] == boot_id() else None
             if clock is None and "clock" in report:
                 clock = Offset.read(report["clock"])
@@ -91,10 +93,12 @@ class Service:
                 f"no journey ends at topic {where[0]!a}, channel or group {where[1]!a}: add it to "
                 f"{self._path.name}"
             )
+        now = monotonic_ns()
         for topic, measured in ending.items():
             # What the first report of another host says cannot be told from its clock.
             told = NOTHING if clock is None else topics.get(topic, NOTHING)
-            measured.handled(name, told, clock or SAME, monotonic_ns())
+            measured.ages.handled(told, clock or SAME, now)
+            measured.consumers.told(name, lost, unknown, now)
         return {"boot_id": boot_id(), "wall_ns": time.time_ns(), "topics": sorted(ending)}
 
     def take_legs(self, report: Any) -> dict[str, Any]:

@@ -9,6 +9,11 @@ from srtm.text.terminal import Column, Table
 
 _BAR = 40
 """characters of the longest bar"""
+_LEFT_OUT = {
+    "lost_count": "the reports of their consumers did not arrive",
+    "unknown_count": "they have no time of nsqd's, or are of another topic",
+}
+"""what /stats counts of messages that are left out -> why"""
 
 
 def tables(journeys: list[dict[str, Any]]) -> Iterator[RenderableType]:
@@ -18,6 +23,9 @@ def tables(journeys: list[dict[str, Any]]) -> Iterator[RenderableType]:
         yield f"{each['journey']}: where the time goes, mean of each cause"
         yield from _bars(each["causes"])
         yield _legs(each["legs"])
+        for name, why in _LEFT_OUT.items():
+            if each[name]:
+                yield f"{each['journey']}: {each[name]:,} messages are in no figure: {why}"
         if each["fault"]:
             yield f"{each['journey']}: {each['fault']}"
 

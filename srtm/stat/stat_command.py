@@ -1,7 +1,6 @@
 """`srtm stat`: the table that users of nsq_stat know, and under it contract and latency."""
 
 import json
-import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -11,6 +10,7 @@ from typing import Any
 import click
 
 from distributor.remote import Remote, remote_or_none
+from srtm.cli.looks import Looks, looks_options
 from srtm.deployment.document import Deployment, find
 from srtm.host.certificates import client_context
 from srtm.http.client import Endpoint, get_json
@@ -28,7 +28,6 @@ from srtm.stat.tables import (
     timestamps_table,
     trace_table,
 )
-from srtm.text.duration import parse_duration
 from srtm.text.errors import SrtmError, UsageError
 from srtm.text.terminal import show
 
@@ -75,13 +74,8 @@ _TABLES = (
 )
 @remote_or_none
 @click.option("--topic", default="", help="only this topic")
-@click.option("--interval", help="repeat every DURATION [default: 2s]")
-@click.option(
-    "--count",
-    type=click.IntRange(min=0),
-    help="stop after N tables; 0 repeats for ever [default: 0 on a terminal, 1 in a pipe]",
-)
-@click.option("--json", "as_json", is_flag=True, help="one JSON list for each table")
+@looks_options
+@click.option("--json", "as_json", is_flag=True, help="one JSON list for each look")
 def stat(
     addresses: tuple[str, ...],
     bridges: tuple[str, ...],
@@ -91,8 +85,7 @@ def stat(
     deployment: str,
     remote: Remote | None,
     topic: str,
-    interval: str | None,
-    count: int | None,
+    looks: Looks,
     as_json: bool,
 ) -> None:
     """Watch topics: depth and messages (as in nsq_stat), contract, tokens, throttling, latency.
@@ -108,10 +101,6 @@ def stat(
     several brokers share, the Load Distributor shows what the split costs: the wait compared with
     that of the same messages in one bucket, and the error of this that clocks may cause.
     """
-    try:
-        seconds = parse_duration(interval or "2s")
-    except ValueError as error:
-        raise UsageError(f"--interval: {error}") from None
     door = _door(addresses, nsqd_files, server_name)
     if addresses or bridges:
         named = [(address, address) for address in addresses]
@@ -123,11 +112,8 @@ def stat(
         named = [(broker.name, str(broker.http_address)) for broker in found.brokers]
         remote = _distributor_of(found)
     brokers = [StatSource(name, replace(door, address=address)) for name, address in named]
-    if count is None:  # whoever reads a pipe waits for its end
-        count = 0 if interval or sys.stdout.isatty() else 1
     watch = _Watch(brokers, _reached(bridges, bridge_files), remote, topic)
-    shown = 0
-    while True:
+    for _ in looks:
         watch.look()
         if as_json:
             click.echo(watch.as_json())
@@ -135,10 +121,6 @@ def stat(
             watch.show()
         for name, why in watch.away.items():
             click.echo(f"{name}: {why}", err=True)
-        shown += 1
-        if shown == count:
-            return
-        time.sleep(seconds)
 
 
 @dataclass

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from srtm.host.clock import boot_id
 from srtm.journey.causes import Leg
 from srtm.journey.resplit import Standing
 from srtm.journey.state import State
@@ -37,6 +38,7 @@ def keep(results, batch):
         file.writelines(f"{now - int(each.value)}\\n" for each in results)
 """
 COUNT = 60
+COUNTS = {"lost": 0, "unknown": 0}
 
 
 class Journey:
@@ -155,11 +157,18 @@ def test_ages_are_those_that_the_consumer_sees_itself(journey: Journey) -> None:
         journey.publish()
         found = journey.measured()
         kept = sorted(journey.kept())
+        another = {"topic": "alarms", "channel": "handlers", "consumer": "b", "topics": {}}
+        counts = {"boot_id": boot_id(), "lost": 3000, "unknown": 2}
+        assert http(journey.address, "/ages", json.dumps(another | counts).encode())[0] == 200
         shown = run_srtm("journey", "show", "--journey-address", journey.address)
         assert "alarms" in shown.stdout
         assert "token wait" in shown.stdout
+        assert "alarms: 3,000 messages are in no figure: the reports" in shown.stdout
+        assert "alarms: 2 messages are in no figure: they have no time" in shown.stdout
         metrics = http(journey.address, "/metrics")[1]
         assert 'srtm_journey_matched_messages_total{journey="alarms"} 60.0' in metrics
+        assert 'srtm_journey_lost_messages_total{journey="alarms"} 3000.0' in metrics
+        assert 'srtm_journey_unknown_messages_total{journey="alarms"} 2.0' in metrics
     assert len(kept) == COUNT
     assert (found["message_count"], found["unmatched_count"]) == (COUNT, 0)
     assert found["clock_error_seconds"] == 0
@@ -376,7 +385,9 @@ def test_check_of_a_topic_without_an_slo(servers: Servers) -> None:
         pytest.param(b"[]", 400, "no report", id="a-list"),
         pytest.param(b"[" * 100_000, 400, "", id="deep"),
         pytest.param(
-            json.dumps({"topic": "t", "group": "g", "consumer": "", "topics": {}, "boot_id": ""}),
+            json.dumps(
+                {"topic": "t", "group": "g", "consumer": "", "topics": {}, "boot_id": ""} | COUNTS
+            ),
             400,
             "no journey ends at topic 't'",
             id="of-nobody",
@@ -390,11 +401,28 @@ def test_check_of_a_topic_without_an_slo(servers: Servers) -> None:
                     "topics": {"alarms": {"count": 1}},
                     "boot_id": "elsewhere",
                     "clock": {"error_ns": 5, "offset_ns": 5},
+                    **COUNTS,
                 }
             ),
             400,
             "no report of ages",
             id="a-part",
+        ),
+        pytest.param(
+            json.dumps(
+                {
+                    "topic": "alarms",
+                    "channel": "handlers",
+                    "consumer": "me",
+                    "topics": {},
+                    "boot_id": "",
+                    "unknown": 0,
+                    "lost": -5,
+                }
+            ),
+            400,
+            "no integer from 0",
+            id="fewer-lost-than-none",
         ),
     ],
 )

@@ -18,7 +18,7 @@ def test_clocks_too_far_apart_for_the_target(tmp_path: Path, error_ms: int, told
     path.write_text('[[journey]]\ntopic = "t"\nslo = "0.9@1s"\nconsumers = "pool.toml"')
     measured = Measured(read_journeys(path).all[0])
     measured.gateways.faults = {"127.0.0.1:2": ""}
-    measured.consumers = {"me": monotonic_ns()}
+    measured.consumers.told("me", 0, 0, monotonic_ns())
     measured.ages.clock_error_ns = error_ms * 1_000_000
     assert ("may differ by 101ms" in measured.fault) == told
     assert bool(measured.fault) == told

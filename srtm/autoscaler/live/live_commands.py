@@ -1,11 +1,11 @@
 """`srtm autoscale watch`, `run`, `explain` and `stop`: on a group that runs."""
 
-import sys
 from pathlib import Path
 
 import click
 
 from srtm.autoscaler.live.choice import check_policy
+from srtm.cli.looks import count_option, default_count
 from srtm.consumer.file import GroupFile
 from srtm.consumer.pool_file import PoolFile, read_scaled_file
 from srtm.consumer.required import require_client
@@ -25,11 +25,7 @@ _file = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
     help="Show only this policy; may be given more than once. The default is every policy, but of "
     "landau-* only landau-mbfp and the policy of FILE.",
 )
-@click.option(
-    "--count",
-    type=click.IntRange(min=0),
-    help="Stop after N looks; 0 repeats for ever.  [default: 0 on a terminal, 3 in a pipe]",
-)
+@count_option(in_pipe=3)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each look.")
 def watch(file: Path, names: tuple[str, ...], count: int | None, as_json: bool) -> None:
     """Show the group or pool of FILE once an interval, and what each policy would do.
@@ -40,9 +36,7 @@ def watch(file: Path, names: tuple[str, ...], count: int | None, as_json: bool) 
     """
     parsed = read_scaled_file(file)
     log_to_stderr("error")
-    if count is None:
-        count = 0 if sys.stdout.isatty() else 3
-    _watch(parsed, names, file, count, as_json)
+    _watch(parsed, names, file, default_count(3) if count is None else count, as_json)
 
 
 def _watch(

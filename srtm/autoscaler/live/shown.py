@@ -10,6 +10,7 @@ import click
 from srtm.autoscaler.live.monitor import Reading
 from srtm.autoscaler.live.observe import LiveConsumer
 from srtm.autoscaler.policies.registry import SIZES_BY_CONTRACT
+from srtm.cli.looks import Looks
 from srtm.text.terminal import Column, Table, show
 
 UNKNOWN_MU = (
@@ -179,12 +180,10 @@ class Looking(Protocol):
 
 def show_looks(watch: Looking, interval_seconds: float, count: int, as_json: bool) -> None:
     """Print one look an interval; count 0: until it is stopped."""
-    shown = 0
     try:
-        while count == 0 or shown < count:
-            time.sleep(interval_seconds)
+        time.sleep(interval_seconds)
+        for _ in Looks(interval_seconds, count):
             look = watch.look()
-            shown += 1
             if as_json:
                 click.echo(json.dumps(look))
                 continue
