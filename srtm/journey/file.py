@@ -217,7 +217,13 @@ def _journey(table: JourneyTable, path: Path) -> Journey:
 
 
 def _route(table: JourneyTable, where: str, bridge: Path, kafka_topic: str) -> Route:
-    for route in read_bridge_file(bridge).routes:
+    file = read_bridge_file(bridge)
+    if table.split == "auto" and not file.bridge.journey_address:
+        raise UsageError(
+            f'{where}: split = "auto" needs journey-address in [bridge] of {table.bridge}, which '
+            "asks there which SLO its route is to keep"
+        )
+    for route in file.routes:
         source = route.source
         comes = source.system == "nsq" and source.matches(table.topic)
         if comes and route.target.of(table.topic) == kafka_topic:

@@ -111,6 +111,15 @@ def test_a_journey_over_a_bridge_has_its_route(folder: Path) -> None:
         ),
         pytest.param(BY_KAFKA.replace("alarms", "other"), "no route from", id="no-route"),
         pytest.param(
+            BY_KAFKA + 'split = "auto"', "needs journey-address in [bridge]", id="who-does-not-ask"
+        ),
+        pytest.param(JOURNEY + 'split = "on"', "'off', 'propose' or 'auto'", id="no-mode"),
+        pytest.param(
+            JOURNEY + '[journeys]\ndistributor-token-file = "t"',
+            "need distributor-address",
+            id="files-of-no-distributor",
+        ),
+        pytest.param(
             BY_KAFKA.replace('nsqd-http = ["127.0.0.1:4151"]', ""),
             "nsqd-http",
             id="nobody-knows-the-gateways",
