@@ -50,6 +50,7 @@ class Service:
         self._refused: set[str] = set()
         self._blind: dict[str, str] = {}  # patterns of which no nsqlookupd tells the topics: why
         self._lock = threading.Lock()  # a SIGHUP and a pattern's topics may change runners
+        self._changing = threading.Lock()  # held by who ends runners and starts others for them
         self._began = time.time()
         self._over = threading.Event()
 
@@ -144,6 +145,12 @@ class Service:
         if file.bridge != self._file.bridge:
             log.warning("[bridge] has changed: that takes a restart")
             file = file.model_copy(update={"bridge": self._file.bridge})
+        with self._changing:
+            gone, started = self._replace(file)
+        log.info("%s read again: %d ended, %d started", self._path, gone, started)
+
+    def _replace(self, file: BridgeFile) -> tuple[int, int]:
+        """Run the file's routes in place of what runs; how many ended, and how many started."""
         all_anew = file.kafka != self._file.kafka
         before = {route.name: route for route in self._file.routes}
         after = {route.name: route for route in file.routes}
@@ -162,7 +169,7 @@ class Service:
         started = [route for route in file.routes if route.name not in running]
         for route in started:
             self._begin(route)
-        log.info("%s read again: %d ended, %d started", self._path, len(gone), len(started))
+        return len(gone), len(started)
 
     # --- what journeys want ---------------------------------------------------------------------
 
@@ -190,22 +197,26 @@ class Service:
     def _aim(self, wanted: Sequence[SLO | None]) -> None:
         """Routes whose SLO is another one now drain and begin anew with it."""
         for key, slo in zip(self._told, wanted, strict=False):
-            with self._lock:
-                route = next((each for each in self._file.routes if each.name == key[0]), None)
-                runner = self._runners.get(key)
-                if slo is None:
-                    self._wanted.pop(key, None)
-                else:
-                    self._wanted[key] = slo
-            if route is None or runner is None or runner.route.slo == (slo or route.slo):
-                continue
-            log.info("route %s: SLO %s, as the journey wants it", runner.label, slo or route.slo)
-            self._stop({key: runner})
-            with self._lock:
-                if self._runners.get(key) is not runner or self._over.is_set():
-                    continue
-                del self._runners[key]
-            self._start(route, key[1])
+            with self._changing:
+                self._aim_one(key, slo)
+
+    def _aim_one(self, key: tuple[str, str], slo: SLO | None) -> None:
+        with self._lock:
+            route = next((each for each in self._file.routes if each.name == key[0]), None)
+            runner = self._runners.get(key)
+            if slo is None:
+                self._wanted.pop(key, None)
+            else:
+                self._wanted[key] = slo
+        if route is None or runner is None or runner.route.slo == (slo or route.slo):
+            return
+        log.info("route %s: SLO %s, as the journey wants it", runner.label, slo or route.slo)
+        self._stop({key: runner})
+        if self._over.is_set():
+            return
+        with self._lock:
+            del self._runners[key]
+        self._start(route, key[1])
 
     def _follow_patterns(self) -> None:
         """New topics of NSQ that a pattern takes in."""

@@ -16,7 +16,7 @@ async def set_contract_slo(topic: str, slo: SLO, owner: Sequence[str]) -> str:
     deployment or a distributor"""
     child = await asyncio.create_subprocess_exec(
         *module("srtm"),
-        *("topic", "set", topic, "--slo", str(slo), *owner),
+        *("topic", "set", "--slo", str(slo), *owner, "--", topic),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,

@@ -1,6 +1,5 @@
 """What the legs of journeys tell of themselves, and which journeys they are legs of. Pure."""
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,20 +8,28 @@ from srtm.journey.causes import Leg
 from srtm.journey.file import Journey
 from srtm.limits.slo import SLO
 
+Place = tuple[Leg, tuple[str, ...]]
+"""one leg of one or several journeys: which kind, and where (`place_of`)"""
 _MOST_NAME = 300
-_FACTS = {"mu": 1e9, "startup_seconds": 3600.0, "rebalance_seconds": 3600.0}
-"""figures of a group, and the most that they can be"""
+_FACTS = {"mu": (1e-3, 1e9), "startup_seconds": (0.0, 3600.0), "rebalance_seconds": (0.0, 3600.0)}
+"""figures of a group, and the least and the most that they can be"""
 
 
 @dataclass(frozen=True, slots=True)
 class LegReport:
-    """One leg. place: which one it is, as `place_of` has it; slo: that it keeps (None: none);
-    facts: of a group, what a plan needs to know: mu, startup_seconds, rebalance_seconds, shares"""
+    """One leg.
+
+    place:     which one it is, as `place_of` has it
+    slo:       that it keeps; None: none
+    facts:     of a group, what a plan needs: mu, startup_seconds, rebalance_seconds, shares
+    stands_by: another program leads there, and this one only wants to know
+    """
 
     leg: Leg
     place: tuple[str, ...]
     slo: SLO | None
     facts: dict[str, Any]
+    stands_by: bool = False
 
     def document(self) -> dict[str, Any]:
         return {"slo": None if self.slo is None else str(self.slo), **self.facts}
@@ -48,23 +55,24 @@ def read_leg(document: Any) -> LegReport:
         place = tuple(str(document[name])[:_MOST_NAME] for name in names)
         slo = document["slo"]
         facts: dict[str, Any] = {
-            name: _within(document[name], most) for name, most in _FACTS.items() if name in document
+            name: _within(document[name], *bounds)
+            for name, bounds in _FACTS.items()
+            if name in document
         }
         if "shares" in document:
             shares = list(document["shares"])
             if len(shares) > MOST_SHARES:
                 raise ValueError(f"{len(shares)} shares: {MOST_SHARES} at most")
-            facts["shares"] = [_within(each, 1e9) for each in shares]
-        if facts.get("mu") == 0:
-            raise ValueError("mu is 0")
-        return LegReport(leg, place, None if slo is None else SLO.parse(str(slo)[:100]), facts)
+            facts["shares"] = [_within(each, 0.0, 1e9) for each in shares]
+        kept = None if slo is None else SLO.parse(str(slo)[:100])
+        return LegReport(leg, place, kept, facts, document.get("stands_by") is True)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no leg of a journey: {error!r}"[:300]) from None
 
 
-def _within(value: Any, most: float) -> float:
-    if type(value) not in (int, float) or not 0 <= value <= most or not math.isfinite(value):
-        raise ValueError(f"{str(value)[:40]} is no number from 0 to {most:g}")
+def _within(value: Any, least: float, most: float) -> float:
+    if type(value) not in (int, float) or not least <= value <= most:
+        raise ValueError(f"{str(value)[:40]} is no number from {least:g} to {most:g}")
     return float(value)
 
 

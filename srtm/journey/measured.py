@@ -2,6 +2,8 @@
 
 import math
 import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +14,7 @@ from srtm.journey.causes import Leg
 from srtm.journey.consumers import Consumers
 from srtm.journey.file import Journey
 from srtm.journey.gateways import Gateways
-from srtm.journey.leg_report import LegReport
+from srtm.journey.leg_report import LegReport, Place, place_of
 from srtm.journey.rates import Rates
 from srtm.journey.summary import Summary, summarised
 from srtm.limits.bins import Bins
@@ -55,6 +57,11 @@ class Measured:
         served, late = self.ages.take_late()
         for budget in (self.budget, self.minute):
             budget.add(now / NS, served, late)
+
+    @property
+    def sets(self) -> bool:
+        """Do the legs get the SLOs of its split?"""
+        return self.journey.split == "auto"
 
     @property
     def fault(self) -> str:
@@ -115,6 +122,15 @@ class Measured:
         if self.contract is not None:
             found[Leg.BROKER] = {"slo": str(self.contract)}
         return found
+
+
+def by_place(journeys: Iterable[Measured]) -> Mapping[Place, Sequence[Measured]]:
+    """The journeys that have each leg."""
+    found: defaultdict[Place, list[Measured]] = defaultdict(list)
+    for each in journeys:
+        for leg in each.legs:
+            found[leg, place_of(each.journey, leg)].append(each)
+    return dict(found)
 
 
 def _finite(found: Any) -> Any:

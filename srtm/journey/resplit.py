@@ -33,22 +33,17 @@ _CONFIDENCE = 0.99
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The split in force. slos: of each leg; consumers: that it was to cost; since: seconds of the
-    wall clock"""
+    """The split in force. whole: the journey's SLO, which is split; slos: of each leg; consumers:
+    that it was to cost; since: seconds of the wall clock"""
 
+    whole: SLO
     slos: Mapping[Leg, SLO]
     consumers: float
     since: float
 
-    def promises(self, slo: SLO, legs: Collection[Leg]) -> bool:
-        """Does it keep this SLO of a journey with these legs, by the union bound?"""
-        seconds = sum(each.target_seconds for each in self.slos.values())
-        late = sum(each.allowed_late_share for each in self.slos.values())
-        return (
-            set(self.slos) == set(legs)
-            and seconds <= slo.target_seconds + 1e-9
-            and late <= slo.allowed_late_share + 1e-9
-        )
+    def splits(self, slo: SLO, legs: Collection[Leg]) -> bool:
+        """Is it a split of this SLO over these legs?"""
+        return self.whole == slo and set(self.slos) == set(legs)
 
 
 @dataclass(slots=True)
@@ -121,7 +116,7 @@ def judged(
     found = plan.found
     if isinstance(found, Impossible):
         return standing, why_not(plan, found)
-    new = Standing(plan.slos, found.cost, wall)
+    new = Standing(plan.slo, plan.slos, found.cost, wall)
     if standing is None:
         return new, f"set for {found.cost:.2f} consumers"
     if new.slos == standing.slos:

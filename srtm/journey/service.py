@@ -13,10 +13,11 @@ from srtm.host.offsets import SAME, Offset
 from srtm.http.legs import MOST_LEGS
 from srtm.http.legs import PATH as LEGS
 from srtm.http.metrics import Text
+from srtm.http.service import distributor_files, service_at
 from srtm.http.status import listen
 from srtm.journey.file import Journeys
-from srtm.journey.leg_report import place_of, read_leg
-from srtm.journey.measured import Measured
+from srtm.journey.leg_report import read_leg
+from srtm.journey.measured import Measured, by_place
 from srtm.journey.metrics import metrics
 from srtm.journey.numbers import MOST_COUNT, whole
 from srtm.journey.splitter import Splitter
@@ -39,8 +40,12 @@ class Service:
         self._path = path
         self._began = time.time()
         self.measured = [Measured(journey) for journey in journeys.all]
+        self._at = by_place(self.measured)
         state = None
         if any(journey.split != "off" for journey in journeys.all):
+            if table.distributor_address:
+                where = f"{path}: distributor-token-file of [journeys]"
+                service_at(table.distributor_address, distributor_files(table), where)
             state = State(path.parent / table.state_folder / f"{path.stem}.state.json")
         self._splitter = Splitter(self.measured, state, table.owner(deployment))
 
@@ -112,8 +117,8 @@ class Service:
             raise ValueError(f"{len(documents)} legs: {MOST_LEGS} at most")
         now, slos = monotonic_ns(), []
         for told in map(read_leg, documents):
-            for each in self.measured:
-                if told.leg in each.legs and place_of(each.journey, told.leg) == told.place:
+            for each in self._at.get((told.leg, told.place), ()):
+                if not told.stands_by:
                     each.told[told.leg] = told, now
             wanted = self._splitter.wanted(told.leg, told.place)
             slos.append(None if wanted is None else str(wanted))

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from srtm.host.clock import NS, monotonic_ns
@@ -12,10 +13,11 @@ from srtm.journey.causes import Leg
 from srtm.journey.check import contract_slo
 from srtm.journey.contracts import set_contract_slo
 from srtm.journey.leg_report import place_of, strictest
-from srtm.journey.measured import Measured
+from srtm.journey.measured import Measured, by_place
+from srtm.journey.plan import JourneyPlan
 from srtm.journey.planning import inputs
 from srtm.journey.resplit import LOOK_SECONDS, Minutes, Standing, judged
-from srtm.journey.state import State
+from srtm.journey.state import SplitDecision, State
 from srtm.limits.slo import SLO
 from srtm.text.errors import SrtmError, UnavailableError
 
@@ -36,6 +38,8 @@ class Splitter:
         self._state = state
         self._owner = owner
         self._minutes = {each.journey.name: Minutes() for each in self._measured}
+        self._unplanned: dict[str, str] = {}  # by journey, why the last plan came to nothing
+        self._at = by_place(self._measured)
         self.faults: dict[str, str] = {}
 
     async def run(self) -> None:
@@ -49,12 +53,11 @@ class Splitter:
         """Why something could not be done; "" where all could."""
         try:
             await self._look(measured)
-            return await self._set_contract(measured)
-        except SrtmError as error:
-            return str(error)
+            fault = await self._set_contract(measured)
         except Exception as error:
             log.exception("journey %s is not split", measured.journey.name)
             return f"journey {measured.journey.name} is not split: {error!r}"
+        return self._unplanned.get(measured.journey.name, "") or fault
 
     def _tell(self, measured: Measured, fault: str) -> None:
         name = measured.journey.name
@@ -63,8 +66,7 @@ class Splitter:
         self.faults[name] = fault
 
     async def _look(self, measured: Measured) -> None:
-        """Split the journey again if it is time to. Raises SrtmError."""
-        assert self._state is not None
+        """Split the journey again if it is time to."""
         name, at = measured.journey.name, monotonic_ns()
         minutes, standing = self._minutes[name], self._standing(measured)
         minutes.add(measured.bins(at), standing)
@@ -74,18 +76,32 @@ class Splitter:
         told = measured.document(at)
         told["bins"] = minutes.whole()
         drifts = minutes.drifts
-        minutes.begun(at / NS)
-        plan = await planned_apart(inputs(measured.journey, told))
-        new, said = judged(plan, standing, drifts, time.time())
+        try:
+            given = inputs(measured.journey, told)
+            minutes.begun(at / NS)
+            plan = await planned_apart(given)
+        except SrtmError as error:
+            self._unplanned[name] = str(error)
+            return
+        self._unplanned.pop(name, None)
+        self._decide(measured, plan, standing, drifts, why)
+
+    def _decide(
+        self,
+        measured: Measured,
+        plan: JourneyPlan,
+        standing: Standing | None,
+        drifts: bool,
+        why: str,
+    ) -> None:
+        assert self._state is not None
+        name, now = measured.journey.name, time.time()
+        new, said = judged(plan, standing, drifts, now)
         slos = {str(leg): str(slo) for leg, slo in plan.slos.items()}
-        self._state.decide(
-            name,
-            new,
-            {"at": time.time(), "why": why, "decision": said, "slos": slos, "equal": plan.equal},
-        )
+        self._state.decide(name, new, SplitDecision(now, why, said, slos))
         log.info("journey %s: %s: %s", name, why, said)
         if new is not standing:
-            minutes.settled()
+            self._minutes[name].settled()
 
     async def _set_contract(self, measured: Measured) -> str:
         """Set the SLO of the topic's contract where it is another than is wanted; why that could
@@ -109,25 +125,21 @@ class Splitter:
         return fault and f"the contract of {topic} does not get SLO {wanted}: {fault}"
 
     def _standing(self, measured: Measured) -> Standing | None:
-        """The split in force; None also where the journey's file has changed since, so that it
-        promises less than the SLO."""
+        """The split in force; None also where the journey's file has changed since, so that it is
+        one of another SLO or of other legs."""
         if self._state is None:
             return None
         journey = measured.journey
         found = self._state.standing.get(journey.name)
-        return found if found and found.promises(journey.slo, measured.legs) else None
+        return found if found and found.splits(journey.slo, measured.legs) else None
 
     # --- what is wanted of the legs ---------------------------------------------------------------
 
     def wanted(self, leg: Leg, place: tuple[str, ...]) -> SLO | None:
         """The SLO that the leg at this place is to keep, for all journeys that are split there;
         None: its own."""
-        found = []
-        for each in self._measured:
-            journey, standing = each.journey, self._standing(each)
-            if standing and journey.split == "auto" and place_of(journey, leg) == place:
-                found += [slo for of, slo in standing.slos.items() if of is leg]
-        return strictest(found)
+        splits = [self._standing(each) for each in self._at.get((leg, place), ()) if each.sets]
+        return strictest([standing.slos[leg] for standing in splits if standing])
 
     def document(self, measured: Measured) -> dict[str, Any]:
         """What is shown of a journey's split."""
@@ -140,6 +152,8 @@ class Splitter:
             "slos": {leg: str(slo) for leg, slo in standing.slos.items()} if standing else {},
             "since": standing.since if standing else None,
             "consumers": standing.consumers if standing else None,
-            "decisions": self._state.decisions.get(journey.name, [])[-_SHOWN:],
-            "fault": self.faults.get(journey.name, ""),
+            "decisions": [
+                asdict(each) for each in self._state.decisions.get(journey.name, [])[-_SHOWN:]
+            ],
+            "fault": self.faults.get(journey.name, "") or self._state.fault,
         }

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,24 @@ log = logging.getLogger("srtm.journey")
 _MOST_BYTES = 8 << 20
 _MOST_DECISIONS = 50
 """of a journey"""
+_MOST_NUMBER = 1 << 36
+"""of seconds since 1970, in 2,000 years"""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitDecision:
+    """at: seconds of the wall clock; why: a plan was made; decision: what came of it; slos: of the
+    plan, by leg"""
+
+    at: float
+    why: str
+    decision: str
+    slos: Mapping[str, str]
 
 
 class State:
-    """standing: by journey; decisions: the last ones of each, oldest first"""
+    """standing: by journey; decisions: the last ones of each, oldest first; fault: why the file is
+    older than these, "" where it is not"""
 
     def __init__(self, path: Path) -> None:
         """Raises UsageError where nothing can be kept there. What cannot be read counts as
@@ -33,30 +48,36 @@ class State:
             )
         self._path = path
         self.standing: dict[str, Standing] = {}
-        self.decisions: dict[str, list[dict[str, Any]]] = {}
+        self.decisions: dict[str, list[SplitDecision]] = {}
+        self.fault = ""
         self._read()
 
-    def decide(self, journey: str, standing: Standing | None, decision: Mapping[str, Any]) -> None:
+    def decide(self, journey: str, standing: Standing | None, decision: SplitDecision) -> None:
         """Keep the split that is in force from now on, and what was decided."""
         if standing is not None:
             self.standing[journey] = standing
-        self.decisions.setdefault(journey, []).append(dict(decision))
+        self.decisions.setdefault(journey, []).append(decision)
         del self.decisions[journey][:-_MOST_DECISIONS]
         document = {
-            name: {"standing": _written(self.standing.get(name)), "decisions": decisions}
+            name: {
+                "standing": _written(self.standing.get(name)),
+                "decisions": [asdict(each) for each in decisions],
+            }
             for name, decisions in self.decisions.items()
         }
         try:
             write_whole(self._path, json.dumps({"journeys": document}).encode())
+            self.fault = ""
         except OSError as error:
-            log.warning("%s: not kept: %s", self._path, error.strerror)
+            self.fault = f"{self._path}: the split is not kept: {error.strerror}"
+            log.warning("%s", self.fault)
 
     def _read(self) -> None:
         try:
             found = json_of(read_file(self._path, _MOST_BYTES))
             for name, kept in found["journeys"].items():
                 standing = kept["standing"]
-                decisions = [dict(each) for each in kept["decisions"]]
+                decisions = [_decision(each) for each in kept["decisions"]]
                 if standing is not None:
                     self.standing[name] = _standing(standing)
                 self.decisions[name] = decisions
@@ -71,6 +92,7 @@ def _written(standing: Standing | None) -> dict[str, Any] | None:
     if standing is None:
         return None
     return {
+        "whole": str(standing.whole),
         "slos": {leg: str(slo) for leg, slo in standing.slos.items()},
         "consumers": standing.consumers,
         "since": standing.since,
@@ -80,4 +102,21 @@ def _written(standing: Standing | None) -> dict[str, Any] | None:
 def _standing(document: Any) -> Standing:
     """Raises ValueError, TypeError, KeyError or AttributeError."""
     slos = {Leg(leg): SLO.parse(slo) for leg, slo in document["slos"].items()}
-    return Standing(slos, float(document["consumers"]), float(document["since"]))
+    if Leg.CONSUMER in slos and slos[Leg.CONSUMER].window_seconds is None:
+        raise ValueError("an SLO of consumers without a window")
+    consumers, since = _within(document["consumers"]), _within(document["since"])
+    return Standing(SLO.parse(document["whole"]), slos, consumers, since)
+
+
+def _decision(document: Any) -> SplitDecision:
+    """Raises ValueError, TypeError, KeyError or AttributeError."""
+    slos = {str(leg): str(slo) for leg, slo in document["slos"].items()}
+    why, decision = str(document["why"]), str(document["decision"])
+    return SplitDecision(_within(document["at"]), why, decision, slos)
+
+
+def _within(value: Any) -> float:
+    """A time, or a number of consumers. Raises ValueError, TypeError."""
+    if not 0 <= value <= _MOST_NUMBER:
+        raise ValueError(f"{value} is no number from 0 to {_MOST_NUMBER}")
+    return float(value)

@@ -81,6 +81,7 @@ def test_a_contract_gets_another_slo(tmp_path: Path, spec: Spec) -> None:
         assert asyncio.run(set_contract_slo("alarms", slo, owner)) == ""
         [journey] = journeys.all
         assert contract_slo(journey) == slo
+        assert asyncio.run(set_contract_slo("--help", slo, owner)) != ""
         fault = asyncio.run(set_contract_slo("nothing", slo, owner))
         assert "rate" in fault
         path.write_text(

@@ -30,6 +30,8 @@ def test_a_group_and_a_bridge() -> None:
     told = read_leg(BRIDGE)
     assert (told.leg, told.place) == (Leg.BRIDGE, ("t", "c", "k"))
     assert told.document() == {"slo": None}
+    assert not told.stands_by
+    assert read_leg(GROUP | {"stands_by": True}).stands_by
 
 
 @pytest.mark.parametrize(
@@ -41,6 +43,7 @@ def test_a_group_and_a_bridge() -> None:
         {"slo": "soon"},
         {"slo": 5},
         {"mu": 0},
+        {"mu": 5e-324},
         {"mu": -1.0},
         {"mu": True},
         {"mu": "45"},

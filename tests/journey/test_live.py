@@ -12,7 +12,7 @@ import pytest
 from srtm.host.clock import boot_id
 from srtm.journey.causes import Leg
 from srtm.journey.resplit import Standing
-from srtm.journey.state import State
+from srtm.journey.state import SplitDecision, State
 from srtm.limits.slo import SLO
 from srtm.nsq.commands import pub
 from tests.support.kafka import Kafka
@@ -228,18 +228,20 @@ def test_a_journey_over_a_bridge_and_kafka(journey: Journey, kafka: Kafka) -> No
     assert found["unmatched_count"] == 0
 
 
-def standing(journey: Journey, **slos: str) -> None:
+def standing(journey: Journey, slo: str, **slos: str) -> None:
     """Leave a split in force, as a service before this one does."""
     state = State(journey.folder / "journeys.state.json")
     found = {Leg(leg): SLO.parse(slo) for leg, slo in slos.items()}
-    state.decide("alarms", Standing(found, 1.0, 1.7e9), {"at": 1.7e9, "why": "a", "decision": "b"})
+    state.decide(
+        "alarms", Standing(SLO.parse(slo), found, 1.0, 1.7e9), SplitDecision(1.7e9, "a", "b", {})
+    )
 
 
 def test_a_pool_keeps_the_slo_that_the_journey_wants(journey: Journey) -> None:
     door = f"127.0.0.1:{free_port()}"
     path = journey.pool()
     path.write_text(f'{path.read_text()}\n[controller]\nhttp-address = "{door}"\n')
-    standing(journey, broker="0.99@40ms", consumer="0.95@1500ms over 1h")
+    standing(journey, "0.9@5s over 1h", broker="0.99@40ms", consumer="0.95@1500ms over 1h")
     journey.publish(1)
 
     def keeps(slo: str) -> bool:
@@ -304,7 +306,13 @@ def test_a_bridge_keeps_the_slo_that_the_journey_wants(journey: Journey, kafka: 
         split = "auto"
         """
     )
-    standing(journey, broker="0.99@40ms", bridge="0.999@20ms", consumer="0.95@1s over 1h")
+    standing(
+        journey,
+        "0.9@5s over 1h",
+        broker="0.99@40ms",
+        bridge="0.999@20ms",
+        consumer="0.95@1s over 1h",
+    )
     ours = [
         journey.start("bridge", "bridge", "run", str(bridge)),
         journey.start("journey-run", "journey", "run", str(path)),

@@ -13,15 +13,17 @@ from srtm.journey.file import read_journeys
 from srtm.journey.leg_report import place_of
 from srtm.journey.measured import Measured
 from srtm.journey.plan import JourneyPlan
+from srtm.journey.planning import inputs
 from srtm.journey.split import Impossible, Option, Split
 from srtm.journey.splitter import Splitter
 from srtm.journey.state import State
 from srtm.limits.bins import key_of
 from srtm.limits.slo import SLO
-from srtm.text.errors import UnavailableError
+from srtm.text.errors import UnavailableError, UsageError
 
 WHOLE = SLO.parse("0.99@1s over 1h")
-SLOS = {Leg.BROKER: SLO.parse("0.998@100ms"), Leg.CONSUMER: SLO.parse("0.992@900ms over 1h")}
+# What a group is asked for, and what it does, differ: targets need not add up.
+SLOS = {Leg.BROKER: SLO.parse("0.998@310ms"), Leg.CONSUMER: SLO.parse("0.992@900ms over 1h")}
 OPTIONS: Any = {"consumer": Option("x", 2.5, None)}  # type: ignore[arg-type]
 SET = JourneyPlan(WHOLE, Split(OPTIONS, {}, 2.0), SLOS, 2.5, 3.0)
 BROKEN = JourneyPlan(WHOLE, Impossible("broker", 0.02, 1.5), {}, None, None)
@@ -55,7 +57,7 @@ class World:
         monkeypatch.setattr(self.measured.rates, "last", lambda now: [30.0] * 100)
 
     async def _planned(self, given: dict[str, Any]) -> JourneyPlan:
-        assert given["legs"][Leg.BROKER] == Counter({key_of(0.01): 1_000})  # of two minutes
+        assert given["legs"][Leg.BROKER][key_of(0.01)] >= 1_000  # of two minutes at least
         plan = self.plans.pop(0)
         if isinstance(plan, Exception):
             raise plan
@@ -96,8 +98,8 @@ def test_a_split_that_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     world.run(lambda: world.set)
     assert world.wanted(Leg.CONSUMER) == SLOS[Leg.CONSUMER]
     assert world.splitter.wanted(Leg.CONSUMER, ("t", "another")) is None
-    assert world.set == [("t", "0.998@100ms")]
-    assert world.shown["slos"] == {"broker": "0.998@100ms", "consumer": "0.992@900ms over 1h"}
+    assert world.set == [("t", "0.998@310ms")]
+    assert world.shown["slos"] == {"broker": "0.998@310ms", "consumer": "0.992@900ms over 1h"}
     assert [each["why"] for each in world.shown["decisions"]] == ["nothing is set yet"]
     world.contract = SLO.parse("0.5@1s")  # somebody else sets another one
     world.run(lambda: len(world.set) == 2)
@@ -114,14 +116,26 @@ def test_a_split_that_is_proposed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert world.set == []
 
 
+def refused(journey: object, told: object) -> dict[str, Any]:
+    raise UsageError("nobody says how many")
+
+
 def test_what_fails_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = World(tmp_path, "auto", monkeypatch)
     world.plans = [UnavailableError("the process that simulates has ended")]
     world.run(lambda: world.shown["fault"])
+    world.run(lambda: True)  # nothing is tried again for five minutes
     assert "has ended" in world.shown["fault"]
     assert world.shown["decisions"] == []
+    world = World(tmp_path, "auto", monkeypatch)
+    monkeypatch.setattr(splitter, "inputs", refused)
+    world.run(lambda: world.shown["fault"] == "nobody says how many")
+    monkeypatch.setattr(splitter, "inputs", inputs)
+    world.plans = [SET]
+    world.run(lambda: world.set)
+    assert world.shown["fault"] == ""
     world = World(tmp_path, "auto", monkeypatch)
     world.plans = [ZeroDivisionError("a slip")]
     world.run(lambda: world.shown["fault"])
@@ -129,7 +143,7 @@ def test_what_fails_is_told(
     world = World(tmp_path, "auto", monkeypatch)
     world.plans, world.refusal = [SET], "no deployment"
     world.run(lambda: len(world.set) > 3)
-    assert world.shown["fault"] == ("the contract of t does not get SLO 0.998@100ms: no deployment")
+    assert world.shown["fault"] == ("the contract of t does not get SLO 0.998@310ms: no deployment")
     assert caplog.text.count("no deployment") == 1
 
 

@@ -27,6 +27,8 @@ class Adviser:
     _policy: Policy | None = None
     _past: list[Observation] = field(default_factory=list)
     seen: tuple[Observation, ...] = ()
+    _heir: Policy | None = None
+    _anew: bool = False
 
     def recall(self, past: tuple[Observation, ...]) -> None:
         """Set what was seen until now, before the policy is asked first."""
@@ -34,21 +36,29 @@ class Adviser:
             self._past = list(past)
 
     def begin_anew(self) -> None:
-        """Make the policy anew, by what `make` knows now, and show it what was seen."""
-        if self._policy is not None:
-            self._policy, self._past = None, list(self.seen)
+        """Make the policy anew, by what `make` knows now. It takes the place of the old one once
+        it has been shown what was seen."""
+        self._anew = self._policy is not None
 
     def ask(self, seen: Observation) -> Decision:
         """A policy that fails decides nothing; the group stays as it is."""
-        self.seen = (*self.seen[1 - _KEPT :], seen)
+        past, self.seen = self.seen, (*self.seen[1 - _KEPT :], seen)
         try:
+            if self._anew:
+                self._anew = False
+                self._heir, self._past = self.make(seen.new_mu), list(past)
             if self._policy is None:
                 self._policy = self.make(seen.new_mu)
+            policy = self._heir or self._policy
             shown = [*self._past, seen]
             self._past = shown[_AT_ONCE:]
             for each in shown[:_AT_ONCE]:
-                decision = self._policy.decide(each)
-            if self._past:
+                decision = policy.decide(each)
+            if not self._past:
+                self._policy, self._heir = policy, None
+            elif self._heir is not None:
+                decision = self._policy.decide(seen)
+            else:
                 return Decision(Action.NONE, reason="it recalls what was seen before")
         except Exception as error:
             if self.fault != str(error):

@@ -87,6 +87,8 @@ def leg_of(controller: Controller, **whose: str) -> dict[str, Any]:
     know. whose: `topic`, with `group` or `channel`"""
     group = controller.group
     found: dict[str, Any] = {"leg": "consumer", **whose, "slo": str(group.slo)}
+    if not controller.leads:
+        return {**found, "stands_by": True}
     seen = controller.seen
     if not seen or (isinstance(group, GroupTable) and group.weigh == "bytes"):
         return found
