@@ -1,15 +1,23 @@
 """`srtm journey check`: whether journeys can be measured, and kept as their parts are set."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
+from srtm.host.certificates import Renewed
+from srtm.http.access import Access
 from srtm.http.nsqd import stats
 from srtm.http.nsqlookupd import producers_of
+from srtm.http.service import distributor_files, service_at
 from srtm.journey.causes import Leg
 from srtm.journey.file import Journey, Journeys
 from srtm.limits.slo import SLO
+from srtm.text.address import Address
 from srtm.text.duration import format_duration
 from srtm.text.errors import UnavailableError
+
+log = logging.getLogger("srtm.journey")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +32,27 @@ class Finding:
         return f"{self.journey}: {'FAULT: ' if self.is_fault else ''}{self.said}"
 
 
+def check_files(journeys: Journeys, path: Path) -> None:
+    """Read the files that the service and its consumers need. Raises UsageError."""
+    table = journeys.table
+    Access(table.token_file, f"{path}: token-file of [journeys]", log)
+    Renewed.of(table.tls_files)
+    if table.distributor_address:
+        where = f"{path}: distributor-token-file of [journeys]"
+        service_at(table.distributor_address, distributor_files(table), where)
+    for journey in journeys.all:
+        consumers = journey.consumers.consumer
+        if consumers is not None and consumers.journey_address:
+            where = f"{path}: journey-token-file of the consumers of {journey.name}"
+            service_at(consumers.journey_address, consumers.journey_files, where)
+
+
 def check_journeys(journeys: Journeys) -> list[Finding]:
     """What there is to say of each, by asking nsqlookupds and gateways."""
-    return [found for each in journeys.all for found in _check(each)]
+    return [found for each in journeys.all for found in _check(each, journeys.table.http_address)]
 
 
-def _check(journey: Journey) -> list[Finding]:
+def _check(journey: Journey, door: Address) -> list[Finding]:
     found: list[Finding] = []
 
     def say(said: str, is_fault: bool = False) -> None:
@@ -40,7 +63,6 @@ def _check(journey: Journey) -> list[Finding]:
         slos[Leg.BROKER] = contract_slo(journey)
     except UnavailableError as error:
         say(str(error), is_fault=True)
-        return found
     if journey.route is not None:
         slos[Leg.BRIDGE] = journey.route.slo
         say(
@@ -55,12 +77,19 @@ def _check(journey: Journey) -> list[Finding]:
             "journey-address, or consume by srtm.consumer",
             is_fault=True,
         )
+    elif Address.of(table.journey_address).port != door.port:
+        say(
+            f"consumers tell {table.journey_address}, and http-address of [journeys] is {door}: "
+            "give both the same port",
+            is_fault=True,
+        )
     _compare(journey.slo, slos, say)
     return found
 
 
 def _compare(slo: SLO, slos: dict[Leg, SLO | None], say: Callable[..., None]) -> None:
-    """Do the SLOs of the legs keep that of the journey, by the union bound?"""
+    """Do the SLOs of the legs keep that of the journey, by the union bound? A group may keep it
+    though its SLO alone does not: its policy aims at that SLO, and as a rule does better."""
     missing = [leg for leg, each in slos.items() if each is None]
     if missing:
         say(f"{' and '.join(missing)} has no SLO of its own: nothing is promised by settings alone")
@@ -73,7 +102,10 @@ def _compare(slo: SLO, slos: dict[Leg, SLO | None], say: Callable[..., None]) ->
     if seconds <= slo.target_seconds and late <= slo.allowed_late_share + 1e-12:
         say(f"{summed}, which keeps {slo}")
     else:
-        say(f"{summed}, and not {slo}: lower their targets, or raise their percentiles", True)
+        say(
+            f"{summed} by themselves, and not {slo}. What the legs do may keep it all the same: "
+            "see srtm journey show and plan"
+        )
 
 
 def contract_slo(journey: Journey) -> SLO | None:
@@ -82,7 +114,9 @@ def contract_slo(journey: Journey) -> SLO | None:
     for lookupd in journey.lookupd:
         addresses += [each.http for each in producers_of(lookupd, journey.topic) if each.http]
     if not addresses:
-        raise UnavailableError(f"nobody has topic {journey.topic} yet: nsqlookupd names no broker")
+        raise UnavailableError(
+            f"nobody has topic {journey.topic} yet: nsqlookupd names no broker; publish a message"
+        )
     slo: SLO | None = None
     for address in addresses:
         document = stats(journey.door(address), journey.topic)

@@ -10,25 +10,32 @@ from srtm.text.terminal import Column, Table
 
 _MODES = {
     "off": 'it is not split: give split = "propose" or "auto" in its file',
-    "propose": "proposed, and not set",
-    "auto": "set",
+    "propose": "a split is proposed, and not set,",
+    "auto": "a split is set",
 }
 
 
 def explanations(journeys: list[dict[str, Any]]) -> Iterator[RenderableType]:
     for each in journeys:
         split = each["split"]
-        since = split.get("since")
-        when = (
-            "" if since is None else f" since {_at(since)}, for {split['consumers']:.2f} consumers"
-        )
-        yield f"{each['journey']}: {each['slo']}; {_MODES[split['mode']]}{when}"
+        yield f"{each['journey']}: {each['slo']}; {_state(split)}"
         yield _legs(each)
         if split["decisions"]:
             yield _decisions(split["decisions"])
         if split["fault"]:
             yield f"{each['journey']}: {split['fault']}"
         yield ""
+
+
+def _state(split: dict[str, Any]) -> str:
+    if split["mode"] == "off":
+        return _MODES["off"]
+    if split["slos"]:
+        since, consumers = _at(split["since"]), split["consumers"]
+        return f"{_MODES[split['mode']]} since {since}, for {consumers:.2f} consumers"
+    if split["planning"]:
+        return "not split yet: the group is being simulated, which takes some minutes"
+    return "not split yet: it takes three minutes of messages, and a plan"
 
 
 def _legs(journey: dict[str, Any]) -> Table:

@@ -194,7 +194,7 @@ def read_journeys(path: Path) -> Journeys:
 
 def _journey(table: JourneyTable, path: Path) -> Journey:
     where = f"{path}: journey {table.name}"
-    consumers = read_scaled_file(path.parent / table.consumers)
+    consumers = read_scaled_file(_beside(path, table.consumers, f"{where}: consumers"))
     if isinstance(consumers, PoolFile):
         nsq = consumers.nsq
         if table.bridge:
@@ -211,9 +211,18 @@ def _journey(table: JourneyTable, path: Path) -> Journey:
             f"{where}: {table.consumers} is a Kafka group: name the bridge.toml by which the "
             "messages get there"
         )
-    route = _route(table, where, path.parent / table.bridge, consumers.group.topic)
+    bridge = _beside(path, table.bridge, f"{where}: bridge")
+    route = _route(table, where, bridge, consumers.group.topic)
     channel = route.source.channel
     return _made(table, where, channel, consumers, route, route, route.lookupd, ())
+
+
+def _beside(path: Path, name: str, where: str) -> Path:
+    """A file that another one names. Raises UsageError where there is none."""
+    found = path.parent / name
+    if not found.exists():
+        raise UsageError(f"{where}: there is no file {found}")
+    return found
 
 
 def _route(table: JourneyTable, where: str, bridge: Path, kafka_topic: str) -> Route:

@@ -19,8 +19,10 @@ from srtm.text.errors import Exit, UnavailableError, UsageError
 _ADDRESS = click.option(
     "--journey-address",
     "address",
+    envvar="SRTM_JOURNEY_ADDRESS",
     default="127.0.0.1:4198",
     show_default=True,
+    show_envvar=True,
     help="HTTP address of `srtm journey run`.",
 )
 _FILE = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
@@ -75,10 +77,12 @@ def check(file: Path) -> None:
     Nothing is changed. Exit code 2: a file is wrong; 3: the files are right, but a journey cannot
     be measured or kept as things are.
     """
-    from srtm.journey.check import check_journeys
+    from srtm.journey.check import check_files, check_journeys
     from srtm.journey.file import read_journeys
 
-    findings = check_journeys(read_journeys(file))
+    journeys = read_journeys(file)
+    check_files(journeys, file)
+    findings = check_journeys(journeys)
     for each in findings:
         click.echo(str(each))
     if any(each.is_fault for each in findings):
@@ -101,6 +105,7 @@ def show(
     """Show each journey's age at the end of its way, what is promised of it, and where time goes.
 
     \b
+    messages        since srtm journey run began; those of the legs are of the last minute
     p50, p99, late  measured over the last minute: from a message's arrival at the gateway until the
                     consumer's sink had it, and the share that took longer than the target
     promised        no more than this share is late, whatever depends on what, by each leg alone

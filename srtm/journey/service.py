@@ -13,8 +13,8 @@ from srtm.host.offsets import SAME, Offset
 from srtm.http.legs import MOST_LEGS
 from srtm.http.legs import PATH as LEGS
 from srtm.http.metrics import Text
-from srtm.http.service import distributor_files, service_at
 from srtm.http.status import listen
+from srtm.journey.check import check_files
 from srtm.journey.file import Journeys
 from srtm.journey.leg_report import read_leg
 from srtm.journey.measured import Measured, by_place
@@ -24,6 +24,7 @@ from srtm.journey.splitter import Splitter
 from srtm.journey.state import State
 from srtm.text.address import cannot_listen
 from srtm.text.errors import Exit
+from srtm.text.words import counted
 
 log = logging.getLogger("srtm.journey")
 
@@ -43,9 +44,7 @@ class Service:
         self._at = by_place(self.measured)
         state = None
         if any(journey.split != "off" for journey in journeys.all):
-            if table.distributor_address:
-                where = f"{path}: distributor-token-file of [journeys]"
-                service_at(table.distributor_address, distributor_files(table), where)
+            check_files(journeys, path)
             state = State(path.parent / table.state_folder / f"{path.stem}.state.json")
         self._splitter = Splitter(self.measured, state, table.owner(deployment))
 
@@ -62,8 +61,8 @@ class Service:
             raise cannot_listen(where, error) from None
         tasks = [asyncio.create_task(each.gateways.run()) for each in self.measured]
         tasks.append(asyncio.create_task(self._splitter.run()))
-        count = len(self.measured)
-        log.info("%d journeys, HTTP at %s", count, self._table.http_address)
+        count = counted(len(self.measured), "journey")
+        log.info("%s, HTTP at %s", count, self._table.http_address)
         while not ended.is_set():
             for each in self.measured:
                 each.tick(monotonic_ns())

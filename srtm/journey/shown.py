@@ -74,7 +74,7 @@ def _bars(causes: dict[str, float]) -> Iterator[str]:
 def _legs(legs: list[dict[str, Any]]) -> Table:
     table = Table(
         Column("leg", text=True),
-        Column("messages", 2),
+        Column("in a minute", 2),
         Column("p50 ms", 1),
         Column("p99 ms"),
         Column("part of the target, ms"),

@@ -23,6 +23,7 @@ from srtm.text.errors import SrtmError, UnavailableError
 
 log = logging.getLogger("srtm.journey")
 
+_SILENT_SECONDS = 60.0
 _SHOWN = 10
 """decisions of a journey at the door"""
 
@@ -40,6 +41,8 @@ class Splitter:
         self._minutes = {each.journey.name: Minutes() for each in self._measured}
         self._unplanned: dict[str, str] = {}  # by journey, why the last plan came to nothing
         self._at = by_place(self._measured)
+        self._planning = ""
+        """the journey for which a plan is being made"""
         self.faults: dict[str, str] = {}
 
     async def run(self) -> None:
@@ -57,7 +60,7 @@ class Splitter:
         except Exception as error:
             log.exception("journey %s is not split", measured.journey.name)
             return f"journey {measured.journey.name} is not split: {error!r}"
-        return self._unplanned.get(measured.journey.name, "") or fault
+        return self._unplanned.get(measured.journey.name, "") or fault or _silent(measured)
 
     def _tell(self, measured: Measured, fault: str) -> None:
         name = measured.journey.name
@@ -79,10 +82,13 @@ class Splitter:
         try:
             given = inputs(measured.journey, told)
             minutes.begun(at / NS)
+            self._planning = name
             plan = await planned_apart(given)
         except SrtmError as error:
             self._unplanned[name] = str(error)
             return
+        finally:
+            self._planning = ""
         self._unplanned.pop(name, None)
         self._decide(measured, plan, standing, drifts, why)
 
@@ -145,10 +151,17 @@ class Splitter:
         """What is shown of a journey's split."""
         journey = measured.journey
         if self._state is None or journey.split == "off":
-            return {"mode": journey.split, "slos": {}, "decisions": [], "fault": ""}
+            return {
+                "mode": journey.split,
+                "planning": False,
+                "slos": {},
+                "decisions": [],
+                "fault": "",
+            }
         standing = self._standing(measured)
         return {
             "mode": journey.split,
+            "planning": self._planning == journey.name,
             "slos": {leg: str(slo) for leg, slo in standing.slos.items()} if standing else {},
             "since": standing.since if standing else None,
             "consumers": standing.consumers if standing else None,
@@ -157,3 +170,18 @@ class Splitter:
             ],
             "fault": self.faults.get(journey.name, "") or self._state.fault,
         }
+
+
+def _silent(measured: Measured) -> str:
+    """Which leg does not ask which SLO to keep, though it is to get one; "" where all do."""
+    if not measured.sets:
+        return ""
+    now = monotonic_ns()
+    for leg, who in ((Leg.BRIDGE, "the bridge"), (Leg.CONSUMER, "srtm autoscale run")):
+        _, told_at = measured.told.get(leg, (None, 0))
+        if leg in measured.legs and now - told_at > _SILENT_SECONDS * NS:
+            return (
+                f"journey {measured.journey.name}: {who} does not ask which SLO the {leg} is to "
+                "keep: start it, with journey-address in its file"
+            )
+    return ""
