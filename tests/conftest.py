@@ -3,7 +3,7 @@ import signal
 import subprocess
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from hypothesis import settings
@@ -14,7 +14,12 @@ from tests.support.certificates import Authority
 from tests.support.distributors import DistributorProcess, Starter, distributors_in
 from tests.support.servers import STARTED, Servers, servers_in
 
+if TYPE_CHECKING:
+    from tests.support.kafka import Kafka
+
 _CI = bool(os.environ.get("CI"))
+_WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
+_WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
 
 # In CI a property tries the same cases each time: one that fails there fails for everybody, and a
 # run that passes proves what the one before proved. At home it goes on looking, and keeps what it
@@ -63,6 +68,14 @@ LONGEST = (
     "migration/test_live",
     "distributor/test_capacity_command",
     "compat/test_go_nsq",
+    "autoscaler_live/test_outage",
+    "demo/test_demo",
+    "gateway/test_shares",
+    "tb_adaptor/test_stranded",
+    "tb_adaptor/test_live_penalty",
+    "tests/test_imports",
+    "tests/test_names",
+    "tests/test_build",
 )
 """files that take longest, first: at the end nobody waits for one of them alone"""
 
@@ -78,7 +91,7 @@ SERVERS = {
         "correlation/test_trace",
         "correlation/test_what_if",
     ),
-    "the bridge's Kafka": (
+    "a Kafka": (
         "bridge/test_dead_letters",
         "bridge/test_distributor",
         "bridge/test_groups",
@@ -86,6 +99,8 @@ SERVERS = {
         "bridge/test_mirror",
         "bridge/test_nsq_to_kafka",
         "bridge/test_outages",
+        "bridge/test_secure",
+        "journey/test_live",
     ),
     "the autoscaler's Kafka": (
         "autoscaler_live/test_consume",
@@ -94,8 +109,9 @@ SERVERS = {
         "autoscaler_live/test_run",
         "autoscaler_live/test_watch",
     ),
+    "the parsed code": ("test_imports", "test_names"),
 }
-"""files whose tests share a server that is slow to start: one worker runs them all"""
+"""files whose tests share what is slow to start or to make: one worker runs them all"""
 
 
 class _FilesByServer(LoadFileScheduling):
@@ -114,11 +130,25 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
     return _FilesByServer(config, log)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Each worker begins to collect elsewhere. The asserts of a file are rewritten by the first who
+    imports it, and where nothing was kept of an earlier run, that takes longer than all else."""
+    report = yield
+    if isinstance(collector, pytest.Directory) and _WORKER:
+        begin = len(report.result) * int(_WORKER.removeprefix("gw")) // _WORKERS
+        report.result = report.result[begin:] + report.result[:begin]
+    return report
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first. Of all workers in one order, wherever they began."""
     order = {name: place for place, name in enumerate(LONGEST)}
 
-    def place(item: pytest.Item) -> int:
-        return order.get(f"{item.path.parent.name}/{item.path.stem}", len(order))
+    def place(item: pytest.Item) -> tuple[int, Path]:
+        return order.get(f"{item.path.parent.name}/{item.path.stem}", len(order)), item.path
 
     items.sort(key=place)
 
@@ -148,6 +178,15 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     """Real servers that the tests of one file share."""
     with servers_in(tmp_path_factory.mktemp("servers")) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Kafka"]:
+    """A Kafka that the tests of a worker share; each has topics of its own."""
+    from tests.support.kafka import kafka_in  # librdkafka, which few tests need
+
+    with kafka_in(tmp_path_factory.mktemp("kafka")) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

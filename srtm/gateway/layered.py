@@ -40,8 +40,8 @@ class LayeredReader(Reader):
 
     @property
     def holds(self) -> bool:
-        """Would a read give something though the socket has nothing?"""
-        return self._layer.more or bool(self._left)
+        """Would a read give something, or the end, though the socket has nothing?"""
+        return self._layer.more or bool(self._left) or self._layer.ended
 
     @property
     def buffered(self) -> int:
@@ -60,7 +60,7 @@ class LayeredReader(Reader):
                 return []
             plain = self._decoded(pieces)
             # What came while it held something has been told of, once (see `EDGE`).
-            self.more = held or self._reads.more or self.holds or layer.ended
+            self.more = held or self._reads.more or self.holds
             if plain:
                 return plain
         return [(b"", self._stamp)]

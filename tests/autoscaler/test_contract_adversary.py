@@ -6,7 +6,7 @@ from benchmarks.autoscaler.contract.cases import drawn, play
 from tests.support.cases import cases
 
 BLOCKS, EACH = 2, cases(160)
-"""Each case is played twice, as a group and as a pool: 320 arrivals, or all 1,280. `python -m
+"""Each case is played twice, as a group and as a pool: 160 arrivals, or all 1,280. `python -m
 benchmarks run contract` plays 10,000."""
 
 

@@ -1,7 +1,7 @@
 """What clients send: against a plain reading of nsqd's source, nsqd itself, any cut and mutation.
 
-The fuzz test runs SRTM_FUZZ_STREAMS mutated streams; without it 1,000,000 with LONG=yes, or a
-quarter of that.
+The fuzz test runs SRTM_FUZZ_STREAMS mutated streams; without it 1,000,000 with LONG=yes, or an
+eighth of that.
 """
 
 import gc
