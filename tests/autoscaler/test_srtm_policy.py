@@ -29,6 +29,7 @@ from srtm.autoscaler.simulator.arrivals import (
 from srtm.autoscaler.simulator.run import Run, simulate
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.autoscaler.simulator.workload import iot_like, taxi_like
+from srtm.limits.ceiling import EXCEEDED, Ceiling
 from srtm.limits.slo import SLO
 
 _SLO = SLO(0.99, 0.5)
@@ -461,6 +462,27 @@ def test_an_observation_that_comes_late_is_no_surge() -> None:
     late.at += 3
     decisions += late.watch([65.0] * 4, 60)
     assert {decision.action for decision in decisions} == {_NONE}
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    bursts=st.lists(st.tuples(st.floats(0.2, 5.0), st.floats(0.0, 1.0)), min_size=10, max_size=30)
+)
+def test_what_a_contract_allows_exceeds_it_at_no_interval_of_observations(
+    bursts: list[tuple[float, float]],
+) -> None:
+    """bursts: (seconds until the next observation, share of the bucket that comes at their
+    start)."""
+    ceiling = Ceiling(100.0, 400.0)
+    policy, tokens, at = Srtm(_SLO, ceiling=ceiling), ceiling.burst, 0.0
+    whole = group({"a": (0,)}).observation([0.0])
+    policy.decide(replace(whole, at=at))
+    for seconds, share in bursts:
+        count, at = int(share * tokens), at + seconds
+        tokens = min(ceiling.burst, tokens - count + ceiling.rate * seconds)
+        came = PartitionSeen(0, count / seconds, 0.0, (count, *[0] * 9))
+        decision = policy.decide(replace(whole, at=at, partitions=(came,)))
+        assert EXCEEDED not in decision.notes
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,7 @@ class Srtm:
 
     def _look(self, seen: Observation) -> tuple[str, ...]:
         """Take in what is seen; what cannot be met, or made sense of, is noted."""
+        before = self._timeline.last
         odd = tuple(self._timeline.step(seen.at))
         if odd:
             self._begin_anew()
@@ -131,7 +132,10 @@ class Srtm:
                 self._surges.see(forecast.surprise)
             slots = _slots(seen, self._seconds, self._slo.target_seconds)
             self._shape.see(slots, forecast.jumped)
-            self._level.see(slots.sum(axis=1).tolist(), self._seconds / len(slots))
+            # An observation may have been missed: tokens came all the time since the last one.
+            seconds = self._seconds if before is None else seen.at - before
+            came = slots.sum(axis=1) * (seconds / self._seconds)
+            self._level.see(came.tolist(), seconds / len(slots))
         self._budget.see(seen, self._seconds)
         changing = seen.rebalancing or any(
             c.state is ConsumerState.STARTING for c in seen.consumers
