@@ -18,8 +18,8 @@ from srtm.limits.contract import Contract
 from srtm.limits.slo import SLO
 from srtm.text.errors import UnavailableError
 
-MOST = 12
-"""consumers of an arm, and partitions of its Kafka topic"""
+LEAST, MOST = 2, 12
+"""consumers of an arm; a Kafka topic has as many partitions as there may be consumers"""
 _LEASE = "10s"
 """of a group: its members tell of themselves less often, and cost less CPU"""
 _CONTRACT = (200.0, 200.0)
@@ -96,35 +96,39 @@ class Parts:
         write_toml(self._file, self._tables(slos[Leg.CONSUMER]))
 
     def begin(self) -> None:
-        """Start bridge and controller by their files, or again; consumers work on meanwhile."""
-        self._running.close()
+        """Start bridge and controller."""
         log = self._folder / "parts.log"
         if self._kafka:
             run = (*_SRTM, "bridge", "run", str(self._folder / "bridge.toml"))
             self._running.enter_context(child(run, log, _END_SECONDS))
         run = (*_SRTM, "autoscale", "run", str(self._file))
         self._running.enter_context(child(run, log, _END_SECONDS))
+
+    def wait(self) -> None:
+        """Until the least number of consumers is there."""
         until(
-            lambda: self._stats().get("consumers"),
-            lambda: f"consumers: {log.read_text()[-500:]}",
+            lambda: self._stats().get("consumers", 0) >= LEAST,
+            lambda: f"consumers: {(self._folder / 'parts.log').read_text()[-500:]}",
             _BEGIN_SECONDS,
         )
 
     def replica_seconds(self) -> float:
         """Of its consumers, since the controller began. Raises UnavailableError."""
-        return float(get_json(self._controller, "/stats")["replica_seconds"])
+        found = get_json(self._controller, "/stats", timeout_seconds=_BEGIN_SECONDS)
+        return float(found["replica_seconds"])
 
     def startup_seconds(self) -> float | None:
         """From a consumer's launch to its work, as its controller has learnt."""
         if self._kafka:
-            return float(self._stats()["startup_seconds"])
-        found = json.loads((self._folder / "consumers.state.json").read_text())["startup"]
-        return None if found is None else float(found)
+            found = get_json(self._controller, "/stats", timeout_seconds=_BEGIN_SECONDS)
+            return float(found["startup_seconds"])
+        startup = json.loads((self._folder / "consumers.state.json").read_text())["startup"]
+        return None if startup is None else float(startup)
 
     def ages(self) -> dict[int, int]:
         """When a message was done for the first time, by when it was sent: ns since 1970."""
         file = self._folder / "ages.txt"
-        found: dict[int, int] = {}
+        found = dict[int, int]()
         for line in file.read_text().splitlines() if file.exists() else ():
             sent, done = map(int, line.split())
             found[sent] = min(done, found.get(sent, done))
@@ -151,7 +155,7 @@ class Parts:
         }
 
     def _tables(self, slo: SLO) -> dict[str, Any]:
-        group: dict[str, Any] = {"slo": str(slo), "policy": "srtm", "max": MOST, "mu": MU}
+        group: dict[str, Any] = {"slo": str(slo), "min": LEAST, "max": MOST, "mu": MU}
         if self._kafka:
             source: dict[str, Any] = {"kafka": {"bootstrap-servers": self._kafka}}
             group |= {"topic": self.topic, "id": self.topic, "lease": _LEASE}

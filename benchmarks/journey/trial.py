@@ -1,4 +1,4 @@
-"""One load on all arms at once: a warm-up, the plan that it leads to, and a window that counts."""
+"""One load: a warm-up, the plan that it leads to, and the arms, each with a window that counts."""
 
 import json
 import math
@@ -7,8 +7,9 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from threading import Event
@@ -30,15 +31,19 @@ from srtm.text.address import free_addresses
 from srtm.text.errors import Exit, UnavailableError
 
 _BEGIN_SECONDS, _PLAN_SECONDS, _DRAIN_SECONDS = 30.0, 300.0, 60.0
+_ASK_SECONDS = 20.0
+"""for an answer: the machine is busy while consumers start"""
 _SHOWN_SECONDS = 60
 """over which `srtm journey show` looks"""
+_WARM_SEED = 1_000
+"""apart from the seeds of what counts: a plan does not know the arrivals that come"""
 _SRTM = (sys.executable, "-m", "srtm")
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """warm: of arrivals that the plan goes by; settle: from new SLOs until the window; window: that
-    counts. Seconds, but for the rounds."""
+    """warm: of arrivals that the plan goes by; settle: from the begin of the load until the window,
+    which counts. Seconds, but for the rounds."""
 
     warm: int
     settle: int
@@ -76,77 +81,114 @@ class Outcome:
 @dataclass(frozen=True, slots=True)
 class Trial:
     """plan: what `srtm journey plan` said; checked: what `srtm journey check` did, of the SLOs that
-    were set; load_average: of the machine, as the window ended"""
+    were set; load_averages: of the machine, as each window ended"""
 
     outcomes: dict[Arm, Outcome]
     plan: dict[str, Any]
     checked: list[str]
-    load_average: list[float]
+    load_averages: list[list[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    """file: of the journeys, whose service is at `address`"""
+
+    file: Path
+    address: str
+    arms: dict[Arm, Parts]
 
 
 def play(shape: Shape, seed: int, node: Node, folder: Path, timing: Timing) -> Trial:
     """Raises SrtmError."""
     folder.mkdir()
     legs = [Leg.BROKER, *([Leg.BRIDGE] if shape.bridge else []), Leg.CONSUMER]
-    own, *others = map(str, free_addresses(1 + 2 * len(Arm)))
-    doors = iter(others)
     with ExitStack() as stack:
         server = stack.enter_context(kafka(folder / "kafka")).address if shape.bridge else ""
-        arms = {}
-        for arm in Arm:
-            parts = Parts(
-                folder / arm, node, f"{folder.name}-{arm}", server, own, next(doors), next(doors)
-            )
-            arms[arm] = stack.enter_context(parts)
-            parts.write(equal(shape.slo, legs))
-        file = _journeys(folder, shape.slo, own, list(arms.values()))
-        run = (*_SRTM, "journey", "run", str(file))
-        stack.enter_context(child(run, folder / "journey.log", 5))
-        for parts in arms.values():
-            parts.begin()
-        with _sent(node, [each.topic for each in arms.values()], shape, seed) as sending:
-            planned = arms[Arm.PLAN]
+        start = partial(_started, shape, node, server)
+        plan = _plan(
+            shape, seed, node, start(folder / "warm", {Arm.EQUAL: equal(shape.slo, legs)}), timing
+        )
+        slos = {
+            Arm.PLAN: {Leg(leg): SLO.parse(slo) for leg, slo in plan["slos"].items()},
+            Arm.EQUAL: equal(shape.slo, legs),
+            Arm.EQUAL_TARGET: equal_target(shape.slo, legs),
+        }
+        # Consumers of Kafka take so much CPU that arms with a bridge take turns.
+        turns = [[arm] for arm in Arm] if shape.bridge else [list(Arm)]
+        outcomes, checked, loads = dict[Arm, Outcome](), list[str](), list[list[float]]()
+        for number, arms in enumerate(turns):
+            chosen = {arm: slos[arm] for arm in arms}
+            with start(folder / f"turn-{number}", chosen) as started:
+                topics = [each.topic for each in started.arms.values()]
+                with _sent(node, topics, shape, seed) as sending:
+                    checked += _checked(started.file)
+                    time.sleep(timing.settle)
+                    window, consumers = _window(started.arms, timing.window)
+                    shown = {arm: _told(started, arm) for arm in arms}
+                    loads.append(load_average())
+                    time.sleep(shape.slo.target_seconds)
+                _wait(list(started.arms.values()), sending.result())
+                for arm, parts in started.arms.items():
+                    outcomes[arm] = _outcome(
+                        parts.ages(),
+                        shape.slo,
+                        {str(leg): str(slo) for leg, slo in slos[arm].items()},
+                        window,
+                        consumers[arm],
+                        sending.result(),
+                        shown[arm],
+                    )
+        return Trial(outcomes, plan, checked, loads)
+
+
+def _plan(
+    shape: Shape, seed: int, node: Node, start: AbstractContextManager[_Started], timing: Timing
+) -> dict[str, Any]:
+    """What `srtm journey plan` says after a warm-up. Raises UnavailableError where no split keeps
+    the SLO, either."""
+    with start as started:
+        [(arm, parts)] = started.arms.items()
+        with _sent(node, [parts.topic], shape, seed + _WARM_SEED):
             until(
-                lambda: len(_told(own, planned.topic).get("rates", ())) >= timing.warm,
-                lambda: f"arrivals are known: {_told(own, planned.topic).get('fault')}",
+                lambda: len(_told(started, arm).get("rates", ())) >= timing.warm,
+                lambda: f"arrivals are known: {_told(started, arm).get('fault')}",
                 timing.warm + _BEGIN_SECONDS,
             )
-            plan = _plan(file, planned)
-            slos = {
-                Arm.PLAN: {Leg(leg): SLO.parse(slo) for leg, slo in plan["slos"].items()},
-                Arm.EQUAL: equal(shape.slo, legs),
-                Arm.EQUAL_TARGET: equal_target(shape.slo, legs),
-            }
-            for arm, parts in arms.items():
-                parts.write(slos[arm])
-            checked = _checked(file)
-            for parts in arms.values():
-                parts.begin()
-            time.sleep(timing.settle)
-            window, consumers = _window(arms, timing.window)
-            shown = {arm: _told(own, parts.topic) for arm, parts in arms.items()}
-            load = load_average()
-            time.sleep(shape.slo.target_seconds)
-        count = sending.result()
-        outcomes = {}
-        _wait(list(arms.values()), count)
-        for arm, parts in arms.items():
-            outcomes[arm] = _outcome(
-                parts.ages(),
-                shape.slo,
-                {str(leg): str(slo) for leg, slo in slos[arm].items()},
-                window,
-                consumers[arm],
-                count,
-                shown[arm],
-            )
-        return Trial(outcomes, plan, checked, load)
+            startup = parts.startup_seconds()
+            flags = [] if startup is None else [f"--startup={startup:.3f}s"]
+            command = [*_SRTM, "journey", "plan", str(started.file), "--json", *flags]
+            [found] = json.loads(_printed(command))
+    if "slos" not in found:
+        raise UnavailableError(f"srtm journey plan finds none: {found}")
+    return {**found, "startup_seconds": startup}
 
 
-def _journeys(folder: Path, slo: SLO, address: str, arms: Sequence[Parts]) -> Path:
-    rows = [{**each.journey, "slo": str(slo)} for each in arms]
-    tables = {"journeys": {"http-address": address}, "journey": rows}
-    return write_toml(folder / "journeys.toml", tables)
+@contextmanager
+def _started(
+    shape: Shape, node: Node, server: str, folder: Path, slos: Mapping[Arm, Mapping[Leg, SLO]]
+) -> Iterator[_Started]:
+    """The parts of these arms, and the service that measures them, for the time of a `with` block.
+    server: of Kafka"""
+    folder.mkdir()
+    own, *others = map(str, free_addresses(1 + 2 * len(slos)))
+    doors = iter(others)
+    with ExitStack() as stack:
+        arms = {}
+        for arm in slos:
+            topic = f"{folder.parent.name}-{folder.name}-{arm}"
+            parts = Parts(folder / arm, node, topic, server, own, next(doors), next(doors))
+            arms[arm] = stack.enter_context(parts)
+            parts.write(slos[arm])
+        rows = [{**each.journey, "slo": str(shape.slo)} for each in arms.values()]
+        tables = {"journeys": {"http-address": own}, "journey": rows}
+        file = write_toml(folder / "journeys.toml", tables)
+        run = (*_SRTM, "journey", "run", str(file))
+        stack.enter_context(child(run, folder / "journey.log", 5))
+        for each in arms.values():
+            each.begin()
+        for each in arms.values():
+            each.wait()
+        yield _Started(file, own, arms)
 
 
 @contextmanager
@@ -161,26 +203,15 @@ def _sent(node: Node, topics: Sequence[str], shape: Shape, seed: int) -> Iterato
             over.set()
 
 
-def _told(address: str, journey: str) -> dict[str, Any]:
+def _told(started: _Started, arm: Arm) -> dict[str, Any]:
     """What `srtm journey show --json` prints of it; only a fault where nothing is told."""
     try:
-        found = get_json(address, "/stats")["journeys"]
+        found = get_json(started.address, "/stats", timeout_seconds=_ASK_SECONDS)["journeys"]
     except UnavailableError as error:
         return {"fault": str(error)}
-    told: dict[str, Any] = next(each for each in found if each["journey"] == journey)
+    topic = started.arms[arm].topic
+    told: dict[str, Any] = next(each for each in found if each["journey"] == topic)
     return told
-
-
-def _plan(file: Path, parts: Parts) -> dict[str, Any]:
-    """Raises UnavailableError where no split keeps the SLO, either."""
-    command = [*_SRTM, "journey", "plan", str(file), "--json", f"--journey={parts.topic}"]
-    startup = parts.startup_seconds()
-    if startup is not None:
-        command.append(f"--startup={startup:.3f}s")
-    [found] = json.loads(_printed(command))
-    if "slos" not in found:
-        raise UnavailableError(f"srtm journey plan finds none: {found}")
-    return {**found, "startup_seconds": startup}
 
 
 def _checked(file: Path) -> list[str]:
