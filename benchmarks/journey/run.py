@@ -63,7 +63,7 @@ def run(session: Session) -> Report:
         notes=[
             *failed,
             "in slow motion: a consumer works 125 ms on a message, so targets are seconds",
-            "targets are 10 to 40 times the time of a message: with more, every split costs the "
+            "targets are 8 to 24 times the time of a message: with more, every split costs the "
             "same, because consumers have to keep up with what comes anyway",
         ],
     )

@@ -54,7 +54,7 @@ def _crowds(second: int, seed: int) -> float:
 
 
 SHAPES = (
-    Shape("steady", SLO.parse("0.95@1500ms over 1h"), _steady),
-    Shape("crowds", SLO.parse("0.95@4s over 1h"), _crowds),
-    Shape("tide, bridge and Kafka", SLO.parse("0.95@4s over 1h"), _tide, bridge=True),
+    Shape("steady", SLO.parse("0.95@1s over 1h"), _steady),
+    Shape("crowds", SLO.parse("0.95@3s over 1h"), _crowds),
+    Shape("tide, bridge and Kafka", SLO.parse("0.95@3s over 1h"), _tide, bridge=True),
 )
