@@ -25,7 +25,7 @@ from benchmarks.journey.splits import Arm
 from benchmarks.journey.trial import Timing, Trial, play
 from srtm.text.errors import UnavailableError
 
-FULL = Timing(warm=90, settle=60, window=180, rounds=2)
+FULL = Timing(warm=90, settle=60, window=180, rounds=3)
 QUICK = Timing(warm=60, settle=30, window=15, rounds=1)
 _MOST_COST = 0.8
 _EQUAL = (Arm.EQUAL, Arm.EQUAL_TARGET)
