@@ -124,6 +124,9 @@ BENCHMARKS = {
     "journey-ages": Entry(
         "journey.ages", "how old messages are from end to end, against a client's own measure"
     ),
+    "journey": Entry(
+        "journey.run", "what a planned split of an SLO costs, against the best equal one"
+    ),
     "faults": Entry(
         "faults.run",
         "each fault by itself over several hosts: what is lost, late or let in",

@@ -138,7 +138,7 @@ def _topic(shape: str) -> str:
 def _trial(node: Node, folder: Path, topic: str, shape: Shape, seconds: float, seed: int) -> Trial:
     with _measured(node, folder, topic, shape) as address:
         times = list(_schedule(shape, seconds, random.Random(seed)))
-        publish(node.publish_to, topic, times)
+        publish(node.publish_to, [topic], times)
         ages = folder / "ages.txt"
         until(
             lambda: ages.exists() and len(ages.read_text().splitlines()) >= len(times),
