@@ -126,7 +126,7 @@ def planned(
         ways = [_option(options[str(each)]) for each in slos]
         return split({**fixed, str(Leg.CONSUMER): ways}, slo)
 
-    found = kept(*asked, *([now] if now else []))
+    found = kept(*looked_at.values())
     equal = options[str(even)]
     is_even = isinstance(kept(even), Split) and _keeps(equal.latency, even)
     is_kept = now is not None and isinstance(kept(now), Split)

@@ -55,6 +55,7 @@ def test_the_parts_keep_the_whole(slo: SLO) -> None:
     assert list(plan.slos) == [Leg.BROKER, Leg.BRIDGE, Leg.CONSUMER]
     assert sum(each.seconds for each in plan.found.parts.values()) <= 2.0 + 1e-9
     assert sum(each.late_share for each in plan.found.parts.values()) <= 0.05 + 1e-9
+    assert plan.equal is None or plan.consumers <= plan.equal
     assert plan.slos[Leg.CONSUMER].window_seconds == 3600
     assert plan.slos[Leg.BROKER].window_seconds is None  # a contract's SLO has none
     assert done == sorted(done)
