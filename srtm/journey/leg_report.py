@@ -6,6 +6,7 @@ from typing import Any
 from srtm.autoscaler.live.figures import MOST_SHARES
 from srtm.journey.causes import Leg
 from srtm.journey.file import Journey
+from srtm.journey.numbers import number
 from srtm.limits.slo import SLO
 
 Place = tuple[Leg, tuple[str, ...]]
@@ -55,7 +56,7 @@ def read_leg(document: Any) -> LegReport:
         place = tuple(str(document[name])[:_MOST_NAME] for name in names)
         slo = document["slo"]
         facts: dict[str, Any] = {
-            name: _within(document[name], *bounds)
+            name: number(document[name], *bounds)
             for name, bounds in _FACTS.items()
             if name in document
         }
@@ -63,17 +64,11 @@ def read_leg(document: Any) -> LegReport:
             shares = list(document["shares"])
             if len(shares) > MOST_SHARES:
                 raise ValueError(f"{len(shares)} shares: {MOST_SHARES} at most")
-            facts["shares"] = [_within(each, 0.0, 1e9) for each in shares]
+            facts["shares"] = [number(each, 0.0, 1e9) for each in shares]
         kept = None if slo is None else SLO.parse(str(slo)[:100])
         return LegReport(leg, place, kept, facts, document.get("stands_by") is True)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no leg of a journey: {error!r}"[:300]) from None
-
-
-def _within(value: Any, least: float, most: float) -> float:
-    if type(value) not in (int, float) or not least <= value <= most:
-        raise ValueError(f"{str(value)[:40]} is no number from {least:g} to {most:g}")
-    return float(value)
 
 
 def strictest(slos: list[SLO]) -> SLO | None:

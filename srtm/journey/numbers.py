@@ -16,6 +16,13 @@ def whole(value: Any, least: int, most: int) -> int:
     return value
 
 
+def number(value: Any, least: float, most: float) -> float:
+    """Raises ValueError for what is no number from `least` to `most`."""
+    if type(value) not in (int, float) or not least <= value <= most:
+        raise ValueError(f"{str(value)[:40]} is no number from {least:g} to {most:g}")
+    return float(value)
+
+
 def nanoseconds(value: Any) -> int:
     """Raises ValueError."""
     return whole(value, -MOST_NS, MOST_NS)

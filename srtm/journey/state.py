@@ -10,6 +10,7 @@ from typing import Any
 
 from srtm.host.files import json_of, read_file, write_whole
 from srtm.journey.causes import Leg
+from srtm.journey.numbers import number
 from srtm.journey.resplit import Standing
 from srtm.limits.slo import SLO
 from srtm.text.errors import UsageError
@@ -104,7 +105,10 @@ def _standing(document: Any) -> Standing:
     slos = {Leg(leg): SLO.parse(slo) for leg, slo in document["slos"].items()}
     if Leg.CONSUMER in slos and slos[Leg.CONSUMER].window_seconds is None:
         raise ValueError("an SLO of consumers without a window")
-    consumers, since = _within(document["consumers"]), _within(document["since"])
+    consumers, since = (
+        number(document["consumers"], 0, _MOST_NUMBER),
+        number(document["since"], 0, _MOST_NUMBER),
+    )
     return Standing(SLO.parse(document["whole"]), slos, consumers, since)
 
 
@@ -112,11 +116,4 @@ def _decision(document: Any) -> SplitDecision:
     """Raises ValueError, TypeError, KeyError or AttributeError."""
     slos = {str(leg): str(slo) for leg, slo in document["slos"].items()}
     why, decision = str(document["why"]), str(document["decision"])
-    return SplitDecision(_within(document["at"]), why, decision, slos)
-
-
-def _within(value: Any) -> float:
-    """A time, or a number of consumers. Raises ValueError, TypeError."""
-    if not 0 <= value <= _MOST_NUMBER:
-        raise ValueError(f"{value} is no number from 0 to {_MOST_NUMBER}")
-    return float(value)
+    return SplitDecision(number(document["at"], 0, _MOST_NUMBER), why, decision, slos)

@@ -99,6 +99,19 @@ class Journey:
             """
         )
 
+    def group(self, kafka: Kafka, topic: str, handover: str = "direct") -> Path:
+        return self.consumers(
+            f"""
+            [kafka]
+            bootstrap-servers = "{kafka.address}"
+            [group]
+            topic = "{topic}"
+            id = "{topic}-workers"
+            slo = "0.99@2s"
+            handover = "{handover}"
+            """
+        )
+
     @contextmanager
     def running(self) -> Iterator[None]:
         """The service and one consumer."""
@@ -182,17 +195,7 @@ def test_ages_are_those_that_the_consumer_sees_itself(journey: Journey) -> None:
 
 def test_a_journey_over_a_bridge_and_kafka(journey: Journey, kafka: Kafka) -> None:
     topic = kafka.create("events", 2)
-    journey.consumers(
-        f"""
-        [kafka]
-        bootstrap-servers = "{kafka.address}"
-        [group]
-        topic = "{topic}"
-        id = "{topic}-workers"
-        slo = "0.99@2s"
-        handover = "assignor"
-        """
-    )
+    journey.group(kafka, topic, handover="assignor")
     bridge = journey.write(
         "bridge.toml",
         f"""
@@ -275,16 +278,7 @@ def test_a_pool_keeps_the_slo_that_the_journey_wants(journey: Journey) -> None:
 
 def test_a_bridge_keeps_the_slo_that_the_journey_wants(journey: Journey, kafka: Kafka) -> None:
     topic, door = kafka.create("aimed"), f"127.0.0.1:{free_port()}"
-    journey.consumers(
-        f"""
-        [kafka]
-        bootstrap-servers = "{kafka.address}"
-        [group]
-        topic = "{topic}"
-        id = "{topic}-workers"
-        slo = "0.99@2s"
-        """
-    )
+    journey.group(kafka, topic)
     bridge = journey.write(
         "bridge.toml",
         f"""

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from srtm.autoscaler.decision import Action, Decision, Policy
+from srtm.autoscaler.live.memory import KEPT
 from srtm.autoscaler.observation import Observation
 
 log = logging.getLogger("srtm.autoscale")
 
-_KEPT = 300
-"""observations, which are shown to a policy that takes the place of another"""
 _AT_ONCE = 60
 """observations that are shown again in one interval, so that beats are not late"""
 
@@ -42,7 +41,7 @@ class Adviser:
 
     def ask(self, seen: Observation) -> Decision:
         """A policy that fails decides nothing; the group stays as it is."""
-        past, self.seen = self.seen, (*self.seen[1 - _KEPT :], seen)
+        past, self.seen = self.seen, (*self.seen[1 - KEPT :], seen)
         try:
             if self._anew:
                 self._anew = False
