@@ -88,8 +88,10 @@ SERVERS = {
         "correlation/test_report",
         "correlation/test_statistics",
         "correlation/test_stream",
+        "correlation/test_stream_kafka",
         "correlation/test_trace",
         "correlation/test_what_if",
+        "correlation/test_whole_jobs",
     ),
     "a Kafka": (
         "bridge/test_dead_letters",
@@ -111,7 +113,8 @@ SERVERS = {
     ),
     "the parsed code": ("test_imports", "test_names"),
 }
-"""files whose tests share what is slow to start or to make: one worker runs them all"""
+"""files whose tests share what is slow to start or to make, or that would take the CPU from each
+other: one worker runs them all"""
 
 
 class _FilesByServer(LoadFileScheduling):
