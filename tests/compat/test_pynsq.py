@@ -130,7 +130,8 @@ def test_over_the_limit_of_a_rejecting_topic_the_callback_gets_the_error_and_non
 ) -> None:
     """pynsq forgets its queue at an error frame: the gateway closes, so that no OK is left over.
 
-    Where answers and the end come in one read, pynsq heeds the end first, and calls what was accepted closed.
+    Where answers and the end come in one read, pynsq heeds the end first, and says of what was
+    accepted that the connection is closed.
     """
 
     async def work() -> None:
