@@ -16,6 +16,7 @@ import numpy as np
 from srtm.autoscaler.decision import Handover, Policy
 from srtm.autoscaler.live.bounds import Within
 from srtm.autoscaler.live.choice import HANDOVERS, make_policy, make_pool_policy
+from srtm.autoscaler.pool.simulated import simulate_pool
 from srtm.autoscaler.simulator.arrivals import ArrivalModel, arrivals_of
 from srtm.autoscaler.simulator.run import simulate
 from srtm.autoscaler.simulator.setting import Setting
@@ -40,7 +41,7 @@ _NEVER_SECONDS = 3600.0
 @dataclass(frozen=True, slots=True)
 class Group:
     """What is known of the consumers. file: its policy, its bounds and its contract are used; mu:
-    messages/s of one; shares: of the partitions; startup: from a launch to work, seconds"""
+    messages/s of one; shares: of a group's partitions; startup: from a launch to work, seconds"""
 
     file: GroupFile | PoolFile
     mu: float
@@ -151,8 +152,14 @@ def _simulated(slo: SLO, rates: Sequence[float], group: Group) -> Simulated:
         decision_seconds=group.file.group.interval,
         initial=min(max(initial, group.file.group.min), group.file.group.max),
     )
-    arrivals = arrivals_of(rates, group.shares, ArrivalModel.POISSON, setting.seed)
-    run = simulate(group.policy(slo), arrivals, setting)
+    is_pool = isinstance(group.file, PoolFile)
+    shares = [1.0] if is_pool else group.shares
+    arrivals = arrivals_of(rates, shares, ArrivalModel.POISSON, setting.seed)
+    if is_pool:
+        most = group.file.group.max
+        run = simulate_pool(group.policy(slo), arrivals.times[0], len(rates), setting, most)
+    else:
+        run = simulate(group.policy(slo), arrivals, setting)
     latency = np.minimum(run.latency, _NEVER_SECONDS) * 1e9
     bins = bins_of(latency, np.ones(len(latency), dtype=np.int64))
     return Simulated(slo, run.replica_minutes * 60 / len(rates), bins)

@@ -21,8 +21,7 @@ from srtm.text.errors import UnavailableError, UsageError
 from srtm.text.terminal import Column, Table, show
 
 _SHARES = 12
-"""Equal ones, at least so many, while no controller tells of the partitions. A channel has none:
-there the next message goes to whoever is free, and so many shares come within a tenth."""
+"""Equal ones, at least so many, while no controller tells of the group's partitions."""
 _REBALANCE_SECONDS = 0.5
 _STARTUP_SECONDS = 5.0
 """until the controller tells"""
@@ -74,13 +73,11 @@ def inputs(
         )
     rate_of = leg.get("shares", [])
     whole = sum(rate_of)
-    shares = (
-        [each / whole for each in rate_of] if whole else even_shares(max(_SHARES, file.group.max))
-    )
+    even = even_shares(max(_SHARES, file.group.max))
     group = Group(
         file,
         mu,
-        shares,
+        [each / whole for each in rate_of] if whole else even,
         leg.get("rebalance_seconds", _REBALANCE_SECONDS) if is_group else 0.0,
         leg.get("startup_seconds", _STARTUP_SECONDS) if startup is None else startup,
     )

@@ -26,7 +26,7 @@ that a policy can tell bursts from an even flow."""
 
 ROUNDING_SECONDS = 1e-9
 """Ends are sums of service times; an event is late by more than their rounding."""
-_DRAIN_SECONDS = 3600.0
+DRAIN_SECONDS = 3600.0
 """How long the group serves, after the workload and unbilled, what is left; what takes longer never
 ends."""
 
@@ -148,7 +148,7 @@ def simulate(
         if progress is not None:
             progress(now)
     group.advance(float(arrivals.seconds))
-    replicas = _steps(group.consumers, float(arrivals.seconds))
+    replicas = steps(group.consumers, float(arrivals.seconds))
     _drain(group, arrivals.seconds)
     times = np.concatenate([p.times for p in group.partitions])
     ends = np.concatenate([p.ends for p in group.partitions])
@@ -237,21 +237,22 @@ def _latency(
 
 def _drain(group: Group, seconds: int) -> None:
     """Let hand-overs end and serve what is left."""
-    end = seconds + _DRAIN_SECONDS
+    end = seconds + DRAIN_SECONDS
     while group.next_event() <= end:
         group.advance(group.next_event())
     group.advance(end)
 
 
-def _steps(consumers: Sequence[Consumer], end: float) -> tuple[tuple[float, int], ...]:
+def steps(consumers: Sequence[Consumer], end: float) -> tuple[tuple[float, int], ...]:
+    """(at, billed consumers) until `end`, a step at each change."""
     changes: dict[float, int] = {0.0: 0}
     for consumer in consumers:
         changes[consumer.launched_at] = changes.get(consumer.launched_at, 0) + 1
         if consumer.left_at < end:
             changes[consumer.left_at] = changes.get(consumer.left_at, 0) - 1
     count = 0
-    steps = []
+    found = []
     for at in sorted(changes):
         count += changes[at]
-        steps.append((at, count))
-    return tuple(steps)
+        found.append((at, count))
+    return tuple(found)
