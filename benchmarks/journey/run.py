@@ -62,9 +62,9 @@ def run(session: Session) -> Report:
         tables=[_table(shape, found) for shape, found in trials.items()],
         notes=[
             *failed,
-            "in slow motion: a consumer works 125 ms on a message, so targets are seconds",
-            "targets are 8 to 24 times the time of a message: with more, every split costs the "
-            "same, because consumers have to keep up with what comes anyway",
+            f"in slow motion: a consumer works {1 / MU:.3f} s on a message",
+            "targets are 3 to 12 times as long: with more, every split costs about the same, "
+            "because consumers have to keep up with what comes anyway",
         ],
     )
 

@@ -12,7 +12,8 @@ from srtm.limits.slo import SLO
 
 MU = 8.0
 """messages/s of one consumer, which sleeps for 125 ms on each. That is slow, so targets, tides and
-crowds are slow in proportion, and two cores carry them."""
+crowds are slow in proportion, and two cores carry them. Targets are 3 to 12 times as long: with
+more, every split costs about the same, as consumers have to keep up with what comes anyway."""
 RISE_SECONDS = 30
 """over which a load begins, or the first seconds would judge a cold start"""
 TIDE_SECONDS = 90
@@ -54,7 +55,7 @@ def _crowds(second: int, seed: int) -> float:
 
 
 SHAPES = (
-    Shape("steady", SLO.parse("0.95@1s over 1h"), _steady),
-    Shape("crowds", SLO.parse("0.95@3s over 1h"), _crowds),
-    Shape("tide, bridge and Kafka", SLO.parse("0.95@3s over 1h"), _tide, bridge=True),
+    Shape("steady", SLO.parse("0.95@350ms over 1h"), _steady),
+    Shape("crowds", SLO.parse("0.95@1200ms over 1h"), _crowds),
+    Shape("tide, bridge and Kafka", SLO.parse("0.95@1500ms over 1h"), _tide, bridge=True),
 )
