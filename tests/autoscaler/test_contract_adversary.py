@@ -3,10 +3,10 @@
 import pytest
 
 from benchmarks.autoscaler.contract.cases import drawn, play
-from tests.support.cases import cases
+from tests.support.cases import LONG, cases
 
-BLOCKS, EACH = 2, cases(160)
-"""Each case is played twice, as a group and as a pool: 160 arrivals, or all 1,280. `python -m
+BLOCKS, EACH = 2 if LONG else 1, cases(160)
+"""Each case is played twice, as a group and as a pool: 40 arrivals, or all 640. `python -m
 benchmarks run contract` plays 10,000."""
 
 

@@ -9,9 +9,10 @@ from srtm.autoscaler.live.figures import document
 from srtm.consumer import lease
 from srtm.host.clock import NS
 from tests.autoscaler_live.world import PARTITIONS, Consumer, World
+from tests.support.cases import LONG
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(8 if LONG else 4))
 def test_no_partition_is_used_by_two(seed: int) -> None:
     world = World(seed)
     world.run(40)
@@ -20,7 +21,7 @@ def test_no_partition_is_used_by_two(seed: int) -> None:
     assert world.used() == set(range(PARTITIONS))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(4 if LONG else 2))
 def test_nor_where_the_living_are_fenced(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A leader that takes everybody for silent at once costs hand-overs, and nothing else."""
     monkeypatch.setattr(direct, "SILENT_LEASES", 0.25)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cases import LONG
 from tests.support.groups import group
 from tests.support.kafka import kafka_in
 from tests.support.servers import Servers, wait_for
@@ -42,7 +43,7 @@ def test_kafka_is_killed_and_comes_back(tmp_path: Path, servers: Servers) -> Non
             found.end()
 
 
-@pytest.mark.parametrize("handover", ["direct", "assignor", "kip-848"])
+@pytest.mark.parametrize("handover", ["direct", "kip-848", *(["assignor"] if LONG else [])])
 def test_a_topic_of_a_kafka_that_was_restarted_is_made_anew(
     tmp_path: Path, servers: Servers, handover: str
 ) -> None:

@@ -10,7 +10,7 @@ from benchmarks.soak.world import RATE, World, _worst_interval
 from tests.support.cases import LONG
 from tests.support.deployments import need_nsq
 
-SECONDS = 120 if LONG else 25
+SECONDS = 120 if LONG else 15
 
 
 @pytest.mark.timeout(420)

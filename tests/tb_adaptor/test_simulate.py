@@ -19,6 +19,7 @@ from tb_adaptor.share import Part
 from tb_adaptor.simulator.bound import late_at_least, least_ms
 from tb_adaptor.simulator.judge import excess, in_ms, unsplit_waits
 from tb_adaptor.simulator.run import Arrivals, Settings, simulate
+from tests.support.cases import cases
 
 CONTRACT = Part(50.0, 12.0)
 
@@ -39,7 +40,7 @@ def traffic(draw: st.DrawFn) -> dict[str, Arrivals]:
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@settings(max_examples=30)
+@settings(max_examples=cases(30))
 @given(arrivals=traffic())
 def test_no_policy_lets_in_more_than_the_contract(name: str, arrivals: dict[str, Arrivals]) -> None:
     outcome = simulate(name, CONTRACT, arrivals, None, Settings(5.0, 5.0, 1.0))

@@ -14,7 +14,7 @@ from tb_adaptor.penalty.stranded import Levels, Stranded, stranded
 from tb_adaptor.share import Part, even
 from tb_adaptor.simulator.bucket import Bucket
 from tb_adaptor.simulator.run import Arrivals
-from tests.support.cases import cases
+from tests.support.cases import LONG, cases
 
 CONTRACT = Part(40.0, 12.0)
 ENDS_AT = 8.0
@@ -137,7 +137,7 @@ def worlds(draw: st.DrawFn, batches: bool, moves: bool) -> list[Broker]:
 
 
 @pytest.mark.parametrize("moves", [False, True], ids=["still", "moved"])
-@pytest.mark.parametrize("error", [0.0, 0.002, 0.03])
+@pytest.mark.parametrize("error", [0.0, 0.002, 0.03] if LONG else [0.0, 0.03])
 @settings(max_examples=cases(60))
 @given(data=st.data())
 def test_what_is_known_of_single_messages_holds_what_was_stranded(
