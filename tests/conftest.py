@@ -41,7 +41,6 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 LONGEST = (
     "correlation/test_groups",
-    "benchmarks/test_soak",
     "correlation/test_stream_kafka",
     "correlation/test_whole_jobs",
     "autoscaler_live/test_run",

@@ -31,6 +31,7 @@ from srtm.autoscaler.simulator.setting import Setting
 from srtm.autoscaler.simulator.workload import iot_like, taxi_like
 from srtm.limits.ceiling import EXCEEDED, Ceiling
 from srtm.limits.slo import SLO
+from tests.support.cases import LONG
 
 _SLO = SLO(0.99, 0.5)
 _NONE = Action.NONE
@@ -200,7 +201,7 @@ def test_a_partition_that_nobody_can_keep_up_with_is_no_reason_for_a_launch() ->
 _CALM, _TIME = 20, 120
 
 
-@pytest.mark.parametrize("handover", list(Handover))
+@pytest.mark.parametrize("handover", Handover if LONG else [Handover.DIRECT])
 @pytest.mark.parametrize(
     ("rates", "most"),
     [
