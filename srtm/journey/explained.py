@@ -35,7 +35,7 @@ def _state(split: dict[str, Any]) -> str:
         return f"{_MODES[split['mode']]} since {since}, for {consumers:.2f} consumers"
     if split["planning"]:
         return "not split yet: the group is being simulated, which takes some minutes"
-    return "not split yet: it takes three minutes of messages, and a plan"
+    return "not split yet: it takes two minutes of messages, and a plan"
 
 
 def _legs(journey: dict[str, Any]) -> Table:

@@ -28,6 +28,10 @@ _TIMEOUT_SECONDS = 3.0
 _MOST_BYTES = 1 << 20
 _MOST_GATEWAYS = 256
 
+Reached = tuple[str, int]
+"""boot id of a gateway's host, and the cursor up to which it has told"""
+_NOTHING_YET: Reached = ("", 0)
+
 Told = Callable[[Any, Offset], None]
 """An answer of /arrivals, and by how much the gateway's clock differs. Raises ValueError."""
 
@@ -82,14 +86,18 @@ class Gateways:
 
     async def _ask_again(self, address: str) -> None:
         gateway: _Gateway | None = None
+        reached = _NOTHING_YET
         while True:
             try:
                 # Another process may answer than before, and by other files of ours.
-                gateway = gateway or _Gateway(self._journey, address)
+                gateway = gateway or _Gateway(self._journey, address, reached)
                 document, clock = await gateway.ask()
                 self._told(document, clock)
+                reached = gateway.reached
             except (SrtmError, ValueError) as error:
                 gateway = None
+                if isinstance(error, _Moved):
+                    reached = _NOTHING_YET
                 self._failed(address, str(error))
                 await asyncio.sleep(_AWAY_SECONDS)
                 continue
@@ -104,17 +112,21 @@ class Gateways:
             log.warning("journey %s: %s", self._journey.name, why)
 
 
-class _Gateway:
-    """One of them, and how far it has told."""
+class _Moved(ValueError):
+    """Another host answers at a gateway's address: its cursors are of another clock."""
 
-    def __init__(self, journey: Journey, address: str) -> None:
+
+class _Gateway:
+    """One of them. reached: how far it has told, from where it is asked on"""
+
+    def __init__(self, journey: Journey, address: str, reached: Reached) -> None:
         self._door = journey.door(address)
         self._token = journey.nsq.features().auth_secret
         self._endpoint = self._door.endpoint
         self._topic, self._channel = (
             quote(name, safe="") for name in (journey.topic, journey.channel)
         )
-        self._cursor, self.has_more, self._boot_id = 0, False, ""
+        self.reached, self.has_more = reached, False
         self._clocks = Offsets()
 
     async def ask(self) -> tuple[Any, Offset]:
@@ -129,12 +141,12 @@ class _Gateway:
         document = answer.json()
         try:
             boot, wall = str(document["boot_id"]), nanoseconds(document["wall_ns"])
-            self._cursor, self.has_more = nanoseconds(document["cursor"]), bool(document["more"])
+            cursor, self.has_more = nanoseconds(document["cursor"]), bool(document["more"])
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{answer.where} is no gateway's: {error!r}"[:300]) from None
-        if self._boot_id not in ("", boot):
-            raise ValueError(f"{self._door.address} has moved to another host")
-        self._boot_id = boot
+        if self.reached[0] not in ("", boot):
+            raise _Moved(f"{self._door.address} has moved to another host")
+        self.reached = boot, cursor
         self._clocks.add(boot, wall, begun, done)
         clock = self._clocks.best
         assert clock is not None
@@ -142,7 +154,7 @@ class _Gateway:
 
     async def _get(self) -> tuple[Answer, int]:
         """The answer, and when it was asked for."""
-        path = f"/arrivals?topic={self._topic}&channel={self._channel}&since={self._cursor}"
+        path = f"/arrivals?topic={self._topic}&channel={self._channel}&since={self.reached[1]}"
         endpoint, secret = self._endpoint, self._token
         is_safe = endpoint.tls is not None or Address.of(endpoint.address).is_local
         begun = time.time_ns()

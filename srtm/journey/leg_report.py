@@ -66,6 +66,8 @@ def read_leg(document: Any) -> LegReport:
                 raise ValueError(f"{len(shares)} shares: {MOST_SHARES} at most")
             facts["shares"] = [number(each, 0.0, 1e9) for each in shares]
         kept = None if slo is None else SLO.parse(str(slo)[:100])
+        if leg is Leg.CONSUMER and (kept is None or kept.window_seconds is None):
+            raise ValueError("no leg of a journey: the SLO of consumers has a window")
         return LegReport(leg, place, kept, facts, document.get("stands_by") is True)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no leg of a journey: {error!r}"[:300]) from None

@@ -4,7 +4,7 @@ Broker and bridge stay as they are measured. The consumers' options are SLOs of 
 each, the group's policy is run by the simulator on the arrivals of the last minutes, which tells
 what the group would cost and how old its messages would be. A real consumer also waits for its
 batch, for nsqd and for the network, which the simulator does not know; so every simulated latency
-is raised by what the measured median is above the simulated one.
+is raised by what the measured median is above the simulated one of the SLO that was kept meanwhile.
 """
 
 import math
@@ -95,11 +95,12 @@ def planned(
     rates: Sequence[float],
     group: Group,
     now: SLO | None = None,
+    kept: SLO | None = None,
     progress: Callable[[float], None] = lambda done: None,
 ) -> JourneyPlan:
     """legs: what was measured; rates: messages/s of the topic, one for each second, at least
-    LEAST_SECONDS; now: the SLO that the group keeps, which is looked at too; progress: is told
-    which part of the work is done"""
+    LEAST_SECONDS; now: the group's SLO of now, which is looked at too; kept: the one that it kept
+    while it was measured; progress: is told which part of the work is done"""
     fixed = {
         str(leg): [Option("as it is", 0.0, frontier_of(bins, CONFIDENCE))]
         for leg, bins in legs.items()
@@ -116,21 +117,22 @@ def planned(
     ]
     even = _slo(share / len(legs), slo.target_seconds / len(legs), slo.window_seconds)
     simulated = {}
-    looked_at = {str(each): each for each in (*asked, even, *([now] if now else []))}
+    also = [each for each in (now, kept) if each is not None]
+    looked_at = {str(each): each for each in (*asked, even, *also)}
     for number, each in enumerate(looked_at.values()):
         progress(number / len(looked_at))
         simulated[str(each)] = _simulated(each, rates, group)
-    base = _base(legs[Leg.CONSUMER], list(simulated.values()))
+    base = _base(legs[Leg.CONSUMER], [simulated[str(kept)]] if kept else list(simulated.values()))
     options = {name: _raised(each, base) for name, each in simulated.items()}
 
-    def kept(*slos: SLO) -> Split | Impossible:
+    def keeping(*slos: SLO) -> Split | Impossible:
         ways = [_option(options[str(each)]) for each in slos]
         return split({**fixed, str(Leg.CONSUMER): ways}, slo)
 
-    found = kept(*looked_at.values())
+    found = keeping(*looked_at.values())
     equal = options[str(even)]
-    is_even = isinstance(kept(even), Split) and _keeps(equal.latency, even)
-    is_kept = now is not None and isinstance(kept(now), Split)
+    is_even = isinstance(keeping(even), Split) and _keeps(equal.latency, even)
+    is_kept = now is not None and isinstance(keeping(now), Split)
     return JourneyPlan(
         slo,
         found,
@@ -166,7 +168,8 @@ def _simulated(slo: SLO, rates: Sequence[float], group: Group) -> Simulated:
 
 
 def _base(measured: Bins, simulated: Sequence[Simulated]) -> float:
-    """Seconds by which what is measured is above what the simulator knows."""
+    """Seconds by which what is measured is above what the simulator knows of it. simulated: with
+    the SLO that was kept, or with all that it may have been"""
     medians = [nearest_rank(each.latency, 0.5) for each in simulated]
     return max(0.0, nearest_rank(measured, 0.5) - min(medians))
 

@@ -82,7 +82,14 @@ def inputs(
         leg.get("startup_seconds", _STARTUP_SECONDS) if startup is None else startup,
     )
     now = SLO.parse(leg["slo"]) if leg else file.group.slo
-    return {"slo": journey.slo, "legs": legs, "rates": rates, "group": group, "now": now}
+    return {
+        "slo": journey.slo,
+        "legs": legs,
+        "rates": rates,
+        "group": group,
+        "now": now,
+        "kept": now,
+    }
 
 
 def _plan(

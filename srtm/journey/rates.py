@@ -31,8 +31,7 @@ class Rates:
             inside = min(ended, (second + 1) * _NS) - max(begun, second * _NS)
             self._seconds[second] += count * (inside / (ended - begun) if ended > begun else 1)
         if len(self._seconds) > 2 * KEPT_SECONDS:
-            newest = max(self._seconds)
-            old = [each for each in self._seconds if each < newest - KEPT_SECONDS]
+            old = [each for each in self._seconds if abs(each - last) > KEPT_SECONDS]
             for each in old:
                 del self._seconds[each]
 

@@ -24,7 +24,7 @@ _MINUTES = 10
 _FIRST_MINUTES = 2
 _DRIFT_MINUTES = 3
 _SETTLE_SECONDS = 300.0
-"""from one plan to the next one, at least: the parts take it up, and a minute shows it"""
+"""from a split, or a plan, to the next plan at least: parts take it up, and a minute shows it"""
 _AGAIN_SECONDS = 1800.0
 """from one plan to the next where nothing drifts: traffic may have made another one cheaper"""
 _WORTH = 0.1
@@ -87,7 +87,7 @@ class Minutes:
         return ""
 
     def begun(self, at: float) -> None:
-        """A plan is being made."""
+        """A plan is being made, or what came of it is in force."""
         self.planned_at = at
 
     @property

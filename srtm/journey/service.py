@@ -45,7 +45,7 @@ class Service:
         state = None
         if any(journey.split != "off" for journey in journeys.all):
             check_files(journeys, path)
-            state = State(path.parent / table.state_folder / f"{path.stem}.state.json")
+            state = State(path.parent / table.state_folder / f"{path.stem}.journeys.json")
         self._splitter = Splitter(self.measured, state, table.owner(deployment))
 
     async def run(self) -> int:

@@ -39,6 +39,9 @@ class Splitter:
         self._state = state
         self._owner = owner
         self._minutes = {each.journey.name: Minutes() for each in self._measured}
+        for each in self._measured:
+            if self._standing(each):  # it was made of more than the minutes after a restart
+                self._minutes[each.journey.name].begun(monotonic_ns() / NS)
         self._unplanned: dict[str, str] = {}  # by journey, why the last plan came to nothing
         self._at = by_place(self._measured)
         self._planning = ""
@@ -72,7 +75,8 @@ class Splitter:
         """Split the journey again if it is time to."""
         name, at = measured.journey.name, monotonic_ns()
         minutes, standing = self._minutes[name], self._standing(measured)
-        minutes.add(measured.bins(at), standing)
+        # What is only proposed is kept by nobody.
+        minutes.add(measured.bins(at), standing if measured.sets else None)
         why = minutes.due(standing, at / NS)
         if not why:
             return
@@ -81,6 +85,8 @@ class Splitter:
         drifts = minutes.drifts
         try:
             given = inputs(measured.journey, told)
+            if standing is not None:
+                given["now"] = standing.slos[Leg.CONSUMER]
             minutes.begun(at / NS)
             self._planning = name
             plan = await planned_apart(given)
@@ -108,6 +114,7 @@ class Splitter:
         log.info("journey %s: %s: %s", name, why, said)
         if new is not standing:
             self._minutes[name].settled()
+            self._minutes[name].begun(monotonic_ns() / NS)
 
     async def _set_contract(self, measured: Measured) -> str:
         """Set the SLO of the topic's contract where it is another than is wanted; why that could

@@ -42,6 +42,8 @@ def test_a_group_and_a_bridge() -> None:
         {"leg": None},
         {"slo": "soon"},
         {"slo": 5},
+        {"slo": None},
+        {"slo": "0.99@500ms"},
         {"mu": 0},
         {"mu": 5e-324},
         {"mu": -1.0},

@@ -69,6 +69,18 @@ def test_what_a_real_consumer_adds_is_added_to_what_is_simulated(slo: SLO) -> No
     assert plan.found.options["consumer"].frontier.seconds.min() > 1.4
 
 
+def test_a_queue_that_is_simulated_is_not_added_again(slo: SLO) -> None:
+    """Consumers that kept a loose SLO had a queue, which is of no other SLO."""
+    loose, rates = SLO.parse("0.5@10s over 1h"), [39.0] * 60
+    legs = {Leg.BROKER: leg(2), Leg.CONSUMER: leg(800)}
+    blind = planned(slo, legs, rates, GROUP, loose)
+    told = planned(slo, legs, rates, GROUP, loose, kept=loose)
+    assert isinstance(blind.found, Split)
+    assert isinstance(told.found, Split)
+    least = [each.found.options["consumer"].frontier.seconds.min() for each in (blind, told)]
+    assert least[1] < least[0]
+
+
 def test_a_broker_that_takes_the_whole_target_is_named(slo: SLO) -> None:
     done: list[float] = []
     legs = {Leg.BROKER: leg(2_500), Leg.CONSUMER: leg(60)}

@@ -45,6 +45,15 @@ def test_what_is_too_old_is_forgotten() -> None:
     assert Rates().last(NOW) == []
 
 
+def test_a_clock_that_was_ahead_for_a_while_costs_only_what_it_told() -> None:
+    rates = Rates()
+    for number in range(60):
+        rates.add(told(3600 + number, 3600 + number + 0.5, 1))
+    for number in range(3 * KEPT_SECONDS):
+        rates.add(told(number, number + 0.5, 1))
+    assert len(rates.last(START + 3 * KEPT_SECONDS * SECOND)) > KEPT_SECONDS - 10
+
+
 @pytest.mark.parametrize(
     "document",
     [

@@ -43,6 +43,7 @@ class World:
             f'[[journey]]\ntopic = "t"\nslo = "0.99@1s"\nconsumers = "pool.toml"\nsplit = "{mode}"'
         )
         self.measured = Measured(read_journeys(path).all[0])
+        (folder / "journeys.state.json").unlink(missing_ok=True)
         self.state = State(folder / "journeys.state.json")
         self.splitter = Splitter([self.measured], self.state, ("--deployment", "d"))
         self.plans: list[JourneyPlan | Exception] = []
@@ -115,6 +116,49 @@ def test_a_split_that_is_proposed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert world.shown["slos"] != {}
     assert world.wanted(Leg.CONSUMER) is None
     assert world.set == []
+
+
+def test_a_proposal_is_kept_by_nobody_and_does_not_drift(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, "propose", monkeypatch)
+    world.plans = [SET]
+    world.run(lambda: world.shown["decisions"])
+    late = {Leg.BROKER: Counter({key_of(0.01): 500}), Leg.CONSUMER: Counter({key_of(2.0): 500})}
+    monkeypatch.setattr(world.measured, "bins", lambda now: dict(late))
+    minutes = world.splitter._minutes["t"]
+    world.run(lambda: list(minutes.legs).count(late) == 10)
+    assert not minutes.drifts
+
+
+def test_after_a_restart_a_split_stands_for_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, "auto", monkeypatch)
+    world.plans = [SET]
+    world.run(lambda: world.set)
+    world.splitter = Splitter([world.measured], world.state, ("--deployment", "d"))
+    world.run(lambda: len(world.splitter._minutes["t"].legs) == 10)
+    assert [each["why"] for each in world.shown["decisions"]] == ["nothing is set yet"]
+
+
+def test_a_plan_is_compared_with_the_split_that_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[dict[str, Any]] = []
+    world = World(tmp_path, "propose", monkeypatch)
+    world.plans = [SET]
+    world.run(lambda: world.shown["decisions"])
+
+    async def planned(what: dict[str, Any]) -> JourneyPlan:
+        given.append(what)
+        return SET
+
+    monkeypatch.setattr(splitter, "planned_apart", planned)
+    world.splitter._minutes["t"].planned_at = None
+    world.run(lambda: given)
+    assert given[0]["now"] == SLOS[Leg.CONSUMER]
+    assert str(given[0]["kept"]) == "0.9@2s over 1h"  # its controller never asked
 
 
 def refused(journey: object, told: object) -> dict[str, Any]:
