@@ -46,6 +46,7 @@ class Measured:
         self.contract: SLO | None = None
         """of the topic, as it was read last"""
         self.legs = (Leg.BROKER, *([Leg.BRIDGE] if journey.route else []), Leg.CONSUMER)
+        self.places = {leg: place_of(journey, leg) for leg in self.legs}
 
     def _arrived(self, document: Any, clock: Offset) -> None:
         """Raises ValueError."""
@@ -128,8 +129,8 @@ def by_place(journeys: Iterable[Measured]) -> Mapping[Place, Sequence[Measured]]
     """The journeys that have each leg."""
     found: defaultdict[Place, list[Measured]] = defaultdict(list)
     for each in journeys:
-        for leg in each.legs:
-            found[leg, place_of(each.journey, leg)].append(each)
+        for at in each.places.items():
+            found[at].append(each)
     return dict(found)
 
 

@@ -6,7 +6,7 @@ saves a tenth. What was measured is kept by the minute, so one bad minute decide
 """
 
 from collections import Counter, deque
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from scipy.stats import beta
@@ -18,6 +18,8 @@ from srtm.journey.split import Impossible
 from srtm.limits.bins import Bins, key_of
 from srtm.limits.slo import SLO
 
+Places = Mapping[Leg, tuple[str, ...]]
+"""where each leg of a journey is (`place_of`)"""
 LOOK_SECONDS = 60.0
 _MINUTES = 10
 """that a plan is made of"""
@@ -34,16 +36,17 @@ _CONFIDENCE = 0.99
 @dataclass(frozen=True, slots=True)
 class Standing:
     """The split in force. whole: the journey's SLO, which is split; slos: of each leg; consumers:
-    that it was to cost; since: seconds of the wall clock"""
+    that it was to cost; since: seconds of the wall clock; places: where each leg is"""
 
     whole: SLO
     slos: Mapping[Leg, SLO]
     consumers: float
     since: float
+    places: Places
 
-    def splits(self, slo: SLO, legs: Collection[Leg]) -> bool:
-        """Is it a split of this SLO over these legs?"""
-        return self.whole == slo and set(self.slos) == set(legs)
+    def splits(self, slo: SLO, places: Places) -> bool:
+        """Is it a split of this SLO over the legs at these places?"""
+        return self.whole == slo and self.places == places
 
 
 @dataclass(slots=True)
@@ -110,13 +113,14 @@ def late_surely(bins: Bins, slo: SLO) -> bool:
 
 
 def judged(
-    plan: JourneyPlan, standing: Standing | None, drifts: bool, wall: float
+    plan: JourneyPlan, standing: Standing | None, drifts: bool, wall: float, places: Places
 ) -> tuple[Standing | None, str]:
-    """The split that is in force from now on, and what is decided in words. wall: seconds"""
+    """The split that is in force from now on, and what is decided in words. wall: seconds; places:
+    of the legs that are planned for"""
     found = plan.found
     if isinstance(found, Impossible):
         return standing, why_not(plan, found)
-    new = Standing(plan.slo, plan.slos, found.cost, wall)
+    new = Standing(plan.slo, plan.slos, found.cost, wall, places)
     if standing is None:
         return new, f"set for {found.cost:.2f} consumers"
     if new.slos == standing.slos:

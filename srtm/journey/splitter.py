@@ -12,7 +12,7 @@ from srtm.journey.apart import planned_apart
 from srtm.journey.causes import Leg
 from srtm.journey.check import contract_slo
 from srtm.journey.contracts import set_contract_slo
-from srtm.journey.leg_report import place_of, strictest
+from srtm.journey.leg_report import strictest
 from srtm.journey.measured import Measured, by_place
 from srtm.journey.plan import JourneyPlan
 from srtm.journey.planning import inputs
@@ -44,16 +44,21 @@ class Splitter:
                 self._minutes[each.journey.name].begun(monotonic_ns() / NS)
         self._unplanned: dict[str, str] = {}  # by journey, why the last plan came to nothing
         self._at = by_place(self._measured)
+        self._turn = asyncio.Semaphore(1)
+        """One plan is made at a time: each takes a core."""
         self._planning = ""
         """the journey for which a plan is being made"""
         self.faults: dict[str, str] = {}
 
     async def run(self) -> None:
-        """Look once a minute until cancelled."""
-        while self._measured:
+        """Look at each journey once a minute until cancelled. One whose plan is being made, or
+        whose contract is being set, holds up no other."""
+        await asyncio.gather(*map(self._follow, self._measured))
+
+    async def _follow(self, measured: Measured) -> None:
+        while True:
             await asyncio.sleep(LOOK_SECONDS)
-            for each in self._measured:
-                self._tell(each, await self._looked(each))
+            self._tell(measured, await self._looked(measured))
 
     async def _looked(self, measured: Measured) -> str:
         """Why something could not be done; "" where all could."""
@@ -88,15 +93,21 @@ class Splitter:
             if standing is not None:
                 given["now"] = standing.slos[Leg.CONSUMER]
             minutes.begun(at / NS)
-            self._planning = name
-            plan = await planned_apart(given)
+            plan = await self._planned(name, given)
         except SrtmError as error:
             self._unplanned[name] = str(error)
             return
-        finally:
-            self._planning = ""
         self._unplanned.pop(name, None)
         self._decide(measured, plan, standing, drifts, why)
+
+    async def _planned(self, name: str, given: dict[str, Any]) -> JourneyPlan:
+        """Raises SrtmError."""
+        async with self._turn:
+            self._planning = name
+            try:
+                return await planned_apart(given)
+            finally:
+                self._planning = ""
 
     def _decide(
         self,
@@ -108,7 +119,7 @@ class Splitter:
     ) -> None:
         assert self._state is not None
         name, now = measured.journey.name, time.time()
-        new, said = judged(plan, standing, drifts, now)
+        new, said = judged(plan, standing, drifts, now, measured.places)
         slos = {str(leg): str(slo) for leg, slo in plan.slos.items()}
         self._state.decide(name, new, SplitDecision(now, why, said, slos))
         log.info("journey %s: %s: %s", name, why, said)
@@ -119,7 +130,7 @@ class Splitter:
     async def _set_contract(self, measured: Measured) -> str:
         """Set the SLO of the topic's contract where it is another than is wanted; why that could
         not be done, "" where it could."""
-        wanted = self.wanted(Leg.BROKER, place_of(measured.journey, Leg.BROKER))
+        wanted = self.wanted(Leg.BROKER, measured.places[Leg.BROKER])
         if wanted is None:
             return ""
         loop = asyncio.get_running_loop()
@@ -139,12 +150,12 @@ class Splitter:
 
     def _standing(self, measured: Measured) -> Standing | None:
         """The split in force; None also where the journey's file has changed since, so that it is
-        one of another SLO or of other legs."""
+        one of another SLO, or its legs are elsewhere."""
         if self._state is None:
             return None
         journey = measured.journey
         found = self._state.standing.get(journey.name)
-        return found if found and found.splits(journey.slo, measured.legs) else None
+        return found if found and found.splits(journey.slo, measured.places) else None
 
     # --- what is wanted of the legs ---------------------------------------------------------------
 

@@ -97,6 +97,7 @@ def _written(standing: Standing | None) -> dict[str, Any] | None:
         "slos": {leg: str(slo) for leg, slo in standing.slos.items()},
         "consumers": standing.consumers,
         "since": standing.since,
+        "places": standing.places,
     }
 
 
@@ -105,11 +106,14 @@ def _standing(document: Any) -> Standing:
     slos = {Leg(leg): SLO.parse(slo) for leg, slo in document["slos"].items()}
     if Leg.CONSUMER in slos and slos[Leg.CONSUMER].window_seconds is None:
         raise ValueError("an SLO of consumers without a window")
+    places = {Leg(leg): tuple(map(str, place)) for leg, place in document["places"].items()}
+    if places.keys() != slos.keys():
+        raise ValueError("an SLO of a leg that is nowhere")
     consumers, since = (
         number(document["consumers"], 0, _MOST_NUMBER),
         number(document["since"], 0, _MOST_NUMBER),
     )
-    return Standing(SLO.parse(document["whole"]), slos, consumers, since)
+    return Standing(SLO.parse(document["whole"]), slos, consumers, since, places)
 
 
 def _decision(document: Any) -> SplitDecision:

@@ -11,6 +11,8 @@ import pytest
 
 from srtm.host.clock import boot_id
 from srtm.journey.causes import Leg
+from srtm.journey.file import read_journeys
+from srtm.journey.leg_report import place_of
 from srtm.journey.resplit import Standing
 from srtm.journey.state import SplitDecision, State
 from srtm.limits.slo import SLO
@@ -235,15 +237,17 @@ def standing(journey: Journey, slo: str, **slos: str) -> None:
     """Leave a split in force, as a service before this one does."""
     state = State(journey.folder / "journeys.journeys.json")
     found = {Leg(leg): SLO.parse(slo) for leg, slo in slos.items()}
-    state.decide(
-        "alarms", Standing(SLO.parse(slo), found, 1.0, 1.7e9), SplitDecision(1.7e9, "a", "b", {})
-    )
+    [row] = read_journeys(journey.folder / "journeys.toml").all
+    places = {leg: place_of(row, leg) for leg in found}
+    split = Standing(SLO.parse(slo), found, 1.0, 1.7e9, places)
+    state.decide("alarms", split, SplitDecision(1.7e9, "a", "b", {}))
 
 
 def test_a_pool_keeps_the_slo_that_the_journey_wants(journey: Journey) -> None:
     door = f"127.0.0.1:{free_port()}"
     path = journey.pool()
     path.write_text(f'{path.read_text()}\n[controller]\nhttp-address = "{door}"\n')
+    journey.journeys()
     standing(journey, "0.9@5s over 1h", broker="0.99@40ms", consumer="0.95@1500ms over 1h")
     journey.publish(1)
 

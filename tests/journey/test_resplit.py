@@ -17,7 +17,8 @@ from srtm.limits.slo import SLO
 
 WHOLE = SLO.parse("0.99@1s over 1h")
 SLOS = {Leg.BROKER: SLO.parse("0.998@100ms"), Leg.CONSUMER: SLO.parse("0.992@900ms over 1h")}
-STANDING = Standing(WHOLE, SLOS, 3.0, 1_000.0)
+PLACES = {Leg.BROKER: ("t",), Leg.CONSUMER: ("t", "c")}
+STANDING = Standing(WHOLE, SLOS, 3.0, 1_000.0, PLACES)
 
 
 def bins(count: int, late: int = 0, late_seconds: float = 0.5) -> Bins:
@@ -98,17 +99,19 @@ def plan(cost: float, now: float | None, slos: dict[Leg, SLO] | None = None) -> 
 
 
 @pytest.mark.parametrize(
-    ("slo", "legs", "same"),
+    ("slo", "places", "same"),
     [
-        ("0.99@1s over 1h", SLOS, True),
-        ("0.99@2s over 1h", SLOS, False),
-        ("0.99@999ms over 1h", SLOS, False),
-        ("0.991@1s over 1h", SLOS, False),
-        ("0.99@1s over 1h", [*SLOS, Leg.BRIDGE], False),
+        ("0.99@1s over 1h", PLACES, True),
+        ("0.99@2s over 1h", PLACES, False),
+        ("0.99@999ms over 1h", PLACES, False),
+        ("0.991@1s over 1h", PLACES, False),
+        ("0.99@1s over 1h", {**PLACES, Leg.BRIDGE: ("t", "c", "k")}, False),
+        ("0.99@1s over 1h", {**PLACES, Leg.BROKER: ("another",)}, False),
+        ("0.99@1s over 1h", {**PLACES, Leg.CONSUMER: ("t", "another")}, False),
     ],
 )
-def test_a_split_of_another_file_is_none(slo: str, legs: Any, same: bool) -> None:
-    assert STANDING.splits(SLO.parse(slo), legs) == same
+def test_a_split_of_another_file_is_none(slo: str, places: Any, same: bool) -> None:
+    assert STANDING.splits(SLO.parse(slo), places) == same
 
 
 @pytest.mark.parametrize(
@@ -133,9 +136,9 @@ def test_a_split_of_another_file_is_none(slo: str, legs: Any, same: bool) -> Non
 def test_which_split_is_in_force(
     made: JourneyPlan, standing: Standing | None, drifts: bool, adopted: bool, said: str
 ) -> None:
-    found, words = judged(made, standing, drifts, 5_000.0)
+    found, words = judged(made, standing, drifts, 5_000.0, PLACES)
     assert said in words
     if adopted:
-        assert found == Standing(WHOLE, made.slos, made.consumers or 0.0, 5_000.0)
+        assert found == Standing(WHOLE, made.slos, made.consumers or 0.0, 5_000.0, PLACES)
     else:
         assert found is standing

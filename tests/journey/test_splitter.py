@@ -206,3 +206,30 @@ def test_a_journey_that_is_not_split(tmp_path: Path, monkeypatch: pytest.MonkeyP
     world = World(tmp_path, "off", monkeypatch)
     asyncio.run(asyncio.wait_for(world.splitter.run(), 5))
     assert (world.shown["mode"], world.shown["slos"]) == ("off", {})
+
+
+def test_a_plan_of_one_journey_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, "auto", monkeypatch)
+    (tmp_path / "others.toml").write_text(
+        (tmp_path / "journeys.toml").read_text() + '\nname = "other"'
+    )
+    other = Measured(read_journeys(tmp_path / "others.toml").all[0])
+    legs = {Leg.BROKER: Counter({key_of(0.01): 500}), Leg.CONSUMER: Counter({key_of(0.2): 500})}
+    monkeypatch.setattr(other, "bins", lambda now: dict(legs))
+    monkeypatch.setattr(other.rates, "last", lambda now: [30.0] * 100)
+    plans = 0
+
+    async def endless(given: dict[str, Any]) -> JourneyPlan:
+        nonlocal plans
+        plans += 1
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    monkeypatch.setattr(splitter, "planned_apart", endless)
+    world.splitter = Splitter([world.measured, other], world.state, ("--deployment", "d"))
+    monkeypatch.setattr(world.measured, "bins", lambda now: {Leg.BROKER: Counter()})
+    seen = world.splitter._minutes["t"].legs
+    world.run(lambda: world.splitter.document(other)["planning"] and len(seen) == 10)
+    assert plans == 1

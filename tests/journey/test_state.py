@@ -15,6 +15,7 @@ STANDING = Standing(
     {Leg.BROKER: SLO.parse("0.998@100ms"), Leg.CONSUMER: SLO.parse("0.992@900ms over 1h")},
     2.5,
     1_000.0,
+    {Leg.BROKER: ("a",), Leg.CONSUMER: ("a", "handlers")},
 )
 
 
@@ -51,9 +52,14 @@ def test_it_is_known_again(tmp_path: Path) -> None:
         b'{"journeys": {"a": null}}',
         b'{"journeys": {"a": {"standing": {"slos": {"moon": "0.9@1s"}}, "decisions": []}}}',
         b'{"journeys": {"a": {"standing": null, "decisions": [5]}}}',
-        kept('{"whole": "0.9@1s", "slos": {}, "consumers": NaN, "since": 1}'),
-        kept('{"whole": "0.9@1s", "slos": {}, "consumers": 1, "since": 1e300}'),
-        kept('{"whole": "0.9@1s", "slos": {}, "consumers": 1, "since": "soon"}'),
+        kept('{"whole": "0.9@1s", "slos": {}, "places": {}, "consumers": NaN, "since": 1}'),
+        kept('{"whole": "0.9@1s", "slos": {}, "places": {}, "consumers": 1, "since": 1e300}'),
+        kept('{"whole": "0.9@1s", "slos": {}, "places": {}, "consumers": 1, "since": "soon"}'),
+        kept('{"whole": "0.9@1s", "slos": {}, "consumers": 1, "since": 1}'),
+        kept(
+            '{"whole": "0.9@1s", "slos": {}, "places": {"broker": ["t"]}, "consumers": 1, '
+            '"since": 1}'
+        ),
         kept('{"whole": "0.9@1s", "slos": {"consumer": "0.9@1s"}, "consumers": 1, "since": 1}'),
         kept(decisions="[{}]"),
         kept(decisions='[{"at": NaN, "why": "", "decision": "", "slos": {}}]'),
