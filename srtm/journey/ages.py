@@ -10,6 +10,7 @@ the difference of their clocks.
 from collections import Counter, deque
 from typing import Any, NamedTuple
 
+from srtm.host.clock import NS
 from srtm.host.offsets import Offset
 from srtm.journey.arrivals import Arrival, Arrivals
 from srtm.journey.causes import Cause, Leg
@@ -20,6 +21,8 @@ from srtm.limits.slots import HIGHEST_LEVEL, level_of, slot_of
 
 WAIT_NS = 3_000_000_000
 """from a sample to its judgement: gateways are asked twice a second, and may answer late"""
+_WEIGHED_NS = 60 * NS + 2 * WAIT_NS
+"""A sample is in the figures of the minute after its judgement."""
 _MOST_WAITING = 50_000
 _MOST_SAMPLES = 2_000
 _LEAST_BIN, _MOST_BIN = key_of(1e-9), key_of(1e7)
@@ -60,6 +63,7 @@ class Ages:
         self._target_ns = target_ns
         self._arrivals = Arrivals()
         self._waiting: deque[_Sample] = deque()
+        self._weights: deque[tuple[int, int]] = deque()  # (since, weight), each above all after it
         self._late = [0, 0]
 
     def arrived(self, document: Any, clock: Offset) -> None:
@@ -92,6 +96,12 @@ class Ages:
         for sketch in (self.age, *self.causes.values(), *self.legs.values()):
             sketch.fold(now)  # or it would count in the ten seconds in which somebody looks
 
+    def weight(self, now: int) -> int:
+        """Messages for which a sample of the last minute or two stands at most."""
+        while self._weights and self._weights[0][0] < now - _WEIGHED_NS:
+            self._weights.popleft()
+        return self._weights[0][1] if self._weights else 1
+
     def take_late(self) -> tuple[int, int]:
         late, self._late = self._late, [0, 0]
         return late[0], late[1]
@@ -102,6 +112,9 @@ class Ages:
         if level_of(slot_of(sample.received)) < level:
             return  # one of a batch that took longer than a slot; others stand for it
         weight = 1 << level
+        while self._weights and self._weights[-1][1] <= weight:
+            self._weights.pop()
+        self._weights.append((sample.since, weight))
         parts = self._parts(sample, found)
         if found is None:
             self.unmatched += weight

@@ -56,11 +56,12 @@ class Frontier:
         return tuple(map(Allowance, seconds, late))
 
 
-def frontier_of(bins: Bins, confidence: float | None = None) -> Frontier:
+def frontier_of(bins: Bins, confidence: float | None = None, weight: int = 1) -> Frontier:
     """The frontier of one leg, from the durations of its messages.
 
     confidence: that no pair promises too much where the messages are a sample, each drawn by itself
                 (Clopper and Pearson, 1934, at every bin together); None: they are all there are
+    weight:     messages for which the one that counts most stands: so many fewer were drawn
     """
     keys = sorted(key for key, count in bins.items() if count > 0)
     counts = np.array([bins[key] for key in keys], dtype=np.float64)
@@ -74,7 +75,8 @@ def frontier_of(bins: Bins, confidence: float | None = None) -> Frontier:
     if confidence is not None:
         risk = (1 - confidence) / len(keys)
         # With nothing above, the bound is that of none among all: 1 - risk ** (1 / n).
-        late = np.where(above < whole, beta.ppf(1 - risk, above + 1, whole - above), 1.0)
+        more, fewer = above / weight + 1, (whole - above) / weight
+        late = np.where(above < whole, beta.ppf(1 - risk, more, fewer), 1.0)
     return _pruned(edges[:, None], late[:, None])
 
 

@@ -108,12 +108,17 @@ class Measured:
             **_finite(self.summary(now).document()),
             "rates": self.rates.last(time.time_ns()),
             "bins": self.bins(now),
+            "weights": self.weights(now),
             "told": self._told(now),
         }
 
     def bins(self, now: int) -> dict[Leg, Bins]:
         """The durations of each leg over the last minute."""
         return {leg: self.ages.legs[leg].recent_bins(now) for leg in self.legs}
+
+    def weights(self, now: int) -> dict[Leg, int]:
+        """Messages for which one in these stands at most."""
+        return {leg: self.ages.weight(now) if leg is Leg.BROKER else 1 for leg in self.legs}
 
     def _told(self, now: int) -> dict[Leg, dict[str, Any]]:
         found: dict[Leg, dict[str, Any]] = {

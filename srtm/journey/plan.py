@@ -96,16 +96,18 @@ def planned(
     group: Group,
     now: SLO | None = None,
     kept: SLO | None = None,
+    weights: Mapping[Leg, int] | None = None,
     progress: Callable[[float], None] = lambda done: None,
 ) -> JourneyPlan:
     """legs: what was measured; rates: messages/s of the topic, one for each second, at least
     LEAST_SECONDS; now: the group's SLO of now, which is looked at too; kept: the one that it kept
-    while it was measured; progress: is told which part of the work is done"""
-    fixed = {
-        str(leg): [Option("as it is", 0.0, frontier_of(bins, CONFIDENCE))]
-        for leg, bins in legs.items()
-        if leg is not Leg.CONSUMER
-    }
+    while it was measured; weights: messages for which one of a leg's stands at most, where not all
+    are measured; progress: is told which part of the work is done"""
+    fixed = {}
+    for leg, bins in legs.items():
+        if leg is not Leg.CONSUMER:
+            seen = frontier_of(bins, CONFIDENCE, (weights or {}).get(leg, 1))
+            fixed[str(leg)] = [Option("as it is", 0.0, seen)]
     alone = split(fixed, slo)
     if isinstance(alone, Impossible):
         return JourneyPlan(slo, alone, {}, None, None)

@@ -89,6 +89,7 @@ def inputs(
         "group": group,
         "now": now,
         "kept": now,
+        "weights": {Leg(name): int(weight) for name, weight in told["weights"].items()},
     }
 
 

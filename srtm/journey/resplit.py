@@ -20,6 +20,9 @@ from srtm.limits.slo import SLO
 
 Places = Mapping[Leg, tuple[str, ...]]
 """where each leg of a journey is (`place_of`)"""
+Weights = Mapping[Leg, int]
+"""messages for which one of a leg's stands at most, where not all are measured (`Ages.weight`)"""
+_ALL_MEASURED: Weights = {}
 LOOK_SECONDS = 60.0
 _MINUTES = 10
 """that a plan is made of"""
@@ -54,14 +57,18 @@ class Minutes:
     """What the legs did in each of the last minutes, and since when one is too late."""
 
     legs: deque[Mapping[Leg, Bins]] = field(default_factory=lambda: deque(maxlen=_MINUTES))
+    weights: deque[Weights] = field(default_factory=lambda: deque(maxlen=_MINUTES))
     drifting: Counter[Leg] = field(default_factory=Counter)
     planned_at: float | None = None
 
-    def add(self, legs: Mapping[Leg, Bins], standing: Standing | None) -> None:
+    def add(
+        self, legs: Mapping[Leg, Bins], standing: Standing | None, weights: Weights = _ALL_MEASURED
+    ) -> None:
         """A minute is over, in which the legs did this."""
         self.legs.append(legs)
+        self.weights.append(weights)
         for leg, slo in standing.slos.items() if standing else ():
-            drifts = late_surely(legs.get(leg, Counter()), slo)
+            drifts = late_surely(legs.get(leg, Counter()), slo, weights.get(leg, 1))
             self.drifting[leg] = self.drifting[leg] + 1 if drifts else 0
 
     def whole(self) -> dict[Leg, Bins]:
@@ -71,6 +78,10 @@ class Minutes:
             for leg, bins in minute.items():
                 found[leg] = found.get(leg, Counter()) + bins
         return found
+
+    def heaviest(self) -> dict[Leg, int]:
+        """The weights of what is planned by."""
+        return {leg: max(each.get(leg, 1) for each in self.weights) for leg in Leg}
 
     def due(self, standing: Standing | None, at: float) -> str:
         """Why it is time to plan; "" when it is not. at: seconds, monotonic"""
@@ -102,11 +113,11 @@ class Minutes:
         self.drifting.clear()
 
 
-def late_surely(bins: Bins, slo: SLO) -> bool:
+def late_surely(bins: Bins, slo: SLO, weight: int = 1) -> bool:
     """Were more messages late than the SLO allows, and not by chance (Clopper and Pearson's lower
-    bound)?"""
-    highest, whole = key_of(slo.target_seconds), sum(bins.values())
-    late = sum(count for key, count in bins.items() if key > highest)
+    bound)? weight: messages for which the one that counts most stands"""
+    highest, whole = key_of(slo.target_seconds), sum(bins.values()) / weight
+    late = sum(count for key, count in bins.items() if key > highest) / weight
     if not late:
         return False
     return bool(beta.ppf(1 - _CONFIDENCE, late, whole - late + 1) > slo.allowed_late_share)

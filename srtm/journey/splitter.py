@@ -81,12 +81,13 @@ class Splitter:
         name, at = measured.journey.name, monotonic_ns()
         minutes, standing = self._minutes[name], self._standing(measured)
         # What is only proposed is kept by nobody.
-        minutes.add(measured.bins(at), standing if measured.sets else None)
+        kept = standing if measured.sets else None
+        minutes.add(measured.bins(at), kept, measured.weights(at))
         why = minutes.due(standing, at / NS)
         if not why:
             return
         told = measured.document(at)
-        told["bins"] = minutes.whole()
+        told |= {"bins": minutes.whole(), "weights": minutes.heaviest()}
         drifts = minutes.drifts
         try:
             given = inputs(measured.journey, told)

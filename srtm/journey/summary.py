@@ -66,7 +66,7 @@ def summarised(
     slo = budget.slo
     measured = ages.age.recent_bins(now)
     bins = {leg: ages.legs[leg].recent_bins(now) for leg in legs}
-    parts = promise(bins, slo)
+    parts = promise(bins, slo, {Leg.BROKER: ages.weight(now)})
     estimated = share_above(convolved(list(bins.values())), slo.target_seconds)
     return Summary(
         sum(measured.values()),
@@ -85,9 +85,10 @@ def summarised(
     )
 
 
-def promise(legs: dict[Leg, Bins], slo: SLO) -> dict[Leg, Allowance]:
-    """The split of the target by which the least is late; empty where nothing can be promised."""
-    frontiers = [frontier_of(bins, CONFIDENCE) for bins in legs.values()]
+def promise(legs: dict[Leg, Bins], slo: SLO, weights: dict[Leg, int]) -> dict[Leg, Allowance]:
+    """The split of the target by which the least is late; empty where nothing can be promised.
+    weights: messages for which one of a leg's stands at most, where not all are measured"""
+    frontiers = [frontier_of(bins, CONFIDENCE, weights.get(leg, 1)) for leg, bins in legs.items()]
     parts = together(frontiers).within(slo.target_seconds)
     return dict(zip(legs, parts, strict=True)) if parts else {}
 

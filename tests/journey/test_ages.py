@@ -58,6 +58,20 @@ def batch_of(**change: Any) -> dict[str, Any]:
     return {"level": 0, "span": [0, 1], "batches": [[0, told["answered"], [piece]]]}
 
 
+def test_the_weight_is_that_of_the_heaviest_sample_of_the_last_minute() -> None:
+    ages = Ages(SECOND)
+    assert ages.weight(0) == 1
+    slots = [n for n in range(400) if level_of(slot_of(START + 20 * n * MS)) >= 3]
+    received = 20 * slots[0]
+    ages.handled(report((received, b"a", 0, 0, 0), level=3), SAME, 0)
+    ages.settle(WAIT_NS)
+    assert ages.weight(WAIT_NS) == 8
+    ages.handled(report((received, b"b", 0, 0, 0)), SAME, 10 * SECOND)
+    ages.settle(20 * SECOND)
+    assert ages.weight(20 * SECOND) == 8
+    assert ages.weight(70 * SECOND) == 1
+
+
 def quantile(ages: Ages, cause: Cause) -> float:
     """In ms."""
     return nearest_rank(ages.causes[cause].recent_bins(WAIT_NS), 0.5) * 1e3

@@ -31,6 +31,14 @@ def binned(seconds: np.ndarray) -> Bins:
     return bins_of(seconds * 1e9, np.ones(len(seconds), dtype=np.int64))
 
 
+def test_a_sample_that_stands_for_many_promises_what_it_does_alone() -> None:
+    alone = Counter({key_of(0.01): 990, key_of(0.5): 10})
+    for_eight = Counter({key: 8 * count for key, count in alone.items()})
+    found = frontier_of(for_eight, confidence=0.99, weight=8)
+    assert found.late == pytest.approx(frontier_of(alone, confidence=0.99).late)
+    assert (found.late >= frontier_of(for_eight, confidence=0.99).late).all()
+
+
 @given(LEGS, st.floats(1e-3, 3.0))
 @settings(max_examples=cases(300))
 def test_no_split_of_the_target_promises_more(legs: list[Bins], target: float) -> None:

@@ -123,6 +123,7 @@ def test_what_a_controller_told_is_planned_by(tmp_path: Path) -> None:
     told = {
         "rates": RATES * 5,
         "bins": {"broker": {5: 10}, "consumer": {7: 10}},
+        "weights": {"broker": 4, "consumer": 1},
         "told": {
             "consumer": {
                 "slo": "0.97@1s over 1h",
@@ -144,6 +145,7 @@ def test_what_a_controller_told_is_planned_by(tmp_path: Path) -> None:
     assert (group.mu, group.startup_seconds, list(group.shares)) == (45.0, 1.5, [0.75, 0.25])
     assert group.rebalance_seconds == 0  # in a pool nothing is handed over
     assert str(given["now"]) == "0.97@1s over 1h"
+    assert given["weights"][Leg.BROKER] == 4
     assert inputs(journey, told, mu=7.0, startup=0.5)["group"].mu == 7.0
     untold = inputs(journey, told | {"told": {}}, mu=7.0)
     assert str(untold["now"]) == "0.9@2s over 1h"

@@ -92,6 +92,15 @@ def test_chance_alone_is_seldom_taken_for_lateness(seed: int) -> None:
     assert sum(taken) <= 12  # 1 % each: more than twelve of a hundred happen once in 10^10
 
 
+def test_a_sample_that_stands_for_many_is_one_draw() -> None:
+    """2,000 draws of which each stands for eight messages: as often late as allowed."""
+    slo = SLO.parse("0.99@100ms")
+    drawn = np.random.default_rng(5).binomial(2_000, 0.01, 1_000)
+    taken = [late_surely(bins(16_000, 8 * int(late)), slo, weight=8) for late in drawn]
+    assert sum(taken) <= 20
+    assert sum(late_surely(bins(16_000, 8 * int(late)), slo) for late in drawn) > 100
+
+
 def plan(cost: float, now: float | None, slos: dict[Leg, SLO] | None = None) -> JourneyPlan:
     options: Any = {"consumer": Option("x", cost, None)}  # type: ignore[arg-type]
     slos = slos or {**SLOS, Leg.BROKER: SLO.parse("0.999@50ms")}
