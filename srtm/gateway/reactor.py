@@ -52,6 +52,9 @@ class Reactor:
         self._asyncio_wanted = False
         self._again = False
         self._nudged: dict[int, int] = {}
+        self._renewed: set[int] = set()
+        """Watched since the events at hand were asked for: such an event is of the connection whose
+        number it was before."""
         self.watch(self._timer.fd, self._ring)
 
     def watch(
@@ -62,6 +65,7 @@ class Reactor:
         if end is not None:
             self._ends[fd] = end
         self._epoll.register(fd, events)
+        self._renewed.add(fd)
 
     def change(self, fd: int, events: int) -> None:
         self._epoll.modify(fd, events)
@@ -69,6 +73,7 @@ class Reactor:
     def forget(self, fd: int) -> None:
         if self._handlers.pop(fd, None) is not None:
             self._ends.pop(fd, None)
+            self._nudged.pop(fd, None)
             self._epoll.unregister(fd)
 
     def fault(self, error: Exception, what: str) -> None:
@@ -122,6 +127,7 @@ class Reactor:
         """Wait for `timeout` seconds (None: for ever), and serve what comes, until asyncio is
         wanted or the time is up."""
         handlers, poll, stages = self._handlers, self._epoll.poll, self._stages
+        renewed = self._renewed
         deadline = None if timeout is None else monotonic_ns() + int(timeout * 1e9)
         self._asyncio_wanted = False
         while True:
@@ -138,9 +144,10 @@ class Reactor:
                 events = _merged(events, list(self._nudged.items()))
                 self._nudged.clear()
             while events:
+                renewed.clear()
                 for fd, mask in events:
                     handler = handlers.get(fd)  # an earlier handler may have closed it
-                    if handler is not None:
+                    if handler is not None and fd not in renewed:
                         try:
                             handler(mask)
                         except Exception as error:

@@ -1,5 +1,6 @@
 """The hot loop alone: descriptors and alarms."""
 
+import contextlib
 import os
 import random
 import socket
@@ -30,6 +31,40 @@ def test_a_descriptor_is_served_once_in_a_wake_up() -> None:
         for fd in ends:
             os.close(fd)
     assert calls == [module.READABLE]
+
+
+def test_an_event_is_not_of_who_has_the_number_next() -> None:
+    """One handler closes another's connection, a new one gets its number, and the event that was
+    there for the old one is not told to the new one's handler."""
+    reactor = Reactor()
+    first, second = socket.socketpair(), socket.socketpair()
+    number = second[0].fileno()
+    told: list[str] = []
+
+    def reopen(_: int) -> None:
+        reactor.forget(first[0].fileno())
+        reactor.forget(number)
+        second[0].close()
+        anew = socket.socketpair()
+        os.dup2(anew[0].fileno(), number)
+        opened.extend(anew)
+        reactor.watch(number, lambda mask: told.append(f"new {mask}"))
+
+    opened: list[socket.socket] = []
+    reactor.watch(first[0].fileno(), reopen)
+    reactor.watch(number, lambda mask: told.append("old"))
+    first[1].send(b"x")
+    second[1].close()
+    reactor.serve(0.01)
+    assert told == []
+    opened[1].send(b"y")
+    reactor.serve(0.01)
+    assert told[0] == f"new {module.READABLE}"
+    for each in (*first, *opened):
+        each.close()
+    with contextlib.suppress(OSError):  # one of these had the number itself
+        os.close(number)
+    reactor.close()
 
 
 def test_an_alarm_that_fails_silences_no_other() -> None:
