@@ -71,7 +71,7 @@ def test_what_a_real_consumer_adds_is_added_to_what_is_simulated(slo: SLO) -> No
 
 def test_a_queue_that_is_simulated_is_not_added_again(slo: SLO) -> None:
     """Consumers that kept a loose SLO had a queue, which is of no other SLO."""
-    loose, rates = SLO.parse("0.5@10s over 1h"), [39.0] * 60
+    loose, rates = SLO.parse("0.5@10s over 1h"), [39.0] * 30
     legs = {Leg.BROKER: leg(2), Leg.CONSUMER: leg(800)}
     blind = planned(slo, legs, rates, GROUP, loose)
     told = planned(slo, legs, rates, GROUP, loose, kept=loose)
