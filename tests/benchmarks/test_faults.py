@@ -16,6 +16,7 @@ from benchmarks.faults.run import (
 )
 from benchmarks.faults.world import TOPICS, World
 from srtm.testbed.faults import FAULTS
+from tests.support.cases import LONG
 from tests.support.deployments import need_nsq
 from tests.support.netns import need_namespaces
 from tests.support.testbeds import short_folder
@@ -68,8 +69,10 @@ def test_nothing_is_lost_and_nothing_let_in_too_much(monkeypatch: pytest.MonkeyP
     """Each kind of mechanism once: a process, a filter, a relay, a disk, a store."""
     need_nsq(monkeypatch)
     need_namespaces()
-    wanted = ("kill -9 nsqd", "one-way partition", "disk full", "torn store",
-              "lost and reordered reports")  # fmt: skip
+    wanted = ["kill -9 nsqd", "one-way partition", "disk full", "torn store",
+              "lost and reordered reports"]  # fmt: skip
+    if LONG:
+        wanted += ["slow link", "two distributors"]
     cases: list[Case] = [each for each in CASES if each.name in wanted]
     with short_folder() as folder, World(folder) as world:
         for case in cases:
