@@ -47,9 +47,9 @@ define fetch_jars
 said=$$(mvn -q -B -f $(1) dependency:copy-dependencies -DoutputDirectory=$(abspath $(2)) 2>&1) || { echo "$$said" >&2; exit 1; }
 endef
 
-# uv installs in a third of pip's time; where there is none for this machine, pip does it.
+# uv installs in a third of pip's time. Where it is not to be had, or fails, pip does it, and says what is wrong.
 install = { $(BIN)/pip install --quiet --disable-pip-version-check uv 2>/dev/null && \
-	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install --quiet $(1); } || \
+	UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/uv pip install --quiet $(1) 2>/dev/null; } || \
 	$(BIN)/pip install --quiet --disable-pip-version-check $(1)
 
 $(STAMPS)/python: requirements.lock pyproject.toml
