@@ -7,15 +7,13 @@ from pathlib import Path
 
 from srtm.host.certificates import Renewed
 from srtm.http.access import Access
-from srtm.http.nsqd import stats
-from srtm.http.nsqlookupd import producers_of
 from srtm.http.service import distributor_files, service_at
 from srtm.journey.causes import Leg
+from srtm.journey.contracts import contract_slos
 from srtm.journey.file import Journey, Journeys
 from srtm.limits.slo import SLO
 from srtm.text.address import Address
 from srtm.text.duration import format_duration
-from srtm.text.errors import UnavailableError
 
 log = logging.getLogger("srtm.journey")
 
@@ -59,10 +57,20 @@ def _check(journey: Journey, door: Address) -> list[Finding]:
         found.append(Finding(journey.name, said, is_fault))
 
     slos = dict[Leg, SLO | None]()
-    try:
-        slos[Leg.BROKER] = contract_slo(journey)
-    except UnavailableError as error:
-        say(str(error), is_fault=True)
+    contracts = contract_slos(journey)
+    for fault in contracts.faults:
+        say(fault, is_fault=True)
+    for address, slo in contracts.slos.items():
+        if slo is None:
+            say(
+                f"{address} has no SLO for topic {journey.topic}: give its contract slo=0.99@5ms",
+                is_fault=True,
+            )
+    if len(set(contracts.slos.values())) > 1:
+        told = ", ".join(f"{slo} at {address}" for address, slo in contracts.slos.items())
+        say(f"the contract of topic {journey.topic} has no one SLO: {told}", is_fault=True)
+    if contracts.slo is not None:
+        slos[Leg.BROKER] = contracts.slo
     if journey.route is not None:
         slos[Leg.BRIDGE] = journey.route.slo
         say(
@@ -107,29 +115,3 @@ def _compare(slo: SLO, slos: dict[Leg, SLO | None], say: Callable[..., None]) ->
             f"{summed} by themselves, and not {slo}. What the legs do may keep it all the same: "
             "see srtm journey show and plan"
         )
-
-
-def contract_slo(journey: Journey) -> SLO | None:
-    """The SLO of the topic's contract; None where a gateway has none. Raises UnavailableError."""
-    addresses = list(journey.nsqd_http)
-    for lookupd in journey.lookupd:
-        addresses += [each.http for each in producers_of(lookupd, journey.topic) if each.http]
-    if not addresses:
-        raise UnavailableError(
-            f"nobody has topic {journey.topic} yet: nsqlookupd names no broker; publish a message"
-        )
-    slo: SLO | None = None
-    for address in addresses:
-        document = stats(journey.door(address), journey.topic)
-        if "srtm" not in document:
-            raise UnavailableError(
-                f"{address} is an nsqd, which does not tell when messages arrive: put a gateway "
-                "in front of it"
-            )
-        told = [each.get("slo") for each in document["srtm"]["topics"]]
-        if not told or not told[0]:
-            raise UnavailableError(
-                f"{address} has no SLO for topic {journey.topic}: give its contract slo=0.99@5ms"
-            )
-        slo = SLO.parse(told[0])
-    return slo

@@ -1,5 +1,6 @@
 """What legs would come to together if none depended on another: an estimate. Pure."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from functools import reduce
@@ -15,13 +16,18 @@ _MESSAGES = 1_000_000_000
 """of a convolution, so that a share of 1e-9 still counts"""
 
 
-def convolved(legs: Sequence[Bins]) -> Bins:
-    """The durations of legs one after the other (at least one), drawn independently of each other;
-    empty where one of them has none. A duration counts as the middle of its bin."""
+def late_if_independent(legs: Sequence[Bins], target_seconds: float) -> float:
+    """The share of messages that take longer than the target through legs one after the other (at
+    least one), if their durations are drawn independently of each other; NaN where one of them has
+    none. A duration counts as the middle of its bin."""
     if not all(sum(bins.values()) for bins in legs):
-        return Counter()
-    seconds, shares = reduce(_one_after_the_other, map(_shares, legs))
-    return added(seconds, shares * _MESSAGES)
+        return math.nan
+    *others, last = map(_shares, legs)
+    begun = reduce(_one_after_the_other, others, (np.zeros(1), np.ones(1)))
+    order = np.argsort(last[0])
+    seconds, late = last[0][order], np.append(np.cumsum(last[1][order][::-1])[::-1], 0.0)
+    after = np.searchsorted(seconds, target_seconds - begun[0], side="right")
+    return float(begun[1] @ late[after])
 
 
 _Shares = tuple[NDArray[np.float64], NDArray[np.float64]]

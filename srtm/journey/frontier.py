@@ -6,7 +6,6 @@ or of legs together, that no other pair betters in both: its first points are qu
 exceeded, its last ones slow and seldom.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -142,13 +141,3 @@ def _thinned(frontier: Frontier) -> Frontier:
     steps = np.linspace(level[0], level[-1], MOST_POINTS)
     kept = np.unique(np.r_[0, np.searchsorted(-level, -steps).clip(0, points - 1), points - 1])
     return Frontier(frontier.seconds[kept], frontier.late[kept])
-
-
-def share_above(bins: Bins, seconds: float) -> float:
-    """The share of the durations above `seconds`; one in the bin that `seconds` falls in counts as
-    above where the bin ends above it. NaN without durations."""
-    whole = sum(bins.values())
-    if not whole:
-        return math.nan
-    above = sum(n for key, n in bins.items() if key != ZERO and GAMMA**key > seconds)
-    return above / whole

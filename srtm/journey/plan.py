@@ -97,12 +97,14 @@ def planned(
     now: SLO | None = None,
     kept: SLO | None = None,
     weights: Mapping[Leg, int] | None = None,
+    stricter_than: SLO | None = None,
     progress: Callable[[float], None] = lambda done: None,
 ) -> JourneyPlan:
     """legs: what was measured; rates: messages/s of the topic, one for each second, at least
     LEAST_SECONDS; now: the group's SLO of now, which is looked at too; kept: the one that it kept
     while it was measured; weights: messages for which one of a leg's stands at most, where not all
-    are measured; progress: is told which part of the work is done"""
+    are measured; stricter_than: an SLO of the group that is known not to do, so that only stricter
+    ones are options; progress: is told which part of the work is done"""
     fixed = {}
     for leg, bins in legs.items():
         if leg is not Leg.CONSUMER:
@@ -117,6 +119,9 @@ def planned(
         for late in _LATE
         for part in _TARGETS
     ]
+    if stricter_than is not None:  # none of these may be
+        half = stricter_than.target_seconds / 2
+        asked.append(_slo(stricter_than.allowed_late_share, half, slo.window_seconds))
     even = _slo(share / len(legs), slo.target_seconds / len(legs), slo.window_seconds)
     simulated = {}
     also = [each for each in (now, kept) if each is not None]
@@ -131,7 +136,8 @@ def planned(
         ways = [_option(options[str(each)]) for each in slos]
         return split({**fixed, str(Leg.CONSUMER): ways}, slo)
 
-    found = keeping(*looked_at.values())
+    ways = [each for each in looked_at.values() if _is_stricter(each, stricter_than)]
+    found = keeping(*ways)
     equal = options[str(even)]
     is_even = isinstance(keeping(even), Split) and _keeps(equal.latency, even)
     is_kept = now is not None and isinstance(keeping(now), Split)
@@ -183,6 +189,14 @@ def _raised(one: Simulated, seconds: float) -> Simulated:
     return replace(one, latency=added(raised, counts))
 
 
+def _is_stricter(slo: SLO, than: SLO | None) -> bool:
+    if than is None:
+        return True
+    late, seconds = than.allowed_late_share, than.target_seconds
+    no_looser = slo.allowed_late_share <= late + 1e-9 and slo.target_seconds <= seconds
+    return no_looser and (slo.allowed_late_share, slo.target_seconds) != (late, seconds)
+
+
 def _option(one: Simulated) -> Option:
     return Option(str(one.slo), one.consumers, frontier_of(one.latency, CONFIDENCE))
 
@@ -205,6 +219,7 @@ def _slos(found: Split, options: Mapping[str, Simulated]) -> dict[Leg, SLO]:
 
 def _slo(late_share: float, seconds: float, window_seconds: float | None) -> SLO:
     """An SLO in round numbers that allows no more than this."""
-    percentile = math.ceil((1 - late_share) * 1e5 - 1e-6) / 1e5
+    digits = 1e5 if late_share > 1e-5 else 1e9
+    percentile = math.ceil((1 - late_share) * digits - 1e-6) / digits
     target = math.floor(seconds * 1e4 + 1e-6) / 1e4
-    return SLO(min(percentile, 0.99999), max(target, 1e-4), window_seconds)
+    return SLO(min(percentile, 1 - 1e-9), max(target, 1e-4), window_seconds)

@@ -3,11 +3,16 @@
 A split stands until it is broken or clearly dear: a leg has drifted when for three minutes in a row
 it was surely late more often than its part allows, and a cheaper split is worth its change when it
 saves a tenth. What was measured is kept by the minute, so one bad minute decides nothing.
+
+Consumers may do worse than the simulated ones by which the split was made, though they keep the SLO
+that they were given. So the whole is looked at too: where it breaks the journey's SLO, only
+stricter SLOs of the consumers are planned from then on, for hours, since a simulation would choose
+the loose one again.
 """
 
 from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from scipy.stats import beta
 
@@ -32,44 +37,74 @@ _SETTLE_SECONDS = 300.0
 """from a split, or a plan, to the next plan at least: parts take it up, and a minute shows it"""
 _AGAIN_SECONDS = 1800.0
 """from one plan to the next where nothing drifts: traffic may have made another one cheaper"""
+_BROKE_SECONDS = 6 * 3600.0
+"""for which an SLO of the consumers that did not do is remembered: traffic changes with the day"""
 _WORTH = 0.1
 _CONFIDENCE = 0.99
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The split in force. whole: the journey's SLO, which is split; slos: of each leg; consumers:
-    that it was to cost; since: seconds of the wall clock; places: where each leg is"""
+    """The split in force.
+
+    whole:     the journey's SLO, which is split
+    slos:      of each leg
+    consumers: that it was to cost
+    since:     seconds of the wall clock
+    places:    where each leg is
+    broke:     the last SLO of the consumers with which the journey's was broken, and when; None:
+               none was
+    """
 
     whole: SLO
     slos: Mapping[Leg, SLO]
     consumers: float
     since: float
     places: Places
+    broke: tuple[SLO, float] | None = None
 
     def splits(self, slo: SLO, places: Places) -> bool:
         """Is it a split of this SLO over the legs at these places?"""
         return self.whole == slo and self.places == places
 
+    def stricter_than(self, broken: bool, wall: float) -> SLO | None:
+        """The SLO of the consumers than which another has to be stricter; None: any will do.
+        broken: is the journey's SLO broken now?"""
+        if broken:
+            return self.slos[Leg.CONSUMER]
+        if self.broke is None or wall - self.broke[1] > _BROKE_SECONDS:
+            return None
+        return self.broke[0]
+
 
 @dataclass(slots=True)
 class Minutes:
-    """What the legs did in each of the last minutes, and since when one is too late."""
+    """What the legs did in each of the last minutes, and since when one is too late.
+
+    broken_minutes: in a row, in which the journey broke its SLO
+    """
 
     legs: deque[Mapping[Leg, Bins]] = field(default_factory=lambda: deque(maxlen=_MINUTES))
     weights: deque[Weights] = field(default_factory=lambda: deque(maxlen=_MINUTES))
     drifting: Counter[Leg] = field(default_factory=Counter)
+    broken_minutes: int = 0
     planned_at: float | None = None
 
     def add(
-        self, legs: Mapping[Leg, Bins], standing: Standing | None, weights: Weights = _ALL_MEASURED
+        self,
+        legs: Mapping[Leg, Bins],
+        standing: Standing | None,
+        weights: Weights = _ALL_MEASURED,
+        is_broken: bool = False,
     ) -> None:
-        """A minute is over, in which the legs did this."""
+        """A minute is over, in which the legs did this. is_broken: was the journey late more often
+        than its SLO allows, in this minute and over the SLO's window?"""
         self.legs.append(legs)
         self.weights.append(weights)
         for leg, slo in standing.slos.items() if standing else ():
             drifts = late_surely(legs.get(leg, Counter()), slo, weights.get(leg, 1))
             self.drifting[leg] = self.drifting[leg] + 1 if drifts else 0
+        self.broken_minutes = self.broken_minutes + 1 if standing and is_broken else 0
 
     def whole(self) -> dict[Leg, Bins]:
         """What is planned by."""
@@ -96,6 +131,8 @@ class Minutes:
             if minutes >= _DRIFT_MINUTES:
                 slo = standing.slos[leg]
                 return f"{leg} has been late more often than {slo} allows for {minutes} minutes"
+        if self.is_broken:
+            return f"{standing.whole} has been broken for {self.broken_minutes} minutes"
         if since is None or since >= _AGAIN_SECONDS:
             return "it is looked at again"
         return ""
@@ -108,9 +145,14 @@ class Minutes:
     def drifts(self) -> bool:
         return any(minutes >= _DRIFT_MINUTES for minutes in self.drifting.values())
 
+    @property
+    def is_broken(self) -> bool:
+        return self.broken_minutes >= _DRIFT_MINUTES
+
     def settled(self) -> None:
         """Another split is in force: what drifted by the old one does not count."""
         self.drifting.clear()
+        self.broken_minutes = 0
 
 
 def late_surely(bins: Bins, slo: SLO, weight: int = 1) -> bool:
@@ -124,10 +166,15 @@ def late_surely(bins: Bins, slo: SLO, weight: int = 1) -> bool:
 
 
 def judged(
-    plan: JourneyPlan, standing: Standing | None, drifts: bool, wall: float, places: Places
+    plan: JourneyPlan,
+    standing: Standing | None,
+    drifts: bool,
+    wall: float,
+    places: Places,
+    is_broken: bool = False,
 ) -> tuple[Standing | None, str]:
-    """The split that is in force from now on, and what is decided in words. wall: seconds; places:
-    of the legs that are planned for"""
+    """The split that is in force from now on, and what is decided in words. drifts: does a leg?
+    wall: seconds; places: of the legs that are planned for; is_broken: is the journey's SLO?"""
     found = plan.found
     if isinstance(found, Impossible):
         return standing, why_not(plan, found)
@@ -136,7 +183,8 @@ def judged(
         return new, f"set for {found.cost:.2f} consumers"
     if new.slos == standing.slos:
         return standing, "the split stays: no other is better"
-    if drifts or plan.now is None:
+    new = replace(new, broke=(standing.slos[Leg.CONSUMER], wall) if is_broken else standing.broke)
+    if drifts or is_broken or plan.now is None:
         return new, f"set for {found.cost:.2f} consumers: the old one did not keep the SLO"
     if found.cost <= (1 - _WORTH) * plan.now:
         return new, f"set for {found.cost:.2f} consumers in place of {plan.now:.2f}"

@@ -10,8 +10,7 @@ from typing import Any
 from srtm.host.clock import NS, monotonic_ns
 from srtm.journey.apart import planned_apart
 from srtm.journey.causes import Leg
-from srtm.journey.check import contract_slo
-from srtm.journey.contracts import set_contract_slo
+from srtm.journey.contracts import contract_slos, set_contract_slo
 from srtm.journey.leg_report import strictest
 from srtm.journey.measured import Measured, by_place
 from srtm.journey.plan import JourneyPlan
@@ -19,7 +18,7 @@ from srtm.journey.planning import inputs
 from srtm.journey.resplit import LOOK_SECONDS, Minutes, Standing, judged
 from srtm.journey.state import SplitDecision, State
 from srtm.limits.slo import SLO
-from srtm.text.errors import SrtmError, UnavailableError
+from srtm.text.errors import SrtmError
 
 log = logging.getLogger("srtm.journey")
 
@@ -82,24 +81,25 @@ class Splitter:
         minutes, standing = self._minutes[name], self._standing(measured)
         # What is only proposed is kept by nobody.
         kept = standing if measured.sets else None
-        minutes.add(measured.bins(at), kept, measured.weights(at))
+        minutes.add(measured.bins(at), kept, measured.weights(at), measured.is_broken)
         why = minutes.due(standing, at / NS)
         if not why:
             return
         told = measured.document(at)
         told |= {"bins": minutes.whole(), "weights": minutes.heaviest()}
-        drifts = minutes.drifts
+        drifts, is_broken = minutes.drifts, minutes.is_broken
         try:
             given = inputs(measured.journey, told)
             if standing is not None:
                 given["now"] = standing.slos[Leg.CONSUMER]
+                given["stricter_than"] = standing.stricter_than(is_broken, time.time())
             minutes.begun(at / NS)
             plan = await self._planned(name, given)
         except SrtmError as error:
             self._unplanned[name] = str(error)
             return
         self._unplanned.pop(name, None)
-        self._decide(measured, plan, standing, drifts, why)
+        self._decide(measured, plan, standing, drifts, is_broken, why)
 
     async def _planned(self, name: str, given: dict[str, Any]) -> JourneyPlan:
         """Raises SrtmError."""
@@ -116,11 +116,12 @@ class Splitter:
         plan: JourneyPlan,
         standing: Standing | None,
         drifts: bool,
+        is_broken: bool,
         why: str,
     ) -> None:
         assert self._state is not None
         name, now = measured.journey.name, time.time()
-        new, said = judged(plan, standing, drifts, now, measured.places)
+        new, said = judged(plan, standing, drifts, now, measured.places, is_broken)
         slos = {str(leg): str(slo) for leg, slo in plan.slos.items()}
         self._state.decide(name, new, SplitDecision(now, why, said, slos))
         log.info("journey %s: %s: %s", name, why, said)
@@ -129,24 +130,22 @@ class Splitter:
             self._minutes[name].begun(monotonic_ns() / NS)
 
     async def _set_contract(self, measured: Measured) -> str:
-        """Set the SLO of the topic's contract where it is another than is wanted; why that could
-        not be done, "" where it could."""
+        """Set the SLO of the topic's contract where a gateway has another than is wanted; why that
+        could not be done, "" where it could."""
         wanted = self.wanted(Leg.BROKER, measured.places[Leg.BROKER])
         if wanted is None:
             return ""
         loop = asyncio.get_running_loop()
-        try:
-            found = await loop.run_in_executor(None, contract_slo, measured.journey)
-        except UnavailableError:
-            found = None  # also where the contract has none yet
-        measured.contract = found
+        found = await loop.run_in_executor(None, contract_slos, measured.journey)
+        measured.contract = found.slo
         wanted = SLO(wanted.percentile, wanted.target_seconds)
-        if found == wanted:
-            return ""
         topic = measured.journey.topic
+        # What does not answer gets its contract by the deployment, or by its distributor's leases.
+        if all(slo == wanted for slo in found.slos.values()):
+            return "; ".join(found.faults)
         fault = await set_contract_slo(topic, wanted, self._owner)
         if not fault:
-            log.info("topic %s: SLO %s; it was %s", topic, wanted, found)
+            log.info("topic %s: SLO %s; it was %s", topic, wanted, found.slo)
         return fault and f"the contract of {topic} does not get SLO {wanted}: {fault}"
 
     def _standing(self, measured: Measured) -> Standing | None:

@@ -40,8 +40,8 @@ class State:
     older than these, "" where it is not"""
 
     def __init__(self, path: Path) -> None:
-        """Raises UsageError where nothing can be kept there. What cannot be read counts as
-        nothing."""
+        """Raises UsageError where nothing can be kept there, or what is kept may not be read. What
+        makes no sense counts as nothing."""
         if not os.access(path.parent, os.W_OK | os.X_OK):
             raise UsageError(
                 f"{path.parent}: cannot be written; set state-folder of [journeys] to a folder "
@@ -84,6 +84,8 @@ class State:
                 self.decisions[name] = decisions
         except FileNotFoundError:
             return
+        except PermissionError as error:
+            raise UsageError(f"{self._path}: {error.strerror}: make it readable") from None
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             log.warning("%s: cannot be read (%s); it begins anew", self._path, error)
             self.standing, self.decisions = {}, {}
@@ -98,6 +100,7 @@ def _written(standing: Standing | None) -> dict[str, Any] | None:
         "consumers": standing.consumers,
         "since": standing.since,
         "places": standing.places,
+        "broke": standing.broke and (str(standing.broke[0]), standing.broke[1]),
     }
 
 
@@ -113,7 +116,11 @@ def _standing(document: Any) -> Standing:
         number(document["consumers"], 0, _MOST_NUMBER),
         number(document["since"], 0, _MOST_NUMBER),
     )
-    return Standing(SLO.parse(document["whole"]), slos, consumers, since, places)
+    broke = document.get("broke")
+    if broke is not None:
+        slo, at = broke
+        broke = SLO.parse(slo), number(at, 0, _MOST_NUMBER)
+    return Standing(SLO.parse(document["whole"]), slos, consumers, since, places, broke)
 
 
 def _decision(document: Any) -> SplitDecision:

@@ -6,8 +6,8 @@ from typing import Any
 
 from srtm.journey.ages import Ages
 from srtm.journey.causes import CAUSES, Leg
-from srtm.journey.convolution import convolved
-from srtm.journey.frontier import Allowance, frontier_of, share_above, together
+from srtm.journey.convolution import late_if_independent
+from srtm.journey.frontier import Allowance, frontier_of, together
 from srtm.limits.bins import Bins, nearest_rank, seconds_of
 from srtm.limits.rolling import RollingBudget
 from srtm.limits.slo import SLO
@@ -67,14 +67,13 @@ def summarised(
     measured = ages.age.recent_bins(now)
     bins = {leg: ages.legs[leg].recent_bins(now) for leg in legs}
     parts = promise(bins, slo, {Leg.BROKER: ages.weight(now)})
-    estimated = share_above(convolved(list(bins.values())), slo.target_seconds)
     return Summary(
         sum(measured.values()),
         nearest_rank(measured, 0.5),
         nearest_rank(measured, 0.99),
         minute.late / minute.served if minute.served else math.nan,
         min(1.0, sum(part.late_share for part in parts.values())) if parts else 1.0,
-        estimated,
+        late_if_independent(list(bins.values()), slo.target_seconds),
         budget.left,
         tuple(_leg(leg, bins[leg], parts.get(leg)) for leg in legs),
         {

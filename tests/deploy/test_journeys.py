@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from srtm.deploy.file import read_plan
-from srtm.journey.check import contract_slo
-from srtm.journey.contracts import set_contract_slo
+from srtm.journey.contracts import contract_slos, set_contract_slo
 from srtm.journey.file import read_journeys
 from srtm.limits.slo import SLO
 from srtm.text.address import free_addresses
@@ -80,7 +79,8 @@ def test_a_contract_gets_another_slo(tmp_path: Path, spec: Spec) -> None:
         slo = SLO.parse("0.996@60ms")
         assert asyncio.run(set_contract_slo("alarms", slo, owner)) == ""
         [journey] = journeys.all
-        assert contract_slo(journey) == slo
+        found = contract_slos(journey)
+        assert (found.slo, found.faults) == (slo, [])
         assert asyncio.run(set_contract_slo("--help", slo, owner)) != ""
         fault = asyncio.run(set_contract_slo("nothing", slo, owner))
         assert "rate" in fault

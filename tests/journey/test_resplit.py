@@ -101,6 +101,30 @@ def test_a_sample_that_stands_for_many_is_one_draw() -> None:
     assert sum(late_surely(bins(16_000, 8 * int(late)), slo) for late in drawn) > 100
 
 
+def test_what_broke_the_journey_is_remembered_for_hours() -> None:
+    assert STANDING.stricter_than(False, 2_000.0) is None
+    assert STANDING.stricter_than(True, 2_000.0) == SLOS[Leg.CONSUMER]
+    new, _ = judged(plan(4.0, 3.0), STANDING, False, 2_000.0, PLACES, is_broken=True)
+    assert new is not None
+    assert new.broke == (SLOS[Leg.CONSUMER], 2_000.0)
+    assert new.stricter_than(False, 2_000.0 + 6 * 3600) == SLOS[Leg.CONSUMER]
+    assert new.stricter_than(False, 2_001.0 + 6 * 3600) is None
+    newer, _ = judged(plan(3.0, 4.0, SLOS), new, False, 3_000.0, PLACES)
+    assert newer is not None
+    assert newer.broke == new.broke
+
+
+def test_one_good_minute_ends_what_was_broken() -> None:
+    minutes = Minutes()
+    for is_broken in (True, True, False, True, True):
+        minutes.add(minute(), STANDING, is_broken=is_broken)
+        assert not minutes.is_broken
+    minutes.add(minute(), STANDING, is_broken=True)
+    assert minutes.due(STANDING, 1.0) == "0.99@1s over 1h has been broken for 3 minutes"
+    minutes.settled()
+    assert not minutes.is_broken
+
+
 def plan(cost: float, now: float | None, slos: dict[Leg, SLO] | None = None) -> JourneyPlan:
     options: Any = {"consumer": Option("x", cost, None)}  # type: ignore[arg-type]
     slos = slos or {**SLOS, Leg.BROKER: SLO.parse("0.999@50ms")}

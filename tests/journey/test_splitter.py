@@ -2,14 +2,16 @@
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from srtm.host.clock import monotonic_ns
+from srtm.host.clock import NS, monotonic_ns
 from srtm.journey import splitter
 from srtm.journey.causes import Leg
+from srtm.journey.contracts import ContractSlos
 from srtm.journey.file import read_journeys
 from srtm.journey.leg_report import LegReport, place_of
 from srtm.journey.measured import Measured
@@ -48,15 +50,20 @@ class World:
         self.splitter = Splitter([self.measured], self.state, ("--deployment", "d"))
         self.plans: list[JourneyPlan | Exception] = []
         self.contract: SLO | None = None
+        self.others: dict[str, SLO | None] = {}
+        self.away: list[str] = []
         self.set: list[tuple[str, str]] = []
         self.refusal = ""
         legs = {Leg.BROKER: Counter({key_of(0.01): 500}), Leg.CONSUMER: Counter({key_of(0.2): 500})}
         monkeypatch.setattr(splitter, "LOOK_SECONDS", 0.001)
         monkeypatch.setattr(splitter, "planned_apart", self._planned)
-        monkeypatch.setattr(splitter, "contract_slo", lambda journey: self.contract)
+        monkeypatch.setattr(splitter, "contract_slos", lambda journey: self.contracts())
         monkeypatch.setattr(splitter, "set_contract_slo", self._set)
         monkeypatch.setattr(self.measured, "bins", lambda now: dict(legs))
         monkeypatch.setattr(self.measured.rates, "last", lambda now: [30.0] * 100)
+
+    def contracts(self) -> ContractSlos:
+        return ContractSlos({"h:1": self.contract, **self.others}, self.away)
 
     async def _planned(self, given: dict[str, Any]) -> JourneyPlan:
         assert given["legs"][Leg.BROKER][key_of(0.01)] >= 1_000  # of two minutes at least
@@ -105,6 +112,8 @@ def test_a_split_that_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert [each["why"] for each in world.shown["decisions"]] == ["nothing is set yet"]
     world.contract = SLO.parse("0.5@1s")  # somebody else sets another one
     world.run(lambda: len(world.set) == 2)
+    world.others = {"h:2": SLO.parse("0.5@1s")}  # one gateway of two has another
+    world.run(lambda: len(world.set) == 3)
     again = Splitter([world.measured], State(tmp_path / "journeys.state.json"), ())
     assert again.document(world.measured)["slos"] == world.shown["slos"]
 
@@ -159,6 +168,46 @@ def test_a_plan_is_compared_with_the_split_that_stands(
     world.run(lambda: given)
     assert given[0]["now"] == SLOS[Leg.CONSUMER]
     assert str(given[0]["kept"]) == "0.9@2s over 1h"  # its controller never asked
+
+
+def test_a_gateway_that_is_away_gets_its_contract_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, "auto", monkeypatch)
+    world.plans, world.away = [SET], ["h:2 does not answer"]
+    asked = LegReport(Leg.CONSUMER, ("t", "c"), SLOS[Leg.CONSUMER], {})
+    world.measured.told[Leg.CONSUMER] = asked, monotonic_ns()
+    world.run(lambda: world.set and world.shown["fault"] == "h:2 does not answer")
+    seen = world.splitter._minutes["t"].legs
+    seen.clear()
+    world.run(lambda: len(seen) == 10)
+    assert len(world.set) == 1
+
+
+def test_a_journey_that_is_broken_though_no_leg_is_late_gets_a_stricter_split(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[dict[str, Any]] = []
+    stricter = SLO.parse("0.995@600ms over 1h")
+    world = World(tmp_path, "auto", monkeypatch)
+    world.plans = [SET]
+    world.run(lambda: world.set)
+
+    async def planned(what: dict[str, Any]) -> JourneyPlan:
+        given.append(what)
+        return replace(SET, slos={**SLOS, Leg.CONSUMER: stricter}, now=2.5)
+
+    monkeypatch.setattr(splitter, "planned_apart", planned)
+    monkeypatch.setattr(Measured, "is_broken", True)
+    world.splitter._minutes["t"].planned_at = monotonic_ns() / NS - 400
+    world.run(lambda: world.wanted(Leg.CONSUMER) == stricter)
+    assert given[0]["stricter_than"] == SLOS[Leg.CONSUMER]
+    assert world.shown["decisions"][-1]["why"] == "0.99@1s over 1h has been broken for 3 minutes"
+    assert "did not keep the SLO" in world.shown["decisions"][-1]["decision"]
+    monkeypatch.setattr(Measured, "is_broken", False)
+    world.splitter._minutes["t"].planned_at = None
+    world.run(lambda: len(given) == 2)
+    assert given[1]["stricter_than"] == SLOS[Leg.CONSUMER]  # it is remembered
 
 
 def refused(journey: object, told: object) -> dict[str, Any]:

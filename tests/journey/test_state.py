@@ -16,6 +16,7 @@ STANDING = Standing(
     2.5,
     1_000.0,
     {Leg.BROKER: ("a",), Leg.CONSUMER: ("a", "handlers")},
+    (SLO.parse("0.99@1s over 1h"), 900.0),
 )
 
 
@@ -61,6 +62,10 @@ def test_it_is_known_again(tmp_path: Path) -> None:
             '"since": 1}'
         ),
         kept('{"whole": "0.9@1s", "slos": {"consumer": "0.9@1s"}, "consumers": 1, "since": 1}'),
+        kept(
+            '{"whole": "0.9@1s", "slos": {}, "places": {}, "consumers": 1, "since": 1, '
+            '"broke": ["0.9@1s"]}'
+        ),
         kept(decisions="[{}]"),
         kept(decisions='[{"at": NaN, "why": "", "decision": "", "slos": {}}]'),
         kept(decisions='[{"at": -1e18, "why": "", "decision": "", "slos": {}}]'),
