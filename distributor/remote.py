@@ -12,7 +12,7 @@ import click
 from srtm.http.client import Answer, Endpoint, TlsFailed, request
 from srtm.http.service import ClientFiles, service_at
 from srtm.options.client_files import client_files, on_command_line
-from srtm.text.address import Address
+from srtm.text.address import addresses_of
 from srtm.text.errors import SrtmError, UnavailableError, UsageError
 
 logging.getLogger("srtm.tls").addHandler(logging.NullHandler())
@@ -99,7 +99,9 @@ def remote_options(command: Command) -> Command:
     """--distributor-address, the files that it is reached with, and --json, which each command
     takes; the command gets `remote` and `as_json`."""
     command = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
-    return _address("127.0.0.1:4180", "Address of the Load Distributor.")(command)
+    return _address(
+        "127.0.0.1:4180", "Address of the Load Distributor, or several with commas between."
+    )(command)
 
 
 def remote_or_none(command: Command) -> Command:
@@ -129,7 +131,7 @@ def _address(default: str | None, text: str) -> Callable[[Command], Command]:
             default=default,
             show_default=True,
             show_envvar=True,
-            metavar="HOST:PORT",
+            metavar="HOST:PORT,...",
             help=text,
         )
         files = client_files("distributor", "the distributor", variable=_variable)
@@ -146,10 +148,10 @@ def _connect(address: str | None, files: ClientFiles) -> Remote | None:
             raise UsageError(f"{flag} goes with --distributor-address")
         return None
     try:
-        found = Address.parse(address).reachable
-    except ValueError as error:
+        addresses_of(address)
+    except UsageError as error:
         raise UsageError(f"--distributor-address: {error}") from None
-    return Remote(service_at(str(found), files, "--distributor-token-file"))
+    return Remote(service_at(address, files, "--distributor-token-file"))
 
 
 def print_json(document: object) -> None:

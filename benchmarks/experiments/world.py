@@ -27,7 +27,6 @@ from srtm.load import LoadResult, LoadSettings, run_load
 from srtm.load.placement import read_placement, settings_of
 from srtm.load.schedule import build_schedule
 from srtm.testbed import open_testbed
-from srtm.text.address import Address
 from srtm.text.errors import UnavailableError, UsageError
 
 _FULL, _FULL_SECONDS = 0.999, 60.0
@@ -62,8 +61,8 @@ class Measured:
 class World:
     """Brokers that nobody else uses, as their Load Distributor knows them."""
 
-    def __init__(self, distributor: Address, token: str = "") -> None:
-        self._endpoint = Endpoint(str(distributor.reachable), token)
+    def __init__(self, distributor: str, token: str = "") -> None:
+        self._endpoint = Endpoint(distributor, token)
         self._remote = Remote(self._endpoint)
         self.doors = [
             Door(each["name"], each["tcp_address"], each["http_address"])
@@ -237,7 +236,7 @@ def world_of(inventory: Path) -> World:
     address, token_file = found.distributor_address, found.token_file
     if address is None:
         raise UsageError(f"{inventory} has no distributor, which places the topics")
-    return World(address, read_token(str(token_file or ""), "token"))
+    return World(str(address), read_token(str(token_file or ""), "token"))
 
 
 @contextmanager

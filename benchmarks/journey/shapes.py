@@ -23,12 +23,15 @@ _CROWD_EVERY_SECONDS, _CROWD_SECONDS = 40, 8
 @dataclass(frozen=True, slots=True)
 class Shape:
     """slo: of the journey; rate: messages/s by second and seed, once the load has risen; bridge: do
-    messages go on to Kafka, where a group ends the journey? Else a pool of the channel does."""
+    messages go on to Kafka, where a group ends the journey? Else a pool of the channel does.
+    in_turns: do arms take turns? Where they start many consumers at once, or consumers of Kafka,
+    three are too much for two cores: a start would take several times as long as the plan knows"""
 
     name: str
     slo: SLO
     rate: Callable[[int, int], float]
     bridge: bool = False
+    in_turns: bool = False
 
     def times(self, seed: int) -> Iterator[float]:
         """When each message is sent, without end: at random within each second."""
@@ -56,6 +59,12 @@ def _crowds(second: int, seed: int) -> float:
 
 SHAPES = (
     Shape("steady", SLO.parse("0.95@350ms over 1h"), _steady),
-    Shape("crowds", SLO.parse("0.95@1200ms over 1h"), _crowds),
-    Shape("tide, bridge and Kafka", SLO.parse("0.95@1500ms over 1h"), _tide, bridge=True),
+    Shape("crowds", SLO.parse("0.95@1200ms over 1h"), _crowds, in_turns=True),
+    Shape(
+        "tide, bridge and Kafka",
+        SLO.parse("0.95@1500ms over 1h"),
+        _tide,
+        bridge=True,
+        in_turns=True,
+    ),
 )

@@ -113,8 +113,7 @@ def play(shape: Shape, seed: int, node: Node, folder: Path, timing: Timing) -> T
             Arm.EQUAL: equal(shape.slo, legs),
             Arm.EQUAL_TARGET: equal_target(shape.slo, legs),
         }
-        # Consumers of Kafka take so much CPU that arms with a bridge take turns.
-        turns = [[arm] for arm in Arm] if shape.bridge else [list(Arm)]
+        turns = [[arm] for arm in Arm] if shape.in_turns else [list(Arm)]
         outcomes, checked, loads = dict[Arm, Outcome](), list[str](), list[list[float]]()
         for number, arms in enumerate(turns):
             chosen = {arm: slos[arm] for arm in arms}

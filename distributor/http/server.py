@@ -21,7 +21,7 @@ from distributor.http.door import Door
 from distributor.http.handler import Shared
 from distributor.http.handlers import application
 from distributor.options import DistributorOptions
-from distributor.store import Store, StoreError, open_store
+from distributor.store import Store, StoreError, open_store, this_process
 from distributor.store.statements import put_lease, put_lineage
 from srtm.host.audit_log import AuditLog
 from srtm.host.certificates import LOOK_SECONDS, Renewed
@@ -34,6 +34,8 @@ log = logging.getLogger("srtm.distributor")
 Result = TypeVar("Result")
 
 _ASK_SECONDS = 1.0
+_SILENT_SECONDS = 2.0
+"""at least, or half a lease, after which a leader that has asked the store nothing is unseated"""
 _ADAPT_SECONDS = 0.1
 """how often the store is asked who leads, or six times in a shorter lease: reports are refused when
 the last answer is older than a third of it"""
@@ -168,13 +170,17 @@ class Server:
     async def _try_to_lead(self) -> None:
         if self._store is None:
             self._store = await self._off(open_store, self._options.store)
-        if not await self._off(self._sure().lead):
+        lease = self._options.lease_duration
+        if not await self._off(self._sure().lead, this_process(str(self._options.http_address))):
+            if await self._off(self._sure().unseat, max(_SILENT_SECONDS, lease / 2)):
+                log.warning("%s was silent: it leads no more", await self._off(self._leader))
+                return
             why = f"{await self._off(self._leader)} has the store"
             if why != self._why_not:
                 log.warning("waits until it may lead: %s", why)
             self._why_not = why
             return
-        store, lease = self._sure(), self._options.lease_duration
+        store = self._sure()
         kept = await self._off(store.snapshot)
         # Whoever led before gave leases until it noticed that it does not: a third of one.
         longest = max(lease, kept.lease_seconds)

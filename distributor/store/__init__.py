@@ -14,7 +14,7 @@ from distributor.store.rows import (
     TopicRow,
 )
 from distributor.store.statements import Statement
-from distributor.store.store import Store
+from distributor.store.store import Store, this_process
 
 __all__ = [
     "BrokerRow",
@@ -31,4 +31,5 @@ __all__ = [
     "StoreLost",
     "TopicRow",
     "open_store",
+    "this_process",
 ]

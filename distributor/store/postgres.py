@@ -50,15 +50,28 @@ class PostgresStore(Store):
         except psycopg.Error as error:
             raise UnavailableError(f"store: PostgreSQL: {_line(error)}") from None
 
-    def lead(self) -> bool:
+    def lead(self, name: str = "") -> bool:
         if not self._leads:
             with self._errors():
                 if not self.query(f"SELECT pg_try_advisory_lock({LOCK})")[0][0]:
                     return False
                 self._migrate()
             self._leads, self._term = True, secrets.token_hex(8)
-            self._write([put_leader(self._term, this_process())])
+            self._write([put_leader(self._term, name or this_process())])
         return True
+
+    def unseat(self, silent_seconds: float) -> bool:
+        """Whoever leads asks once a second who does: its session tells when it asked last."""
+        return any(
+            ended
+            for (ended,) in self.query(
+                "SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid) "
+                f"WHERE locktype = 'advisory' AND classid = 0 AND objid = {LOCK} AND granted "
+                "AND datname = current_database() AND pg_locks.database = datid "
+                "AND (state <> 'active' OR wait_event_type = 'Client') "
+                f"AND clock_timestamp() - state_change > {silent_seconds} * interval '1 second'"
+            )
+        )
 
     def confirm(self) -> None:
         if not self._leads:

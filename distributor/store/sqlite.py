@@ -68,7 +68,7 @@ class SqliteStore(Store):
             self._file.close()
             raise
 
-    def lead(self) -> bool:
+    def lead(self, name: str = "") -> bool:
         if not self._leads:
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -80,7 +80,7 @@ class SqliteStore(Store):
                 self._database.execute("PRAGMA wal_autocheckpoint = 0")
                 self._migrate()
                 term = secrets.token_hex(8)
-                leader = put_leader(term, this_process())
+                leader = put_leader(term, name or this_process())
                 with self._transaction():
                     self._database.executemany(leader.sql, leader.rows)
                 self._opened = {self._log: _inode(os.stat(self._log))}
@@ -89,6 +89,10 @@ class SqliteStore(Store):
             self._empty_log()
             self._leads, self._term = True, term
         return True
+
+    def unseat(self, silent_seconds: float) -> bool:
+        """A lock of a process that still runs cannot be taken from it."""
+        return False
 
     def confirm(self) -> None:
         """An flock ends with its process; the file's content is read anew."""

@@ -31,9 +31,15 @@ class Store(ABC):
     """Open, and migrated to this program's schema by whoever leads."""
 
     @abstractmethod
-    def lead(self) -> bool:
+    def lead(self, name: str = "") -> bool:
         """Try to become the one writer; True where that worked or was so. The schema is there
-        then. Raises StoreError."""
+        then. name: of this process, for people. Raises StoreError."""
+
+    @abstractmethod
+    def unseat(self, silent_seconds: float) -> bool:
+        """Take the lead from a process that has asked the store nothing for so long: it is frozen,
+        and will find that it leads no more. False where nobody is, or the store cannot tell. Raises
+        StoreError."""
 
     @abstractmethod
     def confirm(self) -> None:
@@ -102,9 +108,10 @@ class Store(ABC):
         return tuple(make(*values) for values in self.query(sql))
 
 
-def this_process() -> str:
-    """The name of this process as the leader, for people."""
-    return f"process {os.getpid()} on {socket.gethostname()}"
+def this_process(address: str = "") -> str:
+    """The name of this process as the leader, for people. address: of its door"""
+    at = f", at {address}" if address else ""
+    return f"process {os.getpid()} on {socket.gethostname()}{at}"
 
 
 def _broker(

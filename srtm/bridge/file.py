@@ -25,7 +25,7 @@ from srtm.options.nsq import NsqOptions
 from srtm.options.tls import check_distributor
 from srtm.text.address import Address
 from srtm.text.errors import UsageError, one_line
-from srtm.text.fields import Duration, ListenAddress
+from srtm.text.fields import Duration, ListenAddress, ServerAddresses
 
 MAX_ROUTES = 256
 OWN_SETTINGS = {
@@ -104,7 +104,7 @@ class Route(NsqOptions, FileTable):
     target: AnEnd = Field(alias="to")
     nsqd: Addresses = ()
     lookupd: Addresses = ()
-    distributor: Annotated[str, Field(max_length=255)] = ""
+    distributor: ServerAddresses = ""
     distributor_token_file: str = ""
     distributor_tls_root_ca_file: str = ""
     distributor_tls_cert: str = ""

@@ -20,7 +20,7 @@ from srtm.nsq.commands import message, mpub, pub
 from srtm.nsq.connection import PLAIN, Features
 from srtm.nsq.frames import ERROR
 from srtm.nsq.names import is_valid_topic_name
-from srtm.text.address import Address
+from srtm.text.address import Address, addresses_of
 from srtm.text.errors import SrtmError, UnavailableError, UsageError
 
 log = logging.getLogger("srtm.client")
@@ -419,7 +419,7 @@ def _check(
         )
     if bool(distributor) == bool(nsqd):
         raise UsageError("a publisher needs distributor= or nsqd=, and not both")
-    Address.of(distributor or nsqd)
+    addresses_of(distributor) if distributor else Address.of(nsqd)
     if nsqd and (key is not None or rate is not None):
         raise UsageError("key= and rate= are for a distributor; with nsqd= nobody reads them")
     if distributor and not id:

@@ -37,7 +37,7 @@ def check_callers(plan: Plan) -> None:
         if plan.distributor:
             is_given = plan.distributor.distributor_token_file
             table, key = "distributor", key if is_given else "token-file"
-        service_at(str(address), files, f"{key} of [{table}]")
+        service_at(address, files, f"{key} of [{table}]")
 
 
 def faults_of(plan: Plan, now_seconds: float) -> list[Judgement]:
@@ -105,7 +105,7 @@ def asked_elsewhere(plan: Plan) -> Iterator[Judgement]:
     later: it is no fault."""
     if plan.elsewhere is None or plan.distributor_at is None:
         return
-    address = str(plan.distributor_at[0])
+    address = plan.distributor_at[0]
     for who in plan.callers():
         endpoint = service_at(address, who.files, f"distributor-token-file of {who.table}")
         path = f"/v1/brokers/{quote(who.broker, safe='')}/desired" if who.broker else "/v1/topics"

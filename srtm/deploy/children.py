@@ -68,7 +68,7 @@ def _distributor(plan: Plan, distributor: DistributorTable, programs: Programs) 
     child = _child(plan, "distributor", Stage.DISTRIBUTOR, command, distributor.http_address)
     if plan.distributor_at and distributor.tls_cert:
         address, files = plan.distributor_at
-        child = replace(child, reach=partial(service_at, str(address), files, "token-file"))
+        child = replace(child, reach=partial(service_at, address, files, "token-file"))
     return replace(child, path="/v1/health", agrees=_leads)
 
 

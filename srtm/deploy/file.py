@@ -156,13 +156,14 @@ class Plan(Table):
         return self.distributor_at is not None
 
     @property
-    def distributor_at(self) -> tuple[Address, ClientFiles] | None:
-        """Where the Load Distributor is reached, here or elsewhere, and with which files."""
+    def distributor_at(self) -> tuple[str, ClientFiles] | None:
+        """The addresses at which the Load Distributor is reached, here or elsewhere, and with which
+        files."""
         if self.distributor:
             files = distributor_files(self.distributor)
             if not files.token:  # its file of the older form is both sides'
                 files = replace(files, token=self.distributor.token_file)
-            return self.distributor.http_address.reachable, files
+            return str(self.distributor.http_address.reachable), files
         if self.elsewhere and self.elsewhere.distributor_address:
             return self.elsewhere.distributor_address, distributor_files(self.elsewhere)
         return None
@@ -211,7 +212,7 @@ class Plan(Table):
             values["lookupd_tcp_address"] = [own, *more] if isinstance(more, list) else more
         if self.distributor_at:
             address, files = self.distributor_at
-            values |= {"distributor_address": str(address), "broker_name": broker.name}
+            values |= {"distributor_address": address, "broker_name": broker.name}
             if broker.capacity:
                 values["broker_capacity"] = broker.capacity
             for name, value in (

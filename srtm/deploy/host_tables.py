@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from srtm.deploy.tables import ReachTable, Table, plain_name
-from srtm.text.fields import ListenAddress
+from srtm.text.fields import ListenAddress, ServerAddresses
 
 RATE = re.compile(r"[1-9][0-9]{0,5}(kbit|mbit|gbit)")
 _SIZE = re.compile(r"[1-9][0-9]{0,5}[kmg]")
@@ -133,8 +133,11 @@ class ElsewhereTable(ReachTable):
         alias="lookupd-http-address",
         description="HTTP address of the nsqlookupd, for nsqadmin",
     )
-    distributor_address: ListenAddress | None = Field(
-        default=None, alias="distributor-address", description="address of the Load Distributor"
+    distributor_address: ServerAddresses = Field(
+        default="",
+        alias="distributor-address",
+        description="address of the Load Distributor, or several of those that stand by for each "
+        "other",
     )
 
 

@@ -7,10 +7,12 @@ from srtm.deployment.document import Deployment
 from srtm.text.address import Address
 from srtm.text.terminal import Column, Table
 
+_Shown = Address | str | None
+
 
 def addresses_table(deployment: Deployment) -> Table:
     """Where clients connect to; nsqd itself listens on unix sockets only."""
-    rows: list[tuple[str, Address | None, Address | None, Address | None]] = [
+    rows: list[tuple[str, _Shown, _Shown, _Shown]] = [
         (each.name, each.tcp_address, each.http_address, each.https_address)
         for each in deployment.brokers
     ]

@@ -38,7 +38,7 @@ from srtm.host.clock import NS, monotonic_ns
 from srtm.http.client import TlsFailed
 from srtm.http.service import ClientFiles
 from srtm.limits.contract import Contract
-from srtm.text.address import Address, require_free
+from srtm.text.address import require_free
 from srtm.text.errors import UnavailableError, UsageError
 from srtm.text.words import some
 
@@ -76,7 +76,7 @@ def deployed(plan: Plan) -> Deployment:
     )
 
 
-def _reached(address: Address, files: ClientFiles) -> Distributor:
+def _reached(address: str, files: ClientFiles) -> Distributor:
     return Distributor(
         http_address=address,
         token_file=files.token,

@@ -11,9 +11,9 @@ from srtm.host.processes import is_alive
 from srtm.http.client import Endpoint
 from srtm.http.service import ClientFiles, service_at
 from srtm.options.model import read_toml
-from srtm.text.address import Address
+from srtm.text.address import Address, addresses_of
 from srtm.text.errors import UnavailableError, UsageError, one_line
-from srtm.text.fields import ListenAddress
+from srtm.text.fields import ListenAddress, ServerAddresses
 
 
 class _Document(BaseModel):
@@ -41,7 +41,7 @@ class DeployedBroker(_Document):
 class Distributor(_Document):
     """The Load Distributor, and the files that it is reached with; "" where there is none."""
 
-    http_address: ListenAddress
+    http_address: ServerAddresses
     token_file: str = ""
     tls_root_ca_file: str = ""
     tls_cert: str = ""
@@ -54,7 +54,7 @@ class Distributor(_Document):
     def endpoint(self) -> Endpoint:
         """Raises UsageError for a file that is wrong."""
         files = ClientFiles(self.token_file, self.tls_root_ca_file, self.tls_cert, self.tls_key)
-        return service_at(str(self.http_address), files, "token-file")
+        return service_at(self.http_address, files, "token-file")
 
 
 class Lookupd(_Document):
@@ -90,7 +90,8 @@ class Deployment(_Document):
                 if address:
                     yield broker.name, address
         if self.distributor:
-            yield "distributor", self.distributor.http_address
+            for address in addresses_of(self.distributor.http_address):
+                yield "distributor", address
         if self.lookupd:
             yield "nsqlookupd", self.lookupd.tcp_address
             yield "nsqlookupd", self.lookupd.http_address

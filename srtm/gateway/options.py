@@ -33,7 +33,7 @@ from srtm.options.tls import (
 )
 from srtm.text.address import Address
 from srtm.text.errors import UsageError
-from srtm.text.fields import YES_NO, Duration, YesNo
+from srtm.text.fields import YES_NO, Duration, ServerAddresses, YesNo
 
 _MIB = 1024 * 1024
 _BROKER_NAME = re.compile(r"[A-Za-z0-9_.:\[\]-]{1,128}")
@@ -183,8 +183,10 @@ class GatewayOptions(BaseModel):
     http_admin: bool = Field(
         False, description="let HTTP clients create, pause, empty and delete topics and channels"
     )
-    distributor_address: str = Field(
-        "", description="HTTP address of the Load Distributor that this broker belongs to"
+    distributor_address: ServerAddresses = Field(
+        "",
+        description="HTTP address of the Load Distributor that this broker belongs to; several, "
+        "with commas between, where others stand by for it",
     )
     distributor_token_file: str = Field(
         "", description="file of mode 0600 with the distributor's bearer token"
@@ -274,11 +276,6 @@ class GatewayOptions(BaseModel):
     @classmethod
     def _admin(cls, text: str) -> str:
         return _path(text if "/" in text else f"./{text}") if text else text
-
-    @field_validator("distributor_address")
-    @classmethod
-    def _distributor(cls, text: str) -> str:
-        return _endpoint(text) if text else text
 
     @field_validator("broker_name")
     @classmethod

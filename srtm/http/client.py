@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from http import HTTPStatus
 from typing import Any, Self
 
 import h11
@@ -51,6 +52,15 @@ class Endpoint:
 
     def now(self) -> "Endpoint":
         """The service as it is reached at this moment."""
+        return self
+
+    @property
+    def count(self) -> int:
+        """Addresses that the service may be at."""
+        return 1
+
+    def turn(self, failed: "Endpoint") -> "Endpoint":
+        """The service as it is reached where it was not there at `failed`."""
         return self
 
     @property
@@ -307,16 +317,29 @@ async def call(
     max_bytes: int = MAX_RESPONSE_BYTES,
     content_type: str = JSON,
 ) -> Answer:
-    """One request on a connection of its own. content_type: that of `body`.
+    """One request on a connection of its own. content_type: that of `body`. Of a service with
+    several addresses the next one is asked where one cannot be reached, or does not serve (503);
+    one that took the request and said nothing may have carried it out, and is asked last by the
+    next call.
 
     Raises UnavailableError when no answer came, whole, in time and size.
     """
-    endpoint = endpoint.now()
-    where = _place(endpoint, path)
-    with _as_ours(where, timeout_seconds):
-        async with asyncio.timeout(timeout_seconds), _connected(endpoint) as connection:
-            status = await connection.ask(endpoint, method, path, body, False, content_type)
-            return Answer(status, await _whole(connection, where, max_bytes), where)
+    at, left = endpoint.now(), endpoint.count
+    while True:
+        where, left, is_asked = _place(at, path), left - 1, False
+        try:
+            with _as_ours(where, timeout_seconds):
+                async with asyncio.timeout(timeout_seconds), _connected(at) as connection:
+                    is_asked = True
+                    status = await connection.ask(at, method, path, body, False, content_type)
+                    answer = Answer(status, await _whole(connection, where, max_bytes), where)
+            if status != HTTPStatus.SERVICE_UNAVAILABLE or not left:
+                return answer
+        except UnavailableError:
+            if is_asked or not left:
+                endpoint.turn(at)
+                raise
+        at = endpoint.turn(at)
 
 
 async def _whole(connection: _Connection, where: str, max_bytes: int) -> bytes:
@@ -408,9 +431,22 @@ async def lines(
     """POST, and each line of the answer as it comes, until the other side ends it.
 
     Raises Refusal where the answer is an error, UnavailableError when the stream cannot be had or
-    says nothing for `silence_seconds`. Close it (contextlib.aclosing) to hang up.
+    says nothing for `silence_seconds`; of a service with several addresses the next one is asked
+    by the next call. Close it (contextlib.aclosing) to hang up.
     """
-    endpoint = endpoint.now()
+    at = endpoint.now()
+    try:
+        async for each in _lines(at, path, body, silence_seconds):
+            yield each
+    except UnavailableError:
+        endpoint.turn(at)
+        raise
+
+
+async def _lines(
+    endpoint: Endpoint, path: str, body: bytes, silence_seconds: float
+) -> AsyncGenerator[dict[str, Any], None]:
+    """As `lines`, at one address."""
     where = _place(endpoint, path)
     with _as_ours(where, silence_seconds):
         async with _connected(endpoint, silence_seconds) as connection:

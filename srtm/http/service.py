@@ -3,6 +3,7 @@ Distributor, or a bridge."""
 
 import logging
 import re
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -10,7 +11,7 @@ from srtm.host.certificates import LOOK_SECONDS, PLAIN_TEXT, Renewed, TlsFiles, 
 from srtm.host.clock import NS, monotonic_ns
 from srtm.http.bearer import read_token
 from srtm.http.client import Endpoint
-from srtm.text.address import Address
+from srtm.text.address import Address, addresses_of
 from srtm.text.errors import UsageError
 
 log = logging.getLogger("srtm.http")
@@ -75,23 +76,25 @@ def distributor_files(options: ReachOptions) -> ClientFiles:
 
 
 class _Read:
-    """What was read of the files, and when that was."""
+    """What was read of the files, and when that was; and which of the addresses is asked now."""
 
-    def __init__(self, address: str, files: ClientFiles, where: str) -> None:
+    def __init__(self, addresses: str, files: ClientFiles, where: str) -> None:
         """Raises UsageError."""
-        self._address = address
+        self._addresses = deque(map(str, addresses_of(addresses)))
+        self.count = len(self._addresses)
         self._files = files
         self._where = where
         self._tls = Renewed(files.tls, client_context) if files.tls else None
         self._token = read_token(files.token, where)
-        files.check(address, where)
+        for each in self._addresses:
+            files.check(each, where)
         self._failed = ""
         self._looked_at = monotonic_ns()
         self.endpoint = self._made()
 
     def _made(self) -> Endpoint:
         tls = None if self._tls is None else self._tls.context
-        return Endpoint(self._address, self._token, tls)
+        return Endpoint(self._addresses[0], self._token, tls)
 
     def look(self, now: int) -> None:
         """Read the files again where that is due. One that is wrong leaves what was read, and is
@@ -110,6 +113,12 @@ class _Read:
                 log.error("the token in use stays: %s", error)
         self.endpoint = self._made()
 
+    def turn(self, failed: Endpoint) -> None:
+        """Somebody else may have turned to the next address already."""
+        if failed.address == self._addresses[0]:
+            self._addresses.rotate(-1)
+            self.endpoint = self._made()
+
 
 @dataclass(frozen=True, slots=True)
 class _Followed(Endpoint):
@@ -122,7 +131,17 @@ class _Followed(Endpoint):
         self.read.look(monotonic_ns())
         return self.read.endpoint
 
+    @property
+    def count(self) -> int:
+        return self.read.count
+
+    def turn(self, failed: Endpoint) -> Endpoint:
+        self.read.turn(failed)
+        return self.read.endpoint
+
 
 def service_at(address: str, files: ClientFiles, where: str) -> Endpoint:
-    """The server at `host:port`. where: what names the token's file. Raises UsageError."""
+    """The server at `host:port`, or at one of several with commas between: the first one is asked
+    until it is not there, or does not serve, and then the next. where: what names the token's file.
+    Raises UsageError."""
     return _Followed(address, files=files, read=_Read(address, files, where))

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from srtm.bridge.file import Route, read_bridge_file
 from srtm.consumer.file import GroupFile, RollingSlo
@@ -15,13 +15,12 @@ from srtm.http.service import ClientFiles, distributor_files
 from srtm.limits.slo import SLO
 from srtm.nsq.names import is_valid_topic_name
 from srtm.options.door import HttpDoor
-from srtm.options.journey import address_text
 from srtm.options.model import FileTable, read_toml
 from srtm.options.nsq import NsqOptions
 from srtm.options.tls import check_distributor
 from srtm.text.address import Address
 from srtm.text.errors import UsageError, one_line
-from srtm.text.fields import ListenAddress
+from srtm.text.fields import ListenAddress, ServerAddresses
 
 MOST_JOURNEYS = 256
 SplitMode = Literal["off", "propose", "auto"]
@@ -35,7 +34,7 @@ class JourneysTable(FileTable, HttpDoor):
     """
 
     state_folder: str = "."
-    distributor_address: Annotated[str, BeforeValidator(address_text)] = ""
+    distributor_address: ServerAddresses = ""
     distributor_token_file: str = ""
     distributor_tls_root_ca_file: str = ""
     distributor_tls_cert: str = ""

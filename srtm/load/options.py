@@ -14,7 +14,7 @@ from srtm.options.tls import (
     DISTRIBUTOR_ROOT_CA,
     check_distributor,
 )
-from srtm.text.fields import Duration
+from srtm.text.fields import Duration, ServerAddresses
 
 
 class RunOptions(BaseModel):
@@ -62,10 +62,11 @@ class RunOptions(BaseModel):
         1, description="publishers that send at the same instants (a correlation group)"
     )
     jitter: Duration = Field(0.0, description="spread the members of a group evenly over this time")
-    distributor_address: str = Field(
+    distributor_address: ServerAddresses = Field(
         "",
-        description="Load Distributor that has placed the topic: sends as its publishers, with "
-        "their rates and groups, and follows each to the gateway that it is moved to",
+        description="Load Distributor that has placed the topic (several addresses with commas "
+        "between, where others stand by): sends as its publishers, with their rates and groups, "
+        "and follows each to the gateway that it is moved to",
     )
     distributor_token_file: str = Field(
         "", description="file of mode 0600 with the distributor's token"

@@ -73,6 +73,25 @@ class Address(NamedTuple):
         return len(hosts) == 1 or not hosts.isdisjoint(ANY_HOST)
 
 
+MOST_ADDRESSES = 8
+"""of one service"""
+
+
+def addresses_of(text: str) -> tuple[Address, ...]:
+    """Read `host:port,host:port`: where those are of whom one serves at a time, as a leader and who
+    stands by. Raises UsageError."""
+    try:
+        found = tuple(Address.parse(each.strip()).reachable for each in text.split(","))
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    for each in found:
+        if found.count(each) > 1:
+            raise UsageError(f"{text!r} names {each} twice")
+    if len(found) > MOST_ADDRESSES:
+        raise UsageError(f"{len(found)} addresses of one service: {MOST_ADDRESSES} at most")
+    return found
+
+
 def require_free(address: Address, where: str) -> None:
     """Try to listen on it for a moment. Raises UnavailableError that names `where` it is set."""
     try:

@@ -4,8 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, PlainSerializer
 
-from srtm.text.address import Address
+from srtm.text.address import Address, addresses_of
 from srtm.text.duration import MAX_SECONDS, format_duration, parse_duration
+from srtm.text.errors import UsageError
 
 
 def _duration_or_seconds(value: object) -> float:
@@ -33,6 +34,26 @@ ListenAddress = Annotated[
     PlainSerializer(str, return_type=str),
 ]
 """A pydantic field that is written as `host:port`."""
+
+
+def _addresses(value: object) -> object:
+    """The addresses of one service as one text; what is empty or neither text nor a list is
+    left."""
+    if isinstance(value, Address):
+        return str(value)
+    if isinstance(value, list | tuple):
+        value = ",".join(map(str, value))
+    if not isinstance(value, str) or not value:
+        return value
+    try:
+        return ",".join(map(str, addresses_of(value)))
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+
+
+ServerAddresses = Annotated[str, BeforeValidator(_addresses)]
+"""A pydantic field that is written as `host:port`, as several of them with commas between, or as a
+list: where one service is."""
 
 YES_NO = BeforeValidator(lambda v: str(v).lower() if isinstance(v, bool) else v)
 """Lets a file write true and false without quotes where a flag takes them as words. The flag alone

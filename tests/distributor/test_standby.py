@@ -1,0 +1,100 @@
+"""Two distributors on one store, of which one leads: gateways and commands that know both."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.distributors import DistributorProcess, Starter, srtm
+from tests.support.postgres import Postgres, postgres
+from tests.support.servers import GatewayProcess, Servers, http, wait_for
+
+LEASE = "--lease-duration=6s"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    with postgres() as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return str(tmp_path / "store.db")
+    found: str = request.getfixturevalue("server").database()
+    return found
+
+
+def led(start: Starter, store: str) -> tuple[DistributorProcess, DistributorProcess]:
+    """The one that leads, and the one that stands by for it."""
+    leader = start(store, LEASE)
+    leader.wait_leading()
+    standby = start(store, LEASE)
+    wait_for(lambda: "waits until it may lead" in standby.process.text(), "it stands by")
+    return leader, standby
+
+
+def told(gateway: GatewayProcess) -> dict[str, Any]:
+    found = http(gateway.admin, "/topics")[1]["distributor"]
+    assert isinstance(found, dict)
+    return found
+
+
+def placed(servers: Servers, leader: DistributorProcess, both: str) -> GatewayProcess:
+    """A gateway that has its share of topic t."""
+    gateway = servers.gateway(
+        f"--distributor-address={both}", "--broker-name=b1", "--broker-capacity=1000"
+    )
+    leader.topic(rate=500.0)
+    leader.publishers(2)
+    leader.place()
+    wait_for(lambda: gateway.inside("t").get("rate") == 500, "it has its share")
+    return gateway
+
+
+def obeys(gateway: GatewayProcess, leader: DistributorProcess, rate: float) -> None:
+    """The contract is changed at the new leader, and the gateway follows, with a lease of its."""
+    leader.topic(rate=rate)
+    wait_for(lambda: gateway.inside("t").get("rate") == rate, "it obeys the new leader")
+    assert told(gateway)["contact"] is True
+
+
+def test_after_kill_9_the_standby_is_led_to(servers: Servers, start: Starter, store: str) -> None:
+    leader, standby = led(start, store)
+    both = f"{standby.address},{leader.address}"
+    gateway = placed(servers, leader, both)
+    shown = srtm("topic", "list", "--json", "--distributor-address", both)
+    assert [each["topic"] for each in json.loads(shown.stdout)["topics"]] == ["t"], shown.stderr
+    leader.process.kill()
+    standby.wait_leading()
+    obeys(gateway, standby, 300.0)
+    assert told(gateway)["safe_share"] is False
+    shown = srtm("topic", "list", "--json", "--distributor-address", both)
+    assert [each["rate"] for each in json.loads(shown.stdout)["topics"]] == [300.0]
+
+
+def test_a_leader_that_is_frozen_is_unseated(
+    servers: Servers, start: Starter, server: Postgres
+) -> None:
+    leader, standby = led(start, server.database())
+    gateway = placed(servers, leader, f"{leader.address},{standby.address}")
+    os.kill(leader.process.popen.pid, signal.SIGSTOP)
+    try:
+        standby.wait_leading()
+        obeys(gateway, standby, 300.0)
+    finally:
+        os.kill(leader.process.popen.pid, signal.SIGCONT)
+
+    def refused() -> str:
+        status, said = leader.call("PUT", "/topics/u", {"rate": 1.0, "burst": 1.0})
+        assert status == 503
+        return str(said["error"])
+
+    wait_for(lambda: f"at {standby.address} has the store" in refused(), "it says who leads")
+    assert f"process {standby.process.popen.pid} on " in refused()
+    assert standby.ok("GET", "/topics/t")["rate"] == 300.0
