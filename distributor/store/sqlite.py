@@ -90,10 +90,6 @@ class SqliteStore(Store):
             self._leads, self._term = True, term
         return True
 
-    def unseat(self, silent_seconds: float) -> bool:
-        """A lock of a process that still runs cannot be taken from it."""
-        return False
-
     def confirm(self) -> None:
         """An flock ends with its process; the file's content is read anew."""
         self._check_files()

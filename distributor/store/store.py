@@ -35,11 +35,11 @@ class Store(ABC):
         """Try to become the one writer; True where that worked or was so. The schema is there
         then. name: of this process, for people. Raises StoreError."""
 
-    @abstractmethod
     def unseat(self, silent_seconds: float) -> bool:
         """Take the lead from a process that has asked the store nothing for so long: it is frozen,
-        and will find that it leads no more. False where nobody is, or the store cannot tell. Raises
-        StoreError."""
+        and will find that it leads no more. False where nobody is, or the lead cannot be taken: an
+        flock cannot, from a process that still runs. Raises StoreError."""
+        return False
 
     @abstractmethod
     def confirm(self) -> None:

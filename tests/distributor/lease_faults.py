@@ -63,7 +63,7 @@ class Disk(Store):
         self.database.backup(other.database)
         return other
 
-    def lead(self) -> bool:
+    def lead(self, name: str = "") -> bool:
         if not self.database.execute("PRAGMA user_version").fetchone()[0]:
             for number, statements in migrations(0):
                 for sql in statements:

@@ -44,7 +44,7 @@ class MemoryStore(Store):
             for sql in statements:
                 self._database.execute(sql)
 
-    def lead(self) -> bool:
+    def lead(self, name: str = "") -> bool:
         return True
 
     def confirm(self) -> None: ...
