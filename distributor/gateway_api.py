@@ -186,7 +186,15 @@ class Report(FromGateway):
         max_length=MAX_TOPICS,
         description="topic -> version of the keys that the gateway has of its publishers",
     )
-    topics: list[TopicReport] = Field(default=[], max_length=MAX_TOPICS, fail_fast=True)
+    whole: bool = Field(
+        True, description="answer with all topics, whether the gateway has them or not"
+    )
+    topics: list[TopicReport] = Field(
+        default=[],
+        max_length=MAX_TOPICS,
+        fail_fast=True,
+        description="those of which there is anything to tell",
+    )
 
 
 class DesiredTopic(Answer):
@@ -234,7 +242,9 @@ class Desired(Answer):
         description="counted from when the gateway sent the report that this answers; then each "
         "topic falls to its safe_rate and safe_burst"
     )
-    topics: list[DesiredTopic] = Field(description="all of them; the gateway has no others")
+    topics: list[DesiredTopic] | None = Field(
+        description="all of them; the gateway has no others. null: those that it has by this epoch"
+    )
     report_seconds: float = Field(
         1.0,
         description="seconds until the next report: fewer while shares change or a topic is fitted",

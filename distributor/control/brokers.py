@@ -107,6 +107,7 @@ class BrokerRegistry:
         gateway.topics |= gateway.has.keys()
         self._state.unheard.discard(gateway.row.name)
         gateway.document = None
+        gateway.looked = {}
         gateway.written = (gateway.epoch, [], [])
         gateway.contact_at = self._service.now()
 

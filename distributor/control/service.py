@@ -21,13 +21,13 @@ hold is the exception: it is in memory first, as the careful side of not knowing
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
 
 from distributor.api import AdaptationAsked, AdaptationShown
 from distributor.api_fields import Unplaced
-from distributor.control import fair_keys, learning
+from distributor.control import fair_keys, learning, quiet
 from distributor.control.adaptor import Adaptor, checked
 from distributor.control.brokers import BrokerRegistry
 from distributor.control.committer import Committer
@@ -162,29 +162,33 @@ class Distributor:
         gateway.contact_at = now
         for fitter in self.fitters.values():
             fitter.receive(name, report, now, lapsed)
+        still = self._quiet(gateway, report, now, applied, lapsed)
         if applied >= gateway.applied:
             gateway.applied = applied
-            see(self.state, gateway, report, now, may_claim=self.unplaced == "floor")
+            see(self.state, gateway, report, now, still, may_claim=self.unplaced == "floor")
         shares = {
-            topic: self._share(gateway, topic, now, applied) for topic in sorted(gateway.topics)
+            topic: self._share(gateway, topic, now, applied)
+            for topic in sorted(gateway.topics - still)
         }
-        document, held_up = self._document(gateway, shares)
+        document, held_up = self._document(gateway, shares, still)
         if lapsed or (document, held_up) != (gateway.document, gateway.suspended):
             gateway.epoch = self.state.next_epoch()
             gateway.document, gateway.suspended = document, held_up
         self.adaptor.receive(name, report, now)
         self.penalties.receive(name, report, now)
         self.troubles.receive(name, report, now)
-        self._lease(gateway, shares, now + self.lease_seconds)
+        self._lease(gateway, shares, still, now + self.lease_seconds)
         epoch = gateway.epoch
         if gateway.saved < epoch:
             await self.commit([put_epoch(epoch), *put_grants(name, grants(self.state, gateway))])
             gateway.saved = max(gateway.saved, epoch)
         if epoch >= gateway.written[0]:
             gateway.written = (epoch, document, held_up)
-        seconds = self._report_seconds(name, shares, now)
+        seconds = self._report_seconds(gateway, shares, now)
         keys = fair_keys.changed(self.state, name, document, report.keys)
-        return self._answer(epoch, document, held_up, seconds, report.names_version, keys)
+        has_it = applied == epoch and not report.whole
+        told = None if has_it else document
+        return self._answer(epoch, told, held_up, seconds, report.names_version, keys)
 
     def _reporting(self, name: str, report: Report) -> Gateway:
         """The gateway that reports. Raises NotFound for one that has to register first, NotLeading
@@ -198,12 +202,35 @@ class Distributor:
             raise NotFound(f"broker {name} has obeyed another distributor since it registered")
         return gateway
 
+    def _quiet(
+        self, gateway: Gateway, report: Report, now: float, applied: int, lapsed: bool
+    ) -> Set[str]:
+        """Its topics whose shares need no look."""
+        is_plain = not lapsed and gateway.document is not None and applied == gateway.epoch
+        if not is_plain or self.state.listens(now):
+            return frozenset()
+        loud = {each.topic for each in report.topics if each.waiting or each.debt or each.batch}
+        return {
+            name
+            for name, looked in gateway.looked.items()
+            if name not in loud and quiet.is_quiet(self.state, name, looked)
+        }
+
     def _document(
-        self, gateway: Gateway, shares: Mapping[str, Share]
+        self, gateway: Gateway, shares: Mapping[str, Share], still: Set[str]
     ) -> tuple[list[DesiredTopic], list[str]]:
-        """What the gateway is told: its topics, and those that it is to hold up."""
-        wanted = self.adaptor.wants_arrivals(shares)
+        """What the gateway is told: its topics, and those that it is to hold up. shares: of those
+        that were looked at; still: the others"""
         asked = self.troubles.wants_publishers(gateway.row.name)
+        # A topic that was looked at last time may be none of its any more.
+        is_same = not shares and gateway.is_still and asked == gateway.asked
+        gateway.asked, gateway.is_still = asked, not shares
+        if is_same and gateway.document is not None:
+            return gateway.document, gateway.suspended
+        if still:
+            shares = {**shares, **{name: gateway.has[name] for name in still}}
+            shares = {name: shares[name] for name in sorted(shares)}
+        wanted = self.adaptor.wants_arrivals(shares)
         document = [
             desired_topic(self.state.topics[topic], share, topic in wanted, topic in asked)
             for topic, share in shares.items()
@@ -211,15 +238,27 @@ class Distributor:
         ]
         return document, suspended(self.state, gateway, shares)
 
-    def _lease(self, gateway: Gateway, shares: Mapping[str, Share], ends_at: float) -> None:
-        """The gateway may hold these shares until the lease ends."""
+    def _lease(
+        self, gateway: Gateway, shares: Mapping[str, Share], still: Set[str], ends_at: float
+    ) -> None:
+        """The gateway may hold these shares, and what it has of the other topics, until the lease
+        ends."""
         name = gateway.row.name
         gateway.lease_ends_at = ends_at
-        gateway.has = {topic: share for topic, share in shares.items() if share.rate}
+        quiet.go_on(self.state, name, still, ends_at)
+        if not shares:
+            return
+        has = {topic: gateway.has[topic] for topic in still}
+        gateway.has = has | {topic: share for topic, share in shares.items() if share.rate}
         for topic, share in shares.items():
             holders = self.state.leases[topic].holders
             holders[name] = holders[name].told(gateway.epoch, share, ends_at)
-        let_go(self.state, gateway)
+        let_go(self.state, gateway, shares)
+        gateway.looked = {topic: gateway.looked[topic] for topic in still}
+        for topic in shares.keys() & gateway.topics:
+            looked = quiet.look(self.state, name, topic)
+            if looked is not None:
+                gateway.looked[topic] = looked
 
     def _was_led_elsewhere(self, gateway: Gateway, report: Report) -> bool:
         """Has the gateway obeyed another distributor since it registered? It would ignore our
@@ -243,7 +282,7 @@ class Distributor:
     def _answer(
         self,
         epoch: int,
-        document: list[DesiredTopic],
+        document: list[DesiredTopic] | None,
         suspended: list[str],
         seconds: float,
         has_names: str = "",
@@ -339,11 +378,12 @@ class Distributor:
         self.watches.notify(topic, ready)
         return share
 
-    def _report_seconds(self, broker: str, shares: Mapping[str, Share], now: float) -> float:
-        """Soon where it waits for others to shrink, or measures for a fitting."""
+    def _report_seconds(self, gateway: Gateway, shares: Mapping[str, Share], now: float) -> float:
+        """Soon where it waits for others to shrink, or measures for a fitting. shares: of topics
+        that are not quiet"""
         if not self.state.listens(now) and any(
-            waits(self.state.leases.get(topic), broker, share, now)
+            waits(self.state.leases.get(topic), gateway.row.name, share, now)
             for topic, share in shares.items()
         ):
             return _CHANGING_SECONDS
-        return _MEASURING_SECONDS if shares.keys() & self.fitters.keys() else REPORT_SECONDS
+        return _MEASURING_SECONDS if gateway.topics & self.fitters.keys() else REPORT_SECONDS

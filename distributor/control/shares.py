@@ -1,6 +1,6 @@
 """The share that one broker gets of each topic, by its report and the leases, as state changes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 from distributor.control.state import ControlState, Gateway, RegisteredTopic
 from distributor.gateway_api import DesiredTopic, Report
@@ -9,10 +9,21 @@ from tb_adaptor.leases import NOTHING, Holder, Share, TopicLeases
 from tb_adaptor.turns import NONE, Waiting
 
 
-def see(state: ControlState, gateway: Gateway, report: Report, now: float, may_claim: bool) -> None:
+def see(
+    state: ControlState,
+    gateway: Gateway,
+    report: Report,
+    now: float,
+    quiet: Set[str],
+    may_claim: bool,
+) -> None:
     """Which topics messages come to. may_claim: a broker without a share gets a floor for them"""
     name, reported = gateway.row.name, set()
     for each in report.topics:
+        if each.topic in quiet:
+            if each.offered or each.backlog:
+                gateway.busy_at[each.topic] = now
+            continue
         if each.topic not in state.topics:
             continue
         reported.add(each.topic)
@@ -28,7 +39,7 @@ def see(state: ControlState, gateway: Gateway, report: Report, now: float, may_c
             if name in leases.claims:
                 gateway.topics.add(each.topic)
             gateway.busy_at[each.topic] = now
-    for topic in gateway.topics - reported:
+    for topic in gateway.topics - reported - quiet:
         if topic in state.leases:
             state.leases[topic].report(name, NONE, now)
 
@@ -115,10 +126,10 @@ def suspended(state: ControlState, gateway: Gateway, shares: Mapping[str, Share]
     ]
 
 
-def let_go(state: ControlState, gateway: Gateway) -> None:
+def let_go(state: ControlState, gateway: Gateway, topics: Iterable[str]) -> None:
     """A topic is none of its any more once it holds nothing of it and is to have nothing."""
     name = gateway.row.name
-    for topic in list(gateway.topics):
+    for topic in topics:
         leases = state.leases[topic]
         holder = leases.holders[name]
         turns = leases.turns

@@ -20,10 +20,10 @@ it once the broker has acknowledged a share of the topic.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import fsum, inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from distributor.api import AdaptationAsked, FittingShown, MigrationAsked, MoveShown, ShareShown
 from distributor.control.lineage import Lineage
@@ -42,6 +42,19 @@ UNHEARD = FORMER + "unheard"
 """holds what gateways that were not heard after a store was lost may hold"""
 
 
+class Looked(NamedTuple):
+    """What a broker's share of a topic followed from as it was decided (`quiet.py`). Each is
+    replaced by another object, or number, when it changes."""
+
+    topic: "RegisteredTopic"
+    contract: Contract
+    emptied: int
+    leases: TopicLeases
+    targets: Mapping[str, Share]
+    total: Share
+    seen: int
+
+
 @dataclass(slots=True)
 class Gateway:
     """A broker as the service sees it. Times are monotonic seconds.
@@ -55,6 +68,9 @@ class Gateway:
     named_until: the name is its instance's, as one before this leader may have heard it
     suspended: topics of it that it was told to hold up
     written:  epoch, document and topics held up of the last desired state that is on disk
+    looked:   topic -> what its share followed from, of those that were quiet at the last report
+    asked:    topics of which `document` asks for the publishers
+    is_still: all of its topics were quiet at the last report
     """
 
     row: BrokerRow
@@ -72,6 +88,9 @@ class Gateway:
     named_until: float = -inf
     suspended: list[str] = field(default_factory=list)
     written: tuple[int, list[DesiredTopic], list[str]] = (0, [], [])
+    looked: dict[str, Looked] = field(default_factory=dict)
+    asked: frozenset[str] = frozenset()
+    is_still: bool = False
 
     def silent_until(self, lease_seconds: float) -> float:
         """The time until which the broker may have been in contact with us, or with a leader

@@ -17,6 +17,7 @@ import secrets
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from heapq import nlargest
+from math import inf
 from operator import itemgetter
 from typing import Any
 from urllib.parse import quote
@@ -38,6 +39,8 @@ _SOON_SECONDS = 0.05
 """Seconds until the next report after a change: others may grow only once it is acknowledged."""
 _TIMEOUT_SECONDS = 2.0
 MAX_BACKOFF_SECONDS = 3.0
+_WHOLE_SECONDS = 60.0
+"""from one answer with all topics to the next: in between, those that it has are not told again"""
 _LEASE_CHECK_SECONDS = 1.0
 """Seconds from one look at the lease to the next, at most: an alarm is set for its end, but a
 suspended machine's alarms are late."""
@@ -79,6 +82,7 @@ class Agent:
         self._waited: dict[bytes, Waits] = {}  # likewise, of topics whose arrivals are wanted
         self._answered = 0  # reports
         self._round_trip = 0.0  # seconds, of the last of them
+        self._whole_at = -inf  # seconds since boot, of the last answer with all topics
         self._alarm: asyncio.TimerHandle | None = None
         self._said = ""
         self._taken = ""  # by whom its name is
@@ -229,11 +233,15 @@ class Agent:
                 waits = None
                 if topic.observed.times is not None:
                     waits = waited[topic.name] = waits_of(topic)
-                entries.append(self._entry(topic, count, (asked_at - self._counted_at) / NS, waits))
+                entry = self._entry(topic, count, (asked_at - self._counted_at) / NS, waits)
+                is_told = any(value for key, value in entry.items() if key != "topic")
+                if is_told or self._is_shared(topic):
+                    entries.append(entry)
             if number % _TOPICS_PER_TURN == 0:
                 await asyncio.sleep(0)
         seconds = (asked_at - self._counted_at) / NS
-        body = await _encode(self._head(seconds), entries)
+        is_whole = not self._has_topics(asked_at / NS)
+        body = await _encode(self._head(seconds, is_whole), entries)
         answer = await call(self.endpoint, "POST", f"{self._path}/report", body, _TIMEOUT_SECONDS)
         if answer.status == 404:
             self._registered = False  # it is new, or has forgotten
@@ -243,6 +251,8 @@ class Agent:
         self._take(answer, asked_at)
         await self._topics.state_file.written()  # the next report acknowledges it
         self.contact_at = boottime_ns()
+        if is_whole:
+            self._whole_at = asked_at / NS
         there = self._topics.by_name
         self._counted = {n: each for n, each in (self._counted | counts).items() if n in there}
         self._counted_at, self._waited = asked_at, waited
@@ -250,9 +260,16 @@ class Agent:
         self._round_trip = round_trip
         return True
 
-    def _head(self, seconds: float) -> dict[str, Any]:
+    def _has_topics(self, now: float) -> bool:
+        """Has it all topics of the epoch that it shows, and were they told of late?"""
+        known = self._desired
+        is_known = known is not None and known.epoch == self.lease.epoch
+        return is_known and now < self._whole_at + _WHOLE_SECONDS
+
+    def _head(self, seconds: float, is_whole: bool) -> dict[str, Any]:
         """The head of a report: what is applied, by whom, and how long the counts are of."""
         return {
+            "whole": is_whole,
             "applied_epoch": self.lease.epoch,
             "store": self.lease.known.store,
             "names_version": self.lease.known.names_version,
@@ -331,6 +348,13 @@ class Agent:
             or topic.meter.admitted != known.admitted
             or topic.name.decode() in self.lease.applied
         )
+
+    def _is_shared(self, topic: Topic) -> bool:
+        """Have others a share of it too? Then it counts that nothing came, and when."""
+        name = topic.name.decode()
+        limit = self.lease.applied.get(name)
+        whole = self.lease.known.contracts.get(name)
+        return limit is not None and (limit.rate, limit.burst) != whole
 
     def _entry(
         self, topic: Topic, count: Counts, seconds: float, waits: Waits | None = None

@@ -148,6 +148,22 @@ def test_an_older_epoch_decides_nothing_but_is_answered(distributor: Distributor
     assert "t" in b2.shares
 
 
+def test_topics_that_a_gateway_has_are_told_again_only_when_it_asks(
+    distributor: DistributorProcess,
+) -> None:
+    [broker] = distributor.placed(1000.0, publishers=2)
+    has = {"applied_epoch": broker.epoch, "whole": False}
+    same = distributor.ok("POST", "/brokers/b1/report", has)
+    assert (same["topics"], same["epoch"]) == (None, broker.epoch)
+    for more in ({"whole": True}, {"applied_epoch": broker.epoch - 1}, {"store": "another"}):
+        answer = distributor.ok("POST", "/brokers/b1/report", has | more)
+        assert [each["topic"] for each in answer["topics"]] == ["t"]
+    distributor.topic(rate=90.0)
+    changed = distributor.ok("POST", "/brokers/b1/report", has)
+    assert [each["topic_rate"] for each in changed["topics"]] == [90.0]
+    assert changed["epoch"] > broker.epoch
+
+
 @pytest.mark.parametrize("epoch", [9, 5000, 2**52, 2**61])
 def test_an_epoch_that_was_never_given_out_is_refused_and_harms_nobody(
     distributor: DistributorProcess, epoch: int

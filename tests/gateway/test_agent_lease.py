@@ -156,6 +156,17 @@ def test_reports_are_neither_a_flood_nor_rare(asked: float, taken: float) -> Non
     assert read_desired(document).report_seconds == taken
 
 
+def test_an_answer_without_topics_leaves_those_of_its_epoch() -> None:
+    first = read_desired({"epoch": 1, "lease_seconds": 9, "topics": [{**GOOD, "arrivals": True}]})
+    same = {"epoch": 1, "lease_seconds": 7, "topics": None, "suspended": ["u"], "newest": 9}
+    found = read_desired(same, first)
+    assert (found.limits, found.observed) == (first.limits, {"t"})
+    assert (found.lease_seconds, found.suspended, found.newest) == (7, {"u"}, 9)
+    for before in (None, read_desired({"epoch": 2, "lease_seconds": 9, "topics": []})):
+        with pytest.raises(UsageError, match="not a desired state"):
+            read_desired(same, before)
+
+
 def test_what_did_not_change_is_not_checked_again() -> None:
     first = read_desired({"epoch": 1, "lease_seconds": 9, "topics": [GOOD, {**GOOD, "topic": "u"}]})
     changed = [dict(GOOD), {**GOOD, "topic": "u", "rate": 6.0}]

@@ -306,3 +306,28 @@ def test_only_topics_with_something_to_tell_are_in_a_report() -> None:
     topics.by_name[b"stuck"].backlog.messages = 1
     names = [topic.name for topic in topics.by_name.values() if agent._is_news(topic)]
     assert names == [b"named", b"busy", b"stuck"]
+
+
+def test_of_a_topic_that_others_share_it_is_told_that_nothing_came() -> None:
+    topics = Topics(b"alone", b"shared")
+    with fake_distributor() as fake:
+        agent = Agent(Endpoint(fake.address), Identity("b", "h:2", "h:3", 0), topics)
+        share = {"rate": 5.0, "burst": 2.0, "mode": "delay", "topic_burst": 2.0}
+        alone = {**share, "topic": "alone", "topic_rate": 5.0}
+        fake.desire(1, alone, {**share, "topic": "shared", "topic_rate": 9.0})
+        assert asyncio.run(agent._exchange())
+        assert asyncio.run(agent._exchange())
+    assert [each["topic"] for each in fake.reports[1]["topics"]] == ["shared"]
+
+
+def test_topics_that_it_has_are_told_again_once_a_minute() -> None:
+    with fake_distributor() as fake:
+        agent = Agent(Endpoint(fake.address), Identity("b", "h:2", "h:3", 0), Topics())
+        for _ in range(3):
+            assert asyncio.run(agent._exchange())
+        agent._whole_at -= 60
+        assert asyncio.run(agent._exchange())
+        agent.lease.epoch = 2  # of a state that it has not
+        fake.desire(2)
+        assert asyncio.run(agent._exchange())
+    assert [each["whole"] for each in fake.reports] == [True, False, False, True, True]
