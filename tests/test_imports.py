@@ -113,7 +113,7 @@ def mentioned(wanted: str) -> set[str]:
     [
         pytest.param(
             r"^\s*(import|from) (h11|httpx|requests|urllib\.request|http\.client|tornado\.httpcl)",
-            {"srtm.http.client"},
+            {"srtm.http.client", "srtm.http.connection"},
             id="http-client",
         ),
         pytest.param(

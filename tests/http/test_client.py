@@ -247,7 +247,7 @@ def test_nobody_waits_for_a_resolver_longer_than_for_an_answer(
             raise socket.gaierror
         over.wait(60)
 
-    monkeypatch.setattr("srtm.http.client.socket.getaddrinfo", hang)
+    monkeypatch.setattr("srtm.http.connection.socket.getaddrinfo", hang)
     began = time.monotonic()
     with pytest.raises(UnavailableError, match=r"did not answer within 0\.2 s"):
         request("broker.example:80", "GET", "/", timeout_seconds=0.2)
