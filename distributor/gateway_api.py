@@ -74,9 +74,11 @@ class BrokerAsked(FromGateway):
     lease_seconds: float = Field(
         0.0, ge=0, le=86_400, description="lease of the last answer, seconds"
     )
-    held: list[HeldTopic] = Field(default=[], max_length=MAX_TOPICS)
+    held: list[HeldTopic] = Field(default_factory=list, max_length=MAX_TOPICS)
     names: list[TopicName] = Field(
-        default=[], max_length=MAX_TOPICS, description="topics that have a contract somewhere"
+        default_factory=list,
+        max_length=MAX_TOPICS,
+        description="topics that have a contract somewhere",
     )
 
 
@@ -130,13 +132,13 @@ class TopicReport(FromGateway):
         0.0, description="those that did even without the wait for their token"
     )
     arrivals: list[tuple[Count, Count]] = Field(
-        default=[],
+        default_factory=list,
         max_length=MAX_ARRIVALS,
         fail_fast=True,
         description="(milliseconds ago, messages); where the desired state asks for them",
     )
     batches: list[tuple[Count, Count]] = Field(
-        default=[],
+        default_factory=list,
         max_length=MAX_ARRIVALS,
         fail_fast=True,
         description="those of the arrivals that wait for all of their tokens together",
@@ -144,7 +146,7 @@ class TopicReport(FromGateway):
     waits: WaitsReport | None = Field(None, description="with the arrivals, from the second on")
 
     publishers: list[tuple[Annotated[str, Field(max_length=256)], Count]] = Field(
-        default=[],
+        default_factory=list,
         max_length=MAX_TOLD,
         fail_fast=True,
         description="(publisher, messages) of those that sent most since the last report; where "
@@ -182,7 +184,7 @@ class Report(FromGateway):
         0.0, description="seconds from the last answered report to its answer; 0: not known"
     )
     keys: dict[TopicName, Token] = Field(
-        default={},
+        default_factory=dict,
         max_length=MAX_TOPICS,
         description="topic -> version of the keys that the gateway has of its publishers",
     )
@@ -190,7 +192,7 @@ class Report(FromGateway):
         True, description="answer with all topics, whether the gateway has them or not"
     )
     topics: list[TopicReport] = Field(
-        default=[],
+        default_factory=list,
         max_length=MAX_TOPICS,
         fail_fast=True,
         description="those of which there is anything to tell",

@@ -203,14 +203,18 @@ class Handler(ApiHandler):
     def fail(self, error: Exception) -> None:
         if isinstance(error, HTTPError):
             raise error  # write_error tells it
+        status, said = self.told(error)
+        if status == HTTPStatus.SERVICE_UNAVAILABLE:
+            self.set_header("Retry-After", "1")
+        self.refuse(status, said)
+
+    def told(self, error: Exception) -> tuple[HTTPStatus, str]:
+        """The status of a refusal, and what it says. A fault of ours is logged."""
         status = status_of(error)
-        if status == HTTPStatus.INTERNAL_SERVER_ERROR:
-            log.error("%s %s", self.request.method, self.request.path, exc_info=error)
-            self.refuse(status, "a fault of the distributor; its log has more")
-        else:
-            if status == HTTPStatus.SERVICE_UNAVAILABLE:
-                self.set_header("Retry-After", "1")
-            self.refuse(status, str(error))
+        if status != HTTPStatus.INTERNAL_SERVER_ERROR:
+            return status, str(error)
+        log.error("%s %s", self.request.method, self.request.path, exc_info=error)
+        return status, "a fault of the distributor; its log has more"
 
     # --- what tornado refuses itself ----------------------------------------------------------
 

@@ -19,7 +19,17 @@ from distributor.http.connections import UNREAD_SECONDS
 from distributor.http.handler import Handler, Leading, Shared
 from distributor.http.metrics import exposition
 from distributor.http.openapi import document
-from distributor.http.routes import PREFIX, ROUTES, WATCH, WATCH_ROLE, Call, Route
+from distributor.http.reports import Reports
+from distributor.http.routes import (
+    PREFIX,
+    REPORTS,
+    ROUTES,
+    WATCH,
+    WATCH_ROLE,
+    Call,
+    Route,
+    pattern_of,
+)
 from srtm.http.callers import Role
 from srtm.http.metrics import CONTENT_TYPE
 from srtm.text.errors import SrtmError, one_line
@@ -215,11 +225,11 @@ def application(leading: Leading, shared: Shared) -> Application:
     by_pattern: dict[str, dict[str, Route]] = {}
     for route in ROUTES:
         by_pattern.setdefault(route.pattern, {})[route.method] = route
-    watch = Route("GET", WATCH, WATCH_ROLE, "", None, api.Done, (), ROUTES[0].call).pattern
     return Application(
         [
             *((pattern, _Json, {**both, "routes": its}) for pattern, its in by_pattern.items()),
-            (watch, _Watch, both),
+            (pattern_of(WATCH), _Watch, both),
+            (pattern_of(REPORTS), Reports, both),
             (f"{PREFIX}/health", _Health, both),
             (f"{PREFIX}/openapi.json", _OpenApi, both),
             (r"/metrics", _Metrics, both),

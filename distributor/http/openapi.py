@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from distributor import api
-from distributor.http.routes import PREFIX, ROUTES, WATCH, WATCH_ROLE
+from distributor.http.routes import PREFIX, PROTOCOL, REPORT, REPORTS, ROUTES, WATCH, WATCH_ROLE
 from srtm import __version__
 from srtm.http.callers import Role
 
@@ -83,6 +83,16 @@ def _watches() -> Iterator[_Documented]:
             "content": {"application/x-ndjson": {"schema": _ref(api.Place)}},
         }
         yield PREFIX + WATCH, method, operation
+
+
+def _reports() -> Iterator[_Documented]:
+    summary = (
+        f"Reports on one connection (Upgrade: {PROTOCOL}): each line is a Report, and each answer "
+        "a line with a status and a length, and so many bytes, which are a Desired or an error."
+    )
+    operation = _operation(summary, REPORTS, None, (), REPORT.role)
+    operation["responses"]["101"] = {"description": "Lines and answers follow."}
+    yield PREFIX + REPORTS, "get", operation
 
 
 def _others() -> Iterator[_Documented]:

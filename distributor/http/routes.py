@@ -77,7 +77,12 @@ class Route:
 
     @property
     def pattern(self) -> str:
-        return PREFIX + re.sub(r"\{\w+\}", "([^/]+)", self.path)
+        return pattern_of(self.path)
+
+
+def pattern_of(path: str) -> str:
+    """path: as OpenAPI writes it"""
+    return PREFIX + re.sub(r"\{\w+\}", "([^/]+)", path)
 
 
 async def _brokers(service: Distributor, _: Call) -> BaseModel:
@@ -300,6 +305,10 @@ ROUTES = (
           None, api.FittingShown, (404, 409), _stop_fitting),
 )  # fmt: skip
 
+REPORT = next(each for each in ROUTES if each.body is gateway_api.Report)
+PROTOCOL = "srtm-reports/1"
+REPORTS = "/brokers/{name}/reports"
+"""GET with Upgrade: PROTOCOL: reports and answers by turns (see `reports.py`)"""
 WATCH = "/topics/{topic}/watch"
 """GET ?id=A&id=B or POST {"ids": [...]}: lines of JSON without an end; for the role `WATCH_ROLE`"""
 WATCH_ROLE = _READ

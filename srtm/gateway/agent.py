@@ -17,6 +17,7 @@ import secrets
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from heapq import nlargest
+from http import HTTPStatus
 from math import inf
 from operator import itemgetter
 from typing import Any
@@ -29,7 +30,8 @@ from srtm.gateway.topic import Topic
 from srtm.gateway.topics import Topics
 from srtm.host.backoff import backoff_seconds
 from srtm.host.clock import NS, boottime_ns, monotonic_ns
-from srtm.http.client import Answer, Endpoint, call
+from srtm.http.client import Answer, Endpoint, Refusal, call
+from srtm.http.exchange import MOST_QUESTION_BYTES, Exchange
 from srtm.text.errors import SrtmError, UnavailableError, UsageError
 from srtm.text.words import counted
 
@@ -41,6 +43,14 @@ _TIMEOUT_SECONDS = 2.0
 MAX_BACKOFF_SECONDS = 3.0
 _WHOLE_SECONDS = 60.0
 """from one answer with all topics to the next: in between, those that it has are not told again"""
+_PROTOCOL = "srtm-reports/1"
+_NO_SUCH_PATH = (
+    HTTPStatus.NOT_FOUND,
+    HTTPStatus.METHOD_NOT_ALLOWED,
+    HTTPStatus.NOT_IMPLEMENTED,
+)
+_NO_EXCHANGE_NS = 60 * NS
+"""until a distributor that takes single reports alone is asked for more again"""
 _LEASE_CHECK_SECONDS = 1.0
 """Seconds from one look at the lease to the next, at most: an alarm is set for its end, but a
 suspended machine's alarms are late."""
@@ -83,6 +93,8 @@ class Agent:
         self._answered = 0  # reports
         self._round_trip = 0.0  # seconds, of the last of them
         self._whole_at = -inf  # seconds since boot, of the last answer with all topics
+        self._exchanged: Exchange | None = None  # where reports go
+        self._no_exchange_until = 0  # monotonic ns
         self._alarm: asyncio.TimerHandle | None = None
         self._said = ""
         self._taken = ""  # by whom its name is
@@ -165,6 +177,10 @@ class Agent:
         return backoff_seconds(self.failures - 1, random.random(), most)
 
     def close(self) -> None:
+        self._hang_up()
+        self._cancel_alarm()
+
+    def _cancel_alarm(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
 
@@ -242,7 +258,7 @@ class Agent:
         seconds = (asked_at - self._counted_at) / NS
         is_whole = not self._has_topics(asked_at / NS)
         body = await _encode(self._head(seconds, is_whole), entries)
-        answer = await call(self.endpoint, "POST", f"{self._path}/report", body, _TIMEOUT_SECONDS)
+        answer = await self._told(body)
         if answer.status == 404:
             self._registered = False  # it is new, or has forgotten
             return False
@@ -259,6 +275,38 @@ class Agent:
         self._answered += 1
         self._round_trip = round_trip
         return True
+
+    async def _told(self, body: bytes) -> Answer:
+        """What is answered to a report: on a connection that is kept for reports, but for long ones
+        and a distributor that knows of no such connection. Raises UnavailableError."""
+        if len(body) <= MOST_QUESTION_BYTES and monotonic_ns() >= self._no_exchange_until:
+            if self._exchanged is not None and self._exchanged.is_over:
+                self._hang_up()
+            try:
+                if self._exchanged is None:
+                    self._exchanged = await Exchange.open(
+                        self.endpoint, f"{self._path}/reports", _PROTOCOL, _TIMEOUT_SECONDS
+                    )
+                answer = await self._exchanged.ask(body, _TIMEOUT_SECONDS)
+                if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:  # it leads no more
+                    self._hang_up(turns=True)
+                return answer
+            except Refusal as refused:
+                if refused.status not in _NO_SUCH_PATH:
+                    return refused.answer
+                self._no_exchange_until = monotonic_ns() + _NO_EXCHANGE_NS
+            except UnavailableError:
+                self._hang_up(turns=True)
+                raise
+        return await call(self.endpoint, "POST", f"{self._path}/report", body, _TIMEOUT_SECONDS)
+
+    def _hang_up(self, turns: bool = False) -> None:
+        """turns: the next one to be asked is another, where there is one"""
+        if self._exchanged is not None:
+            self._exchanged.close()
+            if turns:
+                self.endpoint.turn(self._exchanged.at)
+            self._exchanged = None
 
     def _has_topics(self, now: float) -> bool:
         """Has it all topics of the epoch that it shows, and were they told of late?"""
@@ -325,7 +373,7 @@ class Agent:
 
     def _watch_lease(self) -> None:
         """Fall to the safe shares when the lease ends, whatever else the loop waits for."""
-        self.close()
+        self._cancel_alarm()
         changes = self.lease.expire(boottime_ns())
         if changes:
             log.warning(

@@ -23,6 +23,10 @@ _QUIET_SECONDS = 60.0
 """from one line about strangers to the next: they choose how many requests they send"""
 
 
+Shown = tuple[str | None, Mapping[str, Any] | None]
+"""What a request shows of who sent it: its Authorization, or a verified certificate."""
+
+
 class Access:
     """Knows the callers of one server, and follows the file of their tokens.
 
@@ -93,10 +97,14 @@ class Access:
 
     def peek(self, request: HTTPServerRequest) -> Caller | None:
         """As `of_request`, without counting."""
+        return self.caller(*self.shown(request))
+
+    def shown(self, request: HTTPServerRequest) -> Shown:
+        """By what `caller` knows who sent a request."""
         header = request.headers.get("Authorization")
         socket = request.connection.stream.socket  # type: ignore[union-attr]
         is_secure = isinstance(socket, ssl.SSLSocket)
-        return self.caller(header, socket.getpeercert() if is_secure and not header else None)
+        return header, socket.getpeercert() if is_secure and not header else None
 
     def _count_stranger(self, address: str) -> None:
         """Count a request of a stranger, and log it unless one was logged in the last minute."""

@@ -2,11 +2,13 @@
 
 import _thread
 import asyncio
+import errno
 import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from http import HTTPStatus
 from typing import Any, Self
 
 import h11
@@ -60,27 +62,43 @@ class Connection:
         content_type: str = JSON,
     ) -> int:
         """The status of the answer; its body comes by `pieces`."""
+        headers = [] if keep else [("Connection", "close")]
+        if body is not None:
+            headers += [("Content-Type", content_type), ("Content-Length", str(len(body)))]
+        return await self._answered(endpoint, method, path, headers, body or b"")
+
+    async def switch(self, endpoint: Endpoint, path: str, protocol: str) -> int:
+        """Ask to go on with another protocol: then `read_line`, `read` and `write` speak it. The
+        status of the answer: 101 where that is agreed upon; otherwise its body comes by
+        `pieces`."""
+        headers = [("Connection", "Upgrade"), ("Upgrade", protocol)]
+        return await self._answered(endpoint, "GET", path, headers, b"")
+
+    async def _answered(
+        self,
+        endpoint: Endpoint,
+        method: str,
+        path: str,
+        more: list[tuple[str, str]],
+        body: bytes,
+    ) -> int:
         is_first = self._http.our_state is not h11.DONE
         if not is_first:
             self._http.start_next_cycle()
         host = "localhost" if endpoint.is_socket else str(Address.of(endpoint.address))
-        headers = [("Host", host), ("User-Agent", "srtm"), ("Accept-Encoding", "identity")]
-        if not keep:
-            headers.append(("Connection", "close"))
+        headers = [("Host", host), ("User-Agent", "srtm"), ("Accept-Encoding", "identity"), *more]
         if endpoint.token:
             headers.append(("Authorization", f"Bearer {endpoint.token}"))
-        if body is not None:
-            headers += [("Content-Type", content_type), ("Content-Length", str(len(body)))]
         sent = [
             self._http.send(h11.Request(method=method, target=path, headers=headers)),
-            self._http.send(h11.Data(data=body or b"")),
+            self._http.send(h11.Data(data=body)),
             self._http.send(h11.EndOfMessage()),
         ]
-        self._writer.write(b"".join(each for each in sent if each))
-        await self._writer.drain()
+        await self.write(b"".join(each for each in sent if each))
         try:
             while not isinstance(event := await self._event(), h11.Response):
-                pass  # 1xx: the answer itself is to come
+                if event.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
+                    break  # any other 1xx: the answer itself is to come
         except _NoAnswer:
             if endpoint.tls is None or not is_first:
                 raise
@@ -90,7 +108,25 @@ class Connection:
             raise TlsFailed(
                 f"{endpoint.address}: {why}; does it accept only clients with a certificate?"
             ) from None
-        return event.status_code
+        return int(event.status_code)
+
+    async def write(self, content: bytes) -> None:
+        self._writer.write(content)
+        await self._writer.drain()
+
+    async def read_line(self) -> bytes:
+        """Raises OSError where it ends before, ValueError where it is longer than 64 KiB."""
+        found = await self._reader.readline()
+        if not found.endswith(b"\n"):
+            raise ConnectionResetError(errno.ECONNRESET, "closed")
+        return found
+
+    async def read(self, size: int) -> bytes:
+        """Raises OSError where there is less."""
+        try:
+            return await self._reader.readexactly(size)
+        except asyncio.IncompleteReadError:
+            raise ConnectionResetError(errno.ECONNRESET, "closed") from None
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """The body of the answer, as it comes."""
@@ -107,6 +143,11 @@ class Connection:
                 raise _NoAnswer("closed without an answer")
             self._http.receive_data(data)
         return event
+
+    @property
+    def is_over(self) -> bool:
+        """Has the other side closed it?"""
+        return self._reader.at_eof() or self._reader.exception() is not None
 
     def is_free(self) -> bool:
         """May another request be sent? What the one before left unread, or the other side has

@@ -120,6 +120,7 @@ class Refusal(UnavailableError):
     def __init__(self, endpoint: Endpoint, answer: Answer) -> None:
         super().__init__(f"{endpoint.address}: {answer.error}")
         self.status = answer.status
+        self.answer = answer
 
 
 class TlsFailed(UnavailableError):
