@@ -121,6 +121,7 @@ BENCHMARKS = {
     "inferred-groups": Entry(
         "correlation.inferred", "token wait with groups that Spark found, users named, and none"
     ),
+    "control": Entry("control.run", "what a gateway's report costs the distributor"),
     "journey-ages": Entry(
         "journey.ages", "how old messages are from end to end, against a client's own measure"
     ),

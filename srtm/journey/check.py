@@ -107,7 +107,7 @@ def _compare(slo: SLO, slos: dict[Leg, SLO | None], say: Callable[..., None]) ->
     seconds = sum(each.target_seconds for each in known)
     late = sum(each.allowed_late_share for each in known)
     parts = ", ".join(f"{leg} {slo}" for leg, slo in slos.items())
-    summed = f"the legs' SLOs ({parts}) promise {1 - late:.4g}@{format_duration(seconds)}"
+    summed = f"the legs' SLOs ({parts}) promise {1 - late:.9g}@{format_duration(seconds)}"
     if seconds <= slo.target_seconds and late <= slo.allowed_late_share + 1e-12:
         say(f"{summed}, which keeps {slo}")
     else:

@@ -10,7 +10,7 @@ from srtm.http.nsqd import stats
 from srtm.http.nsqlookupd import producers_of
 from srtm.journey.file import Journey
 from srtm.limits.slo import SLO
-from srtm.text.errors import UnavailableError
+from srtm.text.errors import SrtmError, UnavailableError
 
 _SECONDS = 60.0
 _MOST = 300
@@ -36,11 +36,11 @@ def contract_slos(journey: Journey) -> ContractSlos:
     """Ask the gateways of the journey's topic."""
     found = ContractSlos({}, [])
     addresses = list(journey.nsqd_http)
-    try:
-        for lookupd in journey.lookupd:
+    for lookupd in journey.lookupd:
+        try:
             addresses += [each.http for each in producers_of(lookupd, journey.topic) if each.http]
-    except UnavailableError as error:
-        found.faults.append(str(error))
+        except UnavailableError as error:
+            found.faults.append(str(error))
     if not addresses and not found.faults:
         found.faults.append(
             f"nobody has topic {journey.topic} yet: nsqlookupd names no broker; publish a message"
@@ -48,7 +48,7 @@ def contract_slos(journey: Journey) -> ContractSlos:
     for address in dict.fromkeys(addresses):
         try:
             document = stats(journey.door(address), journey.topic)
-        except UnavailableError as error:
+        except SrtmError as error:
             found.faults.append(str(error))
             continue
         if "srtm" not in document:
@@ -57,7 +57,10 @@ def contract_slos(journey: Journey) -> ContractSlos:
                 "in front of it"
             )
             continue
-        told = [each.get("slo") for each in document["srtm"]["topics"]]
+        rows = document["srtm"]["topics"]
+        if any(each.get("placed_elsewhere") for each in rows):
+            continue  # it has no share, and so no contract
+        told = [each.get("slo") for each in rows]
         found.slos[address] = SLO.parse(told[0]) if told and told[0] else None
     return found
 

@@ -65,11 +65,6 @@ class Measured:
         return self.journey.split == "auto"
 
     @property
-    def is_broken(self) -> bool:
-        """Is the SLO broken, over the last minute as well as over its window?"""
-        return self.budget.left < 0 and self.minute.left < 0
-
-    @property
     def fault(self) -> str:
         """Why less is known than could be; "" when all is well."""
         if self.gateways.fault:

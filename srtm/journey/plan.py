@@ -34,6 +34,8 @@ LEAST_SECONDS = 60
 _TARGETS = (0.15, 0.3, 0.45, 0.6, 0.75, 0.9)
 _LATE = (0.3, 0.8)
 """parts of the journey's target and late share that the consumers' options have"""
+_MORE = 1.01
+"""times the consumers of an SLO that did not do, at least, that a stricter one has to take"""
 _NEVER_SECONDS = 3600.0
 """the latency of an event that the simulator never serves"""
 
@@ -103,8 +105,9 @@ def planned(
     """legs: what was measured; rates: messages/s of the topic, one for each second, at least
     LEAST_SECONDS; now: the group's SLO of now, which is looked at too; kept: the one that it kept
     while it was measured; weights: messages for which one of a leg's stands at most, where not all
-    are measured; stricter_than: an SLO of the group that is known not to do, so that only stricter
-    ones are options; progress: is told which part of the work is done"""
+    are measured; stricter_than: an SLO of the group that is known not to do: only stricter ones
+    that take more consumers are options, or itself where there is none; progress: is told which
+    part of the work is done"""
     fixed = {}
     for leg, bins in legs.items():
         if leg is not Leg.CONSUMER:
@@ -119,12 +122,9 @@ def planned(
         for late in _LATE
         for part in _TARGETS
     ]
-    if stricter_than is not None:  # none of these may be
-        half = stricter_than.target_seconds / 2
-        asked.append(_slo(stricter_than.allowed_late_share, half, slo.window_seconds))
     even = _slo(share / len(legs), slo.target_seconds / len(legs), slo.window_seconds)
     simulated = {}
-    also = [each for each in (now, kept) if each is not None]
+    also = [each for each in (now, kept, stricter_than) if each is not None]
     looked_at = {str(each): each for each in (*asked, even, *also)}
     for number, each in enumerate(looked_at.values()):
         progress(number / len(looked_at))
@@ -136,7 +136,12 @@ def planned(
         ways = [_option(options[str(each)]) for each in slos]
         return split({**fixed, str(Leg.CONSUMER): ways}, slo)
 
-    ways = [each for each in looked_at.values() if _is_stricter(each, stricter_than)]
+    ways = list(looked_at.values())
+    if stricter_than is not None:
+        least = _MORE * simulated[str(stricter_than)].consumers
+        stricter = [each for each in ways if _is_stricter(each, stricter_than)]
+        more = [each for each in stricter if simulated[str(each)].consumers >= least]
+        ways = more or [stricter_than]
     found = keeping(*ways)
     equal = options[str(even)]
     is_even = isinstance(keeping(even), Split) and _keeps(equal.latency, even)
@@ -189,9 +194,7 @@ def _raised(one: Simulated, seconds: float) -> Simulated:
     return replace(one, latency=added(raised, counts))
 
 
-def _is_stricter(slo: SLO, than: SLO | None) -> bool:
-    if than is None:
-        return True
+def _is_stricter(slo: SLO, than: SLO) -> bool:
     late, seconds = than.allowed_late_share, than.target_seconds
     no_looser = slo.allowed_late_share <= late + 1e-9 and slo.target_seconds <= seconds
     return no_looser and (slo.allowed_late_share, slo.target_seconds) != (late, seconds)

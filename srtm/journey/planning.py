@@ -138,8 +138,8 @@ def _tables(name: str, plan: JourneyPlan) -> list[Any]:
 def why_not(plan: JourneyPlan, found: Impossible) -> str:
     """Why no split keeps the SLO, and which one could be kept."""
     said = (
-        f"{plan.slo} cannot be promised: at least {found.late_share:.3%} may be late, and "
-        f"{plan.slo.allowed_late_share:.3%} are allowed; {found.leg} is what keeps it most"
+        f"{plan.slo} cannot be promised: at least {100 * found.late_share:.4g}% may be late, and "
+        f"{100 * plan.slo.allowed_late_share:.4g}% are allowed; {found.leg} is what keeps it most"
     )
     if found.needs_seconds is None:
         return f"{said}. No target would do: more messages, or a lower percentile, are needed"

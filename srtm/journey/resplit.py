@@ -5,9 +5,9 @@ it was surely late more often than its part allows, and a cheaper split is worth
 saves a tenth. What was measured is kept by the minute, so one bad minute decides nothing.
 
 Consumers may do worse than the simulated ones by which the split was made, though they keep the SLO
-that they were given. So the whole is looked at too: where it breaks the journey's SLO, only
-stricter SLOs of the consumers are planned from then on, for hours, since a simulation would choose
-the loose one again.
+that they were given. So the whole is looked at too: where it breaks the journey's SLO while no leg
+is late, only SLOs of the consumers that take more of them are planned from then on, for hours,
+since a simulation would choose the old one again.
 """
 
 from collections import Counter, deque
@@ -67,11 +67,9 @@ class Standing:
         """Is it a split of this SLO over the legs at these places?"""
         return self.whole == slo and self.places == places
 
-    def stricter_than(self, broken: bool, wall: float) -> SLO | None:
-        """The SLO of the consumers than which another has to be stricter; None: any will do.
-        broken: is the journey's SLO broken now?"""
-        if broken:
-            return self.slos[Leg.CONSUMER]
+    def stricter_than(self, wall: float) -> SLO | None:
+        """The SLO of the consumers than which another has to be stricter, as it did not do of late;
+        None: any will do."""
         if self.broke is None or wall - self.broke[1] > _BROKE_SECONDS:
             return None
         return self.broke[0]
@@ -81,7 +79,7 @@ class Standing:
 class Minutes:
     """What the legs did in each of the last minutes, and since when one is too late.
 
-    broken_minutes: in a row, in which the journey broke its SLO
+    broken_minutes: in a row, in which the journey broke its SLO though no leg was late
     """
 
     legs: deque[Mapping[Leg, Bins]] = field(default_factory=lambda: deque(maxlen=_MINUTES))
@@ -95,16 +93,22 @@ class Minutes:
         legs: Mapping[Leg, Bins],
         standing: Standing | None,
         weights: Weights = _ALL_MEASURED,
-        is_broken: bool = False,
+        ages: Bins | None = None,
     ) -> None:
-        """A minute is over, in which the legs did this. is_broken: was the journey late more often
-        than its SLO allows, in this minute and over the SLO's window?"""
+        """A minute is over, in which the legs did this. ages: of the messages from end to end,
+        where the SLO is overspent over its window, and the legs keep what they were given"""
         self.legs.append(legs)
         self.weights.append(weights)
         for leg, slo in standing.slos.items() if standing else ():
             drifts = late_surely(legs.get(leg, Counter()), slo, weights.get(leg, 1))
             self.drifting[leg] = self.drifting[leg] + 1 if drifts else 0
-        self.broken_minutes = self.broken_minutes + 1 if standing and is_broken else 0
+        is_broken = (
+            standing is not None
+            and ages is not None
+            and not any(self.drifting.values())
+            and late_surely(ages, standing.whole, weights.get(Leg.BROKER, 1))
+        )
+        self.broken_minutes = self.broken_minutes + 1 if is_broken else 0
 
     def whole(self) -> dict[Leg, Bins]:
         """What is planned by."""
@@ -176,6 +180,8 @@ def judged(
     """The split that is in force from now on, and what is decided in words. drifts: does a leg?
     wall: seconds; places: of the legs that are planned for; is_broken: is the journey's SLO?"""
     found = plan.found
+    if standing is not None and is_broken:
+        standing = replace(standing, broke=(standing.slos[Leg.CONSUMER], wall))
     if isinstance(found, Impossible):
         return standing, why_not(plan, found)
     new = Standing(plan.slo, plan.slos, found.cost, wall, places)
@@ -183,7 +189,9 @@ def judged(
         return new, f"set for {found.cost:.2f} consumers"
     if new.slos == standing.slos:
         return standing, "the split stays: no other is better"
-    new = replace(new, broke=(standing.slos[Leg.CONSUMER], wall) if is_broken else standing.broke)
+    if is_broken and new.slos[Leg.CONSUMER] == standing.slos[Leg.CONSUMER]:
+        return standing, "the split stays: no SLO of the consumers would take more of them"
+    new = replace(new, broke=standing.broke)
     if drifts or is_broken or plan.now is None:
         return new, f"set for {found.cost:.2f} consumers: the old one did not keep the SLO"
     if found.cost <= (1 - _WORTH) * plan.now:

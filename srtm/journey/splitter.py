@@ -17,6 +17,7 @@ from srtm.journey.plan import JourneyPlan
 from srtm.journey.planning import inputs
 from srtm.journey.resplit import LOOK_SECONDS, Minutes, Standing, judged
 from srtm.journey.state import SplitDecision, State
+from srtm.limits.bins import Bins
 from srtm.limits.slo import SLO
 from srtm.text.errors import SrtmError
 
@@ -45,6 +46,8 @@ class Splitter:
         self._at = by_place(self._measured)
         self._turn = asyncio.Semaphore(1)
         """One plan is made at a time: each takes a core."""
+        self._set: dict[str, tuple[SLO, dict[str, SLO | None]]] = {}
+        """by journey, the SLO that its contract was given, and what gateways had before"""
         self._planning = ""
         """the journey for which a plan is being made"""
         self.faults: dict[str, str] = {}
@@ -81,7 +84,7 @@ class Splitter:
         minutes, standing = self._minutes[name], self._standing(measured)
         # What is only proposed is kept by nobody.
         kept = standing if measured.sets else None
-        minutes.add(measured.bins(at), kept, measured.weights(at), measured.is_broken)
+        minutes.add(measured.bins(at), kept, measured.weights(at), self._ages(measured, at))
         why = minutes.due(standing, at / NS)
         if not why:
             return
@@ -92,7 +95,8 @@ class Splitter:
             given = inputs(measured.journey, told)
             if standing is not None:
                 given["now"] = standing.slos[Leg.CONSUMER]
-                given["stricter_than"] = standing.stricter_than(is_broken, time.time())
+                known = standing.stricter_than(time.time())
+                given["stricter_than"] = given["kept"] if is_broken else known
             minutes.begun(at / NS)
             plan = await self._planned(name, given)
         except SrtmError as error:
@@ -100,6 +104,14 @@ class Splitter:
             return
         self._unplanned.pop(name, None)
         self._decide(measured, plan, standing, drifts, is_broken, why)
+
+    def _ages(self, measured: Measured, at: int) -> Bins | None:
+        """Of the last minute's messages from end to end, where they tell of the split: the SLO is
+        overspent, and the consumers keep what they are given."""
+        wanted = self.wanted(Leg.CONSUMER, measured.places[Leg.CONSUMER])
+        told, told_at = measured.told.get(Leg.CONSUMER, (None, 0))
+        is_kept = told is not None and told.slo == wanted and at - told_at < _SILENT_SECONDS * NS
+        return measured.ages.age.recent_bins(at) if is_kept and measured.budget.left < 0 else None
 
     async def _planned(self, name: str, given: dict[str, Any]) -> JourneyPlan:
         """Raises SrtmError."""
@@ -139,14 +151,21 @@ class Splitter:
         found = await loop.run_in_executor(None, contract_slos, measured.journey)
         measured.contract = found.slo
         wanted = SLO(wanted.percentile, wanted.target_seconds)
-        topic = measured.journey.topic
+        topic, name = measured.journey.topic, measured.journey.name
         # What does not answer gets its contract by the deployment, or by its distributor's leases.
-        if all(slo == wanted for slo in found.slos.values()):
+        if found.slos and all(slo == wanted for slo in found.slos.values()):
+            self._set.pop(name, None)
             return "; ".join(found.faults)
+        if self._set.get(name) == (wanted, found.slos):
+            told = ", ".join(f"{slo} at {address}" for address, slo in found.slos.items())
+            said = told or "; ".join(found.faults)
+            return f"the contract of {topic} was given SLO {wanted}, and yet: {said}"
         fault = await set_contract_slo(topic, wanted, self._owner)
-        if not fault:
-            log.info("topic %s: SLO %s; it was %s", topic, wanted, found.slo)
-        return fault and f"the contract of {topic} does not get SLO {wanted}: {fault}"
+        if fault:
+            return f"the contract of {topic} does not get SLO {wanted}: {fault}"
+        self._set[name] = wanted, found.slos
+        log.info("topic %s: SLO %s; it was %s", topic, wanted, found.slo)
+        return ""
 
     def _standing(self, measured: Measured) -> Standing | None:
         """The split in force; None also where the journey's file has changed since, so that it is

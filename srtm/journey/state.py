@@ -84,9 +84,9 @@ class State:
                 self.decisions[name] = decisions
         except FileNotFoundError:
             return
-        except PermissionError as error:
+        except OSError as error:
             raise UsageError(f"{self._path}: {error.strerror}: make it readable") from None
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             log.warning("%s: cannot be read (%s); it begins anew", self._path, error)
             self.standing, self.decisions = {}, {}
 

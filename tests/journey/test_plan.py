@@ -106,13 +106,18 @@ def test_the_groups_own_slo_is_a_choice_too(slo: SLO) -> None:
 def test_only_a_stricter_slo_takes_the_place_of_one_that_did_not_do(slo: SLO) -> None:
     legs = {Leg.BROKER: leg(2), Leg.CONSUMER: leg(60)}
     loose, strict = SLO.parse("0.96@1500ms over 1h"), SLO.parse("0.9999@200ms over 1h")
-    plan = planned(slo, legs, RATES, GROUP, loose, stricter_than=loose)
+    rates = [38.0, 20.0] * 15
+    plan = planned(slo, legs, rates, GROUP, loose, stricter_than=loose)
     found = plan.slos[Leg.CONSUMER]
     assert found.target_seconds <= loose.target_seconds
     assert found.percentile >= loose.percentile
-    assert found != loose
-    plan = planned(slo, legs, RATES, GROUP, strict, stricter_than=strict)
-    assert plan.slos[Leg.CONSUMER] == SLO.parse("0.9999@100ms over 1h")
+    assert plan.consumers is not None
+    assert plan.now is None or plan.consumers > plan.now
+    fixed = POOL.group.model_copy(update={"min": 3, "max": 3})
+    group = replace(GROUP, file=POOL.model_copy(update={"group": fixed}))
+    for each, of in ((strict, GROUP), (loose, group)):
+        plan = planned(slo, legs, RATES, of, each, stricter_than=each)
+        assert plan.slos[Leg.CONSUMER] == each  # no other would take more
 
 
 def test_a_group_never_exceeds_its_bounds(slo: SLO) -> None:

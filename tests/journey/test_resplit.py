@@ -1,6 +1,7 @@
 """When a journey is split again, and whether the new split takes the place of the old."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -101,34 +102,63 @@ def test_a_sample_that_stands_for_many_is_one_draw() -> None:
     assert sum(late_surely(bins(16_000, 8 * int(late)), slo) for late in drawn) > 100
 
 
+def plan(cost: float, now: float | None, slos: dict[Leg, SLO] | None = None) -> JourneyPlan:
+    options: Any = {"consumer": Option("x", cost, None)}  # type: ignore[arg-type]
+    slos = slos or {**SLOS, Leg.BROKER: SLO.parse("0.999@50ms")}
+    return JourneyPlan(WHOLE, Split(options, {}, 2.0), slos, cost, None, now)
+
+
 def test_what_broke_the_journey_is_remembered_for_hours() -> None:
-    assert STANDING.stricter_than(False, 2_000.0) is None
-    assert STANDING.stricter_than(True, 2_000.0) == SLOS[Leg.CONSUMER]
-    new, _ = judged(plan(4.0, 3.0), STANDING, False, 2_000.0, PLACES, is_broken=True)
+    assert STANDING.stricter_than(2_000.0) is None
+    stricter = {**SLOS, Leg.CONSUMER: SLO.parse("0.995@600ms over 1h")}
+    new, _ = judged(plan(4.0, 3.0, stricter), STANDING, False, 2_000.0, PLACES, is_broken=True)
     assert new is not None
     assert new.broke == (SLOS[Leg.CONSUMER], 2_000.0)
-    assert new.stricter_than(False, 2_000.0 + 6 * 3600) == SLOS[Leg.CONSUMER]
-    assert new.stricter_than(False, 2_001.0 + 6 * 3600) is None
+    assert new.stricter_than(2_000.0 + 6 * 3600) == SLOS[Leg.CONSUMER]
+    assert new.stricter_than(2_001.0 + 6 * 3600) is None
     newer, _ = judged(plan(3.0, 4.0, SLOS), new, False, 3_000.0, PLACES)
     assert newer is not None
     assert newer.broke == new.broke
 
 
-def test_one_good_minute_ends_what_was_broken() -> None:
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(
+            JourneyPlan(WHOLE, Impossible("consumer", 0.02, 1.5), {}, None, None), id="impossible"
+        ),
+        pytest.param(plan(4.0, 3.0, {**SLOS, Leg.BROKER: SLO.parse("0.999@50ms")}), id="no-other"),
+    ],
+)
+def test_what_broke_it_is_remembered_where_nothing_would_help(made: JourneyPlan) -> None:
+    found, said = judged(made, STANDING, False, 2_000.0, PLACES, is_broken=True)
+    assert found == replace(STANDING, broke=(SLOS[Leg.CONSUMER], 2_000.0))
+    assert "take more of them" in said or "cannot be promised" in said
+
+
+LATE = bins(1000, 50, 2.0)
+
+
+@pytest.mark.parametrize(
+    "better",
+    [
+        pytest.param({"ages": bins(1000)}, id="in-time"),
+        pytest.param({"ages": bins(1000, 12, 2.0)}, id="late-by-chance"),
+        pytest.param({"ages": None}, id="tells-nothing-of-the-split"),
+        pytest.param({"legs": minute(50), "ages": LATE}, id="a-leg-is-late"),
+        pytest.param({"standing": None, "ages": LATE}, id="no-split"),
+    ],
+)
+def test_one_other_minute_ends_what_was_broken(better: dict[str, Any]) -> None:
+    usual = {"legs": minute(), "standing": STANDING, "ages": LATE}
     minutes = Minutes()
-    for is_broken in (True, True, False, True, True):
-        minutes.add(minute(), STANDING, is_broken=is_broken)
+    for more in ({}, {}, better, {}, {}):
+        minutes.add(**(usual | more))
         assert not minutes.is_broken
-    minutes.add(minute(), STANDING, is_broken=True)
+    minutes.add(**usual)  # type: ignore[arg-type]
     assert minutes.due(STANDING, 1.0) == "0.99@1s over 1h has been broken for 3 minutes"
     minutes.settled()
     assert not minutes.is_broken
-
-
-def plan(cost: float, now: float | None, slos: dict[Leg, SLO] | None = None) -> JourneyPlan:
-    options: Any = {"consumer": Option("x", cost, None)}  # type: ignore[arg-type]
-    slos = slos or {**SLOS, Leg.BROKER: SLO.parse("0.999@50ms")}
-    return JourneyPlan(WHOLE, Split(options, {}, 2.0), slos, cost, None, now)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ from srtm.journey.split import Impossible, Option, Split
 from srtm.journey.splitter import Splitter
 from srtm.journey.state import State
 from srtm.limits.bins import key_of
+from srtm.limits.rolling import RollingBudget
+from srtm.limits.sketch import LatencySketch
 from srtm.limits.slo import SLO
 from srtm.text.errors import UnavailableError, UsageError
 
@@ -182,6 +184,11 @@ def test_a_gateway_that_is_away_gets_its_contract_once(
     seen.clear()
     world.run(lambda: len(seen) == 10)
     assert len(world.set) == 1
+    # It is given once more where one has another, and not for ever where that does not help.
+    world.others = {"h:3": None}
+    told = "was given SLO 0.998@310ms, and yet: 0.998@310ms at h:1, None at h:3"
+    world.run(lambda: told in world.shown["fault"])
+    assert len(world.set) == 2
 
 
 def test_a_journey_that_is_broken_though_no_leg_is_late_gets_a_stricter_split(
@@ -198,13 +205,17 @@ def test_a_journey_that_is_broken_though_no_leg_is_late_gets_a_stricter_split(
         return replace(SET, slos={**SLOS, Leg.CONSUMER: stricter}, now=2.5)
 
     monkeypatch.setattr(splitter, "planned_apart", planned)
-    monkeypatch.setattr(Measured, "is_broken", True)
+    late = Counter({key_of(0.2): 400, key_of(2.0): 100})
+    monkeypatch.setattr(LatencySketch, "recent_bins", lambda self, now: late)
+    monkeypatch.setattr(RollingBudget, "left", -1.0)
+    asked = LegReport(Leg.CONSUMER, ("t", "c"), SLOS[Leg.CONSUMER], {})
+    world.measured.told[Leg.CONSUMER] = asked, monotonic_ns()
     world.splitter._minutes["t"].planned_at = monotonic_ns() / NS - 400
     world.run(lambda: world.wanted(Leg.CONSUMER) == stricter)
     assert given[0]["stricter_than"] == SLOS[Leg.CONSUMER]
     assert world.shown["decisions"][-1]["why"] == "0.99@1s over 1h has been broken for 3 minutes"
     assert "did not keep the SLO" in world.shown["decisions"][-1]["decision"]
-    monkeypatch.setattr(Measured, "is_broken", False)
+    late.clear()
     world.splitter._minutes["t"].planned_at = None
     world.run(lambda: len(given) == 2)
     assert given[1]["stricter_than"] == SLOS[Leg.CONSUMER]  # it is remembered

@@ -1,0 +1,152 @@
+"""Gateways that only report: the real protocol to a real distributor, without messages."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import inf
+from typing import Any
+
+from distributor.http.routes import PROTOCOL
+from srtm.http.client import Answer, Endpoint, call
+from srtm.http.exchange import Exchange
+from srtm.text.errors import UnavailableError
+
+_TIMEOUT_SECONDS = 10.0
+CAPACITY = 1_000_000.0
+"""messages/s of a broker"""
+
+
+class Way(StrEnum):
+    """How a gateway reports.
+
+    SINGLE: a request on a connection of its own, with each of its topics; the answer has all of
+            them too
+    LINE:   on one connection, with the topics that have something to tell; the answer has topics
+            where something is new
+    """
+
+    SINGLE = "single"
+    LINE = "line"
+
+
+@dataclass
+class Gateway:
+    """number: of its reports so far"""
+
+    service: Endpoint
+    name: str
+    topics: list[str] = field(default_factory=list)
+    epoch: int = 0
+    names_version: str = ""
+    number: int = 0
+    exchange: Exchange | None = None
+
+    async def register(self) -> None:
+        """Raises UnavailableError."""
+        document = {
+            "name": self.name,
+            "tcp_address": f"{self.name}:4150",
+            "http_address": f"{self.name}:4151",
+            "capacity": CAPACITY,
+            "process": self.name,
+        }
+        await post(self.service, "/brokers", document)
+
+    async def report(self, way: Way, busy: int) -> None:
+        """busy: of its topics, those to which messages came. Raises UnavailableError."""
+        self.number += 1
+        of = len(self.topics)
+        counted = {self.topics[(self.number + n) % of] for n in range(min(busy, of))}
+        told = self.topics if way is Way.SINGLE else sorted(counted)
+        rate = 10.0 + self.number % 7
+        head = {
+            "applied_epoch": self.epoch,
+            "process": self.name,
+            "names_version": self.names_version,
+            "seconds": 1.0,
+            "answered": self.number,
+            "round_trip": 0.001,
+            "whole": way is Way.SINGLE or not self.epoch,
+            "topics": [_entry(each, rate if each in counted else 0.0) for each in told],
+        }
+        self._take((await self._send(way, json.dumps(head).encode())).json())
+
+    async def _send(self, way: Way, body: bytes) -> Answer:
+        path = f"/v1/brokers/{self.name}/report"
+        if way is Way.SINGLE:
+            return await call(self.service, "POST", path, body, _TIMEOUT_SECONDS)
+        if self.exchange is None:
+            self.exchange = await Exchange.open(
+                self.service, f"{path}s", PROTOCOL, _TIMEOUT_SECONDS
+            )
+        return await self.exchange.ask(body, _TIMEOUT_SECONDS)
+
+    def _take(self, answer: dict[str, Any]) -> None:
+        self.epoch, self.names_version = answer["epoch"], answer["names_version"]
+        if answer["topics"] is not None:
+            self.topics = [each["topic"] for each in answer["topics"]]
+
+    def hang_up(self) -> None:
+        if self.exchange is not None:
+            self.exchange.close()
+            self.exchange = None
+
+
+def _entry(topic: str, rate: float) -> dict[str, Any]:
+    """As `srtm.gateway.agent` tells of a topic with an SLO."""
+    counts = dict.fromkeys(("backlog", "waiting", "near", "late", "late_at_broker"), 0)
+    return {"topic": topic, "offered": rate, "admitted": rate, "served": round(rate), **counts}
+
+
+async def post(service: Endpoint, path: str, document: object) -> Any:
+    """Raises UnavailableError."""
+    body = json.dumps(document).encode()
+    return (await call(service, "POST", f"/v1{path}", body, 60.0)).json()
+
+
+async def register(service: Endpoint, name: str, per_gateway: int) -> None:
+    """A topic with one publisher, of which a broker holds so many."""
+    body = json.dumps({"rate": 100.0, "burst": 50.0, "slo": "0.99@5ms"}).encode()
+    (await call(service, "PUT", f"/v1/topics/{name}", body, 60.0)).json()
+    rate = 0.8 * CAPACITY / per_gateway
+    await post(service, f"/topics/{name}/publishers", {"publishers": [{"id": "p", "rate": rate}]})
+    await post(service, f"/topics/{name}/placements", {})
+
+
+async def settle(gateways: Sequence[Gateway]) -> None:
+    """Until all have their shares, and have said so."""
+    for _ in range(4):
+        for each in gateways:
+            await each.report(Way.SINGLE, 0)
+
+
+async def measure(
+    gateways: Sequence[Gateway], way: Way, seconds: int, cpu_seconds: Callable[[], float]
+) -> tuple[float, list[float]]:
+    """Each reports once a second, whether the reports of others have been answered or not; one
+    topic of each has messages. cpu_seconds: of the distributor until now; returned is what it
+    spent, and the seconds from when each report was due to its answer: infinite where there was
+    none."""
+    for gateway in gateways:  # whoever opens a connection pays for that once, and not each second
+        await gateway.report(way, 1)
+    waits: list[float] = []
+
+    async def each(number: int, gateway: Gateway) -> None:
+        for second in range(seconds):
+            due = begun + second + number / len(gateways)
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+            try:
+                await gateway.report(way, 1)
+                waits.append(time.monotonic() - due)
+            except UnavailableError:
+                waits.append(inf)
+
+    begun, before = time.monotonic(), cpu_seconds()
+    await asyncio.gather(*(each(*numbered) for numbered in enumerate(gateways)))
+    spent = cpu_seconds() - before
+    for gateway in gateways:
+        gateway.hang_up()
+    return spent, waits
