@@ -27,6 +27,9 @@ from srtm.limits.contract import MAX_BURST, Batches, Fair, Mode
 
 class ErrorAnswer(Answer):
     error: str = Field(description="what is wrong, where, and how to mend it, in one line")
+    leading: bool = Field(
+        True, description="false: another distributor leads, or may; ask that, or ask again"
+    )
 
 
 class BrokerShown(Answer):

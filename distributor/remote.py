@@ -21,6 +21,7 @@ logging.getLogger("srtm.tls").addHandler(logging.NullHandler())
 Command = TypeVar("Command", bound=Callable[..., Any])
 _TIMEOUT_SECONDS = 60.0
 """a placement of 100,000 publishers and its write take seconds"""
+_HEALTH_SECONDS = 3.0
 _USAGE = (400, 404, 409)
 """refusals that a person mends; nothing was changed"""
 
@@ -62,6 +63,7 @@ class Remote:
         if query:
             target += f"?{urlencode(query)}"
         try:
+            self._find_leader()
             return request(
                 self._endpoint,
                 method,
@@ -77,6 +79,18 @@ class Remote:
                 f"no distributor answers at {self._address} ({why}); start one with srtm "
                 "distributor, or name it with --distributor-address"
             ) from None
+
+    def _find_leader(self) -> None:
+        """Of several, begin with the one that leads: a frozen one would be waited for."""
+        for _ in range(self._endpoint.count - 1):
+            at = self._endpoint.now()
+            try:
+                health = request(at, "GET", "/v1/health", timeout_seconds=_HEALTH_SECONDS).json()
+                if health["leading"] is True:
+                    return
+            except UnavailableError:
+                pass
+            self._endpoint.turn(at)
 
     def _document(self, answer: Answer) -> Any:
         document = answer.document

@@ -2,9 +2,10 @@
 were, and need no second look.
 
 A topic is quiet at a broker that has, and has acknowledged, all that the placement gives it, while
-nobody else may hold anything of the topic, no batch waits for the whole contract, and contract and
-placement are those of the last look. What another broker of the placement does, and time, then
-change nothing: a share that has reached its target neither grows nor shrinks by itself.
+nobody outside the placement may hold anything of the topic, no batch waits for the whole contract,
+and contract and placement are those of the last look. What another broker of the placement does,
+and time, then change nothing: a share that has reached its target neither grows nor shrinks by
+itself.
 """
 
 from collections.abc import Iterable

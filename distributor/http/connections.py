@@ -64,10 +64,6 @@ class Connections:
         if self._waiting.pop(stream, None) is not None:
             self._busy.add(stream)
 
-    def keep(self, stream: Stream) -> None:
-        """One that goes on with a protocol of its own, in which it is never waited for long."""
-        self._busy.add(stream)
-
     def wait(self, stream: Stream, now: float) -> None:
         """The connection's request is answered: it waits for its client again."""
         if stream in self._busy:

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
-from tornado.iostream import StreamClosedError
+from pydantic import BaseModel
+from tornado.iostream import IOStream, StreamClosedError
 from tornado.web import HTTPError, stream_request_body
 
 from distributor.control.service import Distributor
-from distributor.errors import Forbidden, TooMany, status_of
+from distributor.errors import Forbidden, NotLeading, TooMany, status_of
+from distributor.http.audit import entry
 from distributor.http.bodies import HELD_BYTES, SMALL_BYTES, Body, Held, Turns
 from distributor.http.connections import UNREAD_SECONDS, Connections
 from srtm.host.audit_log import AuditLog
@@ -55,6 +57,8 @@ class Shared:
         self.held = Held()
         self.answers = Held()
         self.turns = Turns()
+        self.lines: dict[str, IOStream] = {}
+        """connections that go on with reports, by broker (`reports.py`)"""
 
 
 @stream_request_body
@@ -179,12 +183,13 @@ class Handler(ApiHandler):
         """Cut the connection."""
         self.request.connection.stream.close()  # type: ignore[union-attr]
 
-    def refuse(self, status: int, message: str) -> None:
-        """Answer at once. What is still to come of the body is dropped."""
+    def refuse(self, status: int, message: str, stands_by: bool = False) -> None:
+        """Answer at once. What is still to come of the body is dropped. stands_by: another one
+        leads"""
         self.body.free()
         words = " ".join(message.split())
         words = words if len(words) <= _SHOWN else f"{words[:_SHOWN]}..."
-        content = json.dumps({self.line: words}).encode()
+        content = self.refusal(words, stands_by)
         self.set_status(status)
         headers = self.request.headers
         has_body = "Transfer-Encoding" in headers or headers.get("Content-Length", "0") != "0"
@@ -196,6 +201,16 @@ class Handler(ApiHandler):
             self.write(content)
             self.flush()
 
+    def refusal(self, words: str, stands_by: bool) -> bytes:
+        return json.dumps({self.line: words} | ({"leading": False} if stands_by else {})).encode()
+
+    def note(self, body: BaseModel | None, status: HTTPStatus) -> None:
+        """Tell the audit log of the request. body: what it asked for"""
+        if self.shared.audit is not None:
+            now, address = self.shared.wall_seconds(), self.request.remote_ip or ""
+            request = f"{self.request.method} {self.request.path}"
+            self.shared.audit.write(entry(now, self.caller, address, request, body, status))
+
     @property
     def came_whole(self) -> bool:
         return self.request._body_future.done()
@@ -206,7 +221,7 @@ class Handler(ApiHandler):
         status, said = self.told(error)
         if status == HTTPStatus.SERVICE_UNAVAILABLE:
             self.set_header("Retry-After", "1")
-        self.refuse(status, said)
+        self.refuse(status, said, stands_by=isinstance(error, NotLeading))
 
     def told(self, error: Exception) -> tuple[HTTPStatus, str]:
         """The status of a refusal, and what it says. A fault of ours is logged."""

@@ -13,7 +13,6 @@ from distributor.control.places import place_of
 from distributor.control.service import Distributor
 from distributor.control.watches import Watch
 from distributor.errors import Forbidden, NotFound, NotLeading, TooMany, status_of
-from distributor.http.audit import entry
 from distributor.http.bodies import SMALL_BYTES, Body
 from distributor.http.connections import UNREAD_SECONDS
 from distributor.http.handler import Handler, Leading, Shared
@@ -100,10 +99,8 @@ class _Json(Handler):
         broker."""
         route = self._route
         is_stopped = status is HTTPStatus.FORBIDDEN and route.method != "GET"
-        if self.shared.audit is not None and (route.is_change or is_stopped):
-            now, address = self.shared.wall_seconds(), self.request.remote_ip or ""
-            request = f"{self.request.method} {self.request.path}"
-            self.shared.audit.write(entry(now, self.caller, address, request, body, status))
+        if route.is_change or is_stopped:
+            self.note(body, status)
 
 
 class _Watch(Handler):

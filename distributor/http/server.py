@@ -25,7 +25,7 @@ from distributor.store import Store, StoreError, open_store, this_process
 from distributor.store.statements import put_lease, put_lineage
 from srtm.host.audit_log import AuditLog
 from srtm.host.certificates import LOOK_SECONDS, Renewed
-from srtm.host.clock import NS, WallClock, monotonic_ns
+from srtm.host.clock import NS, WallClock, boottime_ns, monotonic_ns
 from srtm.http.access import Access
 from srtm.text.address import cannot_listen
 from srtm.text.errors import SrtmError
@@ -34,7 +34,7 @@ log = logging.getLogger("srtm.distributor")
 Result = TypeVar("Result")
 
 _ASK_SECONDS = 1.0
-_SILENT_SECONDS = 2.0
+_SILENT_SECONDS = 5.0
 """at least, or half a lease, after which a leader that has asked the store nothing is unseated"""
 _ADAPT_SECONDS = 0.1
 """how often the store is asked who leads, or six times in a shorter lease: reports are refused when
@@ -45,7 +45,8 @@ net.core.somaxconn may be less"""
 
 
 def now_seconds() -> float:
-    return monotonic_ns() / NS
+    """Counted on while the machine is suspended: leases end meanwhile, and another may lead."""
+    return boottime_ns() / NS
 
 
 def wall_seconds() -> float:

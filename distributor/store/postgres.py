@@ -8,6 +8,7 @@ from typing import Any
 from distributor.store.errors import StoreError, StoreLost
 from distributor.store.statements import Statement, Value, put_leader
 from distributor.store.store import Store, latest, migrations, this_process
+from srtm.host.clock import NS, monotonic_ns
 from srtm.text.errors import UnavailableError, UsageError
 
 LOCK = 0x5352_544D
@@ -34,6 +35,8 @@ class PostgresStore(Store):
         self._psycopg = psycopg
         self._leads = False
         self._term = ""
+        self._silent: tuple[Value, ...] = ()  # the leader's session, and when it asked last
+        self._silent_since = 0
         try:
             self._connection: psycopg.Connection[Any] = psycopg.connect(
                 url,
@@ -61,17 +64,22 @@ class PostgresStore(Store):
         return True
 
     def unseat(self, silent_seconds: float) -> bool:
-        """Whoever leads asks once a second who does: its session tells when it asked last."""
-        return any(
-            ended
-            for (ended,) in self.query(
-                "SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid) "
-                f"WHERE locktype = 'advisory' AND classid = 0 AND objid = {LOCK} AND granted "
-                "AND datname = current_database() AND pg_locks.database = datid "
-                "AND (state <> 'active' OR wait_event_type = 'Client') "
-                f"AND clock_timestamp() - state_change > {silent_seconds} * interval '1 second'"
-            )
+        """Whoever leads asks once a second who does: its session tells when it asked last. How long
+        that stays the same is counted by this host's clock."""
+        found = self.query(
+            "SELECT pid, state_change::text FROM pg_locks JOIN pg_stat_activity USING (pid) "
+            f"WHERE locktype = 'advisory' AND classid = 0 AND objid = {LOCK} AND granted "
+            "AND datname = current_database() AND pg_locks.database = datid "
+            "AND (state <> 'active' OR wait_event_type = 'Client')"
         )
+        now = monotonic_ns()
+        if not found or found[0] != self._silent:
+            self._silent, self._silent_since = (found[0] if found else ()), now
+            return False
+        if now - self._silent_since < silent_seconds * NS:
+            return False
+        self._silent = ()
+        return bool(self.query(f"SELECT pg_terminate_backend({found[0][0]})")[0][0])
 
     def confirm(self) -> None:
         if not self._leads:

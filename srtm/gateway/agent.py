@@ -17,7 +17,6 @@ import secrets
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from heapq import nlargest
-from http import HTTPStatus
 from math import inf
 from operator import itemgetter
 from typing import Any
@@ -44,13 +43,8 @@ MAX_BACKOFF_SECONDS = 3.0
 _WHOLE_SECONDS = 60.0
 """from one answer with all topics to the next: in between, those that it has are not told again"""
 _PROTOCOL = "srtm-reports/1"
-_NO_SUCH_PATH = (
-    HTTPStatus.NOT_FOUND,
-    HTTPStatus.METHOD_NOT_ALLOWED,
-    HTTPStatus.NOT_IMPLEMENTED,
-)
 _NO_EXCHANGE_NS = 60 * NS
-"""until a distributor that takes single reports alone is asked for more again"""
+"""until a distributor, or a proxy before it, that takes single reports alone is asked again"""
 _LEASE_CHECK_SECONDS = 1.0
 """Seconds from one look at the lease to the next, at most: an alarm is set for its end, but a
 suspended machine's alarms are late."""
@@ -288,11 +282,11 @@ class Agent:
                         self.endpoint, f"{self._path}/reports", _PROTOCOL, _TIMEOUT_SECONDS
                     )
                 answer = await self._exchanged.ask(body, _TIMEOUT_SECONDS)
-                if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:  # it leads no more
+                if answer.stands_by:
                     self._hang_up(turns=True)
                 return answer
             except Refusal as refused:
-                if refused.status not in _NO_SUCH_PATH:
+                if refused.answer.stands_by:
                     return refused.answer
                 self._no_exchange_until = monotonic_ns() + _NO_EXCHANGE_NS
             except UnavailableError:

@@ -8,8 +8,7 @@ connection of its own, but for those of a `Kept`.
 import asyncio
 import json
 from collections.abc import AsyncGenerator
-from contextlib import suppress
-from http import HTTPStatus
+from contextlib import aclosing, suppress
 from typing import Any
 
 import h11
@@ -34,6 +33,8 @@ TIMEOUT_SECONDS = 5.0
 """nsqd's own default for requests to others (--http-client-request-timeout)"""
 MAX_RESPONSE_BYTES = 64 << 20
 """/stats of nsqd takes about 1 kB a channel with its clients: room for tens of thousands"""
+_OPEN_SECONDS = 3.0
+"""for a connection to one of several addresses; the host may be gone"""
 _MAX_LINE_BYTES = 1 << 20
 _MAX_ERROR_BYTES = 64 << 10
 """of the answer to a stream that is refused"""
@@ -49,25 +50,26 @@ async def call(
     content_type: str = JSON,
 ) -> Answer:
     """One request on a connection of its own. content_type: that of `body`. Of a service with
-    several addresses the next one is asked where one cannot be reached, or does not serve (503);
-    one that took the request and said nothing may have carried it out, and is asked last by the
-    next call.
+    several addresses the next one is asked where one cannot be reached, or says that another leads.
+    One that took the request and said nothing may have carried it out: a GET is made again
+    elsewhere, anything else is for the next call.
 
     Raises UnavailableError when no answer came, whole, in time and size.
     """
     at, left = endpoint.now(), endpoint.count
+    opening = _OPEN_SECONDS if left > 1 else None
     while True:
-        where, left, is_asked = place_of(at, path), left - 1, False
+        where, left, may_repeat = place_of(at, path), left - 1, True
         try:
             with as_ours(where, timeout_seconds):
-                async with asyncio.timeout(timeout_seconds), connected(at) as connection:
-                    is_asked = True
+                async with asyncio.timeout(timeout_seconds), connected(at, opening) as connection:
+                    may_repeat = method == "GET"
                     status = await connection.ask(at, method, path, body, False, content_type)
                     answer = Answer(status, await _whole(connection, where, max_bytes), where)
-            if status != HTTPStatus.SERVICE_UNAVAILABLE or not left:
+            if not answer.stands_by or not left:
                 return answer
         except UnavailableError:
-            if is_asked or not left:
+            if not (may_repeat and left):
                 endpoint.turn(at)
                 raise
         at = endpoint.turn(at)
@@ -167,10 +169,12 @@ async def lines(
     """
     at = endpoint.now()
     try:
-        async for each in _lines(at, path, body, silence_seconds):
-            yield each
-    except UnavailableError:
-        endpoint.turn(at)
+        async with aclosing(_lines(at, path, body, silence_seconds)) as stream:
+            async for each in stream:
+                yield each
+    except UnavailableError as error:
+        if not isinstance(error, Refusal) or error.answer.stands_by:
+            endpoint.turn(at)
         raise
 
 

@@ -4,6 +4,7 @@ import json
 import ssl
 from dataclasses import dataclass, field
 from functools import cached_property
+from http import HTTPStatus
 from typing import Any
 
 from srtm.text.address import Address
@@ -75,6 +76,12 @@ class Answer:
         text = " ".join(str(found or "").split())[:_MOST_TEXT]
         shown = "".join(each if each.isprintable() else "?" for each in text)
         return shown or f"HTTP {self.status}"
+
+    @property
+    def stands_by(self) -> bool:
+        """Does who answered say that another one of the service leads?"""
+        found = self.document if self.status == HTTPStatus.SERVICE_UNAVAILABLE else None
+        return isinstance(found, dict) and found.get("leading") is False
 
     def json(self) -> Any:
         """Raises UnavailableError where it is none, and for any status but 200."""

@@ -40,7 +40,7 @@ class Exchange:
             try:
                 return await cls._open(at, path, protocol, timeout_seconds)
             except UnavailableError as error:
-                serves = isinstance(error, Refusal) and error.status != _AWAY
+                serves = isinstance(error, Refusal) and not error.answer.stands_by
                 following = at if serves else endpoint.turn(at)
                 if serves or not left:
                     raise
@@ -82,6 +82,3 @@ class Exchange:
 
     def close(self) -> None:
         self._connection.close()
-
-
-_AWAY = HTTPStatus.SERVICE_UNAVAILABLE

@@ -180,7 +180,7 @@ def penalties_of(remote: Remote | None, rows: list[Row], topic: str) -> list[dic
         found = []
         for address in sorted({row.distributor["address"] for row in rows if row.distributor}):
             with suppress(SrtmError):
-                told = Remote(Endpoint(address))
+                told = Remote(service_at(address, ClientFiles(), ""))
                 answer = told.call("GET", "penalties", timeout_seconds=_ASKED_SECONDS)
                 found += answer["penalties"]
     return [each for each in found if not topic or each["topic"] == topic]

@@ -1,10 +1,12 @@
 """Reports and answers by turns on one connection."""
 
 import asyncio
+import hashlib
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,8 @@ import pytest
 from srtm.gateway.agent import Agent, Identity
 from srtm.http.client import Endpoint
 from tests.gateway.test_agent_report import Topics
-from tests.support.distributors import DistributorProcess
+from tests.support.distributors import DistributorProcess, Starter
+from tests.support.servers import wait_for
 
 
 class Line:
@@ -53,11 +56,13 @@ UPGRADE = ("Connection: Upgrade", "Upgrade: srtm-reports/1")
 
 def test_each_line_is_a_report_and_has_an_answer(distributor: DistributorProcess) -> None:
     with line(distributor, "b1", *UPGRADE) as told:
+        assert told.status == 404
+    [broker] = distributor.placed(1000.0, publishers=2)
+    with line(distributor, "b1", *UPGRADE) as told:
         assert (told.status, told.headers["Upgrade"]) == (101, "srtm-reports/1")
-        status, said = told.tell({"applied_epoch": 0})
+        status, said = told.tell({"applied_epoch": 0, "process": "another"})
         assert status == 404  # it has to register, and goes on then
-        assert "b1 is not registered" in said["error"]
-        [broker] = distributor.placed(1000.0, publishers=2)
+        assert "b1 has not registered" in said["error"]
         for _ in range(20):
             status, said = told.tell({"applied_epoch": broker.epoch})
             assert (status, said["epoch"]) == (200, broker.epoch)
@@ -88,6 +93,7 @@ def test_a_line_that_is_no_report_is_the_last(
 
 
 def test_a_line_without_an_end_is_cut_off(distributor: DistributorProcess) -> None:
+    distributor.broker("b1")
     with line(distributor, "b1", *UPGRADE) as told:
         told.socket.sendall(b"x" * 70_000)
         assert told.ended()
@@ -99,18 +105,46 @@ def test_a_line_without_an_end_is_cut_off(distributor: DistributorProcess) -> No
 def test_another_protocol_is_refused(
     distributor: DistributorProcess, headers: tuple[str, ...]
 ) -> None:
+    distributor.broker("b1")
     with line(distributor, "b1", *headers) as told:
         assert (told.status, told.headers["Upgrade"]) == (426, "srtm-reports/1")
 
 
-def test_those_who_only_open_connections_leave_room_for_others(
-    distributor: DistributorProcess,
-) -> None:
-    lines = [Line(distributor.address, f"b{n}", *UPGRADE) for n in range(300)]
+def test_a_broker_has_one_connection(distributor: DistributorProcess) -> None:
+    """Whoever opens more takes no room from others."""
+    broker = distributor.broker("b1")
+    lines = [Line(distributor.address, "b1", *UPGRADE) for _ in range(50)]
     assert {each.status for each in lines} == {101}
-    distributor.topic()
+    assert all(each.ended() for each in lines[:-1])
+    assert lines[-1].tell({"applied_epoch": broker.epoch})[0] == 200
     for each in lines:
         each.socket.close()
+
+
+def test_an_answer_that_is_not_read_holds_up_nobody(distributor: DistributorProcess) -> None:
+    [broker] = distributor.placed(1000.0, publishers=2)
+    with line(distributor, "b1", *UPGRADE) as deaf:
+        report = json.dumps({"applied_epoch": broker.epoch}).encode() + b"\n"
+        deaf.socket.setblocking(False)
+        with suppress(BlockingIOError):
+            while True:
+                deaf.socket.send(report * 100)
+        assert distributor.ok("GET", "/topics/t")["publishers"] == 2
+    with line(distributor, "b1", *UPGRADE) as told:
+        assert told.tell({"applied_epoch": broker.epoch})[0] == 200
+
+
+def test_reports_for_another_broker_are_in_the_audit_log(start: Starter, tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    secret = "a" * 40
+    tokens.write_text(f"b2:agent:{hashlib.sha256(secret.encode()).hexdigest()}\n")
+    tokens.chmod(0o600)
+    audit = tmp_path / "audit.log"
+    running = start(tmp_path / "s.db", f"--token-file={tokens}", f"--audit-log={audit}")
+    running.wait_leading()
+    with line(running, "b1", *UPGRADE, f"Authorization: Bearer {secret}") as told:
+        assert told.status == 403
+    wait_for(lambda: "/v1/brokers/b1/reports" in audit.read_text(), "it is told")
 
 
 def test_a_gateway_reports_on_one_connection_and_finds_a_new_one(

@@ -16,23 +16,30 @@ from srtm.text.errors import UnavailableError, UsageError
 
 
 class Server:
-    """Answers with `status`, or not at all where that is 0, and counts what it is asked."""
+    """Answers with `status`, or not at all where that is 0, and counts what it is asked. One of 503
+    stands by for another."""
 
     def __init__(self, status: int) -> None:
         self.status = status
+        self.stands_by = status == 503
         self.asked = 0
         self.over = threading.Event()
         server = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
+                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                self.do_GET()
+
+            def do_GET(self) -> None:
                 server.asked += 1
                 if not server.status:
                     server.over.wait(10)
                     return
                 self.send_response(server.status)
                 self.end_headers()
-                self.wfile.write(b'{"by": "%d"}\n' % server.status)
+                leading = b"false" if server.stands_by else b"true"
+                self.wfile.write(b'{"by": "%d", "leading": %b}\n' % (server.status, leading))
 
             def log_message(self, *_: object) -> None: ...
 
@@ -90,6 +97,20 @@ def test_who_took_the_request_and_said_nothing_is_asked_last_by_the_next_call() 
     assert (frozen.asked, other.asked) == (1, 1)
 
 
+def test_what_may_be_repeated_is_asked_of_the_next_one_at_once() -> None:
+    with servers(0, 200) as (frozen, other):
+        service = at(frozen.address, other.address)
+        assert request(service, "GET", "/x", timeout_seconds=0.2).status == 200
+    assert (frozen.asked, other.asked) == (1, 1)
+
+
+def test_a_leader_that_has_no_room_is_not_passed_over() -> None:
+    with servers(503, 200) as (full, other):
+        full.stands_by = False
+        assert [post(at(full.address, other.address)) for _ in range(2)] == [503] * 2
+    assert other.asked == 0
+
+
 def test_where_nobody_serves_each_is_asked_once() -> None:
     with servers(503, 503) as standing_by:
         service = at(*(each.address for each in standing_by))
@@ -108,7 +129,7 @@ def test_a_stream_is_begun_at_the_next_one() -> None:
         service = at(standby.address, leader.address)
         with pytest.raises(Refusal):
             asyncio.run(first(service))
-        assert asyncio.run(first(service)) == {"by": "200"}
+        assert asyncio.run(first(service)) == {"by": "200", "leading": True}
 
 
 @pytest.mark.parametrize(
