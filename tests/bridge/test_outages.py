@@ -61,8 +61,8 @@ def test_while_kafka_hangs_messages_are_touched_and_none_comes_twice(
 def test_what_nsqd_gives_again_meanwhile_is_not_produced_again(
     servers: Servers, kafka: Kafka
 ) -> None:
-    """TOUCH holds a message for max-msg-timeout at most; then it comes again. From then on Kafka has
-    as long to take it: what nsqd gives again after that is produced again."""
+    """TOUCH holds a message for max-msg-timeout at most; then it comes again. From then on Kafka
+    has as long to take it: what nsqd gives again after that is produced again."""
     nsqd = servers.nsqd("--max-msg-timeout=6s")
     kafka.create("again")
     open_channel(nsqd, "again")
