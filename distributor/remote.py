@@ -81,7 +81,7 @@ class Remote:
             ) from None
 
     def _find_leader(self) -> None:
-        """Of several, begin with the one that leads: a frozen one would be waited for."""
+        """Begin with the one that leads, of several: a frozen one would be waited for."""
         for _ in range(self._endpoint.count - 1):
             at = self._endpoint.now()
             try:

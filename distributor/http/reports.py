@@ -112,4 +112,4 @@ class Reports(Handler):
 
 
 _GOES_ON = (HTTPStatus.OK, HTTPStatus.NOT_FOUND)
-"""It registers, and reports again."""
+"""after which more reports come: whoever is not known registers first"""

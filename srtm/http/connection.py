@@ -86,9 +86,10 @@ class Connection:
         if not is_first:
             self._http.start_next_cycle()
         host = "localhost" if endpoint.is_socket else str(Address.of(endpoint.address))
-        headers = [("Host", host), ("User-Agent", "srtm"), ("Accept-Encoding", "identity"), *more]
+        headers = [("Host", host), ("User-Agent", "srtm"), ("Accept-Encoding", "identity")]
         if endpoint.token:
             headers.append(("Authorization", f"Bearer {endpoint.token}"))
+        headers += more
         sent = [
             self._http.send(h11.Request(method=method, target=path, headers=headers)),
             self._http.send(h11.Data(data=body)),

@@ -31,9 +31,9 @@ class Exchange:
     async def open(
         cls, endpoint: Endpoint, path: str, protocol: str, timeout_seconds: float
     ) -> Self:
-        """Of a service with several addresses the next one is asked where one is away or does not
-        serve. Raises Refusal where the service does not go on with the protocol, UnavailableError
-        where there is none."""
+        """An open connection; the next address of a service with several is asked where one is
+        away or does not serve. Raises Refusal where the service does not go on with the protocol,
+        UnavailableError where there is none."""
         at, left = endpoint.now(), endpoint.count
         while True:
             left -= 1

@@ -106,8 +106,8 @@ class Splitter:
         self._decide(measured, plan, standing, drifts, is_broken, why)
 
     def _ages(self, measured: Measured, at: int) -> Bins | None:
-        """Of the last minute's messages from end to end, where they tell of the split: the SLO is
-        overspent, and the consumers keep what they are given."""
+        """The ages of the last minute's messages from end to end, where they tell of the split: the
+        SLO is overspent, and the consumers keep what they are given."""
         wanted = self.wanted(Leg.CONSUMER, measured.places[Leg.CONSUMER])
         told, told_at = measured.told.get(Leg.CONSUMER, (None, 0))
         is_kept = told is not None and told.slo == wanted and at - told_at < _SILENT_SECONDS * NS

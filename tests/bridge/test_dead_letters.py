@@ -182,7 +182,9 @@ def test_routes_without_dead_letters_stop_with_one_line_each(
     assert "stopped[0] offset 1 cannot go to nsq:stopped: it has no body" in inwards
     assert 'tombstones = "skip"' in inwards
     assert "Traceback" not in made.process.text()
+    # What came behind the bad one may have gone before the route stopped, or stays as it does.
     held = channel(nsqd, "halt")
-    assert held["depth"] + held["in_flight_count"] + held["deferred_count"] == 1
-    assert kafka.count("halt") == 2
+    left = held["depth"] + held["in_flight_count"] + held["deferred_count"]
+    assert 1 <= left <= 2
+    assert kafka.count("halt") + left >= 3
     assert kafka.committed("stopped", "stopped") <= 1

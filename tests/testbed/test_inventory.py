@@ -113,7 +113,7 @@ def test_a_part_is_a_file_for_srtm_up(tmp_path: Path) -> None:
     plan = plan_of(tables, "h1", tmp_path, check_files=False)
     assert plan.broker_count == 2
     assert plan.distributor_at == (
-        inventory.distributor_address,
+        str(inventory.distributor_address),
         ClientFiles(tables["elsewhere"]["distributor-token-file"], PLAIN_TEXT),
     )
     assert plan.layout.data_path == tmp_path / "srtm-data" / "h1"
