@@ -25,6 +25,8 @@ from srtm.text.errors import UnavailableError
 
 TOPICS = 20
 """of a gateway"""
+_CONTACT_TOPICS = 500
+"""registered from one report of all gateways to the next: some seconds, within a lease"""
 _MOST_CPU_SECONDS, _MOST_P99_SECONDS = 0.15e-3, 0.2
 
 
@@ -85,6 +87,9 @@ async def _begin(gateways: list[Gateway]) -> None:
     for each in gateways:
         await each.register()
     for topic in range(len(gateways) * TOPICS):
+        if topic % _CONTACT_TOPICS == 0:
+            for each in gateways:
+                await each.report(Way.SINGLE, 0)
         await register(gateways[0].service, f"t{topic}", TOPICS)
     await settle(gateways)
 
