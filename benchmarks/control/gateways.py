@@ -9,9 +9,9 @@ from enum import StrEnum
 from math import inf
 from typing import Any
 
-from distributor.http.routes import PROTOCOL
+from distributor.remote import Remote
 from srtm.http.client import Answer, Endpoint, call
-from srtm.http.exchange import Exchange
+from srtm.http.exchange import REPORTS_PROTOCOL, Exchange
 from srtm.text.errors import UnavailableError
 
 _TIMEOUT_SECONDS = 10.0
@@ -46,8 +46,8 @@ class Gateway:
     number: int = 0
     exchange: Exchange | None = None
 
-    async def register(self) -> None:
-        """Raises UnavailableError."""
+    def register(self, remote: Remote) -> None:
+        """Raises SrtmError."""
         document = {
             "name": self.name,
             "tcp_address": f"{self.name}:4150",
@@ -55,7 +55,7 @@ class Gateway:
             "capacity": CAPACITY,
             "process": self.name,
         }
-        await post(self.service, "/brokers", document)
+        remote.call("POST", "brokers", body=document)
 
     async def report(self, way: Way, busy: int) -> None:
         """busy: of its topics, those to which messages came. Raises UnavailableError."""
@@ -82,7 +82,7 @@ class Gateway:
             return await call(self.service, "POST", path, body, _TIMEOUT_SECONDS)
         if self.exchange is None:
             self.exchange = await Exchange.open(
-                self.service, f"{path}s", PROTOCOL, _TIMEOUT_SECONDS
+                self.service, f"{path}s", REPORTS_PROTOCOL, _TIMEOUT_SECONDS
             )
         return await self.exchange.ask(body, _TIMEOUT_SECONDS)
 
@@ -103,19 +103,13 @@ def _entry(topic: str, rate: float) -> dict[str, Any]:
     return {"topic": topic, "offered": rate, "admitted": rate, "served": round(rate), **counts}
 
 
-async def post(service: Endpoint, path: str, document: object) -> Any:
-    """Raises UnavailableError."""
-    body = json.dumps(document).encode()
-    return (await call(service, "POST", f"/v1{path}", body, 60.0)).json()
-
-
-async def register(service: Endpoint, name: str, per_gateway: int) -> None:
-    """A topic with one publisher, of which a broker holds so many."""
-    body = json.dumps({"rate": 100.0, "burst": 50.0, "slo": "0.99@5ms"}).encode()
-    (await call(service, "PUT", f"/v1/topics/{name}", body, 60.0)).json()
-    rate = 0.8 * CAPACITY / per_gateway
-    await post(service, f"/topics/{name}/publishers", {"publishers": [{"id": "p", "rate": rate}]})
-    await post(service, f"/topics/{name}/placements", {})
+def register(remote: Remote, name: str, per_gateway: int) -> None:
+    """A topic with one publisher, of which a broker holds so many. Raises SrtmError."""
+    contract = {"rate": 100.0, "burst": 50.0, "slo": "0.99@5ms"}
+    remote.call("PUT", "topics", name, body=contract)
+    publisher = {"id": "p", "rate": 0.8 * CAPACITY / per_gateway}
+    remote.call("POST", "topics", name, "publishers", body={"publishers": [publisher]})
+    remote.call("POST", "topics", name, "placements", body={})
 
 
 async def settle(gateways: Sequence[Gateway]) -> None:

@@ -20,6 +20,7 @@ from benchmarks.harness.bars import Bar, judge
 from benchmarks.harness.report import Report, number, table
 from benchmarks.harness.session import Session
 from benchmarks.harness.world import child, until
+from distributor.remote import Remote
 from srtm.http.client import Endpoint, get_json
 from srtm.text.address import free_addresses
 from srtm.text.errors import UnavailableError
@@ -54,15 +55,19 @@ def run(session: Session) -> Report:
     size = QUICK if session.quick else FULL
     session.plan(1 + size.rounds * len(Way))
     [address] = map(str, free_addresses(1))
-    command = [sys.executable, "-m", "srtm", "distributor", f"--http-address={address}"]
-    # Nobody reports while topics register, which takes longer than a usual lease.
-    store = f"--store={session.folder / 'store.db'}", "--lease-duration=10m"
+    flags = (
+        f"--http-address={address}",
+        f"--store={session.folder / 'store.db'}",
+        # Nobody reports while topics register, which takes longer than a usual lease.
+        "--lease-duration=10m",
+    )
+    command = [sys.executable, "-m", "srtm", "distributor", *flags]
     outcomes: dict[Way, list[Outcome]] = {way: [] for way in Way}
-    with child([*command, *store], session.folder / "distributor.log", 5) as process:
+    with child(command, session.folder / "distributor.log", 5) as process:
         until(lambda: _leads(address), "the distributor leads", 30)
         session.step(f"{size.gateways} gateways and {size.gateways * TOPICS} topics register")
         gateways = [Gateway(Endpoint(address), f"b{n}") for n in range(size.gateways)]
-        asyncio.run(_begin(gateways))
+        _begin(Remote(Endpoint(address)), gateways)
         of = psutil.Process(process.pid)
         for turn in range(size.rounds):
             for way in Way:
@@ -83,12 +88,12 @@ def _leads(address: str) -> bool:
         return False
 
 
-async def _begin(gateways: list[Gateway]) -> None:
+def _begin(remote: Remote, gateways: list[Gateway]) -> None:
     for each in gateways:
-        await each.register()
+        each.register(remote)
     for topic in range(len(gateways) * TOPICS):
-        await register(gateways[0].service, f"t{topic}", TOPICS)
-    await settle(gateways)
+        register(remote, f"t{topic}", TOPICS)
+    asyncio.run(settle(gateways))
 
 
 def _measured(of: psutil.Process, gateways: list[Gateway], way: Way, seconds: int) -> Outcome:

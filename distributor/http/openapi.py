@@ -8,9 +8,10 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from distributor import api
-from distributor.http.routes import PREFIX, PROTOCOL, REPORT, REPORTS, ROUTES, WATCH, WATCH_ROLE
+from distributor.http.routes import PREFIX, REPORT, REPORTS, ROUTES, WATCH, WATCH_ROLE
 from srtm import __version__
 from srtm.http.callers import Role
+from srtm.http.exchange import REPORTS_PROTOCOL
 
 _Documented = tuple[str, str, dict[str, Any]]
 """path, method and operation"""
@@ -23,6 +24,7 @@ _WORDS = {
     404: "No such broker, topic, publisher or placement.",
     409: "The state of things does not allow it.",
     413: "The body is too long: a report has 4 MiB at most, lists 16 MiB, any other 64 KiB.",
+    426: "The path is for another protocol than HTTP.",
     500: "A fault of the distributor.",
     503: "Another distributor leads, the store takes nothing, or too many requests are under way.",
 }
@@ -38,7 +40,7 @@ def document() -> dict[str, Any]:
         ref_template="#/components/schemas/{model}",
     )
     paths: dict[str, dict[str, Any]] = {}
-    for path, method, operation in (*_routes(), *_watches(), *_others()):
+    for path, method, operation in (*_routes(), *_watches(), *_reports(), *_others()):
         paths.setdefault(path, {})[method] = operation
     return {
         "openapi": "3.1.0",
@@ -87,10 +89,11 @@ def _watches() -> Iterator[_Documented]:
 
 def _reports() -> Iterator[_Documented]:
     summary = (
-        f"Reports on one connection (Upgrade: {PROTOCOL}): each line is a Report, and each answer "
-        "a line with a status and a length, and so many bytes, which are a Desired or an error."
+        f"Reports on one connection (Upgrade: {REPORTS_PROTOCOL}): each line is a Report, and "
+        "each answer a line with a status and a length, and so many bytes, which are a Desired or "
+        "an error."
     )
-    operation = _operation(summary, REPORTS, None, (), REPORT.role)
+    operation = _operation(summary, REPORTS, None, (404, 426), REPORT.role)
     operation["responses"]["101"] = {"description": "Lines and answers follow."}
     yield PREFIX + REPORTS, "get", operation
 

@@ -10,8 +10,9 @@ from distributor.gateway_api import Report
 from distributor.http.bodies import HELD_BYTES, SMALL_BYTES, Body
 from distributor.http.connections import UNREAD_SECONDS
 from distributor.http.handler import Handler
-from distributor.http.routes import PROTOCOL, REPORT, Call
+from distributor.http.routes import REPORT, Call
 from srtm.http.access import Shown
+from srtm.http.exchange import REPORTS_PROTOCOL
 
 _LOOK_SECONDS = 10.0
 """from one look at who the caller is to the next"""
@@ -22,7 +23,7 @@ _LONGEST_SECONDS = 3600.0
 
 
 class Reports(Handler):
-    """Goes on with PROTOCOL: each line is a report of the broker of the path."""
+    """Goes on with REPORTS_PROTOCOL: each line is a report of the broker of the path."""
 
     role = REPORT.role
 
@@ -42,15 +43,17 @@ class Reports(Handler):
                 self.note(None, HTTPStatus.FORBIDDEN)
             self.fail(error)
             return
-        if self.request.headers.get("Upgrade", "").lower() != PROTOCOL:
-            self.set_header("Upgrade", PROTOCOL)
-            self.refuse(HTTPStatus.UPGRADE_REQUIRED, f"this path is for the protocol {PROTOCOL}")
+        if self.request.headers.get("Upgrade", "").lower() != REPORTS_PROTOCOL:
+            self.set_header("Upgrade", REPORTS_PROTOCOL)
+            self.refuse(
+                HTTPStatus.UPGRADE_REQUIRED, f"this path is for the protocol {REPORTS_PROTOCOL}"
+            )
             return
         shown = self.shared.access.shown(self.request)
         self.set_status(HTTPStatus.SWITCHING_PROTOCOLS)
         self.clear_header("Content-Type")
         self.set_header("Connection", "Upgrade")
-        self.set_header("Upgrade", PROTOCOL)
+        self.set_header("Upgrade", REPORTS_PROTOCOL)
         self.finish()
         stream: IOStream = self.detach()
         stream.set_nodelay(True)

@@ -306,9 +306,8 @@ ROUTES = (
 )  # fmt: skip
 
 REPORT = next(each for each in ROUTES if each.body is gateway_api.Report)
-PROTOCOL = "srtm-reports/1"
 REPORTS = "/brokers/{name}/reports"
-"""GET with Upgrade: PROTOCOL: reports and answers by turns (see `reports.py`)"""
+"""GET with Upgrade: REPORTS_PROTOCOL: reports and answers by turns (see `reports.py`)"""
 WATCH = "/topics/{topic}/watch"
 """GET ?id=A&id=B or POST {"ids": [...]}: lines of JSON without an end; for the role `WATCH_ROLE`"""
 WATCH_ROLE = _READ

@@ -33,9 +33,9 @@ from srtm.text.errors import SrtmError
 log = logging.getLogger("srtm.distributor")
 Result = TypeVar("Result")
 
-_ASK_SECONDS = 1.0
 _SILENT_SECONDS = 5.0
 """at least, or half a lease, after which a leader that has asked the store nothing is unseated"""
+_ASK_SECONDS = 1.0
 _ADAPT_SECONDS = 0.1
 """how often the store is asked who leads, or six times in a shorter lease: reports are refused when
 the last answer is older than a third of it"""

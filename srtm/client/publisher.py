@@ -419,7 +419,10 @@ def _check(
         )
     if bool(distributor) == bool(nsqd):
         raise UsageError("a publisher needs distributor= or nsqd=, and not both")
-    addresses_of(distributor) if distributor else Address.of(nsqd)
+    if distributor:
+        addresses_of(distributor)
+    else:
+        Address.of(nsqd)
     if nsqd and (key is not None or rate is not None):
         raise UsageError("key= and rate= are for a distributor; with nsqd= nobody reads them")
     if distributor and not id:

@@ -30,7 +30,7 @@ from srtm.gateway.topics import Topics
 from srtm.host.backoff import backoff_seconds
 from srtm.host.clock import NS, boottime_ns, monotonic_ns
 from srtm.http.client import Answer, Endpoint, Refusal, call
-from srtm.http.exchange import MOST_QUESTION_BYTES, Exchange
+from srtm.http.exchange import MOST_QUESTION_BYTES, REPORTS_PROTOCOL, Exchange
 from srtm.text.errors import SrtmError, UnavailableError, UsageError
 from srtm.text.words import counted
 
@@ -42,7 +42,6 @@ _TIMEOUT_SECONDS = 2.0
 MAX_BACKOFF_SECONDS = 3.0
 _WHOLE_SECONDS = 60.0
 """from one answer with all topics to the next: in between, those that it has are not told again"""
-_PROTOCOL = "srtm-reports/1"
 _NO_EXCHANGE_NS = 60 * NS
 """until a distributor, or a proxy before it, that takes single reports alone is asked again"""
 _LEASE_CHECK_SECONDS = 1.0
@@ -279,7 +278,7 @@ class Agent:
             try:
                 if self._exchanged is None:
                     self._exchanged = await Exchange.open(
-                        self.endpoint, f"{self._path}/reports", _PROTOCOL, _TIMEOUT_SECONDS
+                        self.endpoint, f"{self._path}/reports", REPORTS_PROTOCOL, _TIMEOUT_SECONDS
                     )
                 answer = await self._exchanged.ask(body, _TIMEOUT_SECONDS)
                 if answer.stands_by:

@@ -15,6 +15,8 @@ from srtm.http.connection import Connection, as_ours, place_of
 from srtm.http.endpoint import Answer, Endpoint, Refusal
 from srtm.text.errors import UnavailableError
 
+REPORTS_PROTOCOL = "srtm-reports/1"
+"""of gateways to the Load Distributor"""
 MOST_QUESTION_BYTES = 64 << 10
 _MOST_ERROR_BYTES = 64 << 10
 

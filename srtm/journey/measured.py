@@ -23,6 +23,8 @@ from srtm.limits.slo import SLO
 from srtm.text.duration import format_duration
 
 _MINUTE_SECONDS = 60.0
+_SILENT_SECONDS = 60.0
+"""after which a leg that tells nothing is silent; each tells every five seconds"""
 _CLOCKS_PART = 0.1
 """of the target, by which an age may be wrong"""
 
@@ -63,6 +65,11 @@ class Measured:
     def sets(self) -> bool:
         """Do the legs get the SLOs of its split?"""
         return self.journey.split == "auto"
+
+    def lately_told(self, leg: Leg, now: int) -> LegReport | None:
+        """What a leg told of itself last; None where that was long ago."""
+        told, at = self.told.get(leg, (None, 0))
+        return told if now - at <= _SILENT_SECONDS * NS else None
 
     @property
     def fault(self) -> str:

@@ -23,7 +23,6 @@ from srtm.text.errors import SrtmError
 
 log = logging.getLogger("srtm.journey")
 
-_SILENT_SECONDS = 60.0
 _SHOWN = 10
 """decisions of a journey at the door"""
 
@@ -109,8 +108,8 @@ class Splitter:
         """The ages of the last minute's messages from end to end, where they tell of the split: the
         SLO is overspent, and the consumers keep what they are given."""
         wanted = self.wanted(Leg.CONSUMER, measured.places[Leg.CONSUMER])
-        told, told_at = measured.told.get(Leg.CONSUMER, (None, 0))
-        is_kept = told is not None and told.slo == wanted and at - told_at < _SILENT_SECONDS * NS
+        told = measured.lately_told(Leg.CONSUMER, at)
+        is_kept = told is not None and told.slo == wanted
         return measured.ages.age.recent_bins(at) if is_kept and measured.budget.left < 0 else None
 
     async def _planned(self, name: str, given: dict[str, Any]) -> JourneyPlan:
@@ -215,8 +214,7 @@ def _silent(measured: Measured) -> str:
         return ""
     now = monotonic_ns()
     for leg, who in ((Leg.BRIDGE, "the bridge"), (Leg.CONSUMER, "srtm autoscale run")):
-        _, told_at = measured.told.get(leg, (None, 0))
-        if leg in measured.legs and now - told_at > _SILENT_SECONDS * NS:
+        if leg in measured.legs and measured.lately_told(leg, now) is None:
             return (
                 f"journey {measured.journey.name}: {who} does not ask which SLO the {leg} is to "
                 "keep: start it, with journey-address in its file"

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from distributor.http.audit import TOLD
 from distributor.http.openapi import document
-from distributor.http.routes import PREFIX, ROUTES, WATCH
+from distributor.http.routes import PREFIX, REPORTS, ROUTES, WATCH
 from srtm.http.callers import Role
 from tests.support.distributors import DistributorProcess, Starter, srtm
 from tests.support.servers import http
@@ -98,7 +98,7 @@ def test_openapi_describes_every_route_and_every_reference_is_there() -> None:
         (method.upper(), path) for path, its in described["paths"].items() for method in its
     }
     expected = {(route.method, PREFIX + route.path) for route in ROUTES}
-    expected |= {("GET", PREFIX + WATCH), ("POST", PREFIX + WATCH)}
+    expected |= {("GET", PREFIX + WATCH), ("POST", PREFIX + WATCH), ("GET", PREFIX + REPORTS)}
     expected |= {("GET", path) for path in ("/v1/health", "/v1/openapi.json", "/metrics")}
     assert operations == expected
     schemas = described["components"]["schemas"]
@@ -109,7 +109,7 @@ def test_openapi_describes_every_route_and_every_reference_is_there() -> None:
             named = {each["name"] for each in operation["parameters"] if each["in"] == "path"}
             assert named == set(re.findall(r"\{(\w+)\}", path))
             assert operation["summary"]
-            assert "200" in operation["responses"]
+            assert ("101" if path == PREFIX + REPORTS else "200") in operation["responses"]
             assert "503" in operation["responses"]
             is_open = path == "/v1/health"
             assert ("401" in operation["responses"]) is not is_open
@@ -148,7 +148,8 @@ def test_the_service_answers_as_described(start: Starter) -> None:
     names = {"name": "b1", "topic": "t", "id": "p0"}
     checked = 0
     for path, its in described["paths"].items():
-        if "get" not in its or path in ("/metrics", "/v1/openapi.json", PREFIX + WATCH):
+        others = ("/metrics", "/v1/openapi.json", PREFIX + WATCH, PREFIX + REPORTS)
+        if "get" not in its or path in others:
             continue
         answer = running.ok("GET", path.format(**names).removeprefix(PREFIX))
         content = its["get"]["responses"]["200"]["content"]["application/json"]["schema"]

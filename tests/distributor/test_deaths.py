@@ -4,29 +4,12 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
-import pytest
-
 from tests.support.distributors import DistributorProcess, Starter
-from tests.support.postgres import Postgres, postgres
+from tests.support.postgres import Postgres
 from tests.support.servers import http, wait_for
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Postgres]:
-    with postgres() as running:
-        yield running
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return str(tmp_path / "store.db")
-    found: str = request.getfixturevalue("server").database()
-    return found
 
 
 def led(starter: Starter, store: str, *flags: str) -> DistributorProcess:

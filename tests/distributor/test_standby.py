@@ -3,31 +3,13 @@
 import json
 import os
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.support.distributors import DistributorProcess, Starter, srtm
-from tests.support.postgres import Postgres, postgres
+from tests.support.postgres import Postgres
 from tests.support.servers import GatewayProcess, Servers, http, wait_for
 
 LEASE = "--lease-duration=6s"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Postgres]:
-    with postgres() as running:
-        yield running
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return str(tmp_path / "store.db")
-    found: str = request.getfixturevalue("server").database()
-    return found
 
 
 def led(start: Starter, store: str) -> tuple[DistributorProcess, DistributorProcess]:

@@ -50,16 +50,10 @@ from distributor.store.statements import (
 )
 from distributor.store.store import latest
 from srtm.text.errors import UnavailableError, UsageError
-from tests.support.postgres import Postgres, postgres
+from tests.support.postgres import Postgres
 from tests.support.servers import wait_for
 
 Opener = Callable[[], Store]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Postgres]:
-    with postgres() as running:
-        yield running
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
