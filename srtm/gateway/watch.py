@@ -133,9 +133,14 @@ class NsqdWatch:
 
     async def announce(self) -> None:
         """nsqd registers with nsqlookupd from now on. Raises UnavailableError."""
-        if self._options.lookupd_tcp_address and not self._withdrawn:
+        self._announced = True  # said first: a process that ends meanwhile makes it untrue again
+        if not self._options.lookupd_tcp_address or self._withdrawn:
+            return
+        try:
             await self._http.set_lookupd(self._options.lookupd_tcp_address)
-        self._announced = True
+        except UnavailableError:
+            self._announced = False
+            raise
 
     def announce_again(self) -> None:
         """Announce nsqd again with the next check."""

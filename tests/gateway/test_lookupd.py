@@ -1,6 +1,7 @@
 """Nobody walks round the gateway: nsqlookupd, nsqadmin and /info lead to it alone."""
 
 import signal
+import sys
 from typing import Any
 
 import pytest
@@ -224,3 +225,50 @@ def test_an_nsqd_that_was_restarted_is_announced_again(
     wait_for(lambda: nodes(lookupd_http) == [], "nsqlookupd has lost it")
     gateway.nsqd.process.start()
     wait_for(lambda: nodes(lookupd_http) == there, "a new nsqd knows no nsqlookupd by itself")
+
+
+ENDS_WHEN_TOLD = """
+import asyncio, os, signal, sys
+from srtm.gateway.nsqd import NsqdHttp
+from srtm.gateway.watch import NsqdWatch
+
+begin, set_lookupd, watches = NsqdWatch.begin, NsqdHttp.set_lookupd, []
+
+async def noted_begin(self):
+    watches.append(self)
+    await begin(self)
+
+async def last_words(self, addresses):
+    await set_lookupd(self, addresses)
+    if watches:
+        watch = watches.pop()
+        os.kill(int(os.environ["NSQD"]), signal.SIGKILL)
+        while watch.pool.connected:
+            await asyncio.sleep(0.01)
+
+NsqdWatch.begin, NsqdHttp.set_lookupd = noted_begin, last_words
+from srtm.cli.main import main
+sys.argv = sys.argv[3:]
+main()
+"""
+
+
+def test_an_nsqd_that_ends_while_it_is_told_is_told_again_when_it_is_back(
+    servers: Servers, lookupd: tuple[str, str, Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer was on the way when its connections ended."""
+    lookupd_tcp, lookupd_http, _ = lookupd
+    ports = free_port(), free_port()
+    nsqd = servers.nsqd(gateway_ports=ports)
+    monkeypatch.setenv("NSQD", str(nsqd.process.popen.pid))
+    servers.gateway(
+        f"--lookupd-tcp-address={lookupd_tcp}",
+        nsqd=nsqd,
+        ports=ports,
+        wait=False,
+        prefix=(sys.executable, "-c", ENDS_WHEN_TOLD),
+    )
+    nsqd.process.popen.wait(60)
+    nsqd.process.start()
+    there = [("127.0.0.1", *ports)]
+    wait_for(lambda: nodes(lookupd_http) == there, "announced again")
