@@ -12,7 +12,8 @@ from srtm.autoscaler.simulator.arrivals import even_shares
 from srtm.consumer.file import GroupFile
 from srtm.journey.causes import Leg
 from srtm.journey.file import Journey, Journeys
-from srtm.journey.plan import LEAST_SECONDS, Group, JourneyPlan, planned
+from srtm.journey.plan import LEAST_SECONDS, JourneyPlan, planned
+from srtm.journey.simulated import Group
 from srtm.journey.split import Impossible
 from srtm.limits.bins import Bins
 from srtm.limits.slo import SLO

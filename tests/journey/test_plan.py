@@ -11,10 +11,11 @@ from srtm.consumer.pool_file import PoolFile
 from srtm.journey.apart import planned_apart
 from srtm.journey.causes import Leg
 from srtm.journey.file import read_journeys
-from srtm.journey.plan import Group, planned
+from srtm.journey.plan import planned
 from srtm.journey.planning import inputs
+from srtm.journey.simulated import Group, Simulated, simulated, sobered
 from srtm.journey.split import Impossible, Split
-from srtm.limits.bins import Bins, key_of
+from srtm.limits.bins import Bins, key_of, seconds_of
 from srtm.limits.slo import SLO
 from srtm.text.errors import UnavailableError, UsageError
 
@@ -79,6 +80,30 @@ def test_a_queue_that_is_simulated_is_not_added_again(slo: SLO) -> None:
     assert isinstance(told.found, Split)
     least = [each.found.options["consumer"].frontier.seconds.min() for each in (blind, told)]
     assert least[1] < least[0]
+
+
+def test_a_policy_has_seen_the_traffic_before() -> None:
+    """It began with 3 consumers, and 1,500 messages came in 15 s: a policy that did not know of
+    the crowd would be late for a seventh of them."""
+    rates = [10.0] * 15 + [100.0] * 15 + [10.0] * 15
+    found = simulated(SLO.parse("0.99@1s"), rates, GROUP)
+    assert sum(found.latency.values()) == pytest.approx(sum(rates), rel=0.1)  # they count once
+    assert max(map(seconds_of, found.latency)) < 1
+    assert found.consumers == POOL.group.max
+
+
+def test_a_looser_slo_is_not_taken_for_a_quicker_one() -> None:
+    strict, loose, other = map(SLO.parse, ("0.99@1s", "0.95@2s", "0.999@3s"))
+    runs = [
+        Simulated(strict, 5.0, Counter({1: 8, 50: 2})),
+        Simulated(loose, 3.0, Counter({1: 7, 20: 3})),
+        Simulated(other, 4.0, Counter({90: 10})),
+    ]
+    found = [sobered(each, runs) for each in runs]
+    assert found[0] == runs[0]
+    assert found[1].consumers == 3.0
+    assert +found[1].latency == {1: 7, 20: 1, 50: 2}
+    assert found[2] == runs[2]  # looser in one, stricter in the other: nothing is known of the two
 
 
 def test_a_broker_that_takes_the_whole_target_is_named(slo: SLO) -> None:

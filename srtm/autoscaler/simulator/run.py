@@ -79,12 +79,15 @@ class Run:
 
     @property
     def replica_minutes(self) -> float:
+        return self.mean_replicas() * self.seconds / 60
+
+    def mean_replicas(self, since: float = 0.0) -> float:
+        """Billed consumers on average, from second `since` to the end of the arrivals."""
         ends = [at for at, _ in self.replicas[1:]] + [float(self.seconds)]
         spans = zip(self.replicas, ends, strict=True)
-        return (
-            math.fsum(count * max(0.0, min(end, self.seconds) - at) for (at, count), end in spans)
-            / 60
-        )
+        return math.fsum(
+            count * max(0.0, min(end, self.seconds) - max(at, since)) for (at, count), end in spans
+        ) / (self.seconds - since)
 
     def summary(self) -> dict[str, object]:
         """The figures of one run, as `srtm autoscale simulate --json` prints them."""
