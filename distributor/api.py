@@ -2,13 +2,14 @@
 those about groups in `groups_api`. OpenAPI is made from all of them, so a field's description is
 its documentation. Rates are messages/s, bursts messages."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from distributor.api_fields import (
     MAX_KEYS,
     MAX_PUBLISHERS,
+    MAX_REGISTERED,
     MAX_WATCHED,
     AdaptationPolicy,
     Answer,
@@ -199,6 +200,27 @@ class TopicAsked(Asked):
     )
 
 
+class TopicOfMany(TopicAsked):
+    topic: Annotated[str, Field(min_length=1)]
+    publishers: list[PublisherAsked] = Field([], max_length=MAX_PUBLISHERS, fail_fast=True)
+
+
+class TopicsAsked(Asked):
+    topics: list[TopicOfMany] = Field(
+        min_length=1,
+        max_length=MAX_REGISTERED,
+        fail_fast=True,
+        description=f"each once, with no more than {MAX_PUBLISHERS:,} publishers in all",
+    )
+
+    @model_validator(mode="after")
+    def _bounded(self) -> "TopicsAsked":
+        publishers = sum(len(each.publishers) for each in self.topics)
+        if publishers > MAX_PUBLISHERS:
+            raise ValueError(f"{publishers:,} publishers, and at most {MAX_PUBLISHERS:,} at once")
+        return self
+
+
 class TopicShown(Answer):
     topic: str
     rate: float
@@ -231,6 +253,11 @@ class PublishersAsked(Asked):
 
 class Registered(Answer):
     registered: int
+
+
+class TopicsRegistered(Answer):
+    topics: int
+    registered: int = Field(description="publishers")
 
 
 class Place(Answer):

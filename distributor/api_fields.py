@@ -10,6 +10,8 @@ from srtm.limits.contract import MAX_RATE, MIN_RATE
 
 MAX_PUBLISHERS = 20_000
 """of one request: reading them holds up all others for 0.1 to 0.2 s"""
+MAX_REGISTERED = 1_000
+"""topics of one request, for the same reason"""
 MAX_LISTED = 10_000
 """of one answer: making it holds up all others for 0.1 s"""
 MAX_KEYS = 100_000
@@ -19,7 +21,9 @@ MAX_COUNT = float(2**53)
 """Whole numbers up to it are exact. It keeps every sum finite."""
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:\[\]-]{1,128}$")]
-Id = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$")]
+_NO_CONTROLS = r"^[^\x00-\x1f\x7f]*$"
+"""A control character splits lines of logs, and PostgreSQL takes no NUL."""
+Id = Annotated[str, Field(min_length=1, max_length=256, pattern=_NO_CONTROLS)]
 Rate = Annotated[float, Field(ge=MIN_RATE, le=MAX_RATE, allow_inf_nan=False)]
 Count = Annotated[float, Field(ge=0, le=MAX_COUNT, allow_inf_nan=False)]
 Policy = Literal["srtm", "max-min", "conc", "lb", "single"]
@@ -43,7 +47,7 @@ class Answer(BaseModel):
 
 class PublisherAsked(Asked):
     id: Id
-    key: Annotated[str, Field(max_length=256)] | None = None
+    key: Annotated[str, Field(max_length=256, pattern=_NO_CONTROLS)] | None = None
     rate: Rate
 
     @field_validator("key")

@@ -104,6 +104,8 @@ class Remote:
             raise UsageError(f"{self._address}: wrong or no token: give --distributor-token-file")
         if answer.status == 403:
             raise UsageError(f"{self._address}: {answer.error}")
+        if answer.status == 405:
+            raise SrtmError(f"distributor {self._address} is older than this program: upgrade it")
         if answer.status == 503:
             raise UnavailableError(f"distributor {self._address}: {answer.error}")
         raise SrtmError(f"distributor {self._address}: {answer.error}")

@@ -114,17 +114,41 @@ def plan(
 
 
 @placement.command()
-@click.argument("topic")
+@click.argument("topic", nargs=-1, required=True, metavar="TOPIC...")
 @_policy
 @_keep
 @_groups
 @remote_options
 def apply(
-    topic: str, policy: str, keep: bool, groups: str | None, remote: Remote, as_json: bool
+    topic: tuple[str, ...],
+    policy: str,
+    keep: bool,
+    groups: str | None,
+    remote: Remote,
+    as_json: bool,
 ) -> None:
-    """Place the publishers of TOPIC. They move once their new brokers have their shares."""
+    """Place the publishers of one TOPIC or more, in their order. They move once their new brokers
+    have their shares."""
     body = {"policy": policy, "keep": keep, "groups": groups, "dry_run": False}
-    _show(remote.call("POST", "topics", topic, "placements", body=body), as_json)
+    placed: list[dict[str, Any]] = []
+    for name in topic:
+        try:
+            found = remote.call("POST", "topics", name, "placements", body=body)
+        except SrtmError as error:
+            if not placed:
+                raise
+            raise type(error)(f"{error}; {len(placed)} of {len(topic)} topics are placed") from None
+        placed.append({"topic": name, **found})
+        if len(topic) > 1 and not as_json:
+            left = f", {len(found['unplaced']):,} without a broker" if found["unplaced"] else ""
+            click.echo(
+                f"topic {name}: {counted(len(found['assignments']), 'publisher')} on "
+                f"{some([each['name'] for each in found['brokers']])}{left}"
+            )
+    if len(topic) == 1:
+        _show(found, as_json)
+    elif as_json:
+        print_json(placed)
 
 
 placement.add_command(groups)

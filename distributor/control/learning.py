@@ -89,7 +89,9 @@ def begin(
     state.sure_at = max(state.sure_at, now + longest * 4 / 3)
     if state.unsure:
         return
-    state.unsure, state.since = True, state.epoch
+    # Whoever places topics while a restored store is led by means it.
+    state.unsure, state.since = True, state.opened if state.copied else state.epoch
+    state.copied = False
     log.error(
         "the store is %s: broker %s knows epoch %d of %s. Nothing is granted or taken away for "
         "%.0f s, while gateways tell what they hold; then place topics again",
@@ -201,7 +203,8 @@ def keep_back(state: ControlState, topics: Iterable[str], now: float) -> list[St
     for name in topics:
         leases = state.leases[name]
         held = [_had(state.gateways[each], name, leases, now) for each in leases.holders]
-        if all(each == NOTHING for each in held):
+        placed = state.topics[name].in_force
+        if all(each == NOTHING for each in held) and (not placed or placed.epoch > state.since):
             continue  # nobody had it
         rate = leases.total.rate - fsum(each.rate for each in held)
         burst = leases.total.burst - fsum(each.burst for each in held)
@@ -231,13 +234,22 @@ def settled(state: ControlState, placements: Iterable[tuple[str, InForce]]) -> l
     statements = [put_epoch(state.epoch)]
     for name, placement in placements:
         statements += put_placement(placement.row(name), {})
-    row = state.lineage_row()
-    return [*statements, *put_lineage(LineageRow(row.id, row.secret, unsure=False))]
+    return [*statements, *put_lineage(known(state))]
+
+
+def known(state: ControlState) -> LineageRow:
+    """The lineage, once nothing is in doubt any more."""
+    return LineageRow(state.lineage.id, state.lineage.secret, unsure=False)
 
 
 def warnings(state: ControlState, now: float) -> list[str]:
     """What somebody should know and mend."""
     found = []
+    if state.copied and now < state.sure_at:
+        found.append(
+            "the store was restored from a copy: nothing is granted or taken away for "
+            f"{state.sure_at - now:.0f} s, while gateways tell what they hold"
+        )
     if state.unsure:
         found.append(
             "the store was lost or is an older copy: nothing is granted or taken away for "

@@ -33,11 +33,7 @@ class Registrations:
     async def register(self, topic: str, asked: Sequence[PublisherAsked]) -> int:
         """Raises UsageError for an id given twice or a key that the topic does not know, NotFound,
         StoreError."""
-        seen = set()
-        for each in asked:
-            if each.id in seen:
-                raise UsageError(f"publisher {each.id} is given twice; each id may stand once")
-            seen.add(each.id)
+        require_once(topic, asked)
         mine = _Registration(topic, asked)
         self._waiting.append(mine)
         async with self._changing:
@@ -65,21 +61,18 @@ class Registrations:
                 each.error = error
             return
         for each, rows in good:
-            topic = self._state.topic(each.topic)
-            topic.register(rows)
-            if any(row.id not in topic.places for row in rows):
-                self.newcomers.add(each.topic)
-            self._watches.notify(each.topic, (row.id for row in rows))
+            self.take(each.topic, rows)
+
+    def take(self, name: str, rows: Sequence[PublisherRow]) -> None:
+        """These publishers of topic `name` have been written."""
+        topic = self._state.topic(name)
+        topic.register(rows)
+        if any(row.id not in topic.places for row in rows):
+            self.newcomers.add(name)
+        self._watches.notify(name, (row.id for row in rows))
 
     def _rows(self, asked: "_Registration") -> list[PublisherRow]:
-        keys = self._state.topic(asked.topic).keys
-        if keys is not None:
-            for each in asked.publishers:
-                check_key(asked.topic, each.id, each.key, keys)
-        return [
-            PublisherRow(asked.topic, each.id, each.key, each.rate, None)
-            for each in asked.publishers
-        ]
+        return rows_of(asked.topic, asked.publishers, self._state.topic(asked.topic).keys)
 
 
 class _Registration:
@@ -90,6 +83,27 @@ class _Registration:
         self.publishers = publishers
         self.done = False
         self.error: Exception | None = None
+
+
+def require_once(topic: str, asked: Sequence[PublisherAsked]) -> None:
+    """Raises UsageError for an id given twice."""
+    seen = set()
+    for each in asked:
+        if each.id in seen:
+            raise UsageError(
+                f"topic {topic}: publisher {each.id} is given twice; each id may stand once"
+            )
+        seen.add(each.id)
+
+
+def rows_of(
+    topic: str, asked: Sequence[PublisherAsked], keys: frozenset[str] | None
+) -> list[PublisherRow]:
+    """keys: the only ones that they may have. Raises UsageError for another one."""
+    if keys is not None:
+        for each in asked:
+            check_key(topic, each.id, each.key, keys)
+    return [PublisherRow(topic, each.id, each.key, each.rate, None) for each in asked]
 
 
 def check_key(topic: str, publisher: str, key: str | None, keys: frozenset[str]) -> None:

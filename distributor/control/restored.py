@@ -39,6 +39,13 @@ def restored(kept: Snapshot, assumed_until: float) -> ControlState:
         state.lineage = Lineage(kept.lineage.id, kept.lineage.secret)
         state.unsure = kept.lineage.unsure
         state.opened = kept.epoch
+        state.copied = kept.lineage.copied
+        if state.copied:
+            log.warning(
+                "the store was restored from a copy: nothing is granted or taken away for a lease "
+                "and a third, while gateways tell what they hold"
+            )
+        state.since = kept.epoch if state.unsure else 0
     _take_brokers(state, kept.brokers, assumed_until)
     state.topics = {row.topic: _topic(row) for row in kept.topics}
     for placement in kept.placements:

@@ -55,6 +55,7 @@ from distributor.store.statements import (
     put_epoch,
     put_grants,
     put_lease,
+    put_lineage,
 )
 from srtm.text.errors import UsageError
 from tb_adaptor.leases import Share
@@ -136,7 +137,12 @@ class Distributor:
         if self._longest_lease > self.lease_seconds and self.now() >= self._longest_until:
             await self.commit([put_lease(self.lease_seconds)])
             self._longest_lease = self.lease_seconds
-        if not self.state.unsure or self.now() < self.state.sure_at:
+        if self.now() < self.state.sure_at:
+            return
+        if self.state.copied:
+            await self.commit(put_lineage(learning.known(self.state)))
+            self.state.copied = False
+        if not self.state.unsure:
             return
         async with self.changing:
             placements = learning.recovered(self.state, self.wall())

@@ -275,6 +275,7 @@ class ControlState:
     leases:  also of deleted topics, until brokers let go
     model:   what online fittings have taught
     lineage: which store this is
+    copied:  the store was restored from a copy: until `sure_at` gateways may know more
     unsure:  gateways know more than the store, and not all of them have been heard
     opened:  epoch of the store as it was read
     former:  which store this was before gateways showed that it is an older copy
@@ -294,6 +295,7 @@ class ControlState:
     lineage: Lineage = field(default_factory=Lineage.new)
     opened: int = 0
     former: Lineage | None = None
+    copied: bool = False
     unsure: bool = False
     unheard: set[str] = field(default_factory=set)
     sure_at: float = -inf
@@ -312,10 +314,10 @@ class ControlState:
     def listens(self, now: float) -> bool:
         """Does each gateway keep what it has, while others may know more than the store? Each of
         them tells, as it registers."""
-        return self.unsure or (bool(self.unheard) and now < self.sure_at)
+        return self.unsure or ((self.copied or bool(self.unheard)) and now < self.sure_at)
 
     def lineage_row(self) -> LineageRow:
-        return LineageRow(self.lineage.id, self.lineage.secret, self.unsure)
+        return LineageRow(self.lineage.id, self.lineage.secret, self.unsure, self.copied)
 
     def next_epoch(self) -> int:
         self.epoch += 1

@@ -21,6 +21,7 @@ MOST_BYTES: dict[type[BaseModel] | None, int] = {
     gateway_api.BrokerAsked: 4 * _MIB,
     api.PublishersAsked: 16 * _MIB,
     api.TopicAsked: 16 * _MIB,  # with 100,000 keys
+    api.TopicsAsked: 16 * _MIB,
     api.WatchAsked: 16 * _MIB,
     Proposal: 16 * _MIB,  # with 100,000 publishers
 }

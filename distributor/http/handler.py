@@ -14,7 +14,7 @@ from tornado.web import HTTPError, stream_request_body
 
 from distributor.control.service import Distributor
 from distributor.errors import Forbidden, NotLeading, TooMany, status_of
-from distributor.http.audit import entry
+from distributor.http.audit import entries
 from distributor.http.bodies import HELD_BYTES, SMALL_BYTES, Body, Held, Turns
 from distributor.http.connections import UNREAD_SECONDS, Connections
 from srtm.host.audit_log import AuditLog
@@ -209,7 +209,8 @@ class Handler(ApiHandler):
         if self.shared.audit is not None:
             now, address = self.shared.wall_seconds(), self.request.remote_ip or ""
             request = f"{self.request.method} {self.request.path}"
-            self.shared.audit.write(entry(now, self.caller, address, request, body, status))
+            for line in entries(now, self.caller, address, request, body, status):
+                self.shared.audit.write(line)
 
     @property
     def came_whole(self) -> bool:

@@ -121,6 +121,11 @@ async def _put_topic(service: Distributor, call: Call) -> BaseModel:
     return await topics.put(service, call.name, call.body)
 
 
+async def _put_topics(service: Distributor, call: Call) -> BaseModel:
+    registered = await topics.put_many(service, call.body.topics)
+    return api.TopicsRegistered(topics=len(call.body.topics), registered=registered)
+
+
 async def _topic(service: Distributor, call: Call) -> BaseModel:
     return topics.shown(service, *call.names)
 
@@ -242,6 +247,9 @@ ROUTES = (
           "The next placement moves its publishers away; it takes no new ones.",
           api.DrainAsked, api.BrokerShown, (400, 404), _drain),
     Route("GET", "/topics", _READ, "All topics.", None, api.Topics, (), _topics),
+    Route("POST", "/topics", _OPERATOR,
+          "Register many topics, or change them, with their publishers: all of it or nothing.",
+          api.TopicsAsked, api.TopicsRegistered, (400, 409), _put_topics),
     Route("PUT", "/topics/{topic}", _OPERATOR, "Register a topic, or change its contract or keys.",
           api.TopicAsked, api.TopicShown, (400, 409), _put_topic),
     Route("GET", "/topics/{topic}", _READ, "One topic.", None, api.TopicShown, (404,), _topic),

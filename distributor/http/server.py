@@ -87,6 +87,7 @@ class Server:
             loop.add_signal_handler(number, self._stopped.set)
         leading = asyncio.create_task(self._lead_forever())
         adapting = asyncio.create_task(self._adapt_forever())
+        placing = asyncio.create_task(self._place_forever())
         looking = asyncio.create_task(self._look_forever(server))
         stop = asyncio.create_task(self._stopped.wait())
         try:
@@ -96,6 +97,7 @@ class Server:
         finally:
             leading.cancel()
             adapting.cancel()
+            placing.cancel()
             looking.cancel()
             if self._service is not None:
                 fittings.cancel(self._service)  # what goes on would find the store closed
@@ -130,7 +132,6 @@ class Server:
                     await self._off(self._sure().confirm)
                     self._service.confirmed_at = asked_at
                     await self._service.settle()
-                    await newcomers.retry(self._service)
             except SrtmError as error:
                 self._step_down(str(error))
             except Exception as error:
@@ -156,6 +157,13 @@ class Server:
                 done &= await self._tried("publishers stay", migrations.decide(service))
                 if not done:
                     await asyncio.sleep(_ASK_SECONDS)
+
+    async def _place_forever(self) -> None:
+        """Place who registers later. It may take long, where many do."""
+        while True:
+            await asyncio.sleep(_ASK_SECONDS)
+            if self._service is not None:
+                await self._tried("publishers wait", newcomers.retry(self._service))
 
     async def _tried(self, otherwise: str, doing: Awaitable[None]) -> bool:
         try:

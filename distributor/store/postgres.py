@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from distributor.store.errors import StoreError, StoreLost
+from distributor.store.rows import Snapshot
 from distributor.store.statements import Statement, Value, put_leader
 from distributor.store.store import Store, latest, migrations, this_process
 from srtm.host.clock import NS, monotonic_ns
@@ -109,9 +110,21 @@ class PostgresStore(Store):
         self._leads = False
         self._connection.close()
 
+    def version(self) -> int:
+        """The schema of the database; 0 where no distributor has led with it. Raises StoreError."""
+        if self.query("SELECT to_regclass('srtm_schema')")[0][0] is None:
+            return 0
+        return int(self.query("SELECT max(version) FROM srtm_schema")[0][0] or 0)
+
+    def at_one_instant(self) -> Snapshot:
+        """The snapshot of a store in which somebody else may write. Raises StoreError."""
+        with self._errors(), self._connection.transaction():
+            self._connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            return self.snapshot()
+
     def _migrate(self) -> None:
         self._connection.execute("CREATE TABLE IF NOT EXISTS srtm_schema (version BIGINT NOT NULL)")
-        version = int(self.query("SELECT max(version) FROM srtm_schema")[0][0] or 0)
+        version = self.version()
         if version > latest():
             raise StoreError(
                 f"store: PostgreSQL has schema {version} and this program knows {latest()}: "

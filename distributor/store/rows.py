@@ -85,11 +85,13 @@ class ModelRow:
 @dataclass(frozen=True, slots=True)
 class LineageRow:
     """Which store this is. secret: proves epochs of it (`distributor.lineage`); unsure: gateways
-    know more than it does, and have not all been heard."""
+    know more than it does, and have not all been heard; copied: it was restored from a copy, and
+    they may."""
 
     id: str
     secret: str
     unsure: bool
+    copied: bool = False
 
 
 @dataclass(frozen=True, slots=True)

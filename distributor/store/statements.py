@@ -13,11 +13,15 @@ from distributor.store.rows import (
     ModelRow,
     PlacementRow,
     PublisherRow,
+    Snapshot,
     TopicRow,
 )
 
 HISTORY = 100
 """placements of a topic that are kept; one is a few kB"""
+
+COPIED = 2
+"""in place of `unsure`"""
 
 Value = str | float | int | None
 
@@ -43,9 +47,22 @@ def put_lineage(row: LineageRow) -> list[Statement]:
         Statement("DELETE FROM lineage", [()]),
         Statement(
             "INSERT INTO lineage (id, secret, unsure) VALUES (?, ?, ?)",
-            [(row.id, row.secret, int(row.unsure))],
+            [(row.id, row.secret, COPIED if row.copied else int(row.unsure))],
         ),
     ]
+
+
+def put_copied() -> Statement:
+    """This store was restored from a copy."""
+    return Statement("UPDATE lineage SET unsure = ? WHERE unsure = 0", [(COPIED,)])
+
+
+def merged(statements: Iterable[Statement]) -> list[Statement]:
+    """Those of the same SQL as one, for rows that do not depend on each other."""
+    found: dict[str, list[tuple[Value, ...]]] = {}
+    for each in statements:
+        found.setdefault(each.sql, []).extend(each.rows)
+    return [Statement(sql, rows) for sql, rows in found.items()]
 
 
 def put_lost(topics: Iterable[str]) -> Statement:
@@ -193,3 +210,32 @@ def put_model(rows: Iterable[ModelRow]) -> Statement:
         "ON CONFLICT (broker) DO UPDATE SET document = excluded.document",
         [astuple(row) for row in rows],
     )
+
+
+def put_all(kept: Snapshot) -> list[Statement]:
+    """The statements that fill an empty store."""
+    grants: dict[str, list[GrantRow]] = {}
+    for grant in kept.grants:
+        grants.setdefault(grant.broker, []).append(grant)
+    found = [
+        put_epoch(kept.epoch),
+        put_lease(kept.lease_seconds),
+        put_lost(kept.lost),
+        *(put_broker(row) for row in kept.brokers),
+        *(each for row in kept.topics for each in _whole(row)),
+        put_publishers(kept.publishers),
+        *(put_placement(row, {})[0] for row in kept.placements),
+        *(each for broker, rows in grants.items() for each in put_grants(broker, rows)),
+        *(put_fitting(row) for row in kept.fittings),
+        put_model(kept.model),
+    ]
+    return merged(found if kept.lineage is None else [*put_lineage(kept.lineage), *found])
+
+
+def _whole(row: TopicRow) -> list[Statement]:
+    return [
+        put_topic(row),
+        put_adaptation(row.topic, row.adaptation),
+        put_migration(row.topic, row.migration),
+        put_grouping(row.topic, row.grouping),
+    ]

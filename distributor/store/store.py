@@ -22,7 +22,7 @@ from distributor.store.rows import (
     Snapshot,
     TopicRow,
 )
-from distributor.store.statements import Statement, Value
+from distributor.store.statements import COPIED, Statement, Value
 
 Row = TypeVar("Row")
 
@@ -121,7 +121,7 @@ def _broker(
 
 
 def _lineage(id_: str, secret: str, unsure: int) -> LineageRow:
-    return LineageRow(id_, secret, bool(unsure))
+    return LineageRow(id_, secret, unsure == 1, unsure == COPIED)
 
 
 def migrations(since: int) -> Iterator[tuple[int, list[str]]]:

@@ -61,7 +61,7 @@ def noise(brokers: Sequence[DeployedBroker]) -> float:
 
 def register(remote: Remote, contract: Contract, everybody: Sequence[PublisherAsked]) -> None:
     """A topic whose placements are compared: no share leaves what they gave."""
-    upload(remote, TopicFile(contract, None, list(everybody)))
+    upload(remote, [TopicFile(contract, None, list(everybody))])
     stays = {"policy": "off", "window": "10s", "every": "10s"}
     remote.call("PUT", "topics", contract.topic, "adaptation", body=stays)
 

@@ -128,7 +128,7 @@ class PlacedTopics:
     def place(self, found: TopicFile) -> str:
         """Register a topic and place those of its publishers that have no broker in contact;
         nobody else moves. Returns a line that says where they are."""
-        upload(self._remote, found)
+        upload(self._remote, [found])
         name = found.contract.topic
         plan = self._in_force(name)
         if plan is None or plan["unplaced"] or not self.up() >= set(_names(plan)):
