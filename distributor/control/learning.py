@@ -203,8 +203,7 @@ def keep_back(state: ControlState, topics: Iterable[str], now: float) -> list[St
     for name in topics:
         leases = state.leases[name]
         held = [_had(state.gateways[each], name, leases, now) for each in leases.holders]
-        placed = state.topics[name].in_force
-        if all(each == NOTHING for each in held) and (not placed or placed.epoch > state.since):
+        if all(each == NOTHING for each in held) and not _may_be_elsewhere(state, name):
             continue  # nobody had it
         rate = leases.total.rate - fsum(each.rate for each in held)
         burst = leases.total.burst - fsum(each.burst for each in held)
@@ -220,6 +219,13 @@ def keep_back(state: ControlState, topics: Iterable[str], now: float) -> list[St
         return []
     gateway = state.gateways[UNHEARD]
     return [put_broker(gateway.row), *put_grants(UNHEARD, grants(state, gateway))]
+
+
+def _may_be_elsewhere(state: ControlState, topic: str) -> bool:
+    """Was it placed by the copy that this store turned out to be? Then the better store may have
+    placed it on brokers that were not heard."""
+    history = state.topics[topic].history
+    return state.former is not None and any(each.epoch <= state.opened for each in history)
 
 
 def _had(gateway: Gateway, topic: str, leases: TopicLeases, now: float) -> Share:

@@ -31,7 +31,7 @@ async def place_newcomers(service: Distributor, name: str) -> None:
             return  # placed by another request
         if topic is None or topic.in_force is None:
             waiting.discard(name)
-        elif not topic.is_fitted and not service.state.unsure:
+        elif not (topic.is_fitted or service.state.unsure or service.state.copied):
             waiting.discard(name)
             try:
                 why = await _place(service, name)
@@ -39,6 +39,9 @@ async def place_newcomers(service: Distributor, name: str) -> None:
                 waiting.add(name)
                 log.debug("publishers of topic %s wait: %s", name, error)
                 return
+            except BaseException:
+                waiting.add(name)
+                raise
             if why and service.state.listens(service.now()):
                 waiting.add(name)
             elif why:

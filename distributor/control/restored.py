@@ -45,7 +45,6 @@ def restored(kept: Snapshot, assumed_until: float) -> ControlState:
                 "the store was restored from a copy: nothing is granted or taken away for a lease "
                 "and a third, while gateways tell what they hold"
             )
-        state.since = kept.epoch if state.unsure else 0
     _take_brokers(state, kept.brokers, assumed_until)
     state.topics = {row.topic: _topic(row) for row in kept.topics}
     for placement in kept.placements:

@@ -137,14 +137,17 @@ class Distributor:
         if self._longest_lease > self.lease_seconds and self.now() >= self._longest_until:
             await self.commit([put_lease(self.lease_seconds)])
             self._longest_lease = self.lease_seconds
-        if self.now() < self.state.sure_at:
-            return
-        if self.state.copied:
-            await self.commit(put_lineage(learning.known(self.state)))
-            self.state.copied = False
-        if not self.state.unsure:
+        is_sure = not (self.state.copied or self.state.unsure)
+        if is_sure or self.now() < self.state.sure_at:
             return
         async with self.changing:
+            if self.now() < self.state.sure_at:  # somebody has shown something newer meanwhile
+                return
+            if self.state.copied:
+                await self.commit(put_lineage(learning.known(self.state)))
+                self.state.copied = False
+            if not self.state.unsure:
+                return
             placements = learning.recovered(self.state, self.wall())
             kept_back = learning.keep_back(self.state, self.state.topics, self.now())
             await self.commit([*kept_back, *learning.settled(self.state, placements)])

@@ -87,7 +87,7 @@ class Server:
             loop.add_signal_handler(number, self._stopped.set)
         leading = asyncio.create_task(self._lead_forever())
         adapting = asyncio.create_task(self._adapt_forever())
-        placing = asyncio.create_task(self._place_forever())
+        settling = asyncio.create_task(self._settle_forever())
         looking = asyncio.create_task(self._look_forever(server))
         stop = asyncio.create_task(self._stopped.wait())
         try:
@@ -97,7 +97,7 @@ class Server:
         finally:
             leading.cancel()
             adapting.cancel()
-            placing.cancel()
+            settling.cancel()
             looking.cancel()
             if self._service is not None:
                 fittings.cancel(self._service)  # what goes on would find the store closed
@@ -131,7 +131,6 @@ class Server:
                     asked_at = now_seconds()
                     await self._off(self._sure().confirm)
                     self._service.confirmed_at = asked_at
-                    await self._service.settle()
             except SrtmError as error:
                 self._step_down(str(error))
             except Exception as error:
@@ -158,10 +157,13 @@ class Server:
                 if not done:
                     await asyncio.sleep(_ASK_SECONDS)
 
-    async def _place_forever(self) -> None:
-        """Place who registers later. It may take long, where many do."""
+    async def _settle_forever(self) -> None:
+        """Grant again once gateways have been heard, and place who registers later. Either may wait
+        long for placements that others ask for; that we lead is confirmed meanwhile."""
         while True:
-            await asyncio.sleep(_ASK_SECONDS)
+            await asyncio.sleep(min(_ASK_SECONDS, self._options.lease_duration / 6))
+            if self._service is not None:
+                await self._tried("nothing is granted", self._service.settle())
             if self._service is not None:
                 await self._tried("publishers wait", newcomers.retry(self._service))
 

@@ -164,7 +164,11 @@ def _name(made: Path, path: Path) -> None:
     except FileExistsError:
         _require_none(path)
         raise
-    made.replace(path)
+    try:
+        made.replace(path)
+    except OSError:
+        path.unlink()
+        raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

@@ -90,9 +90,9 @@ def planned(
     for number, each in enumerate(looked_at.values()):
         progress(number / len(looked_at))
         runs[str(each)] = simulated(each, rates, group)
-    base = base_seconds(legs[Leg.CONSUMER], [runs[str(kept)]] if kept else list(runs.values()))
-    sober = [sobered(each, runs.values()) for each in runs.values()]
-    options = {str(each.slo): raised(each, base) for each in sober}
+    sober = {name: sobered(each, runs.values()) for name, each in runs.items()}
+    base = base_seconds(legs[Leg.CONSUMER], [sober[str(kept)]] if kept else list(sober.values()))
+    options = {name: raised(each, base) for name, each in sober.items()}
 
     def keeping(*slos: SLO) -> Split | Impossible:
         ways = [_option(options[str(each)]) for each in slos]

@@ -19,7 +19,7 @@ QUICK_MEMBERS = {
 def test_kafka_is_killed_and_comes_back(tmp_path: Path, servers: Servers) -> None:
     """Without Kafka no lease can be renewed, so nobody works; afterwards the same consumers do."""
     with kafka_in(tmp_path / "kafka") as kafka:
-        found = group(kafka, servers, "outage", group={"min": 2, "max": 2})
+        found = group(kafka, servers, "outage", group={"min": 2, "max": 2, "lease": "3s"})
         try:
             controller = found.controller()
             found.produce(50)
@@ -29,7 +29,7 @@ def test_kafka_is_killed_and_comes_back(tmp_path: Path, servers: Servers) -> Non
             kafka.server.kill()
             wait_for(lambda: found.stats()["health"] != "OK", "the controller says so", 20)
             over = threading.Event()
-            timer = threading.Timer(2.5, over.set)  # longer than a lease and its take-over
+            timer = threading.Timer(6, over.set)  # longer than a lease and its take-over
             timer.start()
             over.wait()
             kafka.server.start()

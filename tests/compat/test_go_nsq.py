@@ -19,6 +19,9 @@ from tests.support.servers import GatewayProcess, Servers, http, wait_for
 
 MODULE = Path(__file__).parents[2] / "srtm" / "deploy" / "binaries"
 PORTS = 4150, 4151
+ALONE = {"TestConsumerBackoffDisconnect"}
+"""Speaks to a broker of its own alone, which ends and listens at the same port again: that may be
+taken by then, for a connection of the kernel's choice."""
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +135,8 @@ def test_go_nsqs_own_tests_pass_against_the_gateway(
     names = re.findall(r"^Test\w+$", run("-test.list=Test").stdout, re.MULTILINE)
     assert {"TestConsumerTLSSnappy", "TestConsumerTLSClientCert", "TestProducer"} & {*names}
     assert len(names) >= 24
-    for name in names:
+    assert {*names} > ALONE
+    for name in sorted({*names} - ALONE):
         done = run("-test.v", f"-test.run=^{name}$", "-test.timeout=100s")
         assert f"--- PASS: {name}" in done.stdout, done.stdout[-4000:] + done.stderr[-2000:]
     topics = http(gateway.admin, "/topics")[1]["topics"]

@@ -112,7 +112,7 @@ def test_who_is_known_reaches_it_by_tls(tmp_path: Path, spec: Spec) -> None:
     rows = [json.loads(each) for each in (tmp_path / "audit").read_text().splitlines()]
     told_of = {(each["name"], each["method"], each["path"], each["status"]) for each in rows}
     assert {
-        ("ops", "PUT", "/v1/topics/sensors", 200),
+        ("ops", "POST", "/v1/topics", 200),
         ("broker-1", "POST", "/v1/brokers", 200),
         ("broker-2", "POST", "/v1/brokers", 200),
         ("eye", "DELETE", "/v1/topics/sensors", 403),

@@ -188,15 +188,19 @@ def test_at_the_bound_bodies_come_one_after_the_other_when_there_is_room(
 ) -> None:
     with contextlib.ExitStack() as stack, bounded(gateway):
         clients = [stack.enter_context(V2(gateway.tcp)) for _ in range(12)]
-        rest = []
-        clients[-1].identify(heartbeat_interval=1000)
-        for client in clients:
-            rest.append(memoryview(BIG)[send_some(client, BIG) :])
-        wait_for(lambda: gateway.inside("t")["backlog_bytes"] >= BOUND, "the topic is full")
+        rest = [memoryview(BIG)] * len(clients)
+        clients[-1].identify(heartbeat_interval=5000)
+
+        def is_full() -> bool:
+            for number, client in enumerate(clients):
+                rest[number] = rest[number][send_some(client, bytes(rest[number])) :]
+            return int(gateway.inside("t")["backlog_bytes"]) >= BOUND
+
+        wait_for(is_full, "the topic is full")
         full = gateway.inside("t")["backlog_bytes"]
         waiting = gateway.metric("srtm_paused_connections")
         assert waiting >= len(clients) - 4, "the others wait"
-        beat = clients[-1].frame(10)
+        beat = clients[-1].frame(20)
         assert beat is not None
         assert beat.data == b"_heartbeat_", "and have their heartbeats"
         with V2(gateway.tcp) as other:
