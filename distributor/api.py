@@ -2,7 +2,7 @@
 those about groups in `groups_api`. OpenAPI is made from all of them, so a field's description is
 its documentation. Rates are messages/s, bursts messages."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -201,7 +201,7 @@ class TopicAsked(Asked):
 
 
 class TopicOfMany(TopicAsked):
-    topic: Annotated[str, Field(min_length=1)]
+    topic: str = Field(min_length=1)
     publishers: list[PublisherAsked] = Field([], max_length=MAX_PUBLISHERS, fail_fast=True)
 
 

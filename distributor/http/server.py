@@ -36,9 +36,9 @@ Result = TypeVar("Result")
 _SILENT_SECONDS = 5.0
 """at least, or half a lease, after which a leader that has asked the store nothing is unseated"""
 _ASK_SECONDS = 1.0
-_ADAPT_SECONDS = 0.1
 """how often the store is asked who leads, or six times in a shorter lease: reports are refused when
 the last answer is older than a third of it"""
+_ADAPT_SECONDS = 0.1
 _BACKLOG = 4096
 """connections that the kernel keeps until they are accepted: thousands come at once after a start;
 net.core.somaxconn may be less"""

@@ -201,6 +201,28 @@ class Gateway:
         return "t" in self.lease.applied or "t" in self.lease.known.names
 
 
+def registration(lease: Lease, name: str, instance: str, process: str) -> BrokerAsked:
+    """What a gateway with this lease says as it registers."""
+    return BrokerAsked.model_validate(
+        {
+            "name": name,
+            "tcp_address": f"{process}:1",
+            "http_address": "h:2",
+            "capacity": 60.0,
+            "instance": instance,
+            "process": process,
+            "store": lease.known.store,
+            "applied_epoch": lease.epoch,
+            "newest": max(lease.epoch, lease.known.newest),
+            "proof": lease.known.proof,
+            "lease_seconds": lease.lease_seconds,
+            "held": lease.held(),
+            "names": sorted(lease.known.names),
+        },
+        strict=False,
+    )
+
+
 @dataclass
 class Leader:
     service: Distributor
@@ -339,30 +361,12 @@ class World:
             pass  # nobody is registered, or b is too small
 
     def register(self, gateway: Gateway, leader: Leader) -> None:
-        lease = gateway.lease
-        asked = BrokerAsked.model_validate(
-            {
-                "name": gateway.name,
-                "tcp_address": f"{gateway.process}:1",
-                "http_address": "h:2",
-                "capacity": 60.0,
-                "instance": gateway.instance,
-                "process": gateway.process,
-                "store": lease.known.store,
-                "applied_epoch": lease.epoch,
-                "newest": max(lease.epoch, lease.known.newest),
-                "proof": lease.known.proof,
-                "lease_seconds": lease.lease_seconds,
-                "held": lease.held(),
-                "names": sorted(lease.known.names),
-            },
-            strict=False,
-        )
+        asked = registration(gateway.lease, gateway.name, gateway.instance, gateway.process)
         try:
             self.call(leader, leader.service.brokers.register(asked))
         except Conflict:
             gateway.advance(int(self.now * NS))
-            lease.revoke()
+            gateway.lease.revoke()
             raise
 
     def exchange(self, gateway: Gateway, fate: str) -> None:

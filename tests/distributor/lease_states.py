@@ -43,7 +43,7 @@ from distributor.control.restored import restored
 from distributor.control.service import Distributor
 from distributor.control.state import FORMER, ControlState, InForce
 from distributor.errors import Conflict, NotFound
-from distributor.gateway_api import BrokerAsked, Desired, Report, TopicReport
+from distributor.gateway_api import Desired, Report, TopicReport
 from distributor.store import Snapshot, StoreLost
 from distributor.store.statements import (
     Statement,
@@ -57,6 +57,7 @@ from distributor.store.store import Store, migrations
 from srtm.gateway.lease import Lease, read_desired
 from srtm.host.clock import NS
 from srtm.text.errors import SrtmError
+from tests.distributor.lease_faults import registration
 
 LEASE = 3.0
 """in ticks: a third of it is one, 4/3 of it are four"""
@@ -70,7 +71,7 @@ _BEGIN = 1e6
 """What the clock shows first: times are larger than any other number with a fraction."""
 _EPOCH = 1_000_000
 """The first epoch: epochs are larger than any other whole number but nanoseconds."""
-_ID = "id:"
+_ID = "id-"
 """before each name that only has to differ from others"""
 
 Event = tuple[str | int, ...]
@@ -369,29 +370,11 @@ class World:
             gateway.take(desired, self.now, self.now)
 
     def register(self, gateway: Gateway, number: int) -> None:
-        lease = gateway.lease
-        asked = BrokerAsked.model_validate(
-            {
-                "name": gateway.name,
-                "tcp_address": "h:1",
-                "http_address": "h:2",
-                "capacity": 60.0,
-                "instance": gateway.instance,
-                "process": gateway.process,
-                "store": lease.known.store,
-                "applied_epoch": lease.epoch,
-                "newest": max(lease.epoch, lease.known.newest),
-                "proof": lease.known.proof,
-                "lease_seconds": lease.lease_seconds,
-                "held": lease.held(),
-                "names": sorted(lease.known.names),
-            },
-            strict=False,
-        )
+        asked = registration(gateway.lease, gateway.name, gateway.instance, gateway.process)
         try:
             self.call(number, lambda service: service.brokers.register(asked))
         except Conflict:
-            lease.revoke()
+            gateway.lease.revoke()
             raise
 
     def crash(self, name: str, keeps: bool) -> None:

@@ -58,15 +58,6 @@ def shown(distributor: DistributorProcess) -> Any:
     return {name: [distributor.ok("GET", f"/topics/{name}{end}") for end in ends] for name in names}
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def other(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A store that is not there yet."""
-    if request.param == "sqlite":
-        return str(tmp_path / "other.db")
-    found: str = request.getfixturevalue("server").database()
-    return found
-
-
 def test_a_running_store_is_copied_and_led_with_again(
     start: Starter, store: str, other: str, tmp_path: Path
 ) -> None:
