@@ -210,7 +210,8 @@ class Service:
                 self._wanted[key] = slo
         if route is None or runner is None or runner.route.slo == (slo or route.slo):
             return
-        log.info("route %s: SLO %s, as the journey wants it", runner.label, slo or route.slo)
+        whose = "its file says" if slo is None else "the journey wants it"
+        log.info("route %s: SLO %s, as %s", runner.label, slo or route.slo, whose)
         self._stop({key: runner})
         if self._over.is_set():
             return

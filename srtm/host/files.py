@@ -3,11 +3,13 @@ little memory, and fails with a reason. Files of ours are written whole or not a
 
 import contextlib
 import errno
+import fcntl
 import io
 import json
 import os
 import re
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
@@ -85,6 +87,15 @@ def write_whole(path: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             under_way.unlink()
         raise
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, which is made where there is none. Raises BlockingIOError where
+    another process holds it, another OSError where nothing can be written there."""
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)) as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
 
 
 def json_in(path: Path) -> Any:

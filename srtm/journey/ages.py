@@ -51,6 +51,7 @@ class Ages:
     matched:   messages for which samples stand whose arrival a gateway told
     unmatched: those whose arrival none told: their age begins when nsqd received them, and is too
                young
+    handled_at: when consumers were done with one last; None: they never were
     late:      (all, late ones) since the last call of `take_late`, each sample by its weight
     """
 
@@ -60,6 +61,7 @@ class Ages:
         self.legs = {leg: LatencySketch() for leg in Leg}
         self.count = self.matched = self.unmatched = 0
         self.clock_error_ns = 0
+        self.handled_at: int | None = None
         self._target_ns = target_ns
         self._arrivals = Arrivals()
         self._waiting: deque[_Sample] = deque()
@@ -83,6 +85,8 @@ class Ages:
         except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
             raise ValueError(f"no report of ages: {error!r}"[:300]) from None
         self.count += count
+        if count:
+            self.handled_at = now
         self.legs[Leg.BRIDGE].merge(bins["bridge"], now)
         self.legs[Leg.CONSUMER].merge(bins["consumer"], now)
         self._waiting.extend(samples)

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from srtm.consumer.file import GroupFile
+from srtm.consumer.pool_file import PoolFile
 from srtm.host.certificates import Renewed
 from srtm.http.access import Access
 from srtm.http.service import distributor_files, service_at
@@ -91,9 +93,29 @@ def _check(journey: Journey, door: Address) -> list[Finding]:
             "give both the same port",
             is_fault=True,
         )
+    slow = _slow_batch(journey.consumers)
+    if slow:
+        say(slow)
     if Leg.BROKER in slos:
         _compare(journey.slo, slos, say)
     return found
+
+
+def _slow_batch(file: GroupFile | PoolFile) -> str:
+    """What there is to say of a full batch, which is done with when all of it is; "" where it is
+    quick enough, or nobody says how fast a consumer is."""
+    group, table = file.group, file.consumer
+    counts_bytes = isinstance(file, GroupFile) and file.group.weigh == "bytes"
+    if table is None or group.mu is None or counts_bytes:
+        return ""
+    seconds, target = table.batch / group.mu, group.slo.target_seconds
+    if seconds <= target:
+        return ""
+    return (
+        f"a batch of {table.batch} messages takes {format_duration(seconds)} at mu = {group.mu:g}, "
+        f"and the target of the consumers is {format_duration(target)}: give [consumer] "
+        f"batch = {max(1, int(group.mu * target / 4))} or less"
+    )
 
 
 def _compare(slo: SLO, slos: dict[Leg, SLO | None], say: Callable[..., None]) -> None:

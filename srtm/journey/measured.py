@@ -34,10 +34,12 @@ class Measured:
 
     def __init__(self, journey: Journey) -> None:
         self.journey = journey
+        self._begun = monotonic_ns()
         self.ages = Ages(round(journey.slo.target_seconds * NS))
         self.budget = RollingBudget(journey.slo)
-        window = max(_MINUTE_SECONDS, 2 * journey.slo.target_seconds)
-        self.minute = RollingBudget(replace(journey.slo, window_seconds=window))
+        self._window_seconds = max(_MINUTE_SECONDS, 2 * journey.slo.target_seconds)
+        minute = replace(journey.slo, window_seconds=self._window_seconds)
+        self.minute = RollingBudget(minute)
         self.rates = Rates()
         self.gateways = Gateways(journey, self._arrived)
         self._summary: Summary | None = None
@@ -81,6 +83,12 @@ class Measured:
                 "no consumer tells of its messages: give [consumer] of its file journey-address, "
                 "and start it"
             )
+        if self._is_stuck:
+            return (
+                f"messages of topic {self.journey.topic} arrive, and its consumers have been done "
+                f"with none for {format_duration(self._window_seconds)}: see whether they are "
+                "stuck, and whether what they read from is paused"
+            )
         error, target = self.ages.clock_error_ns / NS, self.journey.slo.target_seconds
         if error > _CLOCKS_PART * target:
             return (
@@ -89,6 +97,15 @@ class Measured:
                 "between the consumers and this service"
             )
         return ""
+
+    @property
+    def _is_stuck(self) -> bool:
+        """Were consumers done with nothing since messages arrived, half a window ago or longer?"""
+        window_ns = round(self._window_seconds * NS)
+        if monotonic_ns() - (self.ages.handled_at or self._begun) < window_ns:
+            return False
+        last = self.rates.last(time.time_ns() - window_ns // 2)
+        return sum(last[-round(self._window_seconds / 2) :]) >= 1
 
     def summary(self, now: int) -> Summary:
         """Made once a second, however many ask."""

@@ -18,6 +18,7 @@ from srtm.journey.simulated import (
     Simulated,
     base_seconds,
     is_stricter,
+    keeps_its_own,
     raised,
     simulated,
     sobered,
@@ -98,7 +99,9 @@ def planned(
         ways = [_option(options[str(each)]) for each in slos]
         return split({**fixed, str(Leg.CONSUMER): ways}, slo)
 
-    ways = list(looked_at.values())
+    able = [each for each in looked_at.values() if keeps_its_own(options[str(each)])]
+    ways = able or list(looked_at.values())
+    is_kept = now is not None and now in ways and isinstance(keeping(now), Split)
     if stricter_than is not None:
         least = _MORE * runs[str(stricter_than)].consumers
         stricter = [each for each in ways if is_stricter(each, stricter_than)]
@@ -106,7 +109,6 @@ def planned(
         ways = more or [stricter_than]
     found = keeping(*ways)
     is_even = isinstance(keeping(even), Split)
-    is_kept = now is not None and isinstance(keeping(now), Split)
     return JourneyPlan(
         slo,
         found,

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import signal
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +43,19 @@ class Service:
         self._began = time.time()
         self.measured = [Measured(journey) for journey in journeys.all]
         self._at = by_place(self.measured)
-        state = None
+        self._state = state = None
         if any(journey.split != "off" for journey in journeys.all):
             check_files(journeys, path)
-            state = State(path.parent / table.state_folder / f"{path.stem}.journeys.json")
+            kept = path.parent / table.state_folder / f"{path.stem}.journeys.json"
+            self._state = state = State(kept)
         self._splitter = Splitter(self.measured, state, table.owner(deployment))
 
     async def run(self) -> int:
         """Run until SIGTERM or SIGINT. Raises SrtmError."""
+        with nullcontext() if self._state is None else self._state.alone():
+            return await self._run()
+
+    async def _run(self) -> int:
         ended = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -20,7 +20,7 @@ from srtm.autoscaler.simulator.run import simulate
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.consumer.file import GroupFile
 from srtm.consumer.pool_file import PoolFile
-from srtm.limits.bins import Bins, added, bins_of, nearest_rank, seconds_of
+from srtm.limits.bins import Bins, added, bins_of, key_of, nearest_rank, seconds_of
 from srtm.limits.slo import SLO
 
 _WARM_SECONDS = 120
@@ -116,6 +116,15 @@ def raised(one: Simulated, seconds: float) -> Simulated:
     longer = np.array([seconds_of(key) + seconds for key in keys])
     counts = np.array([one.latency[key] for key in keys], dtype=np.float64)
     return replace(one, latency=added(longer, counts))
+
+
+def keeps_its_own(one: Simulated) -> bool:
+    """Are no more messages late than the SLO allows that the group is given? One below what each
+    message waits for anyway is kept by no number of consumers, and its controller would take more
+    and more of them."""
+    highest = key_of(one.slo.target_seconds)
+    late = sum(count for key, count in one.latency.items() if key > highest)
+    return late <= one.slo.allowed_late_share * one.latency.total()
 
 
 def is_stricter(slo: SLO, than: SLO) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from srtm.host.clock import NS, monotonic_ns
 from srtm.journey.apart import planned_apart
 from srtm.journey.causes import Leg
-from srtm.journey.contracts import contract_slos, set_contract_slo
+from srtm.journey.contracts import ContractSlos, contract_slos, set_contract_slo
 from srtm.journey.leg_report import strictest
 from srtm.journey.measured import Measured, by_place
 from srtm.journey.plan import JourneyPlan
@@ -141,14 +141,12 @@ class Splitter:
             self._minutes[name].begun(monotonic_ns() / NS)
 
     async def _set_contract(self, measured: Measured) -> str:
-        """Set the SLO of the topic's contract where a gateway has another than is wanted; why that
-        could not be done, "" where it could."""
+        """Read the SLO of the topic's contract, and set it where a gateway has another than is
+        wanted; why that could not be done, "" where it could."""
+        found = await self._read_contract(measured)
         wanted = self.wanted(Leg.BROKER, measured.places[Leg.BROKER])
         if wanted is None:
             return ""
-        loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(None, contract_slos, measured.journey)
-        measured.contract = found.slo
         wanted = SLO(wanted.percentile, wanted.target_seconds)
         topic, name = measured.journey.topic, measured.journey.name
         # What does not answer gets its contract by the deployment, or by its distributor's leases.
@@ -164,7 +162,14 @@ class Splitter:
             return f"the contract of {topic} does not get SLO {wanted}: {fault}"
         self._set[name] = wanted, found.slos
         log.info("topic %s: SLO %s; it was %s", topic, wanted, found.slo)
+        await self._read_contract(measured)
         return ""
+
+    async def _read_contract(self, measured: Measured) -> ContractSlos:
+        loop = asyncio.get_running_loop()
+        found = await loop.run_in_executor(None, contract_slos, measured.journey)
+        measured.contract = found.slo
+        return found
 
     def _standing(self, measured: Measured) -> Standing | None:
         """The split in force; None also where the journey's file has changed since, so that it is

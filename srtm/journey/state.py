@@ -3,17 +3,18 @@
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from srtm.host.files import json_of, read_file, write_whole
+from srtm.host.files import json_of, locked, read_file, write_whole
 from srtm.journey.causes import Leg
 from srtm.journey.numbers import number
 from srtm.journey.resplit import Standing
 from srtm.limits.slo import SLO
-from srtm.text.errors import UsageError
+from srtm.text.errors import UnavailableError, UsageError
 
 log = logging.getLogger("srtm.journey")
 
@@ -52,6 +53,21 @@ class State:
         self.decisions: dict[str, list[SplitDecision]] = {}
         self.fault = ""
         self._read()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Raises UnavailableError where another process keeps its splits in this file, UsageError
+        where nothing can be kept there."""
+        with ExitStack() as held:
+            try:
+                held.enter_context(locked(self._path.with_name(f".{self._path.name}.lock")))
+            except BlockingIOError:
+                raise UnavailableError(
+                    f"{self._path}: another srtm journey run keeps its splits there: end it first"
+                ) from None
+            except OSError as error:
+                raise UsageError(f"{self._path}: {error.strerror}") from None
+            yield
 
     def decide(self, journey: str, standing: Standing | None, decision: SplitDecision) -> None:
         """Keep the split that is in force from now on, and what was decided."""

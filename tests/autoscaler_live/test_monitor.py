@@ -151,6 +151,26 @@ def test_mu_is_learnt_while_there_is_work_and_only_then() -> None:
     assert busy.mu == pytest.approx(200)
 
 
+@pytest.mark.parametrize("seconds", [0.3, 1.0, 4.0, 7.7])
+def test_a_batch_that_takes_long_is_learnt_as_slow(seconds: float) -> None:
+    capacity = Capacity()
+    for tenth in range(1000):
+        committed = 100 * int(tenth / 10 / seconds)
+        capacity.see(tenth / 10, (0,), committed, 1_000_000 - committed)
+    assert capacity.mu == pytest.approx(100 / seconds, rel=0.1)
+
+
+def test_a_consumer_that_stood_still_is_no_slow_one() -> None:
+    capacity, committed = Capacity(), 0
+    for tenth in range(1000):
+        if not 500 <= tenth < 900:
+            committed += 20
+        capacity.see(tenth / 10, (0,), committed, 1_000_000)
+        if tenth >= 20:
+            assert capacity.mu is not None
+            assert 140 <= capacity.mu <= 200.1
+
+
 def test_a_change_of_partitions_teaches_nothing() -> None:
     capacity = Capacity()
     for tenth in range(40):

@@ -398,11 +398,11 @@ def test_another_slo_is_kept_with_what_was_seen(
     before = controller.budget
     controller.aim(Objective.parse("0.99@500ms over 1h"))
     assert controller.budget is before
-    assert "as the journey wants it" not in caplog.text
+    assert "from now on" not in caplog.text
     controller.aim(Objective.parse("0.9@20s over 1h"))
     channel.monitor.aim(20.0)
     assert controller.budget.served == 0
-    assert "SLO 0.9@20s over 1h, as the journey wants it; it was 0.99@500ms over 1h" in caplog.text
+    assert "SLO 0.9@20s over 1h from now on; it was 0.99@500ms over 1h" in caplog.text
     channel.run(3, 100.0)
     assert len(controller.seen) == 63
     channel.run(200, 100.0)

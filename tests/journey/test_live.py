@@ -277,7 +277,7 @@ def test_a_pool_keeps_the_slo_that_the_journey_wants(journey: Journey) -> None:
         controller.stop()
         stopped = run_srtm("autoscale", "stop", str(path))
     assert stopped.returncode == 0, stopped.stderr
-    assert "SLO 0.95@1.5s over 1h, as the journey wants it" in controller.text()
+    assert "SLO 0.95@1.5s over 1h from now on" in controller.text()
 
 
 def test_a_bridge_keeps_the_slo_that_the_journey_wants(journey: Journey, kafka: Kafka) -> None:
@@ -360,6 +360,17 @@ def test_reports_of_legs(journey: Journey) -> None:
     assert "Traceback" not in service.text()
 
 
+def test_one_service_keeps_the_splits_of_a_file(journey: Journey) -> None:
+    journey.pool()
+    path = journey.journeys(more='split = "propose"')
+    service = journey.start("run", "journey", "run", str(path))
+    wait_for(lambda: journey.told()["fault"] != "not there yet", "the service answers")
+    second = run_srtm("journey", "run", str(path))
+    assert second.returncode == 3
+    assert "another srtm journey run keeps its splits there" in second.stderr
+    assert service.stop() == 0
+
+
 def test_check_says_what_settings_promise(journey: Journey) -> None:
     journey.pool()
     path = journey.journeys(slo="0.98@3s")
@@ -370,6 +381,12 @@ def test_check_says_what_settings_promise(journey: Journey) -> None:
     found = run_srtm("journey", "check", str(path))
     assert found.returncode == 0
     assert "by themselves, and not 0.99@3s" in found.stdout
+    assert "a batch of" not in found.stdout
+    pool = journey.pool()
+    pool.write_text(pool.read_text().replace("[group]", "[group]\nmu = 100"))
+    found = run_srtm("journey", "check", str(path))
+    assert "a batch of 500 messages takes 5s at mu = 100" in found.stdout
+    assert "give [consumer] batch = 50 or less" in found.stdout
 
 
 def test_check_of_a_topic_without_an_slo(servers: Servers) -> None:

@@ -70,6 +70,13 @@ def test_what_a_real_consumer_adds_is_added_to_what_is_simulated(slo: SLO) -> No
     assert plan.found.options["consumer"].frontier.seconds.min() > 1.4
 
 
+def test_no_slo_is_below_what_each_message_waits_for(slo: SLO) -> None:
+    """With room to spare, a stricter SLO costs nothing in the simulation."""
+    legs, rates = {Leg.BROKER: leg(2), Leg.CONSUMER: leg(700)}, [40.0] * 15
+    plan = planned(slo, legs, rates, replace(GROUP, mu=500.0))
+    assert plan.slos[Leg.CONSUMER].target_seconds > 0.7
+
+
 def test_a_queue_that_is_simulated_is_not_added_again(slo: SLO) -> None:
     """Consumers that kept a loose SLO had a queue, which is of no other SLO."""
     loose, rates = SLO.parse("0.5@10s over 1h"), [39.0] * 30

@@ -135,7 +135,7 @@ class Controller:
         is whole."""
         if slo == self.group.slo:
             return
-        log.info("SLO %s, as the journey wants it; it was %s", slo, self.group.slo)
+        log.info("SLO %s from now on; it was %s", slo, self.group.slo)
         self.group = self.group.model_copy(update={"slo": slo})
         self.budget = RollingBudget(slo)
         self._adviser.begin_anew()

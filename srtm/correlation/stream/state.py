@@ -1,16 +1,14 @@
 """What a stream has on disk. The lock says whose a result, or a trace, is; the ledger, what became
 of records: up to which batch, how many are arrivals, and why the others are none."""
 
-import fcntl
-import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from srtm.host.atomic import write_json
-from srtm.host.files import MOST_ROWS_BYTES, read_file
+from srtm.host.files import MOST_ROWS_BYTES, locked, read_file
 from srtm.text.errors import UnavailableError, UsageError, one_line
 
 STATE = "_stream"
@@ -22,16 +20,14 @@ def only_one(folder: Path) -> Iterator[None]:
     """Raises UnavailableError where another stream has `folder`, UsageError where nothing can be
     written beside it."""
     path = folder.parent / f".{folder.name}.stream"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    except OSError as error:
-        raise UsageError(f"{folder}: {error.strerror}") from None
-    with file:
+    with ExitStack() as held:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            held.enter_context(locked(path))
         except BlockingIOError:
             raise UnavailableError(f"{folder}: another srtm correlate stream has it") from None
+        except OSError as error:
+            raise UsageError(f"{folder}: {error.strerror}") from None
         yield
 
 
