@@ -43,9 +43,13 @@ class Service(Protocol):
 
 
 class BrokerRegistry:
-    """Times are monotonic seconds of the distributor."""
+    """Times are monotonic seconds of the distributor.
+
+    registering: the name that a gateway is being registered with; "": none is
+    """
 
     def __init__(self, service: Service) -> None:
+        self.registering = ""
         self._service = service
         self._state = service.state
 
@@ -56,13 +60,17 @@ class BrokerRegistry:
             known = self._state.gateways.get(asked.name)
             if known is not None and known.row.instance and not asked.instance:
                 return await self._set_capacity(known, asked)
-            standing = await self._admitted(known, asked)
-            gateway = await self._written(known, asked)
-            if standing is not Standing.CURRENT and not self._service.forget_others:
-                await self._learn(gateway, standing, asked)
-            elif standing is not Standing.CURRENT:
-                learning.leave_behind_epochs(self._state, asked)
-            self._begin(gateway, asked)
+            self.registering = asked.name
+            try:
+                standing = await self._admitted(known, asked)
+                gateway = await self._written(known, asked)
+                if standing is not Standing.CURRENT and not self._service.forget_others:
+                    await self._learn(gateway, standing, asked)
+                elif standing is not Standing.CURRENT:
+                    learning.leave_behind_epochs(self._state, asked)
+                self._begin(gateway, asked)
+            finally:
+                self.registering = ""
             return self._known_as(gateway)
 
     async def _admitted(self, known: Gateway | None, asked: BrokerAsked) -> Standing:

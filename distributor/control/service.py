@@ -165,6 +165,9 @@ class Distributor:
     async def report(self, name: str, report: Report) -> Desired:
         """What the broker is to have from now on, on disk before it is told. Raises NotFound,
         NotLeading, UsageError, StoreError."""
+        while self.brokers.registering == name:  # whose the name is shows then
+            async with self.changing:
+                pass
         now, gateway = self.now(), self._reporting(name, report)
         applied = self._applied(gateway, report)
         lapsed = now >= gateway.lease_ends_at
