@@ -23,7 +23,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from distributor.api import AdaptationAsked, AdaptationShown
 from distributor.api_fields import Unplaced
@@ -79,6 +79,28 @@ class Names:
     def of(cls, names: Iterable[str]) -> "Names":
         found = tuple(sorted(names))
         return cls(found, hashlib.sha256("\n".join(found).encode()).hexdigest()[:16])
+
+
+class Received(NamedTuple):
+    """A report that was taken in, and what its broker is to have from now on.
+
+    epoch:    of `document`, its topics, and of `held_up`, those that it is to hold up
+    applied:  the epoch that the broker has
+    seconds:  until its next report
+    """
+
+    gateway: Gateway
+    report: Report
+    epoch: int
+    applied: int
+    document: list[DesiredTopic]
+    held_up: list[str]
+    seconds: float
+
+    @property
+    def is_new(self) -> bool:
+        """Is it to be written before it is told?"""
+        return self.gateway.saved < self.epoch
 
 
 class RunningFitter(Protocol):
@@ -168,6 +190,11 @@ class Distributor:
         while self.brokers.registering == name:  # whose the name is shows then
             async with self.changing:
                 pass
+        return await self.finish(self.receive(name, report))
+
+    def receive(self, name: str, report: Report) -> Received:
+        """Take a report in, of a broker that is not being registered. Raises NotFound, NotLeading,
+        UsageError."""
         now, gateway = self.now(), self._reporting(name, report)
         applied = self._applied(gateway, report)
         lapsed = now >= gateway.lease_ends_at
@@ -190,14 +217,25 @@ class Distributor:
         self.penalties.receive(name, report, now)
         self.troubles.receive(name, report, now)
         self._lease(gateway, shares, still, now + self.lease_seconds)
-        epoch = gateway.epoch
-        if gateway.saved < epoch:
-            await self.commit([put_epoch(epoch), *put_grants(name, grants(self.state, gateway))])
+        seconds = self._report_seconds(gateway, shares, now)
+        return Received(gateway, report, gateway.epoch, applied, document, held_up, seconds)
+
+    async def finish(self, received: Received) -> Desired:
+        """The answer to a report that was taken in, on disk before it is told. Raises
+        StoreError."""
+        gateway, epoch = received.gateway, received.epoch
+        if received.is_new:
+            held = put_grants(gateway.row.name, grants(self.state, gateway))
+            await self.commit([put_epoch(epoch), *held])
             gateway.saved = max(gateway.saved, epoch)
+        return self.answer(received)
+
+    def answer(self, received: Received) -> Desired:
+        """What a broker is told whose report was taken in, and written where it is new."""
+        gateway, report, epoch, applied, document, held_up, seconds = received
         if epoch >= gateway.written[0]:
             gateway.written = (epoch, document, held_up)
-        seconds = self._report_seconds(gateway, shares, now)
-        keys = fair_keys.changed(self.state, name, document, report.keys)
+        keys = fair_keys.changed(self.state, gateway.row.name, document, report.keys)
         has_it = applied == epoch and not report.whole
         told = None if has_it else document
         return self._answer(epoch, told, held_up, seconds, report.names_version, keys)

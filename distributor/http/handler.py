@@ -2,29 +2,26 @@
 refused or answered."""
 
 import asyncio
-import json
-import logging
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import BaseModel
-from tornado.iostream import IOStream, StreamClosedError
+from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError, stream_request_body
 
 from distributor.control.service import Distributor
-from distributor.errors import Forbidden, NotLeading, TooMany, status_of
+from distributor.errors import Forbidden, NotLeading, TooMany
 from distributor.http.audit import entries
 from distributor.http.bodies import HELD_BYTES, SMALL_BYTES, Body, Held, Turns
 from distributor.http.connections import UNREAD_SECONDS, Connections
+from distributor.http.refusals import refusal, refused
 from srtm.host.audit_log import AuditLog
 from srtm.host.certificates import Renewed
 from srtm.http.access import Access
 from srtm.http.callers import ANYBODY, Role
 from srtm.http.handler import ApiHandler
 from srtm.text.errors import SrtmError
-
-log = logging.getLogger("srtm.distributor")
 
 SWALLOWED_BYTES = 64 * 1024 * 1024
 """of a body that is refused: read and dropped, so that its sender sees the answer and no reset"""
@@ -35,6 +32,12 @@ _SHOWN = 500
 
 Leading = Callable[[], Distributor]
 """The service where this process leads. Raises NotLeading."""
+
+
+class Closable(Protocol):
+    """A connection."""
+
+    def close(self) -> None: ...
 
 
 class Shared:
@@ -57,7 +60,7 @@ class Shared:
         self.held = Held()
         self.answers = Held()
         self.turns = Turns()
-        self.lines: dict[str, IOStream] = {}
+        self.lines: dict[str, Closable] = {}
         """connections that go on with reports, by broker (`reports.py`)"""
 
 
@@ -189,7 +192,7 @@ class Handler(ApiHandler):
         self.body.free()
         words = " ".join(message.split())
         words = words if len(words) <= _SHOWN else f"{words[:_SHOWN]}..."
-        content = self.refusal(words, stands_by)
+        content = refusal(words, stands_by, self.line)
         self.set_status(status)
         headers = self.request.headers
         has_body = "Transfer-Encoding" in headers or headers.get("Content-Length", "0") != "0"
@@ -200,9 +203,6 @@ class Handler(ApiHandler):
             self.set_header("Content-Length", len(content))
             self.write(content)
             self.flush()
-
-    def refusal(self, words: str, stands_by: bool) -> bytes:
-        return json.dumps({self.line: words} | ({"leading": False} if stands_by else {})).encode()
 
     def note(self, body: BaseModel | None, status: HTTPStatus) -> None:
         """Tell the audit log of the request. body: what it asked for"""
@@ -219,18 +219,10 @@ class Handler(ApiHandler):
     def fail(self, error: Exception) -> None:
         if isinstance(error, HTTPError):
             raise error  # write_error tells it
-        status, said = self.told(error)
+        status, said = refused(error, f"{self.request.method} {self.request.path}")
         if status == HTTPStatus.SERVICE_UNAVAILABLE:
             self.set_header("Retry-After", "1")
         self.refuse(status, said, stands_by=isinstance(error, NotLeading))
-
-    def told(self, error: Exception) -> tuple[HTTPStatus, str]:
-        """The status of a refusal, and what it says. A fault of ours is logged."""
-        status = status_of(error)
-        if status != HTTPStatus.INTERNAL_SERVER_ERROR:
-            return status, str(error)
-        log.error("%s %s", self.request.method, self.request.path, exc_info=error)
-        return status, "a fault of the distributor; its log has more"
 
     # --- what tornado refuses itself ----------------------------------------------------------
 

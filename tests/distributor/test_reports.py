@@ -181,3 +181,31 @@ def test_a_gateway_goes_on_at_a_distributor_that_came_anew(
         agent.close()
 
     asyncio.run(report())
+
+
+def test_reports_that_come_at_once_are_answered_in_order(distributor: DistributorProcess) -> None:
+    [broker] = distributor.placed(1000.0, publishers=2)
+    report = json.dumps({"applied_epoch": broker.epoch}).encode() + b"\n"
+    host, port = distributor.address.split(":")
+    head = ["GET /v1/brokers/b1/reports HTTP/1.1", f"Host: {distributor.address}", *UPGRADE, "", ""]
+    with socket.create_connection((host, int(port)), timeout=20) as client:
+        client.sendall("\r\n".join(head).encode() + report * 3 + b"nonsense\n" + report)
+        file = client.makefile("rb")
+        assert file.readline().split()[1] == b"101"
+        while file.readline() != b"\r\n":
+            pass
+        statuses = []
+        while answer := file.readline():
+            status, length = map(int, answer.split())
+            file.read(length)
+            statuses.append(status)
+    assert statuses == [200, 200, 200, 400]
+
+
+def test_a_report_in_pieces_is_one(distributor: DistributorProcess) -> None:
+    [broker] = distributor.placed(1000.0, publishers=2)
+    with line(distributor, "b1", *UPGRADE) as told:
+        for piece in (b'{"applied_', b'epoch": %d' % broker.epoch, b"}"):
+            told.socket.sendall(piece)
+            assert distributor.ok("GET", "/topics/t")["publishers"] == 2
+        assert told.tell(b"")[0] == 200
