@@ -71,6 +71,15 @@ class Share:
 
 
 NOTHING = Share(0.0, 0.0)
+
+
+@dataclass(slots=True)
+class Term:
+    """Until when a broker's leases go on that go on together: those of sub-buckets that rest."""
+
+    ends_at: float = -inf
+
+
 _REMEMBERED = 8
 """grants of a broker that it has not acknowledged; two or three while a split changes"""
 
@@ -80,15 +89,21 @@ class Holder:
     """One broker's part of one topic.
 
     granted: (epoch, share): the one that it acknowledged last, and those that it was told of since
-    lease_ends_at: seconds; no broker holds more than a floor after it. Infinite where the share is
-        not of one broker, but all that may be held by brokers that nobody knows
+    ends_at: of its lease, seconds; no broker holds more than a floor after it. Infinite where the
+        share is not of one broker, but all that may be held by brokers that nobody knows
     had_all: (epoch, b): it may have all of a b that has grown since, and owe for a batch bigger
         than that. So it counts as if it had all of b until it acknowledges a later epoch
+    within: the lease goes on with this, until it is told of something else
     """
 
     granted: tuple[tuple[int, Share], ...] = ((0, NOTHING),)
-    lease_ends_at: float = -inf
+    ends_at: float = -inf
     had_all: tuple[int, float] = (-1, 0.0)
+    within: Term | None = None
+
+    @property
+    def lease_ends_at(self) -> float:
+        return self.ends_at if self.within is None else max(self.ends_at, self.within.ends_at)
 
     @property
     def last(self) -> Share:
@@ -151,7 +166,7 @@ class Holder:
             (_, one), (first, other) = granted[2], granted[1]
             granted = (granted[0], (first, one.most(other)), *granted[3:])
         ends_at = max(self.lease_ends_at, lease_ends_at)
-        return replace(self, granted=granted, lease_ends_at=ends_at)
+        return replace(self, granted=granted, ends_at=ends_at, within=None)
 
     def grown(self, before: float, burst: float) -> "Holder":
         """b was `before`, and is `burst` now."""
@@ -199,6 +214,18 @@ class TopicLeases:
             before = 1.0 if len(having) == 1 else inf
         for name in having:
             self.holders[name] = self.holders[name].grown(before, burst)
+
+    @property
+    def is_calm(self) -> bool:
+        """Does nobody outside the placement hold anything, or claim it, and does no batch wait for
+        the whole contract?"""
+        turns = self.turns
+        return (
+            not self.claims
+            and turns.broker is None
+            and not (turns.waiting or turns.before or turns.unpaid)
+            and self.holders.keys() <= self.targets.keys()
+        )
 
     @property
     def least(self) -> int:

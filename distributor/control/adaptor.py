@@ -235,6 +235,7 @@ class Adaptor:
         await self._service.commit([put_rescale(changed.row(name))])
         topic.history[-1] = changed
         self._service.state.leases[name].place(changed.targets)
+        self._service.state.stir(name)
         self.rescales += 1
         self._rescales.setdefault(name, deque(maxlen=_REMEMBERED)).append(
             RescaleShown(

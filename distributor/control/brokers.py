@@ -115,7 +115,7 @@ class BrokerRegistry:
         gateway.topics |= gateway.has.keys()
         self._state.unheard.discard(gateway.row.name)
         gateway.document = None
-        gateway.looked = {}
+        gateway.resting.clear()
         gateway.written = (gateway.epoch, [], [])
         gateway.contact_at = self._service.now()
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 
-from distributor.control.state import ControlState, RegisteredTopic
+from distributor.control.state import ControlState, Gateway, RegisteredTopic
 from distributor.gateway_api import DesiredTopic, TopicKeys
 from srtm.limits.contract import Fair
 
@@ -17,13 +17,15 @@ MOST_KEYS = 10_000
 are 1 MB, which a gateway reads in some milliseconds."""
 
 
-def changed(
-    state: ControlState, broker: str, document: Iterable[DesiredTopic], has: Mapping[str, str]
-) -> list[TopicKeys]:
-    """What the gateway is told. document: its topics; has: topic -> version that it has"""
-    found = [
-        _keys_at(state.topics[each.topic], broker) for each in document if each.fair is Fair.KEY
-    ]
+def keyed(document: Iterable[DesiredTopic]) -> tuple[str, ...]:
+    """The topics that are fair over keys, of those that a gateway is told."""
+    return tuple(each.topic for each in document if each.fair is Fair.KEY)
+
+
+def changed(state: ControlState, gateway: Gateway, has: Mapping[str, str]) -> list[TopicKeys]:
+    """What the gateway is told. has: topic -> version that it has"""
+    topics = (state.topics.get(name) for name in gateway.keyed)
+    found = [_keys_at(each, gateway.row.name) for each in topics if each is not None]
     return [each for each in found if has.get(each.topic) != each.version]
 
 

@@ -91,6 +91,7 @@ class Trials:
         """Its buckets, once everybody has moved."""
         state = self._service.state
         state.topic(self._name).emptied = state.next_epoch()
+        state.stir(self._name)
 
     async def end(self, done: Done) -> None:
         """Raises NotFound, Conflict, StoreError, Changed."""
@@ -189,6 +190,7 @@ class Trials:
         topic.fitting = shown
         if shown.state != "running":
             topic.emptied = 0  # or a gateway that restarts later would lose the level it kept
+        self._service.state.stir(self._name)
         self._service.state.model = self._model
 
     @property

@@ -27,6 +27,7 @@ async def start(service: Distributor, name: str, asked: FittingAsked) -> Fitting
         shown = fitter.shown()
         await service.commit([put_fitting(FittingRow(name, shown.model_dump_json()))])
         topic.fitting = shown
+        service.state.stir(name)
         fitter.start(fitting)
     return shown
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from distributor.control.state import FORMER, ControlState, Gateway
 from distributor.errors import Conflict
 from distributor.gateway_api import BrokerAsked
-from tb_adaptor.leases import Holder, Share
+from tb_adaptor.leases import Holder, Share, Term
 
 _REPLACED = 16
 """processes that are remembered; more restarts than that within one report's delay are none"""
@@ -34,8 +34,10 @@ def require_one(gateway: Gateway, asked: BrokerAsked, now: float, lease_seconds:
 def take(state: ControlState, gateway: Gateway, process: str) -> None:
     """`process` is the gateway from now on."""
     if gateway.process and gateway.process != process:
-        for leases in state.leases.values():
+        for topic, leases in state.leases.items():
             leases.turns.restarted(gateway.row.name, leases.total.burst)
+            if not leases.is_calm:
+                state.stir(topic)
         if len(gateway.replaced) >= _REPLACED:
             gateway.replaced.clear()
         gateway.replaced.add(gateway.process)
@@ -56,6 +58,7 @@ def count_replaced(state: ControlState, gateway: Gateway, asked: BrokerAsked) ->
     former = state.gateways[name] = Gateway(replace(gateway.row, name=name, draining=True))
     for topic, share in known.items():
         state.leases[topic].holders[name] = Holder(((state.next_epoch(), share),))
+        state.stir(topic)
         former.topics.add(topic)
     return former
 
@@ -72,10 +75,13 @@ def leave_behind(state: ControlState, gateway: Gateway, instance: str) -> Gatewa
     if former is None:
         former = Gateway(replace(row, name=name, draining=True))
         state.gateways[name] = former
+    gateway.resting.clear()
+    gateway.term = Term()  # what is left behind goes on no longer
     for topic in gateway.topics & state.leases.keys():
         holders = state.leases[topic].holders
         held = holders.pop(row.name, None)
         if held is not None:  # else a write failed after this was done, and it is done again
             holders[name] = held
             former.topics.add(topic)
+            state.stir(topic)
     return former

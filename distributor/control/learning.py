@@ -139,6 +139,7 @@ def contracts(state: ControlState, asked: BrokerAsked) -> list[Statement]:
         known.contract = contract
         leases = state.leases.setdefault(held.topic, TopicLeases())
         leases.agree(contract)
+        state.stir(held.topic)
         state.lost.discard(held.topic)
         statements += [put_topic(known.row()), delete_lost(held.topic)]
     lost = {
@@ -157,6 +158,7 @@ def unlearn(state: ControlState, asked: BrokerAsked, topics: set[str], lost: set
     for name in state.topics.keys() - topics:
         del state.topics[name]
         state.leases[name].total = NOTHING
+        state.stir(name)
     for held in asked.held:
         state.learnt.pop(held.topic, None)
     state.lost = lost
@@ -174,6 +176,7 @@ def hold(state: ControlState, gateway: Gateway, asked: BrokerAsked, lease_ends_a
             holder = holder.grown(each.burst, leases.total.burst)
         leases.holders[name] = holder
         gateway.topics.add(each.topic)
+        state.stir(each.topic)
 
 
 def shares(held: Iterable[HeldTopic]) -> dict[str, Share]:
@@ -215,6 +218,7 @@ def keep_back(state: ControlState, topics: Iterable[str], now: float) -> list[St
         before = leases.holders.get(UNHEARD, Holder()).last
         left = Share(before.rate + rate, before.burst + burst)
         leases.holders[UNHEARD] = Holder(((state.next_epoch(), left),), inf)
+        state.stir(name)
     if UNHEARD not in state.gateways:
         return []
     gateway = state.gateways[UNHEARD]

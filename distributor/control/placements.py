@@ -68,6 +68,7 @@ async def apply(
     topic.history.append(applied)
     del topic.history[:-HISTORY]
     leases.place(applied.targets)
+    service.state.stir(name)
     for each in leases.targets:
         service.state.gateways[each].topics.add(name)
     service.watches.notify(name, topic.place(moved, applied.epoch))

@@ -21,7 +21,7 @@ hold is the exception: it is in memory first, as the careful side of not knowing
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -176,6 +176,7 @@ class Distributor:
             for name, placement in placements:
                 self.state.topics[name].history.append(placement)
                 self.state.leases[name].place(placement.targets)
+                self.state.stir(name)
                 for broker in placement.targets:
                     self.state.gateways[broker].topics.add(name)
             self.state.unsure = False
@@ -201,22 +202,28 @@ class Distributor:
         gateway.contact_at = now
         for fitter in self.fitters.values():
             fitter.receive(name, report, now, lapsed)
-        still = self._quiet(gateway, report, now, applied, lapsed)
+        if self._begins_anew(gateway, now, applied, lapsed):
+            gateway.resting.clear()
+        quiet.wake(gateway, report)
+        told = {each.topic for each in report.topics}
+        calm = quiet.calm(self.state, (gateway.topics | told) - gateway.resting)
         if applied >= gateway.applied:
             gateway.applied = applied
-            see(self.state, gateway, report, now, still, may_claim=self.unplaced == "floor")
+            see(self.state, gateway, report, now, may_claim=self.unplaced == "floor")
         shares = {
             topic: self._share(gateway, topic, now, applied)
-            for topic in sorted(gateway.topics - still)
+            for topic in sorted(gateway.topics - gateway.resting)
         }
-        document, held_up = self._document(gateway, shares, still)
+        document, held_up = self._document(gateway, shares)
         if lapsed or (document, held_up) != (gateway.document, gateway.suspended):
             gateway.epoch = self.state.next_epoch()
             gateway.document, gateway.suspended = document, held_up
+            gateway.keyed = fair_keys.keyed(document)
         self.adaptor.receive(name, report, now)
         self.penalties.receive(name, report, now)
         self.troubles.receive(name, report, now)
-        self._lease(gateway, shares, still, now + self.lease_seconds)
+        self._lease(gateway, shares, now + self.lease_seconds)
+        quiet.stir_changed(self.state, calm)
         seconds = self._report_seconds(gateway, shares, now)
         return Received(gateway, report, gateway.epoch, applied, document, held_up, seconds)
 
@@ -235,7 +242,7 @@ class Distributor:
         gateway, report, epoch, applied, document, held_up, seconds = received
         if epoch >= gateway.written[0]:
             gateway.written = (epoch, document, held_up)
-        keys = fair_keys.changed(self.state, gateway.row.name, document, report.keys)
+        keys = fair_keys.changed(self.state, gateway, report.keys)
         has_it = applied == epoch and not report.whole
         told = None if has_it else document
         return self._answer(epoch, told, held_up, seconds, report.names_version, keys)
@@ -252,33 +259,24 @@ class Distributor:
             raise NotFound(f"broker {name} has obeyed another distributor since it registered")
         return gateway
 
-    def _quiet(
-        self, gateway: Gateway, report: Report, now: float, applied: int, lapsed: bool
-    ) -> Set[str]:
-        """Its topics whose shares need no look."""
-        is_plain = not lapsed and gateway.document is not None and applied == gateway.epoch
-        if not is_plain or self.state.listens(now):
-            return frozenset()
-        loud = {each.topic for each in report.topics if each.waiting or each.debt or each.batch}
-        return {
-            name
-            for name, looked in gateway.looked.items()
-            if name not in loud and quiet.is_quiet(self.state, name, looked)
-        }
+    def _begins_anew(self, gateway: Gateway, now: float, applied: int, lapsed: bool) -> bool:
+        """Is more in doubt than what its report tells?"""
+        has_all = gateway.document is not None and applied == gateway.epoch
+        return lapsed or not has_all or self.state.listens(now)
 
     def _document(
-        self, gateway: Gateway, shares: Mapping[str, Share], still: Set[str]
+        self, gateway: Gateway, shares: Mapping[str, Share]
     ) -> tuple[list[DesiredTopic], list[str]]:
         """What the gateway is told: its topics, and those that it is to hold up. shares: of those
-        that were looked at; still: the others"""
+        that were looked at"""
         asked = self.troubles.wants_publishers(gateway.row.name)
         # A topic that was looked at last time may be none of its any more.
         is_same = not shares and gateway.is_still and asked == gateway.asked
         gateway.asked, gateway.is_still = asked, not shares
         if is_same and gateway.document is not None:
             return gateway.document, gateway.suspended
-        if still:
-            shares = {**shares, **{name: gateway.has[name] for name in still}}
+        if gateway.resting:
+            shares = {**shares, **{name: gateway.has[name] for name in gateway.resting}}
             shares = {name: shares[name] for name in sorted(shares)}
         wanted = self.adaptor.wants_arrivals(shares)
         document = [
@@ -288,27 +286,19 @@ class Distributor:
         ]
         return document, suspended(self.state, gateway, shares)
 
-    def _lease(
-        self, gateway: Gateway, shares: Mapping[str, Share], still: Set[str], ends_at: float
-    ) -> None:
-        """The gateway may hold these shares, and what it has of the other topics, until the lease
-        ends."""
+    def _lease(self, gateway: Gateway, shares: Mapping[str, Share], ends_at: float) -> None:
+        """The gateway may hold these shares, and those that rest, until the lease ends."""
         name = gateway.row.name
-        gateway.lease_ends_at = ends_at
-        quiet.go_on(self.state, name, still, ends_at)
+        gateway.lease_ends_at = gateway.term.ends_at = ends_at
         if not shares:
             return
-        has = {topic: gateway.has[topic] for topic in still}
+        has = {topic: gateway.has[topic] for topic in gateway.resting}
         gateway.has = has | {topic: share for topic, share in shares.items() if share.rate}
         for topic, share in shares.items():
             holders = self.state.leases[topic].holders
             holders[name] = holders[name].told(gateway.epoch, share, ends_at)
         let_go(self.state, gateway, shares)
-        gateway.looked = {topic: gateway.looked[topic] for topic in still}
-        for topic in shares.keys() & gateway.topics:
-            looked = quiet.look(self.state, name, topic)
-            if looked is not None:
-                gateway.looked[topic] = looked
+        quiet.rest(self.state, gateway, shares.keys() & gateway.topics)
 
     def _was_led_elsewhere(self, gateway: Gateway, report: Report) -> bool:
         """Has the gateway obeyed another distributor since it registered? It would ignore our

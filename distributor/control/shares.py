@@ -1,6 +1,6 @@
 """The share that one broker gets of each topic, by its report and the leases, as state changes."""
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 
 from distributor.control.state import ControlState, Gateway, RegisteredTopic
 from distributor.gateway_api import DesiredTopic, Report
@@ -14,13 +14,12 @@ def see(
     gateway: Gateway,
     report: Report,
     now: float,
-    quiet: Set[str],
     may_claim: bool,
 ) -> None:
     """Which topics messages come to. may_claim: a broker without a share gets a floor for them"""
     name, reported = gateway.row.name, set()
     for each in report.topics:
-        if each.topic in quiet:
+        if each.topic in gateway.resting:
             if each.offered or each.backlog:
                 gateway.busy_at[each.topic] = now
             continue
@@ -39,7 +38,7 @@ def see(
             if name in leases.claims:
                 gateway.topics.add(each.topic)
             gateway.busy_at[each.topic] = now
-    for topic in gateway.topics - reported - quiet:
+    for topic in gateway.topics - gateway.resting - reported:
         if topic in state.leases:
             state.leases[topic].report(name, NONE, now)
 

@@ -20,10 +20,10 @@ it once the broker has acknowledged a share of the topic.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import fsum, inf
-from typing import Any, NamedTuple
+from typing import Any
 
 from distributor.api import AdaptationAsked, FittingShown, MigrationAsked, MoveShown, ShareShown
 from distributor.control.lineage import Lineage
@@ -34,25 +34,12 @@ from distributor.grouping.keys import Use, merged
 from distributor.grouping.proposals import Kept
 from distributor.store import BrokerRow, LineageRow, PlacementRow, PublisherRow, TopicRow
 from srtm.limits.contract import Contract
-from tb_adaptor.leases import Share, TopicLeases
+from tb_adaptor.leases import Share, Term, TopicLeases
 
 FORMER = "~"
 """in the name of a broker whose name another gateway has taken over; no gateway's own has it"""
 UNHEARD = FORMER + "unheard"
 """holds what gateways that were not heard after a store was lost may hold"""
-
-
-class Looked(NamedTuple):
-    """What a broker's share of a topic followed from as it was decided (`quiet.py`). Each is
-    replaced by another object, or number, when it changes."""
-
-    topic: "RegisteredTopic"
-    contract: Contract
-    emptied: int
-    leases: TopicLeases
-    targets: Mapping[str, Share]
-    total: Share
-    seen: int
 
 
 @dataclass(slots=True)
@@ -68,9 +55,11 @@ class Gateway:
     named_until: the name is its instance's, as one before this leader may have heard it
     suspended: topics of it that it was told to hold up
     written:  epoch, document and topics held up of the last desired state that is on disk
-    looked:   topic -> what its share followed from, of those that were quiet at the last report
+    resting:  topics, some of `topics`, whose shares rest (`quiet.py`)
+    term:     until when their leases go on
+    keyed:    topics of `document` of which it has to know the keys of publishers
     asked:    topics of which `document` asks for the publishers
-    is_still: all of its topics were quiet at the last report
+    is_still: all of its shares rested at the last report
     """
 
     row: BrokerRow
@@ -88,7 +77,9 @@ class Gateway:
     named_until: float = -inf
     suspended: list[str] = field(default_factory=list)
     written: tuple[int, list[DesiredTopic], list[str]] = (0, [], [])
-    looked: dict[str, Looked] = field(default_factory=dict)
+    resting: set[str] = field(default_factory=set)
+    term: Term = field(default_factory=Term)
+    keyed: tuple[str, ...] = ()
     asked: frozenset[str] = frozenset()
     is_still: bool = False
 
@@ -310,6 +301,14 @@ class ControlState:
         if found is None:
             raise NotFound(f"topic {name} is not registered; srtm topic register FILE does it")
         return found
+
+    def stir(self, topic: str) -> None:
+        """Something has happened to the topic, or to what may be held of it: brokers' shares of it
+        are looked at again."""
+        leases = self.leases.get(topic)
+        for broker in leases.holders if leases else ():
+            if broker in self.gateways:
+                self.gateways[broker].resting.discard(topic)
 
     def listens(self, now: float) -> bool:
         """Does each gateway keep what it has, while others may know more than the store? Each of

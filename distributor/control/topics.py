@@ -133,6 +133,7 @@ def _take(service: Distributor, change: _Change) -> None:
     if change.placement:
         known.history.append(change.placement)
         leases.place(change.placement.targets)
+    service.state.stir(name)
     if change.publishers:
         service.registrations.take(name, change.publishers)
 
@@ -153,6 +154,7 @@ async def delete(service: Distributor, name: str) -> None:
         service.state.leases[name].place({})
         service.state.leases[name].total = NOTHING
         service.state.leases[name].turns = Turns()
+        service.state.stir(name)
         service.adaptor.forget(name)
         service.penalties.forget(name)
         service.troubles.forget(name)

@@ -38,7 +38,6 @@ from distributor.api import ShareShown, TopicAsked
 from distributor.control import lineage, topics
 from distributor.control.lineage import Lineage
 from distributor.control.placements import apply
-from distributor.control.quiet import is_quiet
 from distributor.control.restored import restored
 from distributor.control.service import Distributor
 from distributor.control.state import FORMER, ControlState, InForce
@@ -57,6 +56,7 @@ from distributor.store.store import Store, migrations
 from srtm.gateway.lease import Lease, read_desired
 from srtm.host.clock import NS
 from srtm.text.errors import SrtmError
+from tb_adaptor.leases import Holder
 from tests.distributor.lease_faults import registration
 
 LEASE = 3.0
@@ -478,9 +478,6 @@ class _Plain:
     def _add_all(self, value: Any) -> None:
         self.row.append("(")
         if isinstance(value, ControlState):
-            for name, each in value.gateways.items():
-                for topic, seen in each.looked.items():
-                    self.row += [name, topic, is_quiet(value, topic, seen)]
             for registered in value.topics.values():
                 if registered.in_force:
                     self.add(registered.in_force.epoch)
@@ -514,9 +511,9 @@ class _Epoch(int):
     are left could come that far."""
 
 
-_FIELDS: dict[type, list[str]] = {}
-_LEFT_OUT = {"looked", "history"}
-"""of a gateway: whether they are quiet stands with the whole; of a topic: its targets do"""
+_FIELDS: dict[type, list[str]] = {Holder: ["granted", "lease_ends_at", "had_all"]}
+_LEFT_OUT = {"history", "term"}
+"""of a topic: its targets stand; of a gateway: when its lease ends does"""
 
 
 def _fields(kind: type) -> list[str]:

@@ -47,14 +47,16 @@ class Twin:
         )
         self.told: dict[str, Desired] = {}
         self.quiet: Counter[bool] = Counter()
-        look = self.service._quiet
+        receive = self.service.receive
 
-        def quiet(*arguments: Any) -> Any:
-            found = look(*arguments)
-            self.quiet[bool(found)] += 1
-            return frozenset() if looks_at_all else found
+        def received(name: str, report: Report) -> Any:
+            gateway = self.service.gateway(name)
+            self.quiet[bool(gateway.resting)] += 1
+            if looks_at_all:
+                gateway.resting.clear()
+            return receive(name, report)
 
-        self.service._quiet = quiet  # type: ignore[method-assign]
+        self.service.receive = received  # type: ignore[method-assign]
 
     async def do(self, name: str, *arguments: Any) -> Any:
         """What came of it: an answer, or a refusal."""
@@ -79,7 +81,7 @@ class Twin:
             name=broker,
             tcp_address=f"{broker}:1",
             http_address=f"{broker}:2",
-            capacity=1000.0,
+            capacity=150.0,
             instance=broker,
             process=process,
         )
