@@ -39,6 +39,8 @@ _SETTLING_SECONDS = 2.0
 """after a placement: publishers are on their way to other brokers"""
 _SILENT_SECONDS = 2.5
 """A broker that reported later than that and is not lost: wait for it."""
+_MOST_SECONDS = 0.02
+"""of a tenth of a second, for decisions: gateways wait meanwhile for their answers"""
 _REMEMBERED = 20
 """rescales of a topic that can be explained"""
 
@@ -58,11 +60,16 @@ class Service(Protocol):
 
 @dataclass
 class _Adapted:
-    """One topic. levels: tokens of each broker's bucket, less its waiting messages, by its reports
-    placed_at: when the placement in force was first seen, by its epoch"""
+    """One topic.
+
+    every:     seconds from one decision to the next
+    levels:    tokens of each broker's bucket, less its waiting messages, by its reports
+    placed_at: when the placement in force was first seen, by its epoch
+    """
 
     policy: Policy
     window: Window
+    every: float
     levels: dict[str, float] = field(default_factory=dict)
     waits: bool = False
     decided_at: float = 0.0
@@ -129,7 +136,8 @@ class Adaptor:
         if found is None:
             asked = topic.adaptation
             window = Window(parse_duration(asked.window))
-            found = self._topics[name] = _Adapted(POLICIES[asked.policy].make(), window)
+            policy, every = POLICIES[asked.policy].make(), parse_duration(asked.every)
+            found = self._topics[name] = _Adapted(policy, window, every)
             found.decided_at = self._service.now()
         if topic.in_force is not None:
             found.notice(topic.in_force.epoch, self._service.now())
@@ -158,16 +166,20 @@ class Adaptor:
     # --- decisions ----------------------------------------------------------------------------
 
     async def decide(self) -> None:
-        """Decide for the topics of which a decision is due; under the lock `changing`. Raises
-        StoreError."""
-        now = self._service.now()
+        """Decide for the topics of which a decision is due, for as many as there is time for;
+        under the lock `changing`. Raises StoreError."""
+        begun = self._service.now()
         for name in list(self._topics):
+            now = self._service.now()
+            if now > begun + _MOST_SECONDS:
+                break  # who was decided for goes to the end, so the others come first next time
             topic = self._service.state.topics.get(name)
             if topic is None:
                 self.forget(name)
             elif topic.adaptation.policy == "off":
                 self.begin_anew(name)
-            elif self._is_due(self._topics[name], topic, now):
+            elif _is_due(self._topics[name], now):
+                self._topics[name] = self._topics.pop(name)
                 try:
                     await self._decide(name, topic, self._topics[name], now)
                 except SrtmError:
@@ -175,11 +187,6 @@ class Adaptor:
                 except Exception:  # the other topics go on
                     log.exception("topic %s: its shares stay as they are", name)
                     self.begin_anew(name)
-
-    def _is_due(self, adapted: _Adapted, topic: RegisteredTopic, now: float) -> bool:
-        since = now - adapted.decided_at
-        early = adapted.waits and adapted.policy.acts_early and since >= EARLIEST_SECONDS
-        return early or since >= parse_duration(topic.adaptation.every)
 
     def resting(self, name: str, topic: RegisteredTopic, now: float) -> str:
         """Why nothing is moved; empty where it may be."""
@@ -262,6 +269,12 @@ class Adaptor:
             shares={broker: (each.rate, each.burst) for broker, each in sorted(targets.items())},
             rescales=rescales,
         )
+
+
+def _is_due(adapted: _Adapted, now: float) -> bool:
+    since = now - adapted.decided_at
+    early = adapted.waits and adapted.policy.acts_early and since >= EARLIEST_SECONDS
+    return early or since >= adapted.every
 
 
 def checked(asked: AdaptationAsked) -> AdaptationAsked:

@@ -1,7 +1,7 @@
 """The brokers that a distributor knows: they register, are drained, and are forgotten."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -194,7 +194,7 @@ class BrokerRegistry:
             changed = replace(row, draining=drain)
             await self._service.commit([put_broker(changed)])
             self._service.gateway(name).row = changed
-        return self.shown(name)
+        return self._shown(name, self._state.allocated())
 
     async def forget(self, name: str) -> None:
         """Its host is gone for good, somebody says: what it may hold is free. Raises Conflict."""
@@ -219,14 +219,20 @@ class BrokerRegistry:
                 leases.holders.pop(name, None)
                 leases.claims.discard(name)
 
-    def shown(self, name: str) -> BrokerShown:
+    def all(self) -> list[BrokerShown]:
+        """All brokers, by name."""
+        loads = self._state.allocated()
+        return [self._shown(name, loads) for name in sorted(self._state.gateways)]
+
+    def _shown(self, name: str, loads: Mapping[str, float]) -> BrokerShown:
+        """loads: `ControlState.allocated`"""
         gateway = self._service.gateway(name)
         return BrokerShown(
             name=name,
             tcp_address=gateway.row.tcp_address,
             http_address=gateway.row.http_address,
             capacity=gateway.row.capacity,
-            allocated=self._state.allocated(name),
+            allocated=loads.get(name, 0.0),
             state=gateway.state(self._service.now(), self._service.lease_seconds),  # type: ignore[arg-type]
             epoch=gateway.epoch,
             applied_epoch=gateway.applied,

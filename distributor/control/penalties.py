@@ -96,6 +96,8 @@ class Penalties:
 
 def _brokers(leases: TopicLeases, now: float) -> frozenset[str]:
     """All brokers that may let messages of the topic through."""
+    if leases.holders.keys() <= leases.targets.keys():
+        return frozenset(leases.targets)
     holders = {name for name, each in leases.holders.items() if each.most(now) != NOTHING}
     return frozenset(holders | leases.targets.keys())
 

@@ -27,9 +27,9 @@ def asked_of(
 ) -> Asked:
     """Copies, so that a placement can be made beside the event loop. keys: by which publishers are
     placed, if not by those of users and accepted groups."""
-    topic = state.topics[name]
+    topic, loads = state.topics[name], state.allocated(without=name)
     brokers = [
-        Broker(each.row.name, each.row.capacity, state.allocated(each.row.name, without=name))
+        Broker(each.row.name, each.row.capacity, loads.get(each.row.name, 0.0))
         for each in state.gateways.values()
         if each.state(now, lease_seconds) == "up"
     ]

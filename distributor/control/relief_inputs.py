@@ -1,6 +1,6 @@
 """Translation of the service's state for the pure decision of who leaves a broker in trouble."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import fsum
 
 from distributor.control.service import Distributor
@@ -33,8 +33,9 @@ def inputs(service: Distributor, broker: str, now: float) -> Inputs:
                 who = _printable(id_) or "nameless ones"
                 unknown[who] = unknown.get(who, 0.0) + rate * carried.get(name, 1.0)
     source = Source(broker, troubles.ill[broker], tuple(senders), unknown)
+    declared = service.state.allocated()
     targets = [
-        _target(service, gateway, broker, carried, now)
+        _target(service, gateway, broker, carried, declared, now)
         for name, gateway in sorted(service.state.gateways.items())
         if name != broker and FORMER not in name
     ]
@@ -67,8 +68,14 @@ def _seen(topic: RegisteredTopic, broker: str, who: Iterable[str]) -> TopicSeen:
 
 
 def _target(
-    service: Distributor, gateway: Gateway, source: str, carried: dict[str, float], now: float
+    service: Distributor,
+    gateway: Gateway,
+    source: str,
+    carried: Mapping[str, float],
+    declared: Mapping[str, float],
+    now: float,
 ) -> Target:
+    """carried: `Troubles.carried`; declared: `ControlState.allocated`"""
     troubles, name = service.troubles, gateway.row.name
     state = gateway.state(now, service.lease_seconds)
     why = ""
@@ -82,5 +89,5 @@ def _target(
         why = "has not reported for a whole window since publishers came or went"
     loads = troubles.loads(name)
     came = fsum(rate * carried.get(topic, 1.0) for topic, rate in loads.items())
-    load = max(came, service.state.allocated(name)) + troubles.reserved(name, source)
+    load = max(came, declared.get(name, 0.0)) + troubles.reserved(name, source)
     return Target(name, gateway.row.capacity, load, why)

@@ -23,6 +23,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from random import uniform
 from typing import NamedTuple, Protocol
 
 from distributor.api import AdaptationAsked, AdaptationShown
@@ -63,6 +64,8 @@ from tb_adaptor.leases import Share
 log = logging.getLogger("srtm.distributor")
 
 REPORT_SECONDS = 1.0
+_LOOK_SECONDS = (150.0, 300.0)
+"""from one look at all shares of a broker to the next: some, so that brokers take turns"""
 _MEASURING_SECONDS = 0.25
 _CHANGING_SECONDS = 0.1
 
@@ -260,7 +263,11 @@ class Distributor:
         return gateway
 
     def _begins_anew(self, gateway: Gateway, now: float, applied: int, lapsed: bool) -> bool:
-        """Is more in doubt than what its report tells?"""
+        """Is more in doubt than what its report tells, or was nothing looked at for minutes? (That
+        is not needed, and would mend what should have been stirred and was not.)"""
+        if now >= gateway.look_at:
+            gateway.look_at = now + uniform(*_LOOK_SECONDS)
+            return True
         has_all = gateway.document is not None and applied == gateway.epoch
         return lapsed or not has_all or self.state.listens(now)
 

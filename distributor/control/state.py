@@ -20,7 +20,8 @@ it once the broker has acknowledged a share of the topic.
 """
 
 import json
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import fsum, inf
 from typing import Any
@@ -60,6 +61,7 @@ class Gateway:
     keyed:    topics of `document` of which it has to know the keys of publishers
     asked:    topics of which `document` asks for the publishers
     is_still: all of its shares rested at the last report
+    look_at:  when the shares that rest are looked at all the same
     """
 
     row: BrokerRow
@@ -82,6 +84,7 @@ class Gateway:
     keyed: tuple[str, ...] = ()
     asked: frozenset[str] = frozenset()
     is_still: bool = False
+    look_at: float = -inf
 
     def silent_until(self, lease_seconds: float) -> float:
         """The time until which the broker may have been in contact with us, or with a leader
@@ -322,8 +325,12 @@ class ControlState:
         self.epoch += 1
         return self.epoch
 
-    def allocated(self, broker: str, without: str | None = None) -> float:
-        """Declared rates of all publishers placed at `broker`, of all topics but `without`."""
-        return fsum(
-            topic.loads().get(broker, 0.0) for name, topic in self.topics.items() if name != without
-        )
+    def allocated(self, without: str | None = None) -> Mapping[str, float]:
+        """By broker, the declared rates of all publishers placed there, of all topics but
+        `without`. One pass over all topics, whichever brokers it is for."""
+        rates: defaultdict[str, list[float]] = defaultdict(list)
+        for name, topic in self.topics.items():
+            if name != without:
+                for broker, rate in topic.loads().items():
+                    rates[broker].append(rate)
+        return {broker: fsum(each) for broker, each in rates.items()}

@@ -4,7 +4,7 @@ Brokers are asked who sends to them only while they are in trouble.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum, inf
 
@@ -180,12 +180,12 @@ class Troubles:
         in_force = self._state.topics[name].in_force
         return in_force.moves if in_force else ()
 
-    def _changed(self, brokers: Iterable[str]) -> frozenset[str]:
+    def _changed(self, brokers: Collection[str]) -> frozenset[str]:
         """Those of `brokers` whose declared rates have changed by much."""
-        changed = set()
+        changed, loads = set(), self._state.allocated() if brokers else {}
         for broker in brokers:
             gateway = self._state.gateways.get(broker)
-            allocated = self._state.allocated(broker)
+            allocated = loads.get(broker, 0.0)
             if gateway is None:
                 continue
             if abs(allocated - self._allocated.get(broker, inf)) > CHANGED * gateway.row.capacity:

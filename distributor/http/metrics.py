@@ -128,7 +128,7 @@ def exposition(service: Distributor | None, shared: Shared) -> Text:
     if service is None:
         return text
     text.add(METRICS, [({}, service)])
-    brokers = [service.brokers.shown(each) for each in sorted(service.state.gateways)]
+    brokers = service.brokers.all()
     counts = {state: sum(each.state == state for each in brokers) for state in STATES}
     text.add(STATE_METRICS, [({"state": state}, count) for state, count in counts.items()])
     text.add(BROKER_METRICS, [({"broker": each.name}, each) for each in brokers])

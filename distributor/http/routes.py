@@ -87,7 +87,7 @@ def pattern_of(path: str) -> str:
 
 async def _brokers(service: Distributor, _: Call) -> BaseModel:
     return api.Brokers(
-        brokers=[service.brokers.shown(each) for each in sorted(service.state.gateways)],
+        brokers=service.brokers.all(),
         warnings=service.warnings(),
     )
 

@@ -45,6 +45,8 @@ _OLDEST_SECONDS = 5.0
 _SILENT_SECONDS = 5.0
 _STALLED_SECONDS = 15.0
 """without a step of the bucket, as a broker tells nothing"""
+_STEP_SECONDS = 0.5
+"""of a pass, at least: with twenty brokers one of them tells more every 50 ms"""
 _MOST_POINTS = 50_000
 """of a pass: more messages are followed in groups, and a second takes milliseconds"""
 _MOST_BEHIND = 500_000
@@ -232,9 +234,10 @@ class Penalty:
                 return
             self._start()
         assert self._bucket is not None
-        if until > self._bucket.at:
-            self._rolling.add(now, Sum(inexact=self._pass(until)))
-            self._moved_at = now
+        if until < self._bucket.at + _STEP_SECONDS:
+            return
+        self._rolling.add(now, Sum(inexact=self._pass(until)))
+        self._moved_at = now
         for each in self._of.values():
             self._compare(each)
 

@@ -512,8 +512,9 @@ class _Epoch(int):
 
 
 _FIELDS: dict[type, list[str]] = {Holder: ["granted", "lease_ends_at", "had_all"]}
-_LEFT_OUT = {"history", "term"}
-"""of a topic: its targets stand; of a gateway: when its lease ends does"""
+_LEFT_OUT = {"history", "term", "look_at"}
+"""of a topic: its targets stand; of a gateway: when its lease ends does; and no world is so old
+that shares that rest are looked at all the same"""
 
 
 def _fields(kind: type) -> list[str]:

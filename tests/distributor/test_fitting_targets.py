@@ -56,7 +56,7 @@ class InProcess(Distributor):
             raise self.faults.pop()
         await super().commit(statements)
 
-    async def receive(self, name: str) -> None:
+    async def reported(self, name: str) -> None:
         """The broker is in contact."""
         self.confirmed_at = self.now()
         await self.report(name, Report(applied_epoch=self.state.gateways[name].epoch))
@@ -73,7 +73,7 @@ async def service_in(folder: Path, brokers: int = 2) -> AsyncIterator[InProcess]
     await topics.put(service, "t", CONTRACT)
     ids = [f"p{number}" for number in range(10)]
     await service.registrations.register("t", [PublisherAsked(id=i, rate=10.0) for i in ids])
-    await service.receive("b0")
+    await service.reported("b0")
     try:
         yield service
     finally:
@@ -210,7 +210,7 @@ async def test_with_no_broker_in_contact_it_waits_for_one(tmp_path: Path) -> Non
         service.later = 2000.0  # for more than a lease
         await asyncio.sleep(0.1)
         assert service.topic("t").is_fitted
-        await service.receive("b1")
+        await service.reported("b1")
         async with asyncio.timeout(10):
             while len(service.topic("t").places) < 10:
                 await asyncio.sleep(0.01)
