@@ -122,6 +122,9 @@ BENCHMARKS = {
         "correlation.inferred", "token wait with groups that Spark found, users named, and none"
     ),
     "control": Entry("control.run", "what a gateway's report costs the distributor"),
+    "takeover": Entry(
+        "control.takeover", "distributors killed, frozen and cut off: what is exceeded or lost"
+    ),
     "journey-ages": Entry(
         "journey.ages", "how old messages are from end to end, against a client's own measure"
     ),

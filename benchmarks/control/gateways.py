@@ -10,7 +10,7 @@ from math import inf
 from typing import Any
 
 from distributor.remote import Remote
-from srtm.http.client import Answer, Endpoint, call
+from srtm.http.client import Answer, Endpoint, call, get_json
 from srtm.http.exchange import REPORTS_PROTOCOL, Exchange
 from srtm.text.errors import UnavailableError
 
@@ -95,6 +95,14 @@ class Gateway:
         if self.exchange is not None:
             self.exchange.close()
             self.exchange = None
+
+
+def is_leading(address: str) -> bool:
+    """Does the distributor there lead?"""
+    try:
+        return bool(get_json(address, "/v1/health")["leading"])
+    except UnavailableError:
+        return False
 
 
 def _entry(topic: str, rate: float) -> dict[str, Any]:

@@ -15,15 +15,14 @@ from statistics import median
 import psutil
 from rich.table import Table
 
-from benchmarks.control.gateways import Gateway, Way, measure, register, settle
+from benchmarks.control.gateways import Gateway, Way, is_leading, measure, register, settle
 from benchmarks.harness.bars import Bar, judge
 from benchmarks.harness.report import Report, number, table
 from benchmarks.harness.session import Session
 from benchmarks.harness.world import child, until
 from distributor.remote import Remote
-from srtm.http.client import Endpoint, get_json
+from srtm.http.client import Endpoint
 from srtm.text.address import free_addresses
-from srtm.text.errors import UnavailableError
 
 TOPICS = 20
 """of a gateway"""
@@ -64,7 +63,7 @@ def run(session: Session) -> Report:
     command = [sys.executable, "-m", "srtm", "distributor", *flags]
     outcomes: dict[Way, list[Outcome]] = {way: [] for way in Way}
     with child(command, session.folder / "distributor.log", 5) as process:
-        until(lambda: _leads(address), "the distributor leads", 30)
+        until(lambda: is_leading(address), "the distributor leads", 30)
         session.step(f"{size.gateways} gateways and {size.gateways * TOPICS} topics register")
         gateways = [Gateway(Endpoint(address), f"b{n}") for n in range(size.gateways)]
         _begin(Remote(Endpoint(address)), gateways)
@@ -79,13 +78,6 @@ def run(session: Session) -> Report:
         bars=_bars(outcomes, session.quick),
         tables=[_table(outcomes)],
     )
-
-
-def _leads(address: str) -> bool:
-    try:
-        return bool(get_json(address, "/v1/health")["leading"])
-    except UnavailableError:
-        return False
 
 
 def _begin(remote: Remote, gateways: list[Gateway]) -> None:

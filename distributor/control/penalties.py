@@ -9,8 +9,10 @@ import numpy as np
 from distributor.api import PenaltyShown, StrandedShown, WaitShown
 from distributor.control.state import ControlState
 from distributor.gateway_api import Report, TopicReport
+from srtm.limits.queueing import Floats
 from tb_adaptor.leases import NOTHING, Holder, TopicLeases
 from tb_adaptor.penalty import Compared, Figures, Heard, Penalty, Stranded, Waits
+from tb_adaptor.penalty.penalty import NO_BOOLS, NO_FLOATS, Bools
 from tb_adaptor.share import Part
 
 
@@ -110,15 +112,7 @@ def _part(leases: TopicLeases, broker: str) -> Part:
 
 def _heard(topic: TopicReport, report: Report, number: int, part: Part, now: float) -> Heard:
     clock = topic.waits.clock if topic.waits else 0.0
-    batches = [(ago, count) for ago, count in topic.batches if count >= 1]
-    singles: dict[float, float] = {}
-    for ago, count in topic.arrivals:
-        singles[ago] = singles.get(ago, 0.0) + count
-    for ago, count in batches:
-        singles[ago] = singles.get(ago, 0.0) - count
-    rows = [((clock - ago) / 1e3, count, False) for ago, count in singles.items() if count >= 1]
-    rows += [((clock - ago) / 1e3, count, True) for ago, count in batches]
-    rows.sort()
+    times, counts, batches = _arrivals(topic, clock)
     waits = None
     if topic.waits is not None:
         held = None if topic.waits.held is None else int(topic.waits.held)
@@ -131,11 +125,31 @@ def _heard(topic: TopicReport, report: Report, number: int, part: Part, now: flo
         number,
         report.seconds,
         report.round_trip,
+        times,
+        counts,
+        batches,
+        waits,
+        part,
+    )
+
+
+def _arrivals(topic: TopicReport, clock: float) -> tuple[Floats, Floats, Bools]:
+    """times, counts, batches as `Heard` has them. clock: milliseconds"""
+    if not topic.arrivals:
+        return NO_FLOATS, NO_FLOATS, NO_BOOLS
+    batches = [(ago, count) for ago, count in topic.batches if count >= 1]
+    singles: dict[float, float] = {}
+    for ago, count in topic.arrivals:
+        singles[ago] = singles.get(ago, 0.0) + count
+    for ago, count in batches:
+        singles[ago] = singles.get(ago, 0.0) - count
+    rows = [((clock - ago) / 1e3, count, False) for ago, count in singles.items() if count >= 1]
+    rows += [((clock - ago) / 1e3, count, True) for ago, count in batches]
+    rows.sort()
+    return (
         np.array([at for at, _, _ in rows]),
         np.array([float(int(count)) for _, count, _ in rows]),
         np.array([batch for _, _, batch in rows], dtype=np.bool_),
-        waits,
-        part,
     )
 
 

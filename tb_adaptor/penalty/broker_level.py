@@ -133,7 +133,8 @@ class BrokerLevel:
             if reading.largest > 1:
                 self.largest, self.paid = max(self.largest, reading.largest), came
             self.stretches.append(self._stretch(self.at, at, reading))
-            self._keep(np.append(self.times, reading.times), np.append(self.counts, reading.counts))
+            if reading.times.size:
+                self._keep(reading)
             self.came = came
             if reading.level + came >= self.paid:
                 self.largest = 1.0
@@ -143,12 +144,13 @@ class BrokerLevel:
         part = Part(
             max(self.part.rate, reading.part.rate), max(self.part.burst, reading.part.burst)
         )
-        order = np.argsort(reading.times, kind="stable")
-        times, counts = np.maximum(reading.times[order], start), reading.counts[order]
-        came = self.came + np.cumsum(np.concatenate([[0.0], counts]))
-        after = levels_after(self.level, part, start, times, counts)
-        at, high = np.append(start, times), came + np.append(self.level, after)
-        full = part.burst + came
+        at, came, level = np.array([start]), np.array([self.came]), np.array([self.level])
+        if reading.times.size:
+            order = np.argsort(reading.times, kind="stable")
+            times, counts = np.maximum(reading.times[order], start), reading.counts[order]
+            at, came = np.append(at, times), np.append(came, self.came + np.cumsum(counts))
+            level = np.append(level, levels_after(self.level, part, start, times, counts))
+        high, full = came + level, came + part.burst
         brought = self.level + self.came, reading.level + float(came[-1])
         reached = min(float(full[-1]), float(high[-1]) + part.rate * max(0.0, end - float(at[-1])))
         error = max(self.error, reading.error)
@@ -165,9 +167,16 @@ class BrokerLevel:
         owes = brought[0] < 0 or unpaid
         return _Stretch(start, end, brought, part.rate, error, cut, exact, owes, at, high, full)
 
-    def _keep(self, times: Floats, counts: Floats) -> None:
+    def _keep(self, reading: Reading) -> None:
+        times, counts = np.append(self.times, reading.times), np.append(self.counts, reading.counts)
         order = np.argsort(times, kind="stable")
         self.times, self.counts = times[order], counts[order]
+
+    @property
+    def has_waited(self) -> bool:
+        """May a message have waited since what is kept begins? None did where there were tokens
+        from the start for all that came."""
+        return any(each.cut or each.brought[0] < self.came for each in self.stretches)
 
     def levels(self, edges: Floats) -> tuple[Floats, Floats, Floats]:
         """From each edge to the next, the least and the most that its level can have been, and the
@@ -204,6 +213,8 @@ class BrokerLevel:
         until -= 2 * self.margin
         while len(self.stretches) > 1 and self.stretches[0].end < until:
             self.stretches.pop(0)
+        if not self.times.size:
+            return
         old = int(np.searchsorted(self.times, until))
         self.before += float(self.counts[:old].sum())
         self.times, self.counts = self.times[old:], self.counts[old:]

@@ -36,6 +36,8 @@ from tb_adaptor.penalty.unsplit import Unsplit
 from tb_adaptor.share import Part
 
 Bools = NDArray[np.bool_]
+NO_FLOATS: Floats = np.empty(0)
+NO_BOOLS: Bools = np.empty(0, dtype=np.bool_)
 
 WINDOW_SECONDS = 60.0
 _READ_LATE_SECONDS = 0.05
@@ -46,7 +48,8 @@ _SILENT_SECONDS = 5.0
 _STALLED_SECONDS = 15.0
 """without a step of the bucket, as a broker tells nothing"""
 _STEP_SECONDS = 0.5
-"""of a pass, at least: with twenty brokers one of them tells more every 50 ms"""
+"""at least, from one look at what all have told to the next: of twenty brokers one tells more every
+50 ms"""
 _MOST_POINTS = 50_000
 """of a pass: more messages are followed in groups, and a second takes milliseconds"""
 _MOST_BEHIND = 500_000
@@ -135,6 +138,7 @@ class Penalty:
         """What is known until now is worth nothing. why: a part of a sentence"""
         self._why = why
         self._moved_at = now
+        self._covered = -inf  # by all brokers, when it was advanced last
         self._of = {name: _Broker() for name in self.brokers}
         self._bucket: Unsplit | None = None
         self._starts_at = -inf
@@ -159,7 +163,7 @@ class Penalty:
                 self.restart(heard.at, f"broker {name} tells no waits")
         elif last.waits.held is None:
             self.restart(heard.at, f"more messages wait at broker {name} than it counts")
-        elif (last.times < last.clock - last.seconds - _OLDEST_SECONDS).any():
+        elif last.times.size and last.times.min() < last.clock - last.seconds - _OLDEST_SECONDS:
             self.restart(heard.at, f"broker {name} tells of messages that came long ago")
         elif not broker.clock.exchanged(last.clock, last.at, heard.round_trip):
             self.restart(heard.at, f"the clock of broker {name} jumped")
@@ -181,17 +185,23 @@ class Penalty:
     def _keep(self, name: str, broker: _Broker, last: Heard, waits: Waits) -> None:
         offset, given = broker.clock.offset, sum(waits.bins.values())
         broker.covered = last.clock + offset
-        times = last.times + offset + SLOT_SECONDS / 2
-        broker.coming.append((times, last.counts, last.batches))
-        broker.there += int(last.counts.sum()) - given
+        times = last.times
+        if times.size:
+            times = times + offset + SLOT_SECONDS / 2
+            broker.coming.append((times, last.counts, last.batches))
+        broker.there += int(last.counts.sum() if times.size else 0) - given
         if given:
             broker.given.append(_Given(last.at, given, waits, broker.clock.error(last.seconds)))
         if broker.there != waits.held:
             self.restart(last.at, f"not all messages of broker {name} were told, or got a token")
             return
         self._level(name, broker, last, waits, times)
-        self._levels.advance(last.at)
-        self._advance(last.at)
+        covered = min(-inf if each.covered is None else each.covered for each in self._of.values())
+        is_stalled = last.at > self._moved_at + _STALLED_SECONDS
+        if is_stalled or (covered > -inf and covered >= self._covered + _STEP_SECONDS):
+            self._covered = covered
+            self._levels.advance(last.at)
+            self._advance(last.at)
 
     def _level(
         self,
@@ -209,8 +219,8 @@ class Penalty:
         level, error = waits.tokens - waits.held, broker.clock.error(last.seconds)
         counts = last.counts
         if times is None:
-            times = counts = np.empty(0)
-        largest = float(last.counts[last.batches].max(initial=1.0))
+            times = counts = NO_FLOATS
+        largest = float(last.counts[last.batches].max(initial=1.0)) if counts.size else 1.0
         self._levels.add(name, Reading(at, level, last.part, times, counts, largest, error))
 
     # --- the bucket ---------------------------------------------------------------------------
@@ -234,10 +244,9 @@ class Penalty:
                 return
             self._start()
         assert self._bucket is not None
-        if until < self._bucket.at + _STEP_SECONDS:
-            return
-        self._rolling.add(now, Sum(inexact=self._pass(until)))
-        self._moved_at = now
+        if until > self._bucket.at:
+            self._rolling.add(now, Sum(inexact=self._pass(until)))
+            self._moved_at = now
         for each in self._of.values():
             self._compare(each)
 
@@ -260,12 +269,15 @@ class Penalty:
         waits may be wrong besides what clocks do."""
         bucket = self._bucket
         assert bucket is not None
+        if not any(each.coming for each in self._of.values()):
+            bucket.take(NO_FLOATS, NO_FLOATS, until)
+            return 0.0
         brokers, parts = list(self._of.values()), []
         for broker in brokers:
             times, counts, batches = _joined(broker.coming)
             due = times <= until
             parts.append((times[due], counts[due], batches[due]))
-            broker.coming = [(times[~due], counts[~due], batches[~due])]
+            broker.coming = [] if due.all() else [(times[~due], counts[~due], batches[~due])]
         whose = np.repeat(np.arange(len(brokers)), [part[0].size for part in parts])
         times, counts, batches = _joined(parts)
         # What was read late came behind those that have been through the bucket.
@@ -348,7 +360,7 @@ def _joined(
     """Column by column."""
     columns = list(zip(*parts, strict=True))
     if not columns:
-        return np.empty(0), np.empty(0), np.empty(0, dtype=np.bool_)
+        return NO_FLOATS, NO_FLOATS, NO_BOOLS
     times, counts, batches = (np.concatenate(each) for each in columns)
     return times, counts, batches
 

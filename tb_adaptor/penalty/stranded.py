@@ -87,11 +87,12 @@ class Levels:
             return
         cells = int(seconds / _CELL_SECONDS)
         edges = since + _CELL_SECONDS * np.arange(cells + 1, dtype=np.float64)
-        low, high, lacking = zip(*(each.levels(edges) for each in brokers), strict=True)
-        least, most = np.minimum([stranded(low, lacking), stranded(high, low)], self._burst)
-        self._found.append(
-            (now, Stranded(float(edges[-1] - edges[0]), float(least.mean()), float(most.mean())))
-        )
+        least = most = 0.0
+        if any(each.has_waited for each in brokers):
+            low, high, lacking = zip(*(each.levels(edges) for each in brokers), strict=True)
+            found = np.minimum([stranded(low, lacking), stranded(high, low)], self._burst)
+            least, most = found.mean(axis=1).tolist()
+        self._found.append((now, Stranded(float(edges[-1] - edges[0]), least, most)))
         self._at = float(edges[-1])
         for each in brokers:
             each.forget(self._at)

@@ -1,0 +1,419 @@
+"""Three distributors that are killed, frozen and cut off at random: is anything lost, is a contract
+ever exceeded, and how soon are shares granted again?
+
+Real distributors on one SQLite store, of which one leads, and real agents of gateways, which reach
+them through links that can be cut. Topics are placed and registered all the while. The agents are
+in one process, so what they hold together is known at every change.
+"""
+
+import asyncio
+import random
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from math import fsum
+from pathlib import Path
+from statistics import median
+from subprocess import Popen
+
+from rich.table import Table
+
+from benchmarks.control.gateways import is_leading
+from benchmarks.harness.bars import Bar, judge
+from benchmarks.harness.report import Report, number, table
+from benchmarks.harness.session import Session
+from benchmarks.harness.world import start, until
+from distributor.remote import Remote
+from srtm.gateway.agent import Agent, Identity
+from srtm.gateway.lease import Changes, Known
+from srtm.gateway.topic import Topic
+from srtm.host.clock import NS, boottime_ns
+from srtm.http.client import Endpoint
+from srtm.http.service import ClientFiles, service_at
+from srtm.limits.contract import Limit
+from srtm.text.address import Address, free_addresses
+from srtm.text.errors import SrtmError
+
+LEASE_SECONDS = 3.0
+RATE, BURST = 1200.0, 240.0
+PUBLISHERS = 12
+_MOST_AGAIN_SECONDS = 3.0
+_SEED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    agents: int
+    topics: int
+    seconds: float
+
+
+FULL = Size(agents=12, topics=6, seconds=180)
+QUICK = Size(agents=6, topics=3, seconds=25)
+
+
+@dataclass
+class Held:
+    """What agents hold of each topic, at every change.
+
+    most:    the largest part of a contract, in r or in b, that was held at any instant
+    changes: of shares
+    """
+
+    of: dict[str, dict[str, Limit]] = field(default_factory=dict)
+    most: float = 0.0
+    changes: int = 0
+
+    def change(self, broker: str, changes: Changes) -> None:
+        for topic, limit in changes.items():
+            held = self.of.setdefault(topic, {})
+            held.pop(broker, None)
+            if limit is not None:
+                held[broker] = limit
+            self.changes += 1
+            rate = fsum(each.rate for each in held.values())
+            burst = fsum(each.burst for each in held.values())
+            self.most = max(self.most, rate / RATE, burst / BURST)
+
+
+class _NoFile:
+    """The state file of a gateway whose disk never fails."""
+
+    def write_soon(self) -> None: ...
+
+    async def written(self) -> None: ...
+
+
+class _Topics:
+    """A gateway's topics as its agent knows them; no message comes."""
+
+    def __init__(self, broker: str, held: Held) -> None:
+        self.state_file = _NoFile()
+        self.by_name: dict[bytes, Topic] = {}
+        self.tell_soon = lambda: None
+        self._broker = broker
+        self._held = held
+
+    def lease(self, changes: Changes) -> bool:
+        self._held.change(self._broker, changes)
+        return True
+
+    def observe(self, names: frozenset[str]) -> None: ...
+
+    def count_senders(self, names: frozenset[str]) -> None: ...
+
+    def empty(self, name: str) -> None: ...
+
+    def set_keys(self, keys: object) -> None: ...
+
+    def know(self, known: Known) -> bool:
+        return False
+
+    def kept_knowledge(self) -> Known:
+        return Known()
+
+    def kept_leases(self) -> dict[str, Limit]:
+        return {}
+
+
+class Link:
+    """A way to a server that can be cut: what is sent meanwhile arrives once it is whole again."""
+
+    def __init__(self, here: Address, there: Address) -> None:
+        self._here, self._there = here, there
+        self._whole = asyncio.Event()
+        self._whole.set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> "Link":
+        self._server = await asyncio.start_server(self._accept, self._here.host, self._here.port)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for each in list(self._tasks):
+            each.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def cut(self, seconds: float) -> None:
+        self._whole.clear()
+        await asyncio.sleep(seconds)
+        self._whole.set()
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._carry(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            to, out = await asyncio.open_connection(self._there.host, self._there.port)
+        except OSError:
+            writer.close()
+            return
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._pass(reader, out))
+                both.create_task(self._pass(to, writer))
+        except* OSError:
+            pass
+        finally:
+            writer.close()
+            out.close()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Until one side ends; then the other one is told."""
+        while data := await reader.read(1 << 16):
+            await self._whole.wait()
+            writer.write(data)
+            await writer.drain()
+        raise ConnectionResetError
+
+
+class Distributors:
+    """Programs on one store."""
+
+    def __init__(self, folder: Path, addresses: Sequence[Address]) -> None:
+        self.addresses = addresses
+        self._folder = folder
+        self._processes = {each: self._start(each) for each in addresses}
+
+    def _start(self, address: Address) -> Popen[bytes]:
+        flags = (
+            f"--http-address={address}",
+            f"--store={self._folder / 'store.db'}",
+            f"--lease-duration={LEASE_SECONDS:g}s",
+        )
+        command = [sys.executable, "-m", "srtm", "distributor", *flags]
+        return start(command, self._folder / f"{address.port}.log")
+
+    def leader(self) -> Address | None:
+        return next((each for each in self.addresses if is_leading(str(each))), None)
+
+    def kill(self, address: Address) -> None:
+        self._processes[address].kill()
+        self._processes[address].wait()
+
+    def start_again(self, address: Address) -> None:
+        self._processes[address] = self._start(address)
+
+    def signal(self, address: Address, number: signal.Signals) -> None:
+        self._processes[address].send_signal(number)
+
+    def end(self) -> None:
+        for each in self._processes.values():
+            each.send_signal(signal.SIGCONT)
+            each.kill()
+            each.wait()
+
+
+@dataclass
+class Outcome:
+    """again: seconds from each kill of a leader until every agent had an answer again; first: until
+    one had; kept, lost: topics whose registration was acknowledged, and those of them that are not
+    there in the end; refused: requests without an answer"""
+
+    kills: int = 0
+    freezes: int = 0
+    cuts: int = 0
+    again: list[float] = field(default_factory=list)
+    first: list[float] = field(default_factory=list)
+    placements: int = 0
+    refused: int = 0
+    kept: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+
+
+def run(session: Session) -> Report:
+    size = QUICK if session.quick else FULL
+    session.plan(2 + round(size.seconds))
+    addresses = free_addresses(6)
+    distributors = Distributors(session.folder, addresses[:3])
+    held, outcome = Held(), Outcome()
+    try:
+        until(lambda: distributors.leader(), "a distributor leads", 30)
+        session.step("a distributor leads")
+        asyncio.run(_measure(session, size, distributors, addresses[3:], held, outcome))
+    finally:
+        distributors.end()
+    figures = {"most_held": held.most, "changes": held.changes, **asdict(outcome)}
+    return Report(
+        settings={**asdict(size), "lease_seconds": LEASE_SECONDS, "seed": _SEED},
+        figures=figures,
+        bars=_bars(held, outcome, session.quick),
+        tables=[_table(held, outcome)],
+    )
+
+
+async def _measure(
+    session: Session,
+    size: Size,
+    distributors: Distributors,
+    ways: Sequence[Address],
+    held: Held,
+    outcome: Outcome,
+) -> None:
+    links = {
+        there: Link(way, there) for way, there in zip(ways, distributors.addresses, strict=True)
+    }
+    remote = Remote(_any_of(distributors.addresses))
+    names = [f"b{n}" for n in range(size.agents)]
+    agents = [
+        Agent(
+            _any_of(ways),
+            Identity(name, f"{name}:4150", f"{name}:4151", 1000, name),
+            _Topics(name, held),  # type: ignore[arg-type]
+        )
+        for name in names
+    ]
+    drawn = random.Random(_SEED)
+    async with asyncio.TaskGroup() as group:
+        for each in links.values():
+            await each.__aenter__()
+        lives = [group.create_task(each.run()) for each in agents]
+        try:
+            await _all_answered(agents, boottime_ns(), 30.0)
+            for topic in range(size.topics):
+                await asyncio.to_thread(_register, remote, f"t{topic}")
+            session.step("topics are placed")
+            ends = time.monotonic() + size.seconds
+            asking = group.create_task(_ask(remote, size.topics, random.Random(_SEED + 1), outcome))
+            ticking = group.create_task(_tick(session, size.seconds))
+            while time.monotonic() < ends:
+                await _harm(distributors, links, agents, drawn, outcome)
+                await asyncio.sleep(drawn.uniform(1.0, 3.0))
+            for task in (asking, ticking):
+                task.cancel()
+            await _all_answered(agents, boottime_ns(), 30.0)
+            found = await asyncio.to_thread(remote.call, "GET", "topics")
+            there = {each["topic"] for each in found["topics"]}
+            outcome.lost = [each for each in outcome.kept if each not in there]
+        finally:
+            for task in lives:
+                task.cancel()
+            for agent in agents:
+                agent.close()
+            for link in links.values():
+                await link.__aexit__()
+
+
+def _any_of(addresses: Sequence[Address]) -> Endpoint:
+    return service_at(",".join(map(str, addresses)), ClientFiles(), "")
+
+
+async def _tick(session: Session, seconds: float) -> None:
+    for second in range(round(seconds)):
+        session.step(f"second {second + 1} of {seconds:g}")
+        await asyncio.sleep(1.0)
+
+
+def _register(remote: Remote, topic: str) -> None:
+    """Raises SrtmError."""
+    remote.call("PUT", "topics", topic, body={"rate": RATE, "burst": BURST})
+    publishers = [{"id": f"p{n}", "rate": 150.0, "key": f"k{n % 2}"} for n in range(PUBLISHERS)]
+    remote.call("POST", "topics", topic, "publishers", body={"publishers": publishers})
+    remote.call("POST", "topics", topic, "placements", body={"policy": "max-min"})
+
+
+async def _ask(remote: Remote, topics: int, drawn: random.Random, outcome: Outcome) -> None:
+    """Place topics anew, and register others, until it is cancelled."""
+    number = 0
+    while True:
+        number += 1
+        extra = f"extra-{number}"
+        topic = f"t{drawn.randrange(topics)}"
+        policy = drawn.choice(["max-min", "srtm", "lb"])
+        try:
+            await asyncio.to_thread(
+                remote.call, "PUT", "topics", extra, body={"rate": 1.0, "burst": 1.0},
+                timeout_seconds=4.0,
+            )  # fmt: skip
+            outcome.kept.append(extra)
+            await asyncio.to_thread(
+                remote.call, "POST", "topics", topic, "placements", body={"policy": policy},
+                timeout_seconds=4.0,
+            )  # fmt: skip
+            outcome.placements += 1
+        except SrtmError:
+            outcome.refused += 1
+        await asyncio.sleep(0.3)
+
+
+async def _harm(
+    distributors: Distributors,
+    links: dict[Address, Link],
+    agents: Sequence[Agent],
+    drawn: random.Random,
+    outcome: Outcome,
+) -> None:
+    leader = await asyncio.to_thread(distributors.leader)
+    if leader is None:
+        return
+    kind = drawn.choice(["kill", "kill", "freeze", "cut"])
+    if kind == "kill":
+        distributors.kill(leader)
+        killed_at = boottime_ns()
+        outcome.kills += 1
+        first, all_ = await _all_answered(agents, killed_at, 30.0)
+        outcome.first.append(first)
+        outcome.again.append(all_)
+        await asyncio.sleep(drawn.uniform(0.0, 2.0))
+        distributors.start_again(leader)
+    elif kind == "freeze":
+        outcome.freezes += 1
+        distributors.signal(leader, signal.SIGSTOP)
+        await asyncio.sleep(drawn.uniform(0.5, 2 * LEASE_SECONDS))
+        distributors.signal(leader, signal.SIGCONT)
+    else:
+        outcome.cuts += 1
+        chosen = drawn.choice([leader, drawn.choice(list(links))])
+        await links[chosen].cut(drawn.uniform(0.5, 2 * LEASE_SECONDS))
+
+
+async def _all_answered(agents: Sequence[Agent], since: int, most: float) -> tuple[float, float]:
+    """Seconds from `since` until the first agent, and every agent, had an answer; `most` where
+    some had none until then. since: nanoseconds since boot"""
+    while True:
+        told = [each.contact_at for each in agents]
+        heard = [at for at in told if at is not None and at > since]
+        waited = (boottime_ns() - since) / NS
+        if len(heard) == len(agents) or waited > most:
+            first = (min(heard) - since) / NS if heard else most
+            last = (max(heard) - since) / NS if len(heard) == len(agents) else most
+            return first, last
+        await asyncio.sleep(0.01)
+
+
+def _bars(held: Held, outcome: Outcome, quick: bool) -> list[Bar]:
+    return [
+        judge("most of a contract that was held at any instant", [held.most], at_most=1.0),
+        judge("topics that were registered and are not there", [len(outcome.lost)], at_most=0),
+        judge(
+            "from a kill of the leader until all gateways have an answer again, s",
+            outcome.again,
+            at_most=_MOST_AGAIN_SECONDS,
+            quick=quick,
+        ),
+        judge(
+            "the longest of these, s",
+            [max(outcome.again)] if outcome.again else [],
+            at_most=_MOST_AGAIN_SECONDS,
+            quick=quick,
+        ),
+    ]
+
+
+def _table(held: Held, outcome: Outcome) -> Table:
+    made = table(
+        "three distributors", "kills", "freezes", "cuts", "changes of shares", "placements",
+        "registered", "lost", "unanswered", "first s", "all s",
+    )  # fmt: skip
+    made.add_row(
+        *map(str, (outcome.kills, outcome.freezes, outcome.cuts, held.changes, outcome.placements)),
+        *map(str, (len(outcome.kept), len(outcome.lost), outcome.refused)),
+        number(median(outcome.first)) if outcome.first else "-",
+        number(median(outcome.again)) if outcome.again else "-",
+    )
+    return made
