@@ -49,10 +49,10 @@ class Reading:
     error: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Stretch:
-    """From one report of a broker to the next. What its bucket was brought is its level plus all
-    arrivals until then.
+    """From one report of a broker to the next, or to a later one while its bucket stays full and
+    nothing comes. What its bucket was brought is its level plus all arrivals until then.
 
     start, end: seconds; brought: in tokens, at both; rate: r_l, or the more of two
     cut:   its share changed, so tokens may have been taken away
@@ -129,7 +129,13 @@ class BrokerLevel:
     def add(self, reading: Reading) -> None:
         at = reading.at
         if self.at is not None:
-            at, came = max(at, self.at), self.came + float(reading.counts.sum())
+            at = max(at, self.at)
+            if self._stays_full(at, reading):
+                self.stretches[-1].end, self.at = at, at
+                self.stretches[-1].error = max(self.stretches[-1].error, reading.error)
+                self.error = reading.error
+                return
+            came = self.came + float(reading.counts.sum())
             if reading.largest > 1:
                 self.largest, self.paid = max(self.largest, reading.largest), came
             self.stretches.append(self._stretch(self.at, at, reading))
@@ -139,6 +145,20 @@ class BrokerLevel:
             if reading.level + came >= self.paid:
                 self.largest = 1.0
         self.at, self.level, self.part, self.error = at, reading.level, reading.part, reading.error
+
+    def _stays_full(self, at: float, reading: Reading) -> bool:
+        """Is all as it was through the whole last stretch?"""
+        if reading.times.size or not self.stretches or self.at is None:
+            return False
+        last, full = self.stretches[-1], self.part.burst
+        return (
+            reading.level == self.level == full
+            and reading.part == self.part
+            and last.exact
+            and last.brought == (full + self.came, full + self.came)
+            and at - self.at <= _LONG_SECONDS
+            and not last.owes
+        )
 
     def _stretch(self, start: float, end: float, reading: Reading) -> _Stretch:
         part = Part(
