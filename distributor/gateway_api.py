@@ -183,6 +183,9 @@ class Report(FromGateway):
     round_trip: Count = Field(
         0.0, description="seconds from the last answered report to its answer; 0: not known"
     )
+    clock: Count | None = Field(
+        None, description="reading of the gateway's clock, ms, as the report was made"
+    )
     keys: dict[TopicName, Token] = Field(
         default_factory=dict,
         max_length=MAX_TOPICS,
@@ -195,7 +198,9 @@ class Report(FromGateway):
         default_factory=list,
         max_length=MAX_TOPICS,
         fail_fast=True,
-        description="those of which there is anything to tell",
+        description="those of which there is anything to tell. One with `arrivals` that is not "
+        "named has been idle since it was named last, when nothing came or waited and its bucket "
+        "was full",
     )
 
 

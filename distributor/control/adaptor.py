@@ -156,6 +156,9 @@ class Adaptor:
         times, counts = _arrivals(report, seconds, now)
         level = min(adapted.levels.get(broker, part.burst), part.burst)
         most, level = unfinished(level, part, now - seconds, times, counts, now)
+        tokens = report.waits.tokens if report.waits else None
+        if tokens is not None and tokens >= part.burst:
+            level = part.burst  # it may not be told again until something comes
         adapted.levels[broker] = -report.waiting if report.waiting else max(0.0, level)
         adapted.window.add(
             broker,
@@ -222,10 +225,12 @@ class Adaptor:
             return
         adapted.decided_at, adapted.waits = now, False
         targets = self._service.state.leases[name].targets
-        seen = adapted.window.seen(now)
+        seen, gateways = adapted.window.seen(now), self._service.state.gateways
         for broker in seen.keys() - targets.keys():
             adapted.window.forget(broker)
             del seen[broker]
+        for broker, its in seen.items():  # since it named the topic nothing has come
+            seen[broker] = replace(its, until=max(its.until, gateways[broker].contact_at))
         for broker in targets.keys() - seen.keys():  # it is lost, or nothing has come to it
             seen[broker] = nothing_of(Part(targets[broker].rate, targets[broker].burst), now)
         whole = Part(

@@ -11,7 +11,7 @@ from distributor.control.state import ControlState
 from distributor.gateway_api import Report, TopicReport
 from srtm.limits.queueing import Floats
 from tb_adaptor.leases import NOTHING, Holder, TopicLeases
-from tb_adaptor.penalty import Compared, Figures, Heard, Penalty, Stranded, Waits
+from tb_adaptor.penalty import Compared, Figures, Head, Heard, Host, Penalty, Stranded, Waits
 from tb_adaptor.penalty.penalty import NO_BOOLS, NO_FLOATS, Bools
 from tb_adaptor.share import Part
 
@@ -30,12 +30,13 @@ class Penalties:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._topics: dict[str, Penalty] = {}
+        self._hosts: dict[str, Host] = {}
 
     def forget(self, topic: str) -> None:
         self._topics.pop(topic, None)
 
     def receive(self, broker: str, report: Report, now: float) -> None:
-        state = self._service.state
+        state, host = self._service.state, self._told(broker, report, now)
         for each in report.topics:
             topic, leases = state.topics.get(each.topic), state.leases.get(each.topic)
             if topic is None or leases is None or len(leases.targets) < 2 or topic.is_fitted:
@@ -45,13 +46,28 @@ class Penalties:
             brokers = _brokers(leases, now)
             penalty = self._topics.get(each.topic)
             if penalty is None or penalty.contract != contract or penalty.brokers != brokers:
-                penalty = self._topics[each.topic] = Penalty(contract, brokers, now)
+                penalty = Penalty(each.topic, contract, brokers, now, self._hosts)
+                self._topics[each.topic] = penalty
             if broker in brokers:
-                if report.answered is not None:
-                    part = _part(leases, broker)
-                    penalty.receive(broker, _heard(each, report, report.answered, part, now))
+                if host is not None and report.answered is not None:
+                    heard = _heard(each, report, report.answered, _part(leases, broker), now)
+                    penalty.receive(broker, heard)
+                    _note(host, each.topic, heard)
             elif each.offered or each.backlog:
                 penalty.restart(now, f"messages come to broker {broker}, which has no share")
+
+    def _told(self, broker: str, report: Report, now: float) -> Host | None:
+        """The gateway's host, with this report; None where it tells no clock."""
+        host = self._hosts.setdefault(broker, Host())
+        if len(self._hosts) > len(self._service.state.gateways):
+            for gone in self._hosts.keys() - self._service.state.gateways.keys():
+                del self._hosts[gone]
+        if report.answered is None or report.clock is None:
+            host.begin_anew("broker {} tells no clock")
+            return None
+        told = Head(now, report.clock / 1e3, report.answered, report.seconds, report.round_trip)
+        host.report(told)
+        return host
 
     # --- what is shown ------------------------------------------------------------------------
 
@@ -60,7 +76,10 @@ class Penalties:
         are none."""
         now = self._service.now()
         for name in sorted(self._topics):
-            yield name, self._topics[name].shown(now)
+            penalty = self._topics[name]
+            if penalty.has_pending:
+                penalty.catch_up(now)
+            yield name, penalty.shown(now)
 
     def stranded(self) -> Iterator[tuple[str, Stranded]]:
         """Stranded tokens of the topics of which they are known, by name."""
@@ -80,6 +99,7 @@ class Penalties:
             return PenaltyShown(topic=name, unknown="the topic is being fitted")
         if penalty is None:
             return PenaltyShown(topic=name, unknown="no broker has reported yet")
+        penalty.catch_up(self._service.now())
         found = penalty.shown(self._service.now())
         stranded = _stranded_shown(penalty.stranded(self._service.now()))
         if isinstance(found, str):
@@ -131,6 +151,16 @@ def _heard(topic: TopicReport, report: Report, number: int, part: Part, now: flo
         waits,
         part,
     )
+
+
+def _note(host: Host, topic: str, heard: Heard) -> None:
+    """Is the topic idle there? Then the gateway may tell no more of it until something comes."""
+    waits, part = heard.waits, heard.part
+    is_full = waits is not None and waits.tokens is not None and waits.tokens >= part.burst
+    if is_full and waits is not None and not (waits.held or waits.bins or heard.times.size):
+        host.idle[topic] = part
+    else:
+        host.idle.pop(topic, None)
 
 
 def _arrivals(topic: TopicReport, clock: float) -> tuple[Floats, Floats, Bools]:

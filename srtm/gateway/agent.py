@@ -31,6 +31,7 @@ from srtm.host.backoff import backoff_seconds
 from srtm.host.clock import NS, boottime_ns, monotonic_ns
 from srtm.http.client import Answer, Endpoint, Refusal, call
 from srtm.http.exchange import MOST_QUESTION_BYTES, REPORTS_PROTOCOL, Exchange
+from srtm.limits.contract import Limit
 from srtm.text.errors import SrtmError, UnavailableError, UsageError
 from srtm.text.words import counted
 
@@ -83,6 +84,7 @@ class Agent:
         self._counted: dict[bytes, Counts] = {}  # by the last answered report
         self._counted_at = boottime_ns()
         self._waited: dict[bytes, Waits] = {}  # likewise, of topics whose arrivals are wanted
+        self._idle: dict[bytes, Limit | None] = {}  # likewise, topics that were idle, and by which
         self._answered = 0  # reports
         self._round_trip = 0.0  # seconds, of the last of them
         self._whole_at = -inf  # seconds since boot, of the last answer with all topics
@@ -235,7 +237,8 @@ class Agent:
         asked_at = boottime_ns()
         counts = {}
         waited: dict[bytes, Waits] = {}
-        entries = []
+        idle = dict[bytes, Limit | None]()
+        entries, clock = [], monotonic_ns() // 1_000_000
         for number, topic in enumerate(list(self._topics.by_name.values()), 1):
             if self._is_news(topic):
                 count = counts[topic.name] = counts_of(topic)
@@ -243,6 +246,11 @@ class Agent:
                 if topic.observed.times is not None:
                     waits = waited[topic.name] = waits_of(topic)
                 entry = self._entry(topic, count, (asked_at - self._counted_at) / NS, waits)
+                limit = self.lease.applied.get(topic.name.decode())
+                if _is_idle(entry, limit):
+                    idle[topic.name] = limit
+                    if self._idle.get(topic.name) == limit:
+                        continue
                 is_told = any(value for key, value in entry.items() if key != "topic")
                 if is_told or self._is_shared(topic):
                     entries.append(entry)
@@ -250,7 +258,8 @@ class Agent:
                 await asyncio.sleep(0)
         seconds = (asked_at - self._counted_at) / NS
         is_whole = not self._has_topics(asked_at / NS)
-        body = await _encode(self._head(seconds, is_whole), entries)
+        self._idle = {}  # until it is answered
+        body = await _encode(self._head(seconds, is_whole, clock), entries)
         answer = await self._told(body)
         if answer.status == 404:
             self._registered = False  # it is new, or has forgotten
@@ -264,7 +273,7 @@ class Agent:
             self._whole_at = asked_at / NS
         there = self._topics.by_name
         self._counted = {n: each for n, each in (self._counted | counts).items() if n in there}
-        self._counted_at, self._waited = asked_at, waited
+        self._counted_at, self._waited, self._idle = asked_at, waited, idle
         self._answered += 1
         self._round_trip = round_trip
         return True
@@ -307,8 +316,9 @@ class Agent:
         is_known = known is not None and known.epoch == self.lease.epoch
         return is_known and now < self._whole_at + _WHOLE_SECONDS
 
-    def _head(self, seconds: float, is_whole: bool) -> dict[str, Any]:
-        """The head of a report: what is applied, by whom, and how long the counts are of."""
+    def _head(self, seconds: float, is_whole: bool, clock: int) -> dict[str, Any]:
+        """The head of a report: what is applied, by whom, and how long the counts are of. clock:
+        monotonic milliseconds"""
         return {
             "whole": is_whole,
             "applied_epoch": self.lease.epoch,
@@ -319,6 +329,7 @@ class Agent:
             "answered": self._answered,
             "round_trip": self._round_trip,
             "seconds": seconds,
+            "clock": clock,
         }
 
     def _take(self, answer: Answer, asked_at: int) -> None:
@@ -422,6 +433,16 @@ class Agent:
         if topic.observed.senders:
             entry["publishers"] = _senders(topic)
         return entry
+
+
+def _is_idle(entry: dict[str, Any], limit: Limit | None) -> bool:
+    """Does it tell that nothing came or waited, and that the bucket is full? limit: the share. Who
+    shares the topic is told so once."""
+    waits = entry.get("waits")
+    if waits is None or limit is None or waits["tokens"] < limit.burst:
+        return False
+    told = any(value for key, value in entry.items() if key not in ("topic", "waits"))
+    return not told and not waits["bins"] and waits["held"] == 0
 
 
 def _batches(topic: Topic) -> dict[str, Any]:

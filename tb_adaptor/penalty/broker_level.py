@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srtm.limits.queueing import Floats
+from tb_adaptor.penalty.host import LONG_SECONDS
 from tb_adaptor.penalty.host_clock import SLOT_SECONDS
 from tb_adaptor.share import Part
 from tb_adaptor.window import levels_after
@@ -23,8 +24,6 @@ ROUNDING = 1e-6
 """tokens"""
 _READ_LATE_SECONDS = 0.05
 """An arrival may be told so much later than a report that was made after it."""
-_LONG_SECONDS = 3.0
-"""between two reports: the lease may have ended meanwhile"""
 _NOTHING = Part(0.0, 0.0)
 
 
@@ -38,6 +37,7 @@ class Reading:
     times, counts: arrivals since the report before, shape (n,)
     largest: messages of the largest batch among them
     error:   by how much all these times may be wrong
+    stood:   all reports since the one before told that the bucket was full, none of them late
     """
 
     at: float
@@ -47,6 +47,7 @@ class Reading:
     counts: Floats
     largest: float
     error: float
+    stood: bool = False
 
 
 @dataclass(slots=True)
@@ -156,7 +157,7 @@ class BrokerLevel:
             and reading.part == self.part
             and last.exact
             and last.brought == (full + self.came, full + self.came)
-            and at - self.at <= _LONG_SECONDS
+            and (reading.stood or at - self.at <= LONG_SECONDS)
             and not last.owes
         )
 
@@ -178,7 +179,7 @@ class BrokerLevel:
             part != self.part
             or part != reading.part
             or brought[1] < brought[0] - ROUNDING
-            or end - start > _LONG_SECONDS
+            or (end - start > LONG_SECONDS and not reading.stood)
         )
         near = 2 * part.rate * SLOT_SECONDS + ROUNDING
         exact = not cut and abs(reached - brought[1]) <= near

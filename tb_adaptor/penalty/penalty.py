@@ -19,7 +19,7 @@ alone, so that much is added.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import ceil, inf
 
@@ -30,6 +30,7 @@ from srtm.limits.bins import Bins, bins_of
 from srtm.limits.queueing import Floats
 from tb_adaptor.penalty.broker_level import Reading
 from tb_adaptor.penalty.compared import Compared, Rolling, Sum
+from tb_adaptor.penalty.host import Head, Host
 from tb_adaptor.penalty.host_clock import SLOT_SECONDS, HostClock
 from tb_adaptor.penalty.stranded import Levels, Stranded
 from tb_adaptor.penalty.unsplit import Unsplit
@@ -107,8 +108,11 @@ class _Given:
 
 @dataclass
 class _Broker:
-    """last:    its last report, of which the exchange's length is not known yet
-    clock:    its host's, by all of them
+    """era:     of its host, whose reports it follows
+    last:     the last report that told of the topic
+    done:     the number of its host's last report that is taken in
+    clock:    its host's
+    begun:    all arrivals since then are known
     covered:  all arrivals until then are known; None: it has not begun
     coming:   arrivals that are ahead of the bucket: times, counts, batches
     unsplit:  waits in one bucket of messages that have no token yet as far as is told: waits,
@@ -117,8 +121,11 @@ class _Broker:
     there:    messages without a token, by what was told
     """
 
+    era: int | None = None
     last: Heard | None = None
+    done: int = -1
     clock: HostClock = field(default_factory=HostClock)
+    begun: float = inf
     covered: float | None = None
     coming: list[tuple[Floats, Floats, Bools]] = field(default_factory=list)
     unsplit: deque[tuple[Floats, Floats]] = field(default_factory=deque)
@@ -129,9 +136,19 @@ class _Broker:
 class Penalty:
     """brokers: all that may let messages of the topic through"""
 
-    def __init__(self, contract: Part, brokers: Iterable[str], now: float) -> None:
+    def __init__(
+        self,
+        topic: str,
+        contract: Part,
+        brokers: Iterable[str],
+        now: float,
+        hosts: Mapping[str, Host],
+    ) -> None:
+        """hosts: of the brokers, told of each report before this is"""
         self.contract = contract
         self.brokers = frozenset(brokers)
+        self._topic = topic
+        self._hosts = hosts
         self.restart(now, "")
 
     def restart(self, now: float, why: str) -> None:
@@ -148,36 +165,81 @@ class Penalty:
     # --- what is told -------------------------------------------------------------------------
 
     def receive(self, name: str, heard: Heard) -> None:
+        """A report of the broker tells of the topic."""
+        self._follow(name)
         broker = self._of[name]
-        last, broker.last = broker.last, heard
-        if last is None:
+        broker.last = heard
+        is_stalled = heard.at > self._moved_at + _STALLED_SECONDS
+        if is_stalled or (broker.covered or -inf) >= self._covered + _STEP_SECONDS:
+            self.catch_up(heard.at, _STEP_SECONDS)
+
+    def catch_up(self, now: float, least_seconds: float = 0.0) -> None:
+        """Take in what the hosts have told, whether the topic was named or not. least_seconds: of
+        all brokers' telling, or it waits for more"""
+        of = self._of
+        for name in self.brokers:
+            if name in self._hosts:
+                self._follow(name)
+            if self._of is not of:
+                return
+        covered = min(-inf if each.covered is None else each.covered for each in of.values())
+        is_stalled = now > self._moved_at + _STALLED_SECONDS
+        if is_stalled or (covered > -inf and covered >= self._covered + least_seconds):
+            self._covered = covered
+            self._levels.advance(now)
+            self._advance(now)
+
+    def _follow(self, name: str) -> None:
+        """Take in what the broker's host told until its last report but one: the next one says how
+        long the exchange of a report took."""
+        host, broker = self._hosts[name], self._of[name]
+        if broker.era != host.era:
+            if broker.era is not None and host.last is not None:
+                self.restart(host.last.at, host.why.format(name))
+                broker = self._of[name]
+            broker.era, broker.clock = host.era, host.clock
             return
-        if heard.number != last.number + 1:
-            self.restart(
-                heard.at, f"a report of broker {name} was lost or repeated, or it began anew"
-            )
-        elif heard.round_trip <= 0:
-            self.restart(heard.at, f"broker {name} does not tell how long reports take")
-        elif last.waits is None:
+        known, last = host.known, broker.last
+        if known is None:
+            return
+        if last is not None and broker.done < last.number <= known.number:
+            broker.done = last.number
+            self._take_in(name, broker, last)
+        if self._of[name] is broker and broker.done < known.number:
+            self._stay_idle(name, broker, host, known)
+
+    def _take_in(self, name: str, broker: _Broker, last: Heard) -> None:
+        """A report that told of the topic."""
+        if last.waits is None:
             if broker.covered is not None:
-                self.restart(heard.at, f"broker {name} tells no waits")
+                self.restart(last.at, f"broker {name} tells no waits")
         elif last.waits.held is None:
-            self.restart(heard.at, f"more messages wait at broker {name} than it counts")
+            self.restart(last.at, f"more messages wait at broker {name} than it counts")
         elif last.times.size and last.times.min() < last.clock - last.seconds - _OLDEST_SECONDS:
-            self.restart(heard.at, f"broker {name} tells of messages that came long ago")
-        elif not broker.clock.exchanged(last.clock, last.at, heard.round_trip):
-            self.restart(heard.at, f"the clock of broker {name} jumped")
+            self.restart(last.at, f"broker {name} tells of messages that came long ago")
         elif broker.covered is None:
             self._begin(broker, last, last.waits.held)
             self._level(name, broker, last, last.waits)
         else:
             self._keep(name, broker, last, last.waits)
-        if self._of[name] is not broker:
-            self._of[name].last = heard
+
+    def _stay_idle(self, name: str, broker: _Broker, host: Host, known: Head) -> None:
+        """Reports that did not name the topic: nothing came, and its bucket was full."""
+        part = host.idle.get(self._topic)
+        if part is None or broker.there:
+            if broker.covered is not None:
+                self.restart(known.at, f"broker {name} does not tell its arrivals")
+            return
+        stood, broker.done = host.late <= broker.done, known.number
+        broker.covered = known.clock + host.clock.offset
+        broker.begun = min(broker.begun, broker.covered)
+        at, error = broker.covered + SLOT_SECONDS / 2, host.clock.error(known.seconds)
+        reading = Reading(at, part.burst, part, NO_FLOATS, NO_FLOATS, 1.0, error, stood)
+        self._levels.add(name, reading)
 
     def _begin(self, broker: _Broker, last: Heard, held: int) -> None:
         """What came before its report counts only as far as it still waits."""
-        broker.covered = last.clock + broker.clock.offset
+        broker.begun = broker.covered = last.clock + broker.clock.offset
         broker.there = held
         if held:
             broker.unsplit.append((np.array([np.nan]), np.array([float(held)])))
@@ -196,12 +258,6 @@ class Penalty:
             self.restart(last.at, f"not all messages of broker {name} were told, or got a token")
             return
         self._level(name, broker, last, waits, times)
-        covered = min(-inf if each.covered is None else each.covered for each in self._of.values())
-        is_stalled = last.at > self._moved_at + _STALLED_SECONDS
-        if is_stalled or (covered > -inf and covered >= self._covered + _STEP_SECONDS):
-            self._covered = covered
-            self._levels.advance(last.at)
-            self._advance(last.at)
 
     def _level(
         self,
@@ -227,28 +283,24 @@ class Penalty:
 
     def _advance(self, now: float) -> None:
         """Through the bucket with all that came until all brokers have told."""
+        covered = [each.covered for each in self._of.values()]
+        known = [each for each in covered if each is not None]
+        if len(known) == len(covered):
+            until = min(known) - _READ_LATE_SECONDS
+            if self._bucket is None and self._starts_at == -inf:
+                self._starts_at = max(each.begun for each in self._of.values())
+            if self._bucket is None and until >= self._starts_at:
+                self._start()
+            if self._bucket is not None and until > self._bucket.at:
+                self._rolling.add(now, Sum(inexact=self._pass(until)))
+                self._moved_at = now
         if now > self._moved_at + _STALLED_SECONDS:
             # What the others tell meanwhile cannot be kept for ever.
             silent = min(self._of, key=lambda name: self._of[name].covered or -inf)
             self.restart(now, f"broker {silent} does not report its arrivals")
-            return
-        covered = [each.covered for each in self._of.values()]
-        known = [each for each in covered if each is not None]
-        if len(known) < len(covered):
-            return
-        until = min(known) - _READ_LATE_SECONDS
-        if self._bucket is None:
-            if self._starts_at == -inf:
-                self._starts_at = max(known)
-            if until < self._starts_at:
-                return
-            self._start()
-        assert self._bucket is not None
-        if until > self._bucket.at:
-            self._rolling.add(now, Sum(inexact=self._pass(until)))
-            self._moved_at = now
-        for each in self._of.values():
-            self._compare(each)
+        elif self._bucket is not None:
+            for each in self._of.values():
+                self._compare(each)
 
     def _start(self) -> None:
         """The least that the bucket can have held: nothing, less all that came until now and
@@ -327,6 +379,11 @@ class Penalty:
 
     # --- what is shown ------------------------------------------------------------------------
 
+    @property
+    def has_pending(self) -> bool:
+        """Has a broker told of messages that others have not told as far as?"""
+        return any(each.coming or each.given for each in self._of.values())
+
     def stranded(self, now: float) -> Stranded | None:
         """Known without the penalty too: where more than r comes, and before one bucket would be
         full."""
@@ -338,7 +395,7 @@ class Penalty:
             silent = sorted(
                 name
                 for name, each in self._of.items()
-                if each.last is None or each.last.at < now - _SILENT_SECONDS
+                if self._heard_at(name, each) < now - _SILENT_SECONDS
             )
             if silent:
                 return f"broker {silent[0]} does not report its arrivals"
@@ -352,6 +409,13 @@ class Penalty:
             )
         found = self._rolling.compared(now)
         return found or f"no messages came since it began{again}"
+
+    def _heard_at(self, name: str, broker: _Broker) -> float:
+        """When it told something of the topic last."""
+        host = self._hosts.get(name)
+        if host is not None and host.last is not None and self._topic in host.idle:
+            return host.last.at
+        return -inf if broker.last is None else broker.last.at
 
 
 def _joined(

@@ -82,18 +82,19 @@ class Levels:
         if not all(each.stretches for each in brokers):
             return
         since = max(each.began for each in brokers) if self._at is None else self._at
-        seconds = min(each.until for each in brokers) - since
-        if seconds < _STEP_SECONDS:
+        until = min(each.until for each in brokers)
+        if until - since < _STEP_SECONDS:
             return
-        cells = int(seconds / _CELL_SECONDS)
-        edges = since + _CELL_SECONDS * np.arange(cells + 1, dtype=np.float64)
+        since = max(since, until - self._window)
+        cells = int((until - since) / _CELL_SECONDS)
         least = most = 0.0
         if any(each.has_waited for each in brokers):
+            edges = since + _CELL_SECONDS * np.arange(cells + 1, dtype=np.float64)
             low, high, lacking = zip(*(each.levels(edges) for each in brokers), strict=True)
             found = np.minimum([stranded(low, lacking), stranded(high, low)], self._burst)
             least, most = found.mean(axis=1).tolist()
-        self._found.append((now, Stranded(float(edges[-1] - edges[0]), least, most)))
-        self._at = float(edges[-1])
+        self._found.append((now, Stranded(cells * _CELL_SECONDS, least, most)))
+        self._at = since + cells * _CELL_SECONDS
         for each in brokers:
             each.forget(self._at)
         self._drop(now)

@@ -320,6 +320,39 @@ def test_of_a_topic_that_others_share_it_is_told_that_nothing_came() -> None:
     assert [each["topic"] for each in fake.reports[1]["topics"]] == ["shared"]
 
 
+def test_an_idle_topic_that_others_share_is_told_once() -> None:
+    topics = Topics(b"t")
+    topic = topics.by_name[b"t"]
+    share = {"topic": "t", "rate": 5.0, "burst": 2.0, "mode": "delay", "topic_burst": 9.0}
+    share |= {"topic_rate": 9.0, "arrivals": True}
+
+    def told(count: int) -> list[int]:
+        """How many topics each of the next reports names."""
+        before = len(fake.reports)
+        for _ in range(count):
+            asyncio.run(agent._exchange())
+        return [len(each["topics"]) for each in fake.reports[before:]]
+
+    with fake_distributor() as fake:
+        agent = Agent(Endpoint(fake.address), Identity("b", "h:2", "h:3", 0), topics)
+        fake.desire(1, share)
+        topic.bucket = TokenBucket(1e-6, 2.0, monotonic_ns())
+        assert told(5) == [0, 1, 1, 0, 0], "asked for, then what was added, then nothing new"
+        assert all(each["clock"] > 0 for each in fake.reports)
+        topic.meter.offered += 1
+        assert told(3) == [1, 1, 0]
+        topic.bucket.take(1, monotonic_ns())
+        assert told(1) == [1], "its bucket is not full"
+        topic.bucket = TokenBucket(1e-6, 2.0, monotonic_ns())
+        assert told(2) == [1, 0]
+        fake.status = 500
+        told(1)
+        fake.status = 200
+        assert told(2) == [1, 0], "an answer was lost"
+        fake.desire(2, share | {"burst": 1.0})
+        assert told(3) == [0, 1, 0], "it has another share"
+
+
 def test_topics_that_it_has_are_told_again_once_a_minute() -> None:
     with fake_distributor() as fake:
         agent = Agent(Endpoint(fake.address), Identity("b", "h:2", "h:3", 0), Topics())

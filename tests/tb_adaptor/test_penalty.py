@@ -1,7 +1,7 @@
 """The live penalty against the exact simulator: brokers that report with clocks and delays of their
 own, and what is shown of them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from srtm.limits.bins import Bins, bins_of, nearest_rank, seconds_of
 from srtm.limits.queueing import Floats
-from tb_adaptor.penalty import Compared, Heard, Penalty, Waits
+from tb_adaptor.penalty import Compared, Head, Heard, Host, Penalty, Waits
 from tb_adaptor.penalty.host_clock import HostClock
 from tb_adaptor.penalty.unsplit import Unsplit
 from tb_adaptor.share import Part, even
@@ -79,16 +79,55 @@ class Reporter:
         )
 
 
+class Followed(Penalty):
+    """One topic, with the hosts of its brokers. Who has told that it is idle does not name it again
+    until something comes, as a gateway does."""
+
+    def __init__(self, contract: Part, brokers: Iterable[str], *, leaves_out: bool = True) -> None:
+        self.hosts = {name: Host() for name in brokers}
+        self.leaves_out = leaves_out
+        self.left_out = 0
+        super().__init__("t", contract, self.hosts, 0.0, self.hosts)
+
+    def receive(self, name: str, heard: Heard) -> None:
+        host = self.hosts[name]
+        host.report(Head(heard.at, heard.clock, heard.number, heard.seconds, heard.round_trip))
+        waits, part = heard.waits, heard.part
+        is_idle = (
+            waits is not None
+            and waits.tokens is not None
+            and not (waits.bins or waits.held or heard.times.size)
+            and waits.tokens >= part.burst
+        )
+        if is_idle and "t" in host.idle and self.leaves_out:
+            self.left_out += 1
+            return
+        super().receive(name, heard)
+        if is_idle:
+            host.idle["t"] = part
+        else:
+            host.idle.pop("t", None)
+
+    def shown(self, now: float) -> Compared | str:
+        self.catch_up(now)
+        return super().shown(now)
+
+
 def told(
-    arrivals: Mapping[str, Arrivals], contract: Part, ups: Floats, every: float, until: float
-) -> tuple[Penalty, float]:
+    arrivals: Mapping[str, Arrivals],
+    contract: Part,
+    ups: Floats,
+    every: float,
+    until: float,
+    leaves_out: bool = True,
+) -> tuple[Followed, float]:
     """All of them report until everything has left, and is told."""
     split = even(contract, list(arrivals))
     brokers = [
         Reporter(name, each, split[name], float(up), 0.003, 1e5 * float(up))
         for (name, each), up in zip(arrivals.items(), ups, strict=True)
     ]
-    penalty = Penalty(contract, list(arrivals), 0.0)
+    penalty = Followed(contract, arrivals, leaves_out=leaves_out)
     reports = sorted(
         (at + place * every / len(brokers), place)
         for at in np.arange(0.0, until, every)
@@ -140,7 +179,9 @@ def test_figures_are_those_of_the_simulator_within_the_error(
     drained = QUIET + 20 + (waits.max() if waits.size else 0.0) + 4 * every + 1
     if drained > 55:
         return
-    penalty, now = told(arrivals, CONTRACT, ups, every, drained)
+    leaves_out = data.draw(st.booleans())
+    penalty, now = told(arrivals, CONTRACT, ups, every, drained, leaves_out)
+    assert (penalty.left_out > 0) == leaves_out
     found = penalty.shown(now)
     if not messages:
         assert found == "no messages came since it began"
@@ -285,9 +326,9 @@ def steady(name: str) -> Reporter:
     return Reporter(name, Arrivals(times, np.ones(times.size)), Part(25.0, 6.0), 0.01, 0.01)
 
 
-def following(until: float) -> tuple[Penalty, list[Reporter]]:
+def following(until: float) -> tuple[Followed, list[Reporter]]:
     brokers = [steady("a"), steady("b")]
-    penalty = Penalty(CONTRACT, "ab", 0.0)
+    penalty = Followed(CONTRACT, "ab")
     for at in np.arange(0.0, until):
         for each in brokers:
             penalty.receive(each.name, each.report(float(at), with_waits=at > 1))
@@ -357,7 +398,7 @@ def test_a_broker_that_tells_nothing_fills_no_memory(told: int) -> None:
     times = QUIET + np.arange(0, 400, 0.1)
     a = Reporter("a", Arrivals(times, np.ones(times.size)), Part(25.0, 6.0), 0.01, 0.01)
     b = steady("b")
-    penalty = Penalty(CONTRACT, "ab", 0.0)
+    penalty = Followed(CONTRACT, "ab")
     for at in np.arange(0.0, 400.0):
         for each in (a, b) if at < told else (a,):
             penalty.receive(each.name, each.report(float(at), with_waits=at > 1))
@@ -398,7 +439,7 @@ def test_a_crowd_is_followed_in_groups() -> None:
     times = QUIET + np.arange(10.0)
     crowd = Arrivals(times, np.full(times.size, 200_000.0))
     reporter = Reporter("a", crowd, contract, 0.0, 0.002)
-    penalty = Penalty(contract, "a", 0.0)
+    penalty = Followed(contract, "a")
     for at in np.arange(0.0, 18.0):
         heard = reporter.report(float(at), with_waits=at > 1)
         # They came one by one.
