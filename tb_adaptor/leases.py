@@ -168,6 +168,18 @@ class Holder:
         ends_at = max(self.lease_ends_at, lease_ends_at)
         return replace(self, granted=granted, ends_at=ends_at, within=None)
 
+    def besides(self, other: "Holder | None") -> "Holder":
+        """The holder where it may still hold what `other` knows of: that was granted to it under
+        the same name before, and nothing tells that it was acknowledged since."""
+        if other is None:
+            return self
+        (epoch, share), *later = self.granted
+        for _, each in other.granted:
+            share = share.most(each)
+        ends_at = max(self.lease_ends_at, other.lease_ends_at)
+        had_all = max(self.had_all, other.had_all)
+        return Holder(((epoch, share), *later), ends_at, had_all)
+
     def grown(self, before: float, burst: float) -> "Holder":
         """b was `before`, and is `burst` now."""
         has_all = any(before <= share.burst < burst for _, share in self.granted)

@@ -184,7 +184,8 @@ class Adaptor:
             elif _is_due(self._topics[name], now):
                 self._topics[name] = self._topics.pop(name)
                 try:
-                    await self._decide(name, topic, self._topics[name], now)
+                    if await self._decide(name, topic, self._topics[name], now):
+                        begun = self._service.now()  # others had their turn as it was written
                 except SrtmError:
                     raise
                 except Exception:  # the other topics go on
@@ -220,9 +221,10 @@ class Adaptor:
 
     async def _decide(
         self, name: str, topic: RegisteredTopic, adapted: _Adapted, now: float
-    ) -> None:
+    ) -> bool:
+        """Was it rescaled?"""
         if self.resting(name, topic, now):
-            return
+            return False
         adapted.decided_at, adapted.waits = now, False
         targets = self._service.state.leases[name].targets
         seen, gateways = adapted.window.seen(now), self._service.state.gateways
@@ -239,7 +241,7 @@ class Adaptor:
         )
         found = adapted.policy.rescale(whole, seen, now)
         if found is None:
-            return
+            return False
         assert topic.in_force is not None
         before = {broker: (each.rate, each.burst) for broker, each in targets.items()}
         after = {broker: (part.rate, part.burst) for broker, part in found.split.items()}
@@ -255,6 +257,7 @@ class Adaptor:
             )
         )
         log.info("topic %s: rescaled: %s", name, "; ".join(found.reasons))
+        return True
 
     # --- what is shown ------------------------------------------------------------------------
 

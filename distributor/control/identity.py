@@ -81,7 +81,7 @@ def leave_behind(state: ControlState, gateway: Gateway, instance: str) -> Gatewa
         holders = state.leases[topic].holders
         held = holders.pop(row.name, None)
         if held is not None:  # else a write failed after this was done, and it is done again
-            holders[name] = held
+            holders[name] = held.besides(holders.get(name))
             former.topics.add(topic)
             state.stir(topic)
     return former

@@ -137,7 +137,7 @@ class PlainLines(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._read_at_last()
-        self._go_on()
+        self._loop.call_soon(self._go_on)  # asyncio is not to be closed within its own call
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._look.cancel()
@@ -154,21 +154,21 @@ class PlainLines(asyncio.BufferedProtocol):
             self._transport.close()
 
     def _go_on(self) -> None:
-        """Answer what came, as far as it goes."""
-        while not (self._unread or self._answering or self._transport.is_closing()):
-            if self._is_last:
-                self.close()
-                return
-            line, end, rest = self._came.partition(b"\n")
-            if len(line) > SMALL_BYTES:
-                self.close()
-            elif not end:
-                self._transport.resume_reading()
-                return
-            else:
-                self._came = rest
-                self._answer(line)
-        self._transport.pause_reading()
+        """Answer a report that came. Whoever sends more at once waits for its turn after others."""
+        if self._unread or self._answering:
+            self._transport.pause_reading()
+            return
+        line, end, rest = self._came.partition(b"\n")
+        if self._is_last or len(line) > SMALL_BYTES:
+            self.close()
+        elif not end:
+            self._transport.resume_reading()
+        else:
+            self._came = rest
+            self._answer(line)
+            if rest or self._is_last or self._answering or self._unread:
+                self._transport.pause_reading()
+                self._loop.call_soon(self._go_on)
 
     def _answer(self, line: bytes) -> None:
         said = self._reporter.take(line)

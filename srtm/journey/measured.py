@@ -25,6 +25,8 @@ from srtm.text.duration import format_duration
 _MINUTE_SECONDS = 60.0
 _SILENT_SECONDS = 60.0
 """after which a leg that tells nothing is silent; each tells every five seconds"""
+_SLACK_SECONDS = 8.0
+"""Rates are told so much later, and consumers tell once a second what they are done with."""
 _CLOCKS_PART = 0.1
 """of the target, by which an age may be wrong"""
 
@@ -101,11 +103,11 @@ class Measured:
     @property
     def _is_stuck(self) -> bool:
         """Were consumers done with nothing since messages arrived, half a window ago or longer?"""
-        window_ns = round(self._window_seconds * NS)
-        if monotonic_ns() - (self.ages.handled_at or self._begun) < window_ns:
-            return False
-        last = self.rates.last(time.time_ns() - window_ns // 2)
-        return sum(last[-round(self._window_seconds / 2) :]) >= 1
+        idle = (monotonic_ns() - (self.ages.handled_at or self._begun)) / NS
+        half = self._window_seconds / 2
+        last = self.rates.last(time.time_ns() - round(half * NS))
+        since = round(min(half, idle - half - _SLACK_SECONDS))
+        return idle >= self._window_seconds and sum(last[-since:]) >= 1
 
     def summary(self, now: int) -> Summary:
         """Made once a second, however many ask."""

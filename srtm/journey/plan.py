@@ -33,6 +33,8 @@ LEAST_SECONDS = 60
 _TARGETS = (0.15, 0.3, 0.45, 0.6, 0.75, 0.9)
 _LATE = (0.3, 0.8)
 """parts of the journey's target and late share that the consumers' options have"""
+_SLACK = 1.5
+"""times the late share of an SLO of its own that a group may exceed it by and keep it"""
 _MORE = 1.01
 """times the consumers of an SLO that did not do, at least, that a stricter one has to take"""
 
@@ -101,7 +103,9 @@ def planned(
 
     able = [each for each in looked_at.values() if keeps_its_own(options[str(each)])]
     ways = able or list(looked_at.values())
-    is_kept = now is not None and now in ways and isinstance(keeping(now), Split)
+    # With some slack, or a split would be replaced because of a message more or less.
+    stands = now is not None and (not able or keeps_its_own(options[str(now)], _SLACK))
+    is_kept = now is not None and stands and isinstance(keeping(now), Split)
     if stricter_than is not None:
         least = _MORE * runs[str(stricter_than)].consumers
         stricter = [each for each in ways if is_stricter(each, stricter_than)]

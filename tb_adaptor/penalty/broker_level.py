@@ -133,7 +133,7 @@ class BrokerLevel:
             at = max(at, self.at)
             if self._stays_full(at, reading):
                 self.stretches[-1].end, self.at = at, at
-                self.stretches[-1].error = max(self.stretches[-1].error, reading.error)
+                self.stretches[-1].error = max(self.error, reading.error)
                 self.error = reading.error
                 return
             came = self.came + float(reading.counts.sum())

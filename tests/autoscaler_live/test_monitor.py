@@ -171,6 +171,15 @@ def test_a_consumer_that_stood_still_is_no_slow_one() -> None:
             assert 140 <= capacity.mu <= 200.1
 
 
+def test_one_that_stood_still_at_first_is_known_soon() -> None:
+    capacity, committed = Capacity(), 0
+    for tenth in range(3200):
+        if tenth < 10 or tenth >= 3000:
+            committed += 10
+        capacity.see(tenth / 10, (0,), committed, 1_000_000)
+    assert capacity.mu == pytest.approx(100, rel=0.05)
+
+
 def test_a_change_of_partitions_teaches_nothing() -> None:
     capacity = Capacity()
     for tenth in range(40):

@@ -39,6 +39,7 @@ def test_clocks_too_far_apart_for_the_target(tmp_path: Path, error_ms: int, told
         pytest.param(45, None, True, id="none-ever"),
         pytest.param(45, 70, True, id="none-for-a-minute"),
         pytest.param(45, 50, False, id="a-slow-message"),
+        pytest.param(63, 61, False, id="one-message-and-a-lull"),
         pytest.param(15, None, False, id="too-new-to-say"),
         pytest.param(200, None, False, id="nothing-came-of-late"),
     ],

@@ -50,6 +50,8 @@ class Capacity:
         self._begin = (at, committed, lag)
 
     def _learn(self, served: float, seconds: float) -> None:
+        if self._seconds > _LONGEST * seconds * self._windows:  # it stood still in those before
+            self._served = self._seconds = self._windows = 0.0
         if self._windows:
             seconds = min(seconds, _LONGEST * self._seconds / self._windows)
         self._served = _FADE * self._served + served
