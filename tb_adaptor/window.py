@@ -1,6 +1,5 @@
 """What brokers report of one topic, kept for a while: arrivals, and the messages that waited."""
 
-from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -79,16 +78,16 @@ class Window:
 
     seconds: float = 10.0
     step_seconds: float = 1.0
-    _told: dict[str, deque[WindowReport]] = field(default_factory=dict)
+    _told: dict[str, list[WindowReport]] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)  # of arrivals
 
     def add(self, broker: str, told: WindowReport) -> None:
-        kept = self._told.setdefault(broker, deque())
+        kept = self._told.setdefault(broker, [])
         kept.append(told)
         count = self._counts.get(broker, 0) + told.times.size
         since = told.at - self.seconds - self.step_seconds
         while kept[0].at <= since or (count > MOST_ARRIVALS and len(kept) > 1):
-            count -= kept.popleft().times.size
+            count -= kept.pop(0).times.size
         self._counts[broker] = count
 
     def forget(self, broker: str) -> None:
@@ -106,7 +105,7 @@ class Window:
     def seen(self, now: float) -> dict[str, Seen]:
         return {broker: self._seen(told, now) for broker, told in self._told.items() if told}
 
-    def _seen(self, told: deque[WindowReport], now: float) -> Seen:
+    def _seen(self, told: list[WindowReport], now: float) -> Seen:
         since = now - self.seconds
         times = np.concatenate([each.times for each in told])
         counts = np.concatenate([each.counts for each in told])

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
@@ -15,8 +15,6 @@ from srtm.http.exchange import REPORTS_PROTOCOL, Exchange
 from srtm.text.errors import UnavailableError
 
 _TIMEOUT_SECONDS = 10.0
-_PACE = 4
-"""reports of a gateway in a second"""
 CAPACITY = 1_000_000.0
 """messages/s of a broker"""
 
@@ -36,15 +34,17 @@ class Way(StrEnum):
 
 @dataclass
 class Gateway:
-    """number: of its reports so far"""
+    """pace: reports in a second; number: of its reports so far"""
 
     service: Endpoint
     name: str
+    pace: int = 4
     topics: list[str] = field(default_factory=list)
     epoch: int = 0
     names_version: str = ""
     number: int = 0
     exchange: Exchange | None = None
+    round_trip: float = 0.001
 
     def register(self, remote: Remote) -> None:
         """Raises SrtmError."""
@@ -62,19 +62,28 @@ class Gateway:
         self.number += 1
         of = len(self.topics)
         counted = {self.topics[(self.number + n) % of] for n in range(min(busy, of))}
-        told = self.topics if way is Way.SINGLE else sorted(counted)
-        rate = 10.0 + self.number % 7
+        is_whole = way is Way.SINGLE or not self.epoch
+        begun = time.monotonic()
         head = {
             "applied_epoch": self.epoch,
             "process": self.name,
             "names_version": self.names_version,
-            "seconds": 1 / _PACE,
+            "seconds": 1 / self.pace,
             "answered": self.number,
-            "round_trip": 0.001,
-            "whole": way is Way.SINGLE or not self.epoch,
-            "topics": [_entry(each, rate if each in counted else 0.0) for each in told],
+            "round_trip": self.round_trip,
+            "clock": int(begun * 1e3),
+            "whole": is_whole,
+            "topics": self.entries(counted, way is Way.SINGLE),
         }
-        self._take((await self._send(way, json.dumps(head).encode())).json())
+        answer = await self._send(way, json.dumps(head).encode())
+        self.round_trip = time.monotonic() - begun
+        self.take(answer.json())
+
+    def entries(self, counted: Collection[str], tells_all: bool) -> list[dict[str, Any]]:
+        """What a report tells of topics. counted: those to which messages came"""
+        told = self.topics if tells_all else sorted(counted)
+        rate = 10.0 + self.number % 7
+        return [entry(each, rate if each in counted else 0.0) for each in told]
 
     async def _send(self, way: Way, body: bytes) -> Answer:
         path = f"/v1/brokers/{self.name}/report"
@@ -86,7 +95,7 @@ class Gateway:
             )
         return await self.exchange.ask(body, _TIMEOUT_SECONDS)
 
-    def _take(self, answer: dict[str, Any]) -> None:
+    def take(self, answer: dict[str, Any]) -> None:
         self.epoch, self.names_version = answer["epoch"], answer["names_version"]
         if answer["topics"] is not None:
             self.topics = [each["topic"] for each in answer["topics"]]
@@ -105,7 +114,7 @@ def is_leading(address: str) -> bool:
         return False
 
 
-def _entry(topic: str, rate: float) -> dict[str, Any]:
+def entry(topic: str, rate: float) -> dict[str, Any]:
     """As `srtm.gateway.agent` tells of a topic with an SLO."""
     counts = dict.fromkeys(("backlog", "waiting", "near", "late", "late_at_broker"), 0)
     return {"topic": topic, "offered": rate, "admitted": rate, "served": round(rate), **counts}
@@ -128,28 +137,40 @@ async def settle(gateways: Sequence[Gateway]) -> None:
 
 
 async def measure(
-    gateways: Sequence[Gateway], way: Way, seconds: int, cpu_seconds: Callable[[], float]
+    gateways: Sequence[Gateway],
+    way: Way,
+    seconds: int,
+    cpu_seconds: Callable[[], float],
+    warm_seconds: int = 0,
 ) -> tuple[float, list[float]]:
-    """Each reports _PACE times a second, whether the reports of others have been answered or not;
+    """Each reports at its pace, whether the reports of others have been answered or not;
     one topic of each has messages. cpu_seconds: of the distributor until now; returned is what it
     spent, and the seconds from when each report was due to its answer: infinite where there was
-    none."""
+    none. warm_seconds: of reports before those that count"""
     for gateway in gateways:  # whoever opens a connection pays for that once, and not each second
         await gateway.report(way, 1)
     waits: list[float] = []
+    before = 0.0
+
+    async def warm() -> None:
+        nonlocal before
+        await asyncio.sleep(warm_seconds)
+        before = cpu_seconds()
 
     async def each(number: int, gateway: Gateway) -> None:
-        for report in range(seconds * _PACE):
-            due = begun + (report + number / len(gateways)) / _PACE
+        for report in range((warm_seconds + seconds) * gateway.pace):
+            due = begun + (report + number / len(gateways)) / gateway.pace
             await asyncio.sleep(max(0.0, due - time.monotonic()))
             try:
                 await gateway.report(way, 1)
-                waits.append(time.monotonic() - due)
+                waited = time.monotonic() - due
             except UnavailableError:
-                waits.append(inf)
+                waited = inf
+            if report >= warm_seconds * gateway.pace:
+                waits.append(waited)
 
-    begun, before = time.monotonic(), cpu_seconds()
-    await asyncio.gather(*(each(*numbered) for numbered in enumerate(gateways)))
+    begun = time.monotonic()
+    await asyncio.gather(warm(), *(each(*numbered) for numbered in enumerate(gateways)))
     spent = cpu_seconds() - before
     for gateway in gateways:
         gateway.hang_up()

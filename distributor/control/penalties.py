@@ -12,7 +12,8 @@ from distributor.gateway_api import Report, TopicReport
 from srtm.limits.queueing import Floats
 from tb_adaptor.leases import NOTHING, Holder, TopicLeases
 from tb_adaptor.penalty import Compared, Figures, Head, Heard, Host, Penalty, Stranded, Waits
-from tb_adaptor.penalty.penalty import NO_BOOLS, NO_FLOATS, Bools
+from tb_adaptor.penalty.broker_level import NO_FLOATS
+from tb_adaptor.penalty.penalty import NO_BOOLS, Bools
 from tb_adaptor.share import Part
 
 

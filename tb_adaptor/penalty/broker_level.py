@@ -20,6 +20,7 @@ from tb_adaptor.window import levels_after
 
 Bools = NDArray[np.bool_]
 
+NO_FLOATS: Floats = np.empty(0)
 ROUNDING = 1e-6
 """tokens"""
 _READ_LATE_SECONDS = 0.05
@@ -94,7 +95,7 @@ class _Stretch:
         return last - risen, first + risen
 
 
-@dataclass
+@dataclass(slots=True)
 class BrokerLevel:
     """at, level, part, error: of the last report; came: messages until then, since the first
     largest: batch that may wait, or may have left a debt, until so much was brought: paid
@@ -109,8 +110,8 @@ class BrokerLevel:
     largest: float = 1.0
     paid: float = 0.0
     stretches: list[_Stretch] = field(default_factory=list)
-    times: Floats = field(default_factory=lambda: np.empty(0))
-    counts: Floats = field(default_factory=lambda: np.empty(0))
+    times: Floats = field(default_factory=lambda: NO_FLOATS)
+    counts: Floats = field(default_factory=lambda: NO_FLOATS)
     before: float = 0.0
 
     @property
@@ -238,4 +239,4 @@ class BrokerLevel:
             return
         old = int(np.searchsorted(self.times, until))
         self.before += float(self.counts[:old].sum())
-        self.times, self.counts = self.times[old:], self.counts[old:]
+        self.times, self.counts = self.times[old:].copy(), self.counts[old:].copy()

@@ -18,7 +18,6 @@ alone, so that much is added.
 **Not known** rather than wrong: whatever is not told, told twice, lost or refused begins it anew.
 """
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import ceil, inf
@@ -28,7 +27,7 @@ from numpy.typing import NDArray
 
 from srtm.limits.bins import Bins, bins_of
 from srtm.limits.queueing import Floats
-from tb_adaptor.penalty.broker_level import Reading
+from tb_adaptor.penalty.broker_level import NO_FLOATS, Reading
 from tb_adaptor.penalty.compared import Compared, Rolling, Sum
 from tb_adaptor.penalty.host import Head, Host
 from tb_adaptor.penalty.host_clock import SLOT_SECONDS, HostClock
@@ -37,7 +36,6 @@ from tb_adaptor.penalty.unsplit import Unsplit
 from tb_adaptor.share import Part
 
 Bools = NDArray[np.bool_]
-NO_FLOATS: Floats = np.empty(0)
 NO_BOOLS: Bools = np.empty(0, dtype=np.bool_)
 
 WINDOW_SECONDS = 60.0
@@ -106,9 +104,11 @@ class _Given:
     error: float
 
 
-@dataclass
+@dataclass(slots=True)
 class _Broker:
-    """era:     of its host, whose reports it follows
+    """Most have nothing on their way, and a deque is half a kilobyte.
+
+    era:     of its host, whose reports it follows
     last:     the last report that told of the topic
     done:     the number of its host's last report that is taken in
     clock:    its host's
@@ -128,8 +128,8 @@ class _Broker:
     begun: float = inf
     covered: float | None = None
     coming: list[tuple[Floats, Floats, Bools]] = field(default_factory=list)
-    unsplit: deque[tuple[Floats, Floats]] = field(default_factory=deque)
-    given: deque[_Given] = field(default_factory=deque)
+    unsplit: list[tuple[Floats, Floats]] = field(default_factory=list)
+    given: list[_Given] = field(default_factory=list)
     there: int = 0
 
 
@@ -359,7 +359,7 @@ class Penalty:
             given = broker.given[0]
             if sum(float(each.sum()) for _, each in broker.unsplit) < given.messages:
                 break
-            broker.given.popleft()
+            broker.given.pop(0)
             waits, messages = _first(broker.unsplit, given.messages)
             if np.isnan(waits).any():
                 continue  # from before the bucket was known
@@ -429,12 +429,12 @@ def _joined(
     return times, counts, batches
 
 
-def _first(queue: deque[tuple[Floats, Floats]], messages: int) -> tuple[Floats, Floats]:
+def _first(queue: list[tuple[Floats, Floats]], messages: int) -> tuple[Floats, Floats]:
     """Take so many messages from the front: waits, messages of each; both of shape (n,)."""
     taken: list[tuple[Floats, Floats]] = []
     left = float(messages)
     while left > 0:
-        waits, counts = queue.popleft()
+        waits, counts = queue.pop(0)
         through = np.cumsum(counts)
         if through[-1] <= left:
             taken.append((waits, counts))
@@ -444,7 +444,7 @@ def _first(queue: deque[tuple[Floats, Floats]], messages: int) -> tuple[Floats, 
         rest = left - (float(through[whole - 1]) if whole else 0.0)
         part, remaining = counts[: whole + 1].copy(), counts[whole:].copy()
         part[whole], remaining[0] = rest, remaining[0] - rest
-        queue.appendleft((waits[whole:], remaining))
+        queue.insert(0, (waits[whole:], remaining))
         size = whole + 1 if rest > 0 else whole
         taken.append((waits[:size], part[:size]))
         left = 0.0

@@ -265,14 +265,6 @@ async def _run(operations: Sequence[tuple[Any, ...]]) -> World:
 
 @given(_operations)
 @settings(max_examples=cases(300))
-def test_what_is_left_behind_twice_is_counted_together() -> None:
-    before = Holder(((5, Share(10, 1)),), 20.0)
-    again = Holder(((7, NOTHING), (9, Share(3, 2))), 30.0, (7, 4.0)).besides(before)
-    assert again.granted == ((7, Share(10, 1)), (9, Share(3, 2)))
-    assert (again.lease_ends_at, again.had_all) == (30.0, (7, 4.0))
-    assert before.besides(None) is before
-
-
 def test_the_sum_of_all_shares_never_exceeds_the_contract(operations: list[Any]) -> None:
     asyncio.run(_run(operations))
 
@@ -400,3 +392,11 @@ def test_floor(share: Share, floor: Share) -> None:
         limit = safe_share(Limit(rate=share.rate, burst=share.burst))
         assert (limit.rate, limit.burst) == (floor.rate, floor.burst), "a gateway falls to the same"
         assert floor.rate >= MIN_RATE, "it can be told when the gateway registers"
+
+
+def test_what_is_left_behind_twice_is_counted_together() -> None:
+    before = Holder(((5, Share(10, 1)),), 20.0)
+    again = Holder(((7, NOTHING), (9, Share(3, 2))), 30.0, (7, 4.0)).besides(before)
+    assert again.granted == ((7, Share(10, 1)), (9, Share(3, 2)))
+    assert (again.lease_ends_at, again.had_all) == (30.0, (7, 4.0))
+    assert before.besides(None) is before
