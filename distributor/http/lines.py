@@ -155,20 +155,22 @@ class PlainLines(asyncio.BufferedProtocol):
 
     def _go_on(self) -> None:
         """Answer a report that came. Whoever sends more at once waits for its turn after others."""
-        if self._unread or self._answering:
-            self._transport.pause_reading()
-            return
+        if self._unread or self._answering or self._transport.is_closing():
+            return  # it goes on from there
         line, end, rest = self._came.partition(b"\n")
         if self._is_last or len(line) > SMALL_BYTES:
             self.close()
-        elif not end:
-            self._transport.resume_reading()
-        else:
+            return
+        if end:
             self._came = rest
             self._answer(line)
-            if rest or self._is_last or self._answering or self._unread:
-                self._transport.pause_reading()
-                self._loop.call_soon(self._go_on)
+        if self._unread or self._answering:
+            self._transport.pause_reading()
+        elif end and (rest or self._is_last):
+            self._transport.pause_reading()
+            self._loop.call_soon(self._go_on)
+        else:
+            self._transport.resume_reading()
 
     def _answer(self, line: bytes) -> None:
         said = self._reporter.take(line)

@@ -239,6 +239,9 @@ class Agent:
         waited: dict[bytes, Waits] = {}
         idle = dict[bytes, Limit | None]()
         entries, clock = [], monotonic_ns() // 1_000_000
+        is_whole = not self._has_topics(asked_at / NS)
+        if is_whole:  # what either side may have forgotten is told again
+            self._idle = {}
         for number, topic in enumerate(list(self._topics.by_name.values()), 1):
             if self._is_news(topic):
                 count = counts[topic.name] = counts_of(topic)
@@ -257,7 +260,6 @@ class Agent:
             if number % _TOPICS_PER_TURN == 0:
                 await asyncio.sleep(0)
         seconds = (asked_at - self._counted_at) / NS
-        is_whole = not self._has_topics(asked_at / NS)
         self._idle = {}  # until it is answered
         body = await _encode(self._head(seconds, is_whole, clock), entries)
         answer = await self._told(body)

@@ -202,9 +202,14 @@ def test_reports_that_come_at_once_are_answered_in_order(distributor: Distributo
     assert statuses == [200, 200, 200, 400]
 
 
-def test_a_report_in_pieces_is_one(distributor: DistributorProcess) -> None:
+def test_reports_come_at_once_and_in_pieces(distributor: DistributorProcess) -> None:
     [broker] = distributor.placed(1000.0, publishers=2)
     with line(distributor, "b1", *UPGRADE) as told:
+        told.socket.sendall(b'{"applied_epoch": %d}\n' % broker.epoch * 3)
+        for _ in range(3):
+            status, length = map(int, told.file.readline().split())
+            told.file.read(length)
+            assert status == 200
         for piece in (b'{"applied_', b'epoch": %d' % broker.epoch, b"}"):
             told.socket.sendall(piece)
             assert distributor.ok("GET", "/topics/t")["publishers"] == 2

@@ -349,6 +349,8 @@ def test_an_idle_topic_that_others_share_is_told_once() -> None:
         told(1)
         fake.status = 200
         assert told(2) == [1, 0], "an answer was lost"
+        agent._whole_at -= 60
+        assert told(2) == [1, 0], "once a minute all is told"
         fake.desire(2, share | {"burst": 1.0})
         assert told(3) == [0, 1, 0], "it has another share"
 
