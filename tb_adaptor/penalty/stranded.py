@@ -37,6 +37,8 @@ _CELL_SECONDS = 0.005
 """over which the worst is taken: the brokers' clocks are known no better"""
 _STEP_SECONDS = 1.0
 """computed together, at least: half a millisecond of work for two brokers"""
+_LONGEST_SECONDS = 5.0
+"""computed together, at most: after a gap in the reports of a fleet the rest is left out"""
 
 
 def stranded(unused: ArrayLike, lacking: ArrayLike) -> Floats:
@@ -85,10 +87,11 @@ class Levels:
         until = min(each.until for each in brokers)
         if until - since < _STEP_SECONDS:
             return
-        since = max(since, until - self._window)
+        may_wait = any(each.has_waited for each in brokers)
+        since = max(since, until - (_LONGEST_SECONDS if may_wait else self._window))
         cells = int((until - since) / _CELL_SECONDS)
         least = most = 0.0
-        if any(each.has_waited for each in brokers):
+        if may_wait:
             edges = since + _CELL_SECONDS * np.arange(cells + 1, dtype=np.float64)
             low, high, lacking = zip(*(each.levels(edges) for each in brokers), strict=True)
             found = np.minimum([stranded(low, lacking), stranded(high, low)], self._burst)
