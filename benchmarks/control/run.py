@@ -133,44 +133,24 @@ def _measured(
 def _bars(outcomes: dict[str, list[Outcome]], fleet_bytes: float, quick: bool) -> list[Bar]:
     """fleet_bytes: of memory for each gateway of the fleet"""
     line, single, shared = outcomes[Way.LINE], outcomes[Way.SINGLE], outcomes[_FLEET]
-    return [
-        judge(
-            "CPU of a report on one connection, ms",
-            [1e3 * each.cpu for each in line],
-            at_most=1e3 * _MOST_CPU_SECONDS,
-            quick=quick,
-        ),
-        judge(
-            "CPU of a report on one connection over that of a single whole one",
-            [a.cpu / b.cpu for a, b in zip(line, single, strict=True)],
-            at_most=0.2,
-            quick=quick,
-        ),
-        judge(
-            "99th percentile until the answer, ms",
-            [1e3 * each.p99 for each in line],
-            at_most=1e3 * _MOST_P99_SECONDS,
-            quick=quick,
-        ),
-        judge(
-            "CPU of a report in a fleet that shares its topics, ms",
-            [1e3 * each.cpu for each in shared],
-            at_most=1e3 * _MOST_CPU_SECONDS,
-            quick=quick,
-        ),
-        judge(
-            "99th percentile until the answer in the fleet, ms",
-            [1e3 * each.p99 for each in shared],
-            at_most=1e3 * _MOST_P99_SECONDS,
-            quick=quick,
-        ),
-        judge(
-            "memory for each gateway of the fleet, kB",
-            [fleet_bytes / 1e3],
-            at_most=_MOST_BYTES / 1e3,
-            quick=quick,
-        ),
+    over = [a.cpu / b.cpu for a, b in zip(line, single, strict=True)]
+
+    def cpus(found: list[Outcome]) -> list[float]:
+        return [1e3 * each.cpu for each in found]
+
+    def p99s(found: list[Outcome]) -> list[float]:
+        return [1e3 * each.p99 for each in found]
+
+    most_cpu, most_p99 = 1e3 * _MOST_CPU_SECONDS, 1e3 * _MOST_P99_SECONDS
+    figures = [
+        ("CPU of a report on one connection, ms", cpus(line), most_cpu),
+        ("CPU of a report on one connection over that of a single whole one", over, 0.2),
+        ("99th percentile until the answer, ms", p99s(line), most_p99),
+        ("CPU of a report in a fleet that shares its topics, ms", cpus(shared), most_cpu),
+        ("99th percentile until the answer in the fleet, ms", p99s(shared), most_p99),
+        ("memory for each gateway of the fleet, kB", [fleet_bytes / 1e3], _MOST_BYTES / 1e3),
     ]
+    return [judge(name, values, at_most=most, quick=quick) for name, values, most in figures]
 
 
 def _table(outcomes: dict[str, list[Outcome]]) -> Table:

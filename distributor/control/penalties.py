@@ -59,7 +59,9 @@ class Penalties:
 
     def _told(self, broker: str, report: Report, now: float) -> Host | None:
         """The gateway's host, with this report; None where it tells no clock."""
-        host = self._hosts.setdefault(broker, Host())
+        host = self._hosts.get(broker)
+        if host is None:
+            host = self._hosts[broker] = Host()
         if len(self._hosts) > len(self._service.state.gateways):
             for gone in self._hosts.keys() - self._service.state.gateways.keys():
                 del self._hosts[gone]

@@ -20,7 +20,7 @@ from srtm.journey.causes import Leg
 from srtm.journey.plan import JourneyPlan
 from srtm.journey.planning import why_not
 from srtm.journey.split import Impossible
-from srtm.limits.bins import Bins, key_of
+from srtm.limits.bins import Bins, above
 from srtm.limits.slo import SLO
 
 Places = Mapping[Leg, tuple[str, ...]]
@@ -162,8 +162,7 @@ class Minutes:
 def late_surely(bins: Bins, slo: SLO, weight: int = 1) -> bool:
     """Were more messages late than the SLO allows, and not by chance (Clopper and Pearson's lower
     bound)? weight: messages for which the one that counts most stands"""
-    highest, whole = key_of(slo.target_seconds), sum(bins.values()) / weight
-    late = sum(count for key, count in bins.items() if key > highest) / weight
+    late, whole = above(bins, slo.target_seconds) / weight, sum(bins.values()) / weight
     if not late:
         return False
     return bool(beta.ppf(1 - _CONFIDENCE, late, whole - late + 1) > slo.allowed_late_share)

@@ -20,7 +20,7 @@ from srtm.autoscaler.simulator.run import simulate
 from srtm.autoscaler.simulator.setting import Setting
 from srtm.consumer.file import GroupFile
 from srtm.consumer.pool_file import PoolFile
-from srtm.limits.bins import Bins, added, bins_of, key_of, nearest_rank, seconds_of
+from srtm.limits.bins import Bins, above, added, bins_of, nearest_rank, seconds_of
 from srtm.limits.slo import SLO
 
 _WARM_SECONDS = 120
@@ -122,8 +122,7 @@ def keeps_its_own(one: Simulated, times: float = 1.0) -> bool:
     """Are no more messages late than `times` what the SLO allows that the group is given? One below
     what each message waits for anyway is kept by no number of consumers, and its controller would
     take more and more of them."""
-    highest = key_of(one.slo.target_seconds)
-    late = sum(count for key, count in one.latency.items() if key > highest)
+    late = above(one.latency, one.slo.target_seconds)
     return late <= times * one.slo.allowed_late_share * one.latency.total()
 
 

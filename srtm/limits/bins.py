@@ -65,6 +65,12 @@ def seconds_of(key: int) -> float:
     return 0.0 if key == ZERO else float(2 * math.exp(key * LOG_GAMMA) / (1 + GAMMA))
 
 
+def above(bins: Bins, seconds: float) -> int:
+    """Messages in bins above that of `seconds`."""
+    highest = key_of(seconds)
+    return sum(count for key, count in bins.items() if key > highest)
+
+
 def nearest_rank(bins: Bins, share: float) -> float:
     """The smallest duration in seconds that at least `share` of the messages do not exceed; 0
     without messages."""

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from ddsketch import LogCollapsingLowestDenseDDSketch
 
-from srtm.limits.bins import RELATIVE_ACCURACY, ZERO, Bins, bins_of, key_of, seconds_of
+from srtm.limits.bins import RELATIVE_ACCURACY, ZERO, Bins, above, bins_of, seconds_of
 
 _BINS = 2048  # at 1 %, 2,048 bins span 17 decades: nothing that is a latency collapses
 _SLICE_NS = 10_000_000_000
@@ -134,8 +134,7 @@ class LatencySketch:
     def counts(self, target_seconds: float) -> tuple[int, int]:
         """Durations since start, folded ones: all, and those above the target (to the sketch's
         accuracy: one within 1 % of it may count as either)."""
-        highest = key_of(target_seconds)
-        return self._total.total(), sum(n for key, n in self._total.items() if key > highest)
+        return self._total.total(), above(self._total, target_seconds)
 
     def quantiles(self, now: int) -> Quantiles:
         """The quantiles of the last minute."""
