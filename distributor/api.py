@@ -192,6 +192,11 @@ class TopicAsked(Asked):
         description="who gets equal parts of a broker's tokens while messages wait; without it, "
         "order of arrival",
     )
+    lease_grace: str | float | None = Field(
+        None,
+        description="how long brokers keep their shares after the lease, while no distributor "
+        "answers: a duration such as 5m, or seconds",
+    )
     keys: list[Id] | None = Field(
         None,
         max_length=MAX_KEYS,
@@ -231,6 +236,7 @@ class TopicShown(Answer):
     batch: int
     batches: Batches
     fair: Fair | None
+    lease_grace: str | None
     largest_batch: int = Field(
         description="the largest that was over a broker's b since this distributor leads; 1: none"
     )

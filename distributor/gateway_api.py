@@ -6,7 +6,14 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from distributor.api_fields import MAX_TOPICS, Answer, Count, Name, Rate, Unplaced
-from srtm.limits.contract import MAX_BURST, MAX_RATE, Batches, Fair, Mode
+from srtm.limits.contract import (
+    MAX_BURST,
+    MAX_GRACE_SECONDS,
+    MAX_RATE,
+    Batches,
+    Fair,
+    Mode,
+)
 
 MAX_ARRIVALS = 5_000
 """of one topic: a gateway keeps no more until it reports them"""
@@ -46,6 +53,9 @@ class HeldTopic(FromGateway):
     batch: int = Field(1, ge=1, le=int(MAX_BURST), description="least b_l, messages")
     batches: Batches = Batches.WHOLE
     fair: Fair | None = None
+    lease_grace: float | None = Field(
+        None, gt=0, le=MAX_GRACE_SECONDS, description="seconds that it is kept after its lease"
+    )
 
 
 class BrokerAsked(FromGateway):
@@ -224,6 +234,9 @@ class DesiredTopic(Answer):
     fair: Fair | None = Field(
         None, description="who gets equal parts of the tokens while messages wait"
     )
+    lease_grace: float | None = Field(
+        None, description="seconds that the share is kept after the lease has ended"
+    )
     arrivals: bool = Field(
         False, description="report when its messages came: it is fitted, or shares follow them"
     )
@@ -247,7 +260,7 @@ class Desired(Answer):
     epoch: int = Field(description="grows with every change; an older one is not to be applied")
     lease_seconds: float = Field(
         description="counted from when the gateway sent the report that this answers; then each "
-        "topic falls to its safe_rate and safe_burst"
+        "topic falls to its safe_rate and safe_burst, once its `lease_grace` has passed too"
     )
     topics: list[DesiredTopic] | None = Field(
         description="all of them; the gateway has no others. null: those that it has by this epoch"

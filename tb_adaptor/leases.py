@@ -6,7 +6,7 @@ floor then. The distributor counts the lease from when it *received* that report
 it always knows the most that a broker can hold:
 
 - every sub-bucket that it was told of since the one that it has acknowledged, whichever arrived;
-- after the lease the floor of these.
+- after the lease, and the topic's grace if it has one, the floor of these.
 
 A share grows only by what is left of r and b beside the most that all others can hold; shrinking is
 always possible. So with any loss, delay, order and restart, sum r_l <= r and sum b_l <= b at every
@@ -41,12 +41,16 @@ from tb_adaptor.turns import NOBODY, NONE, TURN_SECONDS, Turns, Waiting
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A sub-bucket: r_l in messages/s, b_l in messages; least: the burst of its floor, the largest
-    batch that the contract states, in messages."""
+    """A sub-bucket: r_l in messages/s, b_l in messages.
+
+    least:  the burst of its floor, the largest batch that the contract states, in messages
+    grace: how long a broker keeps it after its lease has ended, seconds
+    """
 
     rate: float
     burst: float
     least: int = 1
+    grace: float = 0.0
 
     @property
     def floor(self) -> "Share":
@@ -67,6 +71,7 @@ class Share:
             max(self.rate, other.rate),
             max(self.burst, other.burst),
             max(self.least, other.least),
+            max(self.grace, other.grace),
         )
 
 
@@ -89,8 +94,9 @@ class Holder:
     """One broker's part of one topic.
 
     granted: (epoch, share): the one that it acknowledged last, and those that it was told of since
-    ends_at: of its lease, seconds; no broker holds more than a floor after it. Infinite where the
-        share is not of one broker, but all that may be held by brokers that nobody knows
+    ends_at: of its lease, seconds; no broker holds more than a floor after it and the share's
+        grace. Infinite where the share is not of one broker, but all that may be held by brokers
+        that nobody knows
     had_all: (epoch, b): it may have all of a b that has grown since, and owe for a batch bigger
         than that. So it counts as if it had all of b until it acknowledges a later epoch
     within: the lease goes on with this, until it is told of something else
@@ -114,7 +120,11 @@ class Holder:
         """What it can be told again without harm: what it was told last, or the floor of that. It
         may hold more that it was told before; others may have that since, and a restart of the
         distributor forgets which."""
-        return self.last if now < self.lease_ends_at else self.last.floor
+        return self._kept(self.last, now)
+
+    def _kept(self, share: Share, now: float) -> Share:
+        """What the broker keeps of a share that it was told: all of it, or its floor."""
+        return share if now < self.lease_ends_at + share.grace else share.floor
 
     @property
     def acknowledged(self) -> Share:
@@ -128,14 +138,12 @@ class Holder:
 
     def most(self, now: float) -> Share:
         """The most that it can hold at `now`, each of r and b for itself."""
-        shares = [share for _, share in self.granted]
-        if now >= self.lease_ends_at:
-            shares = [share.floor for share in shares]
+        shares = [self._kept(share, now) for _, share in self.granted]
         found = shares[0]
         for share in shares[1:]:
             found = found.most(share)
         epoch, burst = self.had_all
-        if self.granted[0][0] <= epoch and now < self.lease_ends_at:
+        if self.granted[0][0] <= epoch and now < self.lease_ends_at + found.grace:
             return replace(found, burst=max(found.burst, burst))
         return found
 
@@ -146,14 +154,15 @@ class Holder:
     def heard(self, now: float, applied_epoch: int) -> "Holder":
         """The holder after a report that it has what it was told with `applied_epoch`, or with the
         newest epoch before. A smaller one than it reported before changes nothing."""
+        granted = self.granted
         if now >= self.lease_ends_at:
-            # Whatever it was told, it is at a floor: it gets its share back by a new grant only.
-            return replace(self, granted=tuple((each, share.floor) for each, share in self.granted))
+            # What it does not keep is at a floor: it gets that back by a new grant only.
+            granted = tuple((epoch, self._kept(share, now)) for epoch, share in granted)
         first = 0
-        for number, (epoch, _) in enumerate(self.granted):
+        for number, (epoch, _) in enumerate(granted):
             if epoch <= applied_epoch:
                 first = number
-        return replace(self, granted=self.granted[first:])
+        return replace(self, granted=granted[first:])
 
     def told(self, epoch: int, share: Share, lease_ends_at: float) -> "Holder":
         """The holder once it is told of `share`. epoch: that of the share before only where that is
@@ -214,7 +223,7 @@ class TopicLeases:
     def agree(self, contract: Contract) -> None:
         """The contract as it is from now on."""
         before, burst = self.total.burst, contract.burst
-        self.total = Share(contract.rate, burst, contract.least_burst)
+        self.total = Share(contract.rate, burst, contract.least_burst, contract.lease_grace or 0.0)
         self.seen = 1
         self.is_each = contract.batches is Batches.EACH
         having = [
@@ -332,8 +341,9 @@ class TopicLeases:
             return self._regular(broker, now)
         if broker != self.turns.broker or self.total == NOTHING:
             return NOTHING
+        whole = replace(self.total, grace=0.0)  # for a moment, and all others have nothing
         burst = self.total.burst
-        return replace(self.total, burst=max(1.0, _less(burst))) if self.turns.is_up else self.total
+        return replace(whole, burst=max(1.0, _less(burst))) if self.turns.is_up else whole
 
     def _regular(self, broker: str, now: float) -> Share:
         """Its share of the placement, with no less b than the largest batch, while others still
@@ -344,7 +354,7 @@ class TopicLeases:
         floors = [self.left_to(name, now) for name in self.outsiders()]
         is_small = any(share.burst < least for share in self.targets.values())
         if not is_small and not any(floor.burst for floor in floors):
-            return replace(wanted, least=self.total.least)
+            return replace(wanted, least=self.total.least, grace=self.total.grace)
         rates = fsum(share.rate for share in self.targets.values())
         bursts = fsum(share.burst for share in self.targets.values())
         # b beyond the least of each
@@ -357,6 +367,7 @@ class TopicLeases:
             max(MIN_RATE, _less(wanted.rate * max(0.0, rate_left) / rates)),
             max(float(least), _less(least + over)),
             self.total.least,
+            self.total.grace,
         )
 
     def share(self, broker: str, now: float, keep_floor: bool) -> Share:
@@ -384,6 +395,7 @@ class TopicLeases:
             max(rate, min(own.rate, target.rate)),
             max(burst, min(own.burst, target.burst)),
             target.least,
+            target.grace,
         )
         if found.burst < 1 or found.rate < MIN_RATE:
             return NOTHING

@@ -31,7 +31,7 @@ def register(file: tuple[Path, ...], remote: Remote, as_json: bool) -> None:
       name = "sensors"
       rate = 11000                   # messages/s over all brokers
       burst = 50                     # messages
-      slo = "0.99@1ms"               # and, if wanted, mode, max-wait, batch, batches, fair
+      slo = "0.99@1ms"               # and, if wanted, mode, max-wait, batch, fair, lease-grace
       keys = ["room-1", "room-2"]    # optional: the only correlation keys
       publishers = "publishers.csv"  # beside FILE
 

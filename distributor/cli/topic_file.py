@@ -43,6 +43,7 @@ _KEYS = (
     "batch",
     "batches",
     "fair",
+    "lease-grace",
     "keys",
     "publishers",
 )
@@ -57,10 +58,8 @@ class TopicFile:
     publishers: list[PublisherAsked]
 
     def topic_document(self) -> dict[str, Any]:
-        contract = self.contract.document()
+        contract = {key.replace("-", "_"): each for key, each in self.contract.document().items()}
         del contract["topic"]
-        if "max-wait" in contract:
-            contract["max_wait"] = contract.pop("max-wait")
         return contract | ({} if self.keys is None else {"keys": self.keys})
 
 
@@ -101,7 +100,7 @@ def _topics(path: Path) -> Iterator[TopicFile]:
 def _topic(path: Path, where: str, values: dict[str, Any]) -> TopicFile:
     """values: of one topic; where: they stand"""
     try:
-        refuse_unknown(values, _KEYS, also=("topic", "max_wait"))
+        refuse_unknown(values, _KEYS, also=("topic", "max_wait", "lease_grace"))
     except ValueError as error:
         raise UsageError(f"{where}: {error}") from None
     rest = {key: values.pop(key) for key in ("keys", "publishers") if key in values}

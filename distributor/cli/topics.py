@@ -12,7 +12,7 @@ from srtm.text.terminal import Column, Table, show
 from srtm.text.words import number, rate
 
 _RULES = ("mode", "max_wait", "slo")
-_DESCRIBED = (*_RULES, "fair")
+_DESCRIBED = (*_RULES, "fair", "lease_grace")
 
 
 def list_topics(remote: Remote, as_json: bool) -> None:

@@ -170,7 +170,7 @@ def hold(state: ControlState, gateway: Gateway, asked: BrokerAsked, lease_ends_a
     name, gateway.epoch = gateway.row.name, state.next_epoch()
     for each in asked.held:
         leases = state.leases.setdefault(each.topic, TopicLeases())
-        share = Share(each.rate, each.burst, each.batch)
+        share = _share(each)
         holder = leases.holders.get(name, Holder()).told(gateway.epoch, share, lease_ends_at)
         if each.burst >= each.topic_burst:
             holder = holder.grown(each.burst, leases.total.burst)
@@ -180,7 +180,11 @@ def hold(state: ControlState, gateway: Gateway, asked: BrokerAsked, lease_ends_a
 
 
 def shares(held: Iterable[HeldTopic]) -> dict[str, Share]:
-    return {each.topic: Share(each.rate, each.burst, each.batch) for each in held}
+    return {each.topic: _share(each) for each in held}
+
+
+def _share(held: HeldTopic) -> Share:
+    return Share(held.rate, held.burst, held.batch, held.lease_grace or 0.0)
 
 
 def recovered(state: ControlState, at: float) -> list[tuple[str, InForce]]:
@@ -306,6 +310,7 @@ def _contract(held: HeldTopic) -> Contract:
         "batch": held.batch,
         "batches": held.batches,
         "fair": held.fair,
+        "lease_grace": held.lease_grace,
     }
     given = {key: value for key, value in values.items() if value is not None}
     return Contract.read(given, f"topic {held.topic}")

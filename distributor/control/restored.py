@@ -85,7 +85,7 @@ def _take_grants(state: ControlState, rows: Iterable[GrantRow], assumed_until: f
     for row in rows:
         if row.broker not in state.gateways:
             continue  # it reported in the moment in which it was forgotten
-        share = Share(row.rate, row.burst, row.least) if row.rate else NOTHING
+        share = Share(row.rate, row.burst, row.least, row.grace) if row.rate else NOTHING
         holders = state.leases.setdefault(row.topic, TopicLeases()).holders
         before = holders[row.broker].granted if row.broker in holders else ()
         lease_ends_at = inf if row.broker == UNHEARD else assumed_until

@@ -99,6 +99,7 @@ def desired_topic(
         batch=share.least,
         batches=contract.batches,
         fair=contract.fair,
+        lease_grace=share.grace or None,
         safe_rate=share.floor.rate,
         safe_burst=share.floor.burst,
         arrivals=arrivals or topic.is_fitted,
@@ -149,7 +150,7 @@ def grants(state: ControlState, gateway: Gateway) -> list[GrantRow]:
     """All that the gateway may hold, as it is stored."""
     name = gateway.row.name
     return [
-        GrantRow(topic, name, epoch, share.rate, share.burst, share.least)
+        GrantRow(topic, name, epoch, share.rate, share.burst, share.least, share.grace)
         for topic in sorted(gateway.topics)
         if topic in state.leases
         for epoch, share in state.leases[topic].holders.get(name, Holder()).granted

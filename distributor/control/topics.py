@@ -174,6 +174,7 @@ def shown(service: Distributor, name: str) -> TopicShown:
         batch=topic.contract.batch,
         batches=topic.contract.batches,
         fair=topic.contract.fair,
+        lease_grace=contract.get("lease-grace"),
         largest_batch=service.state.leases[name].seen,
         keys=None if topic.keys is None else sorted(topic.keys),
         publishers=len(topic.publishers),
@@ -196,6 +197,7 @@ def _require_room(service: Distributor, names: Iterable[str]) -> None:
 def _contract(name: str, asked: TopicAsked) -> Contract:
     """Raises UsageError."""
     values = asked.model_dump(exclude={"keys", "topic", "publishers"}, exclude_none=True)
-    if "max_wait" in values and not isinstance(values["max_wait"], str):
-        values["max_wait"] = float(values["max_wait"])
+    for duration in ("max_wait", "lease_grace"):
+        if isinstance(values.get(duration), int):
+            values[duration] = float(values[duration])
     return Contract.read({"topic": name, **values}, f"topic {name}")

@@ -10,7 +10,8 @@ from distributor.grouping.proposals import Floor, Proposal
 from srtm.host.audit_log import audited
 from srtm.http.callers import Caller
 
-_CONTRACT = ("rate", "burst", "slo", "mode", "max_wait", "batch", "batches", "fair", "keys")
+_RULES = ("slo", "mode", "max_wait", "batch", "batches", "fair", "lease_grace")
+_CONTRACT = ("rate", "burst", *_RULES, "keys")
 TOLD: dict[type[BaseModel], tuple[str, ...]] = {
     gateway_api.BrokerAsked: ("name", "tcp_address", "http_address", "capacity"),
     api.DrainAsked: ("drain",),

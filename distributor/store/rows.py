@@ -56,7 +56,8 @@ class PlacementRow:
 @dataclass(frozen=True, slots=True)
 class GrantRow:
     """A sub-bucket that a broker was told of and may hold; rate 0: it was told to hold none. least:
-    messages of burst that it keeps without contact."""
+    messages of burst that it keeps without contact. grace: seconds for which it keeps all of it
+    after the lease."""
 
     topic: str
     broker: str
@@ -64,6 +65,7 @@ class GrantRow:
     rate: float
     burst: float
     least: int = 1
+    grace: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,8 +189,8 @@ def put_grants(broker: str, rows: Iterable[GrantRow]) -> list[Statement]:
     return [
         Statement("DELETE FROM grants WHERE broker = ?", [(broker,)]),
         Statement(
-            "INSERT INTO grants (topic, broker, epoch, rate, burst, least) "
-            "VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO grants (topic, broker, epoch, rate, burst, least, grace) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
             [astuple(row) for row in rows],
         ),
     ]

@@ -87,7 +87,7 @@ class Store(ABC):
             ),
             grants=self._rows(
                 GrantRow,
-                "SELECT topic, broker, epoch, rate, burst, least FROM grants "
+                "SELECT topic, broker, epoch, rate, burst, least, grace FROM grants "
                 "ORDER BY topic, broker, epoch",
             ),
             fittings=self._rows(FittingRow, "SELECT topic, document FROM fittings ORDER BY topic"),

@@ -108,6 +108,11 @@ class Plan(Table):
                     f'topic {contract.topic}: fair = "key" needs publishers: write the file of the '
                     'publishers, with their keys, or fair = "publisher"'
                 )
+            if contract.needs_distributor:
+                raise ValueError(
+                    f"topic {contract.topic}: lease-grace needs publishers: write the file of the "
+                    "publishers, so that the topic is placed, or leave lease-grace out"
+                )
             try:
                 contract.limit().share(self.broker_count)
             except UsageError as error:

@@ -161,8 +161,9 @@ def _names(plan: Any) -> Collection[str]:
 
 
 def _placed_topic(row: dict[str, Any]) -> PlacedTopic:
-    keys = ("topic", "rate", "burst", "slo", "mode", "max_wait", "batch", "batches", "fair")
-    values = {key: row[key] for key in keys if row[key] is not None}
+    rules = ("slo", "mode", "max_wait", "batch", "batches", "fair", "lease_grace")
+    given = {key: row.get(key) for key in ("topic", "rate", "burst", *rules)}
+    values = {key: value for key, value in given.items() if value is not None}
     return PlacedTopic(
         contract=Contract.read(values, f"topic {row['topic']}"),
         publishers=row["publishers"],

@@ -85,6 +85,11 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
     help="Who gets equal parts of the tokens while messages wait: each publisher, each correlation "
     "key (key); or the word none, for order of arrival.",
 )
+@click.option(
+    "--lease-grace",
+    help="How long brokers keep their shares after the lease, while no distributor answers, such "
+    "as 5m; or the word none, for not at all.",
+)
 @adaptation_options
 @click.option(
     "--migrate",
@@ -123,6 +128,9 @@ def set_(
         click.echo("\n".join(lines))
 
 
+_MAY_BE_NONE = ("max-wait", "slo", "fair", "lease-grace")
+
+
 @dataclass(frozen=True, slots=True)
 class _Asked:
     """What `srtm topic set` is to change. contract: keys as files name them; None takes one
@@ -141,10 +149,10 @@ def _asked(given: Mapping[str, str | None]) -> _Asked:
     if not values and not adaptation and migrate is None:
         raise UsageError(
             "srtm topic set: give --rate, --burst, --mode, --max-wait, --slo, --batch, --batches, "
-            "--fair, --adapt or --migrate"
+            "--fair, --lease-grace, --adapt or --migrate"
         )
     contract = {
-        key: None if value == "none" and key in ("max-wait", "slo", "fair") else value
+        key: None if value == "none" and key in _MAY_BE_NONE else value
         for key, value in values.items()
     }
     return _Asked(contract, adaptation, migrate)

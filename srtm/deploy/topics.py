@@ -9,7 +9,7 @@ from srtm.deploy.placed_topics import Changed, PlacedTopic, placed_topics
 from srtm.deploy.split import Step, change, contract_with
 from srtm.deployment.admin import Row, delete_topic, limit_of, put_topic, topics_of
 from srtm.deployment.document import DeployedBroker, Deployment
-from srtm.limits.contract import NEEDS_KEYS, Limit
+from srtm.limits.contract import Limit
 from srtm.text.errors import SrtmError, UnavailableError, UsageError
 from srtm.text.words import counted
 
@@ -61,14 +61,14 @@ class TopicStatus:
         return sum(numbers) if len(numbers) == len(values) else None
 
     def rule(self, key: str) -> Any:
-        """mode, max-wait, slo, batch, batches or fair, which all brokers share."""
+        """mode, max-wait, slo, batch, batches, fair or lease-grace, which all brokers share."""
         return next((row[key] for row in self.brokers.values() if row.get(key)), None)
 
     @property
     def contract(self) -> dict[str, Any]:
         """The contract as its owner has it: that of a topic of the deployment is what the shares
         add up to or, while somebody is silent, the limit that was set at run time, if one was."""
-        rules = ("mode", "max-wait", "slo", "batch", "batches", "fair")
+        rules = ("mode", "max-wait", "slo", "batch", "batches", "fair", "lease-grace")
         if self.placed is not None:
             found = self.placed.contract.document()
             return {key: found.get(key) for key in ("rate", "burst", *rules)}
@@ -196,8 +196,8 @@ class Topics:
             self._refuse_other_hosts(topic)
             current = self._current(topic)
             contract = contract_with(changes, topic, current.values(), "has no limit yet")
-            if contract.needs_keys:
-                raise UsageError(f"topic {topic}: {NEEDS_KEYS}")
+            if contract.needs_distributor:
+                raise UsageError(f"topic {topic}: {contract.needs_distributor}")
             limit = contract.limit()
             plan = change(current, limit.share(len(self._brokers)))
             if plan.shrinks:

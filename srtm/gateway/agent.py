@@ -125,6 +125,7 @@ class Agent:
             "epoch": self.lease.epoch,
             "lease_left_seconds": self.lease_left_seconds,
             "safe_share": self.lease.ended,
+            "kept_shares": len(self.lease.kept),
             "topics": len(self.lease.applied),
             "error": self._said if self.failures else "",
         }
@@ -204,6 +205,8 @@ class Agent:
             if self._taken and self.contact_at is None:
                 return  # it ends, and says why
             held = "safe shares" if self.lease.ended else "its last shares"
+            if self.lease.kept:
+                held += f" and {counted(len(self.lease.kept), 'share')} kept by a lease grace"
             log.warning("distributor: %s; going on without it, with %s", what, held)
             self._said = what
 
@@ -386,7 +389,7 @@ class Agent:
                 "distributor: the lease has ended; topics with safe shares: %d", len(changes)
             )
         self._apply(changes)
-        if not self.lease.ended:
+        if not self.lease.is_over:
             seconds = min(self.lease_left_seconds, _LEASE_CHECK_SECONDS)
             self._alarm = asyncio.get_running_loop().call_later(seconds, self._watch_lease)
 

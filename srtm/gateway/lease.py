@@ -3,7 +3,8 @@
 A sub-bucket is a lease. It counts from when the answered report was *sent*, which is before the
 distributor answered it, so that the gateway's lease ends before the distributor gives the share to
 somebody else. After that the gateway keeps the safe share: one message of burst, with its part of
-the rate. The distributor leaves that to it.
+the rate. The distributor leaves that to it. A topic with a lease grace keeps its whole share for so
+long first, which the distributor leaves to it too.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from srtm.host.clock import NS
-from srtm.limits.contract import MIN_RATE, Batches, Contract, Limit
+from srtm.limits.contract import MAX_GRACE_SECONDS, MIN_RATE, Batches, Contract, Limit
 from srtm.text.errors import UsageError
 
 _MAX_LEASE_SECONDS = 86_400.0
@@ -168,7 +169,8 @@ def read_desired(document: Any, before: Desired | None = None) -> Desired:
     )
 
 
-_FIELDS = ("topic", "rate", "burst", "mode", "max_wait", "slo", "batch", "batches", "fair")
+_RULES = ("mode", "max_wait", "slo", "batch", "batches", "fair", "lease_grace")
+_FIELDS = ("topic", "rate", "burst", *_RULES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,13 +214,15 @@ class Lease:
 
     epoch:   of the newest state; 0 before the first
     ends_at: of the lease; None before the first
-    ended:   it has ended, and the safe shares hold
+    ended:   it has ended, and the safe shares hold, but for
+    kept:    topics whose lease grace goes on
     known:   what its answers told besides
     """
 
     epoch: int = 0
     ends_at: int | None = None
     ended: bool = False
+    kept: frozenset[str] = frozenset()
     applied: dict[str, Limit] = field(default_factory=dict)
     known: Known = field(default_factory=Known)
     lease_seconds: float = 0.0
@@ -248,6 +252,7 @@ class Lease:
                     "batch": limit.batch,
                     "batches": rules.get("batches", Batches.WHOLE),
                     "fair": rules.get("fair"),
+                    "lease_grace": limit.lease_grace,
                 }
             )
         return found
@@ -255,7 +260,7 @@ class Lease:
     def revoke(self) -> None:
         """Another gateway has this one's shares: the lease ends at once."""
         if self.ends_at is not None:
-            self.ends_at = 0
+            self.ends_at = -int(MAX_GRACE_SECONDS * NS)
 
     def answered(self, desired: Desired, asked_at: int) -> Changes | None:
         """The answer to a report sent at `asked_at`: what is to be changed. None: it is older than
@@ -267,15 +272,30 @@ class Lease:
         self.lease_seconds = desired.lease_seconds
         ends_at = asked_at + int(desired.lease_seconds * NS)
         self.ends_at = ends_at if self.ends_at is None else max(self.ends_at, ends_at)
-        self.ended = False
+        self.ended, self.kept = False, frozenset()
         return self._apply(desired.limits)
 
     def expire(self, now: int) -> Changes:
-        """What is to be changed because the lease has ended by `now`; nothing before that."""
-        if self.ended or self.ends_at is None or now < self.ends_at:
+        """What is to be changed because the lease, and graces of topics, have ended by `now`;
+        nothing before that."""
+        if self.is_over or self.ends_at is None or now < self.ends_at:
             return {}
         self.ended = True
-        return self._apply({name: safe_share(limit) for name, limit in self.applied.items()})
+        ended = now - self.ends_at
+        self.kept = frozenset(
+            name for name, limit in self.applied.items() if ended < (limit.lease_grace or 0) * NS
+        )
+        return self._apply(
+            {
+                name: limit if name in self.kept else safe_share(limit)
+                for name, limit in self.applied.items()
+            }
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """Has it ended, and the grace of each topic too?"""
+        return self.ended and not self.kept
 
     def _apply(self, limits: Mapping[str, Limit]) -> Changes:
         applied = self.applied

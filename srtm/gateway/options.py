@@ -16,7 +16,7 @@ from pydantic import (
 from srtm.gateway.auth_server import AuthServer
 from srtm.host.certificates import TlsFiles
 from srtm.http.nsqd import HTTPS
-from srtm.limits.contract import NEEDS_KEYS, Contract, Limit, Mode
+from srtm.limits.contract import Contract, Limit, Mode
 from srtm.options.tls import (
     DISTRIBUTOR_CERT,
     DISTRIBUTOR_KEY,
@@ -304,8 +304,8 @@ class GatewayOptions(BaseModel):
             if names.count(name) > 1:
                 raise ValueError(f"topic {name} is given twice")
         for contract in contracts:
-            if contract.needs_keys:
-                raise ValueError(f"topic {contract.topic}: {NEEDS_KEYS}")
+            if contract.needs_distributor:
+                raise ValueError(f"topic {contract.topic}: {contract.needs_distributor}")
         return contracts
 
     @field_validator("default_limit", mode="before")
@@ -318,8 +318,8 @@ class GatewayOptions(BaseModel):
     @field_validator("default_limit")
     @classmethod
     def _without_keys(cls, limit: Limit | None) -> Limit | None:
-        if limit is not None and limit.needs_keys:
-            raise ValueError(NEEDS_KEYS)
+        if limit is not None and limit.needs_distributor:
+            raise ValueError(limit.needs_distributor)
         return limit
 
     @model_validator(mode="after")

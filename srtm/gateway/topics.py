@@ -17,7 +17,7 @@ from srtm.gateway.state import Kept, SavedState
 from srtm.gateway.state_writer import StateWriter
 from srtm.gateway.topic import Carrier, Follower, Topic
 from srtm.host.clock import NS, monotonic_ns
-from srtm.limits.contract import NEEDS_KEYS, Contract, Limit
+from srtm.limits.contract import Contract, Limit
 from srtm.nsq import commands as nsq
 from srtm.nsq.names import is_ephemeral
 from srtm.text.errors import SrtmError
@@ -275,8 +275,8 @@ class Topics:
     def set_limit(self, name: str, limit: Limit | None) -> None:
         """Begin, change or end a contract at run time, and keep it: `written` tells when. Raises
         SrtmError at --max-topics, and for a contract of a Load Distributor."""
-        if limit is not None and limit.needs_keys:
-            raise SrtmError(f"topic {name}: {NEEDS_KEYS}")
+        if limit is not None and limit.needs_distributor:
+            raise SrtmError(f"topic {name}: {limit.needs_distributor}")
         key = name.encode()
         topic = self.by_name.get(key)
         if limit is None:

@@ -23,6 +23,7 @@ MIN_RATE = 1e-6
 MAX_RATE = 1e9
 """messages/s; more is a slip of the keyboard: a nanosecond would bring more than one token"""
 MAX_BURST = 1e9
+MAX_GRACE_SECONDS = 86_400.0
 
 
 class Batches(StrEnum):
@@ -50,6 +51,10 @@ class Fair(StrEnum):
 NEEDS_KEYS = (
     'fair = "key" is for a topic of a Load Distributor, which knows the keys of publishers: '
     'register the topic with one, or write fair = "publisher"'
+)
+NEEDS_LEASES = (
+    "lease-grace is for a topic of a Load Distributor, whose shares are leases: register the topic "
+    "with one, or leave it out"
 )
 
 
@@ -95,6 +100,14 @@ class Limit(BaseModel):
         description="who gets equal parts of the tokens while messages wait: each publisher, or "
         "each correlation key",
     )
+    lease_grace: Duration | None = Field(
+        default=None,
+        alias="lease-grace",
+        gt=0,
+        le=MAX_GRACE_SECONDS,
+        description="how long a broker keeps its share after its lease has ended, while no "
+        "distributor answers",
+    )
     contract_burst: float | None = Field(
         default=None,
         alias="contract-burst",
@@ -120,6 +133,13 @@ class Limit(BaseModel):
     def needs_keys(self) -> bool:
         """Must a Load Distributor tell which publishers have which key?"""
         return self.fair is Fair.KEY
+
+    @property
+    def needs_distributor(self) -> str:
+        """Why it is for a topic of a Load Distributor alone; empty: it is for any."""
+        if self.needs_keys:
+            return NEEDS_KEYS
+        return NEEDS_LEASES if self.lease_grace else ""
 
     @property
     def is_whole(self) -> bool:

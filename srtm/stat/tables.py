@@ -7,6 +7,7 @@ from rich.text import Text
 from srtm.limits.slo import SLO
 from srtm.stat.rows import Row
 from srtm.text.terminal import Column, Table
+from srtm.text.words import counted
 
 _NAMES = (Column("topic", text=True), Column("broker", text=True))
 
@@ -120,9 +121,17 @@ def distributor_table(rows: list[Row]) -> Table:
             _count(ours["epoch"]),
             f"{ours['lease_left_seconds']:.1f}",
             _count(ours["topics"]),
-            Text("safe shares", "red") if ours["safe_share"] else ours["error"],
+            _lease_word(ours),
         )
     return table
+
+
+def _lease_word(ours: dict[str, Any]) -> Text | str:
+    """What a gateway's shares are, as its agent tells."""
+    if not ours["safe_share"]:
+        return str(ours["error"])
+    kept = ours.get("kept_shares", 0)  # older gateways keep none
+    return Text(f"safe shares, {counted(kept, 'share')} kept" if kept else "safe shares", "red")
 
 
 def penalties_table(penalties: list[dict[str, Any]]) -> Table:

@@ -126,6 +126,11 @@ def test_an_absolute_data_path_stays(tmp_path: Path) -> None:
             f"{BROKER}{TOPIC}fair = 'key'", ['fair = "key" needs publishers'], id="keys-of-nobody"
         ),
         pytest.param(
+            f"{BROKER}{TOPIC}lease-grace = '5m'",
+            ["lease-grace needs publishers"],
+            id="leases-of-nobody",
+        ),
+        pytest.param(
             f"{BROKER}{TOPIC}max_wait = '1s'", ['did you mean "max-wait"?'], id="misspelt-in-topic"
         ),
         pytest.param(

@@ -405,12 +405,16 @@ def test_a_silent_broker_is_told_beside_what_the_others_say(far: Far) -> None:
     [
         (
             ["set", "t"],
-            "give --rate, --burst, --mode, --max-wait, --slo, --batch, --batches, --fair, --adapt "
-            "or --migrate",
+            "give --rate, --burst, --mode, --max-wait, --slo, --batch, --batches, --fair, "
+            "--lease-grace, --adapt or --migrate",
         ),
         (
             ["set", "t", "--rate=5", "--burst=3", "--fair=key"],
             'topic t: fair = "key" is for a topic of a Load Distributor',
+        ),
+        (
+            ["set", "t", "--rate=5", "--burst=3", "--lease-grace=5m"],
+            "topic t: lease-grace is for a topic of a Load Distributor",
         ),
         (["set", "t", "--rate=x", "--burst=3"], "topic t: rate: "),
         (["set", "t", "--rate=5", "--burst=3", "--slo=5ms"], "topic t: slo: "),

@@ -159,13 +159,15 @@ class Gateway:
         self.fit(int(now * NS))
 
     def advance(self, now: int) -> None:
-        """Messages get tokens until now; the lease ends when it ends."""
+        """Messages get tokens until now; the lease ends when it ends, and so does a grace."""
         ends_at = self.lease.ends_at
-        if ends_at is not None and ends_at <= now and not self.lease.ended:
-            ends_at = max(ends_at, self.served_at)
-            self.serve(ends_at)
-            self.lease.expire(ends_at)
-            self.fit(ends_at)
+        graces = {0.0, *(limit.lease_grace or 0.0 for limit in self.lease.applied.values())}
+        for grace in sorted(graces if ends_at is not None and not self.lease.is_over else ()):
+            at = max((ends_at or 0) + int(grace * NS), self.served_at)
+            if at <= now:
+                self.serve(at)
+                self.lease.expire(at)
+                self.fit(at)
         self.serve(now)
 
     def serve(self, until: int) -> None:
@@ -240,6 +242,8 @@ class World:
         self.stepped = 0.0  # seconds by which somebody has set the distributor's wall clock
         self.admissions = Admissions()
         self.has_batches = seed % 3 == 1
+        self.grace = LEASE if seed % 4 == 2 else 0.0
+        """for which brokers keep their shares after a lease, seconds"""
         self.seed = seed
         self.lowers = seed % 5 == 4
         """Its contract is lowered too, and its store is never lost: an older one knows a larger
@@ -328,8 +332,7 @@ class World:
         for each in self.gateways:
             self.exchange(each, "")
         rate, burst = self.limit
-        asked = TopicAsked(rate=rate, burst=burst)
-        self.call(self.leader, topics.put(self.leader.service, "t", asked))
+        self.call(self.leader, topics.put(self.leader.service, "t", self.asked(rate, burst)))
         policy = self.random.choice(["srtm", "paper"])
         settings = AdaptationAsked(policy=policy, window="10s", every="1s")
         self.call(self.leader, self.leader.service.set_adaptation("t", settings))
@@ -337,6 +340,9 @@ class World:
         for _ in range(3):
             for each in self.gateways:
                 self.exchange(each, "")
+
+    def asked(self, rate: float, burst: float) -> TopicAsked:
+        return TopicAsked(rate=rate, burst=burst, lease_grace=self.grace or None)
 
     def place(self, policy: str) -> None:
         service = self.leader.service
@@ -486,9 +492,7 @@ class World:
         self.allowed()
         self.admissions.limits.append((int(self.now * NS), *self._largest()))
         try:
-            self.call(
-                self.leader, topics.put(service, "t", TopicAsked(rate=grown[0], burst=grown[1]))
-            )
+            self.call(self.leader, topics.put(service, "t", self.asked(*grown)))
         except StoreLost:
             pass
         except SrtmError:
@@ -507,13 +511,11 @@ class World:
             return
         less = (before[0] * 0.6, before[1] * 0.6)
         try:
-            self.call(
-                self.leader, topics.put(service, "t", TopicAsked(rate=less[0], burst=less[1]))
-            )
+            self.call(self.leader, topics.put(service, "t", self.asked(*less)))
         except SrtmError:
             return  # if it was kept all the same, nothing is changed any more
         self.limit, self.was_lowered = less, True
-        until = max(self.now + LEASE * 4 / 3, self.led_at + LEASE * 8 / 3)
+        until = max(self.now + LEASE * 4 / 3, self.led_at + LEASE * 8 / 3) + self.grace
         self.former = [(until, before)]
 
     def allowed(self) -> tuple[float, float]:

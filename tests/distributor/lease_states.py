@@ -191,8 +191,7 @@ class World:
         world.lead()
         for name in NAMES:
             world.report(name, 0, "")
-        asked = TopicAsked(rate=TOTAL, burst=TOTAL)
-        world.call(0, lambda service: topics.put(service, "t", asked))
+        world.agree()
         world.place(0)
         for name in NAMES * 3:
             world.report(name, 0, "")
@@ -250,6 +249,11 @@ class World:
             self.leaders.remove(leader)
             raise
         raise AssertionError("nothing here waits")
+
+    def agree(self, grace: float = 0.0) -> None:
+        """The contract of t, with its grace in ticks."""
+        asked = TopicAsked(rate=TOTAL, burst=TOTAL, lease_grace=grace or None)
+        self.call(-1, lambda service: topics.put(service, "t", asked))
 
     def place(self, number: int) -> None:
         """Placement `number` of t, as somebody applies it."""
@@ -332,6 +336,8 @@ class World:
                 if what == "kill":
                     self.leaders = []
                 self.lead()
+            case "grace":
+                self.agree(float(about[0]))
             case "copy":
                 self.copy = self.disk
             case "old" | "lose":

@@ -37,6 +37,7 @@ def test_from_a_registration_to_a_place(distributor: DistributorProcess) -> None
                 "slo": "0.99@1ms", "safe_rate": 7.5, "safe_burst": 1.0,
                 "arrivals": True, "publishers": False, "emptied": 0, "topic_rate": 150.0,
                 "topic_burst": 20.0, "batch": 1, "batches": "whole", "fair": None,
+                "lease_grace": None,
             }
         ],
         "suspended": [],

@@ -17,6 +17,7 @@ from tests.support.cases import LONG
 MOST = 400_000 if LONG else 700
 """worlds from each begin"""
 WAIT: list[Event] = [("tick",)] * 4
+KEPT: list[Event] = [("grace", 3), *[("report", name, 0, "") for name in ("b1", "b2") * 2]]
 BEGINS: list[list[Event]] = [
     [],
     [("kill",), ("report", "b1", 0, ""), *WAIT],
@@ -24,6 +25,8 @@ BEGINS: list[list[Event]] = [
     [("copy",), ("place", 1), *[("report", name, 0, "") for name in ("b1", "b2", "b1")], ("old",)],
     [("lose",), ("report", "b1", 0, "")],
     [("place", 2), ("report", "b2", 0, "idle"), ("crash", "b1", 0)],
+    [*KEPT, *WAIT, ("place", 2), ("report", "b1", 0, "")],
+    [*KEPT, ("kill",), *WAIT, ("tick",), ("report", "b1", 0, "")],
 ]
 
 
@@ -71,6 +74,15 @@ def grows_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "_room", lambda total, wanted, others: wanted)
 
 
+def forgets_the_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a broker keeps after its lease counts for nothing."""
+    monkeypatch.setattr(
+        leases.Holder,
+        "_kept",
+        lambda holder, share, now: share if now < holder.lease_ends_at else share.floor,
+    )
+
+
 CHAINS: list[tuple[Callable[[pytest.MonkeyPatch], None], Sequence[Event]]] = [
     (
         counts_from_the_answer,
@@ -102,6 +114,10 @@ CHAINS: list[tuple[Callable[[pytest.MonkeyPatch], None], Sequence[Event]]] = [
         ],
     ),
     (grows_at_once, [("place", 1), ("report", "b2", 0, "")]),
+    (
+        forgets_the_grace,
+        [*KEPT, ("tick",), ("place", 1), *WAIT[1:], ("report", "b2", 0, "")],
+    ),
 ]
 
 

@@ -194,6 +194,23 @@ def test_a_lease_that_ends_leaves_the_safe_share_until_the_next_answer(
     wait_for(lambda: rate_of(gateway, "t") == 400, "contact again")
 
 
+def test_a_topic_with_a_lease_grace_keeps_its_share(
+    servers: Servers, fake: FakeDistributor
+) -> None:
+    fake.lease_seconds = 1.0
+    fake.desire(1, share("kept", 400, 8, lease_grace=3600.0), share("t", 400, 8))
+    gateway = begin(servers, fake)
+    fake.stop()
+    wait_for(lambda: rate_of(gateway, "t") == 50, "the safe share of the one without")
+    assert rate_of(gateway, "kept") == 400
+    shown = distributor(gateway)
+    assert (shown["safe_share"], shown["kept_shares"]) == (True, 1)
+    assert "but for 1 share kept by a lease grace" in http(gateway.http, "/stats")[1]
+    fake.start()
+    wait_for(lambda: rate_of(gateway, "t") == 400, "contact again")
+    assert distributor(gateway)["kept_shares"] == 0
+
+
 def test_a_restart_without_the_distributor_begins_with_the_safe_share(
     servers: Servers, fake: FakeDistributor
 ) -> None:

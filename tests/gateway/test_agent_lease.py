@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from srtm.gateway.lease import Desired, Lease, read_desired, safe_share
 from srtm.host.clock import NS
-from srtm.limits.contract import Limit, Mode
+from srtm.limits.contract import MAX_GRACE_SECONDS, Limit, Mode
 from srtm.text.errors import UsageError
 
 BIG, SMALL = Limit(rate=1000, burst=40), Limit(rate=300, burst=12)
@@ -57,6 +57,29 @@ def test_at_its_end_the_safe_shares_hold_until_the_next_answer() -> None:
     assert lease.expire(20 * NS) == {}
     assert lease.answered(desired(1, a=BIG), 30 * NS) == {"a": BIG}
     assert not lease.ended
+
+
+def test_a_lease_grace_keeps_the_share_for_longer() -> None:
+    lease, kept = Lease(), BIG.model_copy(update={"lease_grace": 5.0})
+    safe = Limit(rate=25, burst=1)
+    lease.answered(desired(1, a=BIG, b=kept), 0)
+    assert lease.expire(10 * NS) == {"a": safe}
+    assert (lease.ended, lease.kept, lease.is_over) == (True, {"b"}, False)
+    assert lease.expire(15 * NS - 1) == {}
+    assert lease.expire(15 * NS) == {"b": safe_share(kept)}
+    assert lease.is_over
+    assert lease.answered(desired(1, a=BIG, b=kept), 30 * NS) == {"a": BIG, "b": kept}
+    assert not lease.is_over
+    lease.revoke()
+    assert lease.expire(31 * NS) == {"a": safe, "b": safe_share(kept)}, "another one has them"
+    assert lease.is_over
+
+
+def test_a_share_that_was_taken_over_is_not_kept_on_a_host_that_has_just_started() -> None:
+    lease, kept = Lease(), BIG.model_copy(update={"lease_grace": MAX_GRACE_SECONDS})
+    lease.answered(desired(1, b=kept), 0)
+    lease.revoke()
+    assert lease.expire(1) == {"b": safe_share(kept)}
 
 
 def test_before_the_first_answer_nothing_ends() -> None:

@@ -363,6 +363,26 @@ def test_a_lost_brokers_share_is_free_when_its_lease_has_ended_but_for_the_floor
     assert found.burst <= 9
 
 
+def test_a_share_with_a_lease_grace_is_free_once_that_has_passed_too() -> None:
+    total = Share(100, 10, grace=5)
+    leases = TopicLeases(total, {"a": Share(100, 10)})
+    leases.holders["a"] = Holder().told(1, leases.share("a", 0, False), 10)
+    assert leases.holders["a"].last == total
+    leases.targets = {"b": Share(100, 10)}
+    assert leases.share("b", 14.99, False) == NOTHING
+    assert leases.share("b", 15, False).burst == pytest.approx(9)
+    assert leases.holders["a"].heard(14.99, 1).last == total, "it has it still"
+    assert leases.holders["a"].heard(15, 1).last == total.floor
+    assert not leases.holders["a"].is_there(10), "it is out of contact all the same"
+
+
+def test_the_whole_contract_of_a_turn_is_not_kept() -> None:
+    """Others have nothing meanwhile."""
+    leases = TopicLeases(Share(100, 10, grace=5), {"a": Share(50, 5), "b": Share(50, 5)})
+    leases.turns.broker = "a"
+    assert leases.share("a", 0, False) == Share(100, 10)
+
+
 def test_an_older_report_takes_nothing_back() -> None:
     holder = Holder().told(1, Share(10, 1), 10).told(2, Share(5, 1), 11).heard(2, 2)
     assert holder.granted == ((2, Share(5, 1)),)

@@ -3,6 +3,8 @@
 import time
 from typing import Any
 
+from srtm.text.words import counted
+
 _MEMORY = (
     "heap_objects",
     "heap_idle_bytes",
@@ -142,6 +144,10 @@ def distributor_line(distributor: dict[str, Any]) -> str:
     line = f"{distributor['address']} as {distributor['broker']}, epoch {distributor['epoch']}, "
     if distributor["safe_share"]:
         line += "lease ended: safe shares hold"
+        if distributor["kept_shares"]:
+            line += (
+                f", but for {counted(distributor['kept_shares'], 'share')} kept by a lease grace"
+            )
     else:
         line += f"lease {distributor['lease_left_seconds']:.1f}s"
     return line if distributor["contact"] else f"{line}; NO CONTACT: {distributor['error']}"
