@@ -156,6 +156,7 @@ class Penalty:
         self._why = why
         self._moved_at = now
         self._covered = -inf  # by all brokers, when it was advanced last
+        self._looked_at = -inf  # at what they have told
         self._of = {name: _Broker() for name in self.brokers}
         self._bucket: Unsplit | None = None
         self._starts_at = -inf
@@ -176,6 +177,9 @@ class Penalty:
     def catch_up(self, now: float, least_seconds: float = 0.0) -> None:
         """Take in what the hosts have told, whether the topic was named or not. least_seconds: of
         all brokers' telling, or it waits for more"""
+        if now < self._looked_at + least_seconds / 2:
+            return  # most reports end here, whatever the others have told
+        self._looked_at = now
         of = self._of
         for name in self.brokers:
             if name in self._hosts:
