@@ -39,8 +39,9 @@ class BrokerShown(Answer):
     http_address: str
     capacity: float
     allocated: float = Field(description="declared rates of all publishers placed there")
-    state: Literal["up", "draining", "lost"] = Field(
-        description="lost: its lease has ended; draining: takes no new publishers"
+    state: Literal["up", "draining", "lost", "unknown"] = Field(
+        description="lost: its lease has ended; draining: takes no new publishers; unknown: a "
+        "distributor that stands by answers"
     )
     epoch: int
     applied_epoch: int

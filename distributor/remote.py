@@ -32,6 +32,7 @@ class Remote:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._address = endpoint.address
+        self._said_age = False
 
     def call(
         self,
@@ -45,6 +46,19 @@ class Remote:
         UnavailableError where it is not there or does not lead."""
         answer = self._answer(method, path, body, query, timeout_seconds)
         return self._document(answer)
+
+    def look(self, *path: str) -> Any:
+        """What is at /v1/path, to be shown to somebody. Where nobody leads, it is what one that
+        stands by has read, and standard error says how old that is. Raises as `call` does."""
+        answer = self._answer("GET", path, None, None, _TIMEOUT_SECONDS)
+        if not answer.stands_by:
+            return self._document(answer)
+        found = self.call("GET", *path, query={"stale": "yes"})
+        age = found.pop("age_seconds", None)
+        if age is not None and not self._said_age:
+            self._said_age = True
+            click.echo(f"as the store was {age:.0f} s ago: {answer.error}", err=True)
+        return found
 
     def find(self, *path: str, timeout_seconds: float = _TIMEOUT_SECONDS) -> Any:
         """What is at /v1/path; None where there is nothing. Raises as `call` does."""
@@ -63,9 +77,8 @@ class Remote:
         if query:
             target += f"?{urlencode(query)}"
         try:
-            self._find_leader()
             return request(
-                self._endpoint,
+                self._found(),
                 method,
                 target,
                 document=body,
@@ -80,17 +93,21 @@ class Remote:
                 "distributor, or name it with --distributor-address"
             ) from None
 
-    def _find_leader(self) -> None:
-        """Begin with the one that leads, of several: a frozen one would be waited for."""
-        for _ in range(self._endpoint.count - 1):
+    def _found(self) -> Endpoint:
+        """Of several the one that leads, or else one that stands by: a frozen one would be waited
+        for."""
+        standby = None
+        for _ in range(self._endpoint.count if self._endpoint.count > 1 else 0):
             at = self._endpoint.now()
             try:
                 health = request(at, "GET", "/v1/health", timeout_seconds=_HEALTH_SECONDS).json()
                 if health["leading"] is True:
-                    return
+                    return self._endpoint  # which begins with it
+                standby = standby or at
             except UnavailableError:
                 pass
             self._endpoint.turn(at)
+        return standby or self._endpoint
 
     def _document(self, answer: Answer) -> Any:
         document = answer.document

@@ -152,7 +152,7 @@ def _contract(rate: float, burst: float) -> Part:
 def explain(topic: str, remote: Remote, as_json: bool) -> None:
     """Show how the shares of TOPIC follow its traffic: the shares, since when they are in force,
     and each rescale since the distributor became leader, with its reasons, newest first."""
-    found = remote.call("GET", "topics", topic, "adaptation")
+    found = remote.look("topics", topic, "adaptation")
     if as_json:
         print_json(found)
         return

@@ -17,7 +17,7 @@ def broker() -> None:
 @remote_options
 def list_(remote: Remote, as_json: bool) -> None:
     """List every broker: its capacity, the load placed on it, and whether it is in contact."""
-    answer = remote.call("GET", "brokers")
+    answer = remote.look("brokers")
     for warning in answer["warnings"]:
         click.echo(f"warning: {warning}", err=True)
     if as_json:

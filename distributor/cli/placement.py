@@ -247,7 +247,7 @@ def _fitting(found: dict[str, Any]) -> Group:
 @remote_options
 def show(topic: str, remote: Remote, as_json: bool) -> None:
     """Show the placement of TOPIC that is in force."""
-    _show(remote.call("GET", "topics", topic, "placements", "current"), as_json)
+    _show(remote.look("topics", topic, "placements", "current"), as_json)
 
 
 @placement.command()
@@ -257,7 +257,7 @@ def show(topic: str, remote: Remote, as_json: bool) -> None:
 def explain(topic: str, publisher: str | None, remote: Remote, as_json: bool) -> None:
     """Show why TOPIC is placed as it is: every placement with its reasons, newest first. With
     PUBLISHER, show its broker and the placement that put it there."""
-    history = remote.call("GET", "topics", topic, "placements")["placements"]
+    history = remote.look("topics", topic, "placements")["placements"]
     if publisher is None:
         if as_json:
             print_json({"topic": topic, "placements": history})
@@ -267,7 +267,7 @@ def explain(topic: str, publisher: str | None, remote: Remote, as_json: bool) ->
         for each in history:
             _explain(each)
         return
-    place = remote.call("GET", "topics", topic, "publishers", publisher)
+    place = remote.look("topics", topic, "publishers", publisher)
     by = next((each for each in history if each["epoch"] <= place["epoch"]), None)
     if as_json:
         print_json({**place, "placement": by})
@@ -283,7 +283,7 @@ def _group(remote: Remote, topic: str, publisher: str, key: str | None) -> str:
     """The publisher's group: by a user's key or by an inferred group, else one of its own."""
     if key:
         return f"group {key}"
-    accepted = remote.call("GET", "topics", topic, "groups")["accepted"]
+    accepted = remote.look("topics", topic, "groups")["accepted"]
     for each in accepted["groups"] if accepted else ():
         if publisher in each["publishers"]:
             return f"inferred group {each['name']} (proposal {accepted['number']})"

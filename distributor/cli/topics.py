@@ -16,7 +16,7 @@ _DESCRIBED = (*_RULES, "fair", "lease_grace")
 
 
 def list_topics(remote: Remote, as_json: bool) -> None:
-    answer = remote.call("GET", "topics")
+    answer = remote.look("topics")
     if as_json:
         print_json(answer)
         return
@@ -49,11 +49,11 @@ def list_topics(remote: Remote, as_json: bool) -> None:
 
 def describe_topic(remote: Remote, name: str, as_json: bool) -> None:
     """Its contract, its shares by broker and since when."""
-    topic = remote.call("GET", "topics", name)
-    adaptation = remote.call("GET", "topics", name, "adaptation")
+    topic = remote.look("topics", name)
+    adaptation = remote.look("topics", name, "adaptation")
     plan = None
     if topic["epoch"] is not None:
-        plan = remote.call("GET", "topics", name, "placements", "current")
+        plan = remote.look("topics", name, "placements", "current")
     if as_json:
         brokers = plan["brokers"] if plan else []
         print_json({**topic, "brokers": brokers, "adaptation": adaptation})

@@ -233,11 +233,16 @@ class BrokerRegistry:
             http_address=gateway.row.http_address,
             capacity=gateway.row.capacity,
             allocated=loads.get(name, 0.0),
-            state=gateway.state(self._service.now(), self._service.lease_seconds),  # type: ignore[arg-type]
+            state=self._contact(gateway),  # type: ignore[arg-type]
             epoch=gateway.epoch,
             applied_epoch=gateway.applied,
             topics=sorted(gateway.topics),
         )
+
+    def _contact(self, gateway: Gateway) -> str:
+        if self._state.is_replica:
+            return "unknown"
+        return gateway.state(self._service.now(), self._service.lease_seconds)
 
     def _address_changed(self, broker: str) -> None:
         for name, topic in self._state.topics.items():

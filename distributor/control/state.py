@@ -278,6 +278,7 @@ class ControlState:
     since:   epoch at which it became unsure; placements after it are meant
     learnt:  topic -> store and epoch of the gateway from which its contract is
     refused_epochs:  how often somebody showed an epoch that nobody gave out
+    is_replica: it is what another distributor has written: who is in contact is not known
     """
 
     epoch: int = 0
@@ -297,6 +298,7 @@ class ControlState:
     since: int = 0
     learnt: dict[str, tuple[str, int]] = field(default_factory=dict)
     refused_epochs: int = 0
+    is_replica: bool = False
 
     def topic(self, name: str) -> RegisteredTopic:
         """Raises NotFound."""

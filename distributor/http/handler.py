@@ -16,6 +16,7 @@ from distributor.http.audit import entries
 from distributor.http.bodies import HELD_BYTES, SMALL_BYTES, Body, Held, Turns
 from distributor.http.connections import UNREAD_SECONDS, Connections
 from distributor.http.refusals import refusal, refused
+from distributor.http.replica import Replica
 from srtm.host.audit_log import AuditLog
 from srtm.host.certificates import Renewed
 from srtm.http.access import Access
@@ -51,12 +52,14 @@ class Shared:
         audit: AuditLog | None,
         tls: Renewed | None,
         wall_seconds: Callable[[], float],
+        replica: Replica,
     ) -> None:
         self.connections = connections
         self.access = access
         self.audit = audit
         self.tls = tls
         self.wall_seconds = wall_seconds
+        self.replica = replica
         self.held = Held()
         self.answers = Held()
         self.turns = Turns()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from http import HTTPStatus
+from math import ceil
 
 from pydantic import BaseModel, ValidationError
 from tornado.iostream import StreamClosedError
@@ -47,6 +48,7 @@ class _Json(Handler):
         self, leading: Leading, shared: Shared, routes: dict[str, Route]
     ) -> None:
         super().initialize(leading, shared)
+        self._age_seconds: float | None = None  # of what is answered; None: it is the leader's
         self.takes = tuple(sorted(routes))
         method = self.request.method or ""
         # Of a method that is not taken the caller learns so whatever its role.
@@ -63,7 +65,8 @@ class _Json(Handler):
             raise
 
     def expect(self) -> None:
-        self.leading()
+        if not self._may_be_stale:
+            self.leading()
         self.body = Body(self._route.body, self.shared.held)
         if self.body.is_report:
             self.request.connection.set_body_timeout(_REPORT_SECONDS)  # type: ignore[union-attr]
@@ -75,13 +78,36 @@ class _Json(Handler):
             async with self.shared.turns.take(self.body.is_report):
                 answer = None if self.has_left else await self._call(names)
         if answer is not None:  # its turn is over: a client may take long to read it
-            await self.send(answer.model_dump_json().encode())
+            await self.send(self._content(answer))
+
+    @property
+    def _may_be_stale(self) -> bool:
+        """May who stands by answer?"""
+        return self._route.is_stored and self.get_query_argument("stale", "") == "yes"
+
+    async def _service(self) -> Distributor:
+        """Raises NotLeading."""
+        try:
+            return self.leading()
+        except NotLeading:
+            if not self._may_be_stale:
+                raise
+        read = await self.shared.replica.read()
+        self._age_seconds = max(0.0, read.service.now() - read.at)
+        self.set_header("Age", ceil(self._age_seconds))
+        return read.service
+
+    def _content(self, answer: BaseModel) -> bytes:
+        if self._age_seconds is None:
+            return answer.model_dump_json().encode()
+        document = answer.model_dump(mode="json")
+        return json.dumps({"age_seconds": round(self._age_seconds, 3), **document}).encode()
 
     async def _call(self, names: tuple[str, ...]) -> BaseModel | None:
         """What the route answers; None: the call failed, and that is told."""
         body: BaseModel | None = None
         try:
-            service = self.leading()
+            service = await self._service()
             body = self.body.read(f"{self.request.method} {self.request.path}")
             after = self.get_query_argument("after", "", strip=False)
             call = Call(names, body, after)

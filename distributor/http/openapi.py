@@ -67,6 +67,14 @@ def _routes() -> Iterator[_Documented]:
         operation["responses"]["200"] = _json("The answer.", route.answer)
         if route.answer is api.Publishers:
             operation["parameters"].append(_query("after", {"type": "string"}, required=False))
+        if route.is_stored:
+            stale = {
+                "type": "string",
+                "enum": ["yes"],
+                "description": "Whoever stands by answers too, by what the leader has written; the "
+                "header Age and age_seconds say how old that is.",
+            }
+            operation["parameters"].append(_query("stale", stale, required=False))
         yield PREFIX + route.path, route.method.lower(), operation
 
 

@@ -57,6 +57,11 @@ class Route:
     broker: Callable[[Call], str] | None = None
 
     @property
+    def is_stored(self) -> bool:
+        """Can who stands by answer it, by what the leader has written?"""
+        return self.method == "GET" and self.path not in _LIVE
+
+    @property
     def is_change(self) -> bool:
         """Is it a change for the audit log? A gateway's report, which comes once a second, is
         none."""
@@ -227,6 +232,13 @@ def _named(call: Call) -> str:
     return call.name
 
 
+_LIVE = (
+    "/brokers/{name}/desired",
+    "/penalties",
+    "/topics/{topic}/penalty",
+    "/topics/{topic}/migrations",
+)
+"""paths of what only the leader knows"""
 _READ, _AGENT, _OPERATOR = Role
 ROUTES = (
     Route("GET", "/brokers", _READ, "All brokers.", None, api.Brokers, (), _brokers),

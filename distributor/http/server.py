@@ -20,6 +20,7 @@ from distributor.http.connections import Connections, room_for_connections
 from distributor.http.door import Door
 from distributor.http.handler import Shared
 from distributor.http.handlers import application
+from distributor.http.replica import Replica
 from distributor.options import DistributorOptions
 from distributor.store import Store, StoreError, open_store, this_process
 from distributor.store.statements import put_lease, put_lineage
@@ -66,6 +67,7 @@ class Server:
         self._thread = ThreadPoolExecutor(1, "store")
         self._store: Store | None = open_store(options.store)
         self._service: Distributor | None = None
+        self._replica = Replica(options.store, options.lease_duration, now_seconds, wall_seconds)
         self._why_not = "it is starting"
         self._stopped = asyncio.Event()
 
@@ -79,7 +81,9 @@ class Server:
             sockets = bind_sockets(address.port, address.host, backlog=_BACKLOG)
         except OSError as error:
             raise cannot_listen(f"--http-address {address}", error) from None
-        shared = Shared(connections, self._access, self._audit, self._tls, wall_seconds)
+        shared = Shared(
+            connections, self._access, self._audit, self._tls, wall_seconds, self._replica
+        )
         server = Door(application(self._leading, shared), connections, self._tls)
         server.add_sockets(sockets)
         self._warn()
@@ -104,6 +108,7 @@ class Server:
             server.stop()
             await server.close_all_connections()
             self._thread.shutdown()
+            self._replica.close()
             if self._store is not None:
                 self._store.close()
 
@@ -221,6 +226,7 @@ class Server:
             self._options.forget,
             longest_lease,
         )
+        self._replica.forget()
         fittings.resume(self._service)
         if self._options.forget:
             log.warning("--forget: what gateways know by another store counts for nothing")

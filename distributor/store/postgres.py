@@ -117,7 +117,6 @@ class PostgresStore(Store):
         return int(self.query("SELECT max(version) FROM srtm_schema")[0][0] or 0)
 
     def at_one_instant(self) -> Snapshot:
-        """The snapshot of a store in which somebody else may write. Raises StoreError."""
         with self._errors(), self._connection.transaction():
             self._connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             return self.snapshot()

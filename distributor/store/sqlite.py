@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from distributor.store.errors import StoreError, StoreLost
+from distributor.store.rows import Snapshot
 from distributor.store.statements import Statement, Value, put_leader
 from distributor.store.store import Store, latest, migrations, this_process
 from srtm.text.errors import UnavailableError
@@ -121,6 +122,15 @@ class SqliteStore(Store):
     def query(self, sql: str) -> list[tuple[Value, ...]]:
         with self._errors():
             return self._database.execute(sql).fetchall()
+
+    def at_one_instant(self) -> Snapshot:
+        with self._errors():
+            self._database.execute("BEGIN")
+        try:
+            return self.snapshot()
+        finally:
+            with self._errors():
+                self._database.execute("ROLLBACK")
 
     def close(self) -> None:
         self._database.close()

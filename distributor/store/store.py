@@ -100,6 +100,10 @@ class Store(ABC):
             lost=self._rows(str, "SELECT topic FROM lost_topics ORDER BY topic"),
         )
 
+    def at_one_instant(self) -> Snapshot:
+        """The snapshot of a store in which somebody else may write. Raises StoreError."""
+        return self.snapshot()
+
     def _counter(self, name: str) -> int:
         values = self.query(f"SELECT value FROM counters WHERE name = '{name}'")
         return int(values[0][0] or 0) if values else 0

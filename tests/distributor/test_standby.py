@@ -80,3 +80,77 @@ def test_a_leader_that_is_frozen_is_unseated(
     wait_for(lambda: f"at {standby.address} has the store" in refused(), "it says who leads")
     assert f"process {standby.process.popen.pid} on " in refused()
     assert standby.ok("GET", "/topics/t")["rate"] == 300.0
+
+
+def test_one_that_stands_by_answers_reads_with_their_age(
+    servers: Servers, start: Starter, store: str
+) -> None:
+    leader, standby = led(start, store)
+    placed(servers, leader, leader.address)
+    wait_for(lambda: leader.ok("GET", "/topics/t/publishers/p0")["broker"], "it is led there")
+    paths = [
+        "/topics",
+        "/topics/t",
+        "/topics/t/publishers",
+        "/topics/t/publishers/p0",
+        "/topics/t/placements",
+        "/topics/t/placements/current",
+        "/topics/t/adaptation",
+        "/topics/t/groups",
+    ]
+    for path in paths:
+        status, said = standby.call("GET", path)
+        assert (status, said["leading"]) == (503, False), "only who says so is told what is old"
+        found = standby.ok("GET", f"{path}?stale=yes")
+        assert 0 <= found.pop("age_seconds") < 60
+        assert found == leader.ok("GET", path)
+        assert "age_seconds" not in leader.ok("GET", f"{path}?stale=yes"), "it is the leader's"
+    (broker,) = standby.ok("GET", "/brokers?stale=yes")["brokers"]
+    assert (broker["name"], broker["state"]) == ("b1", "unknown")
+    assert standby.call("GET", "/topics/u?stale=yes")[0] == 404
+    assert standby.call("GET", "/penalties?stale=yes")[0] == 503, "only the leader knows"
+    assert standby.call("DELETE", "/topics/t?stale=yes")[0] == 503
+    leader.topic(rate=300.0)
+    wait_for(lambda: standby.ok("GET", "/topics/t?stale=yes")["rate"] == 300, "it is read again")
+
+
+def test_commands_show_what_the_store_has_while_nobody_leads(
+    start: Starter, server: Postgres
+) -> None:
+    leader, standby = led(start, server.database())
+    leader.topic()
+    both = f"{standby.address},{leader.address}"
+    os.kill(leader.process.popen.pid, signal.SIGSTOP)
+    try:
+        shown = srtm("topic", "list", "--json", "--distributor-address", both)
+    finally:
+        os.kill(leader.process.popen.pid, signal.SIGCONT)
+    assert [each["topic"] for each in json.loads(shown.stdout)["topics"]] == ["t"]
+    if shown.stderr:  # it may have begun to lead meanwhile
+        assert "as the store was " in shown.stderr
+        assert "this distributor does not lead" in shown.stderr
+
+
+def test_what_was_read_is_told_while_the_store_is_away(start: Starter, server: Postgres) -> None:
+    name = server.new()
+    leader, standby = led(start, server.url(name))
+    leader.topic()
+    assert standby.ok("GET", "/topics/t?stale=yes")["rate"] == 150.0
+    leader.process.kill()
+    server.run(
+        "dropdb",
+        "-h",
+        str(server.folder),
+        "-p",
+        str(server.port),
+        "-U",
+        "postgres",
+        "--force",
+        name,
+    )
+
+    def older() -> Any:
+        found = standby.ok("GET", "/topics/t?stale=yes")
+        return found["age_seconds"] > 2 and found
+
+    assert wait_for(older, "it grows older")["rate"] == 150.0

@@ -22,6 +22,7 @@ from distributor.http import handlers
 from distributor.http.connections import Connections
 from distributor.http.door import Door
 from distributor.http.handler import Shared
+from distributor.http.replica import Replica
 from srtm.http.access import Access
 from srtm.limits.contract import Contract
 from tests.support.distributors import DistributorProcess, distributors_in, settle
@@ -119,7 +120,8 @@ def test_a_beat_comes_when_nothing_else_does(
         service = Distributor(state, committer, 30.0, lambda: 0.0, lambda: 0.0)
         connections = Connections(100)
         access = Access("", "", logging.getLogger())
-        shared = Shared(connections, access, None, None, lambda: 0.0)
+        replica = Replica("", 30.0, lambda: 0.0, lambda: 0.0)
+        shared = Shared(connections, access, None, None, lambda: 0.0, replica)
         server = Door(handlers.application(lambda: service, shared), connections)
         (door,) = bind_sockets(0, "127.0.0.1")
         server.add_sockets([door])
