@@ -94,7 +94,7 @@ class Remote:
             ) from None
 
     def _found(self) -> Endpoint:
-        """Of several the one that leads, or else one that stands by: a frozen one would be waited
+        """The one that leads, of several, or else one that stands by: a frozen one would be waited
         for."""
         standby = None
         for _ in range(self._endpoint.count if self._endpoint.count > 1 else 0):

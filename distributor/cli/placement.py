@@ -203,15 +203,15 @@ def fit(
         found = remote.call("DELETE", "topics", topic, "fitting")
     else:
         body = {"mode": mode, "meanwhile": meanwhile, "batch": batch}
-        found = remote.call("POST", "topics", topic, "fitting", body=body)
-        if not no_wait:
-            try:
+        try:
+            found = remote.call("POST", "topics", topic, "fitting", body=body)
+            if not no_wait:
                 found = _follow(remote, topic, found, quiet=as_json)
-            except KeyboardInterrupt:
-                raise SrtmError(
-                    f"the fitting goes on: srtm placement explain {topic} shows its rounds, srtm "
-                    f"placement fit {topic} --stop ends it"
-                ) from None
+        except KeyboardInterrupt:  # the answer may have been on its way
+            raise SrtmError(
+                f"the fitting goes on: srtm placement explain {topic} shows its rounds, srtm "
+                f"placement fit {topic} --stop ends it"
+            ) from None
     if as_json:
         print_json(found)
     else:

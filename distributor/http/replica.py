@@ -57,7 +57,7 @@ class Replica:
         self._why_not = ""
 
     async def read(self) -> Read:
-        """Of a second ago, or older where the store is large, or cannot be read now. Raises
+        """The store as of a second ago, or older where it is large, or cannot be read now. Raises
         NotLeading where it could not be read at all."""
         if self._reading is None and self._now() >= self._again_at:
             begun, loop = self._now(), asyncio.get_running_loop()

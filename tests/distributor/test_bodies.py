@@ -322,7 +322,7 @@ def test_one_long_body_at_a_time_and_reports_first() -> None:
 async def test_who_does_not_read_its_answer_holds_up_no_long_report() -> None:
     shared: Any = SimpleNamespace(turns=Turns())
     handler: Any = object.__new__(_Json)
-    handler.shared, handler.has_left = shared, False
+    handler.shared, handler.has_left, handler._age_seconds = shared, False, None
     handler.body = SimpleNamespace(size=SMALL_BYTES + 1, is_report=False)
     is_read, sending = asyncio.Event(), asyncio.Event()
 
