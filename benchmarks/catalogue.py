@@ -128,6 +128,9 @@ BENCHMARKS = {
     "restart": Entry(
         "control.restart", "a distributor that begins with a large store: how soon it serves"
     ),
+    "shards": Entry(
+        "control.shards.run", "several leaders on one store, simulated: do sums hold, at what cost"
+    ),
     "journey-ages": Entry(
         "journey.ages", "how old messages are from end to end, against a client's own measure"
     ),
