@@ -125,6 +125,9 @@ BENCHMARKS = {
     "takeover": Entry(
         "control.takeover", "distributors killed, frozen and cut off: what is exceeded or lost"
     ),
+    "restart": Entry(
+        "control.restart", "a distributor that begins with a large store: how soon it serves"
+    ),
     "journey-ages": Entry(
         "journey.ages", "how old messages are from end to end, against a client's own measure"
     ),

@@ -2,8 +2,7 @@
 ever exceeded, and how soon are shares granted again?
 
 Real distributors on one SQLite store, of which one leads, and real agents of gateways, which reach
-them through links that can be cut. Topics are placed and registered all the while. The agents are
-in one process, so what they hold together is known at every change.
+them through links that can be cut. Topics are placed and registered all the while.
 """
 
 import asyncio
@@ -12,27 +11,25 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
-from math import fsum
 from pathlib import Path
 from statistics import median
 from subprocess import Popen
 
 from rich.table import Table
 
+from benchmarks.control.agents import Held, all_answered, running
 from benchmarks.control.gateways import is_leading
 from benchmarks.harness.bars import Bar, judge
 from benchmarks.harness.report import Report, number, table
 from benchmarks.harness.session import Session
 from benchmarks.harness.world import start, until
 from distributor.remote import Remote
-from srtm.gateway.agent import Agent, Identity
-from srtm.gateway.lease import Changes, Known
-from srtm.gateway.topic import Topic
-from srtm.host.clock import NS, boottime_ns
+from srtm.gateway.agent import Agent
+from srtm.host.clock import boottime_ns
 from srtm.http.client import Endpoint
 from srtm.http.service import ClientFiles, service_at
-from srtm.limits.contract import Limit
 from srtm.text.address import Address, free_addresses
 from srtm.text.errors import SrtmError
 
@@ -52,70 +49,6 @@ class Size:
 
 FULL = Size(agents=12, topics=6, seconds=180)
 QUICK = Size(agents=6, topics=3, seconds=25)
-
-
-@dataclass
-class Held:
-    """What agents hold of each topic, at every change.
-
-    most:    the largest part of a contract, in r or in b, that was held at any instant
-    changes: of shares
-    """
-
-    of: dict[str, dict[str, Limit]] = field(default_factory=dict)
-    most: float = 0.0
-    changes: int = 0
-
-    def change(self, broker: str, changes: Changes) -> None:
-        for topic, limit in changes.items():
-            held = self.of.setdefault(topic, {})
-            held.pop(broker, None)
-            if limit is not None:
-                held[broker] = limit
-            self.changes += 1
-            rate = fsum(each.rate for each in held.values())
-            burst = fsum(each.burst for each in held.values())
-            self.most = max(self.most, rate / RATE, burst / BURST)
-
-
-class _NoFile:
-    """The state file of a gateway whose disk never fails."""
-
-    def write_soon(self) -> None: ...
-
-    async def written(self) -> None: ...
-
-
-class _Topics:
-    """A gateway's topics as its agent knows them; no message comes."""
-
-    def __init__(self, broker: str, held: Held) -> None:
-        self.state_file = _NoFile()
-        self.by_name: dict[bytes, Topic] = {}
-        self.tell_soon = lambda: None
-        self._broker = broker
-        self._held = held
-
-    def lease(self, changes: Changes) -> bool:
-        self._held.change(self._broker, changes)
-        return True
-
-    def observe(self, names: frozenset[str]) -> None: ...
-
-    def count_senders(self, names: frozenset[str]) -> None: ...
-
-    def empty(self, name: str) -> None: ...
-
-    def set_keys(self, keys: object) -> None: ...
-
-    def know(self, known: Known) -> bool:
-        return False
-
-    def kept_knowledge(self) -> Known:
-        return Known()
-
-    def kept_leases(self) -> dict[str, Limit]:
-        return {}
 
 
 class Link:
@@ -231,7 +164,7 @@ def run(session: Session) -> Report:
     session.plan(2 + round(size.seconds))
     addresses = free_addresses(6)
     distributors = Distributors(session.folder, addresses[:3])
-    held, outcome = Held(), Outcome()
+    held, outcome = Held(lambda topic: (RATE, BURST)), Outcome()
     try:
         until(lambda: distributors.leader(), "a distributor leads", 30)
         session.step("a distributor leads")
@@ -259,26 +192,17 @@ async def _measure(
         there: Link(way, there) for way, there in zip(ways, distributors.addresses, strict=True)
     }
     remote = Remote(_any_of(distributors.addresses))
-    names = [f"b{n}" for n in range(size.agents)]
-    agents = [
-        Agent(
-            _any_of(ways),
-            Identity(name, f"{name}:4150", f"{name}:4151", 1000, name),
-            _Topics(name, held),  # type: ignore[arg-type]
-        )
-        for name in names
-    ]
     drawn = random.Random(_SEED)
-    async with asyncio.TaskGroup() as group:
+    async with AsyncExitStack() as up:
         for each in links.values():
-            await each.__aenter__()
-        lives = [group.create_task(each.run()) for each in agents]
-        try:
-            await _all_answered(agents, boottime_ns(), 30.0)
-            for topic in range(size.topics):
-                await asyncio.to_thread(_register, remote, f"t{topic}")
-            session.step("topics are placed")
-            ends = time.monotonic() + size.seconds
+            await up.enter_async_context(each)
+        agents = await up.enter_async_context(running(_any_of(ways), size.agents, 1000, held))
+        await all_answered(agents, boottime_ns(), 30.0)
+        for topic in range(size.topics):
+            await asyncio.to_thread(_register, remote, f"t{topic}")
+        session.step("topics are placed")
+        ends = time.monotonic() + size.seconds
+        async with asyncio.TaskGroup() as group:
             asking = group.create_task(_ask(remote, size.topics, random.Random(_SEED + 1), outcome))
             ticking = group.create_task(_tick(session, size.seconds))
             while time.monotonic() < ends:
@@ -286,17 +210,10 @@ async def _measure(
                 await asyncio.sleep(drawn.uniform(1.0, 3.0))
             for task in (asking, ticking):
                 task.cancel()
-            await _all_answered(agents, boottime_ns(), 30.0)
-            found = await asyncio.to_thread(remote.call, "GET", "topics")
-            there = {each["topic"] for each in found["topics"]}
-            outcome.lost = [each for each in outcome.kept if each not in there]
-        finally:
-            for task in lives:
-                task.cancel()
-            for agent in agents:
-                agent.close()
-            for link in links.values():
-                await link.__aexit__()
+        await all_answered(agents, boottime_ns(), 30.0)
+        found = await asyncio.to_thread(remote.call, "GET", "topics")
+        there = {each["topic"] for each in found["topics"]}
+        outcome.lost = [each for each in outcome.kept if each not in there]
 
 
 def _any_of(addresses: Sequence[Address]) -> Endpoint:
@@ -356,7 +273,7 @@ async def _harm(
         distributors.kill(leader)
         killed_at = boottime_ns()
         outcome.kills += 1
-        first, all_ = await _all_answered(agents, killed_at, 30.0)
+        first, all_ = await all_answered(agents, killed_at, 30.0)
         outcome.first.append(first)
         outcome.again.append(all_)
         await asyncio.sleep(drawn.uniform(0.0, 2.0))
@@ -370,20 +287,6 @@ async def _harm(
         outcome.cuts += 1
         chosen = drawn.choice([leader, drawn.choice(list(links))])
         await links[chosen].cut(drawn.uniform(0.5, 2 * LEASE_SECONDS))
-
-
-async def _all_answered(agents: Sequence[Agent], since: int, most: float) -> tuple[float, float]:
-    """Seconds from `since` until the first agent, and every agent, had an answer; `most` where
-    some had none until then. since: nanoseconds since boot"""
-    while True:
-        told = [each.contact_at for each in agents]
-        heard = [at for at in told if at is not None and at > since]
-        waited = (boottime_ns() - since) / NS
-        if len(heard) == len(agents) or waited > most:
-            first = (min(heard) - since) / NS if heard else most
-            last = (max(heard) - since) / NS if len(heard) == len(agents) else most
-            return first, last
-        await asyncio.sleep(0.01)
 
 
 def _bars(held: Held, outcome: Outcome, quick: bool) -> list[Bar]:

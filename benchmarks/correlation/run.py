@@ -31,7 +31,7 @@ from benchmarks.correlation.planted import (
     score,
 )
 from benchmarks.harness.bars import Bar, judge, judge_worst
-from benchmarks.harness.machine import cpu_seconds, load_average
+from benchmarks.harness.machine import cpu_seconds, load_average, peak_bytes
 from benchmarks.harness.report import Picture, Report, number, tabulate
 from benchmarks.harness.session import Session
 from srtm.correlation.session import spark_session
@@ -175,11 +175,7 @@ _MOST_PLAIN = 3e9
 def _jvm_peak(spark: "SparkSession") -> int:
     from pyspark import SparkContext
 
-    process = SparkContext._gateway.proc  # type: ignore[union-attr]
-    for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM"):
-            return int(line.split()[1]) * 1024
-    return 0
+    return peak_bytes(SparkContext._gateway.proc.pid)  # type: ignore[union-attr]
 
 
 # --- what is claimed --------------------------------------------------------------------------

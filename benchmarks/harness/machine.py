@@ -54,6 +54,14 @@ def cpu_seconds(process: psutil.Process, all_below: bool = False) -> float:
     return total
 
 
+def peak_bytes(pid: int) -> int:
+    """The most memory that the process has had until now."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
 def _cpu_model() -> str:
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
