@@ -5,7 +5,7 @@ A real distributor with its usual lease, the commands that people give it, each 
 own, and the real agents of all gateways, which report all the while. One topic in ten has 60 % of
 the load, so that several brokers share it. The distributor is killed and started again at once, and
 all agents come back. Then the store is backed up, while further gateways without topics report at
-fixed times: a report's wait counts from when it was due.
+fixed times: a report's wait counts from when it was due. All of it on each kind of store.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import math
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from copy import deepcopy
 from dataclasses import asdict, dataclass
@@ -24,9 +24,11 @@ from math import fsum
 from pathlib import Path
 
 import psutil
+from rich.table import Table
 
 from benchmarks.control.agents import Held, all_answered, running
 from benchmarks.control.gateways import Gateway, Way, is_leading, measure
+from benchmarks.control.stores import Kind, stores
 from benchmarks.harness.bars import Bar, judge
 from benchmarks.harness.machine import cpu_seconds, peak_bytes
 from benchmarks.harness.report import Report, tabulate
@@ -111,38 +113,36 @@ class Figures:
         await doing
         self.add(name, time.monotonic() - begun)
 
-    def values(self, *names: str) -> list[float]:
-        return [self.all[name][0] for name in names]
-
 
 def run(session: Session) -> Report:
     size = QUICK if session.quick else FULL
-    session.plan(6)
-    figures = Figures()
-    asyncio.run(_World(session, size, figures).measure())
+    found: dict[Kind, Figures] = {}
+    with stores(session.folder) as (places, notes):
+        session.plan(6 * len(places))
+        for kind, store in places.items():
+            found[kind] = Figures()
+            asyncio.run(_World(session, size, kind, store, found[kind]).measure())
     return Report(
         settings=asdict(size),
-        figures={name: value for name, (value, _) in figures.all.items()},
-        bars=_bars(figures),
-        tables=[
-            tabulate(
-                "restart",
-                figures.all.items(),
-                ("what", lambda each: each[0]),
-                ("figure", lambda each: each[1][0]),
-                ("unit", lambda each: each[1][1]),
-            )
-        ],
+        figures={
+            kind: {name: value for name, (value, _) in each.all.items()}
+            for kind, each in found.items()
+        },
+        bars=[bar for kind, each in found.items() for bar in _bars(kind, each)],
+        tables=[_table(found)],
+        notes=notes,
     )
 
 
 class _World:
-    """One distributor, its gateways, and what is asked of it."""
+    """One distributor on one store, its gateways, and what is asked of it."""
 
-    def __init__(self, session: Session, size: Size, figures: Figures) -> None:
+    def __init__(
+        self, session: Session, size: Size, kind: Kind, store: str, figures: Figures
+    ) -> None:
         self._session, self._size, self._figures = session, size, figures
+        self._kind, self._store = kind, store
         self._names = [f"t{number}" for number in range(size.topics)]
-        self._store = str(session.folder / "store.db")
         [self._address] = map(str, free_addresses(1))
         self._remote = Remote(Endpoint(self._address))
         self._held = Held(size.contract)
@@ -151,7 +151,7 @@ class _World:
         size, figures = self._size, self._figures
         capacity = math.ceil(_SPARE * size.publishers / size.gateways)
         with ExitStack() as up:
-            self._session.step(f"{size.gateways:,} gateways register")
+            self._session.step(f"{self._kind}: {size.gateways:,} gateways register")
             process = up.enter_context(self._distributor())
             await asyncio.to_thread(self._wait_leading)
             service = Endpoint(self._address)
@@ -281,7 +281,7 @@ class _World:
         return await _printed(*words, f"--distributor-address={self._address}")
 
     async def _copy(self, file: str) -> str:
-        path = str(self._session.folder / file)
+        path = str(self._session.folder / f"{self._kind}-{file}")
         return await _printed("distributor", "backup", f"--store={self._store}", path, "--json")
 
     def _are_whole(self) -> bool:
@@ -337,17 +337,35 @@ def _p99(waits: Sequence[float]) -> float:
     return sorted(waits)[math.ceil(0.99 * len(waits)) - 1]
 
 
-def _bars(figures: Figures) -> list[Bar]:
-    return [
-        judge(f"{_FIRST}, s", figures.values(_FIRST), at_most=_MOST_FIRST_SECONDS),
-        judge(f"{_ALL}, s", figures.values(_ALL), at_most=_MOST_ALL_SECONDS),
-        judge(f"{_LIST}, s", figures.values(_LIST), at_most=_MOST_LIST_SECONDS),
-        judge(
-            "memory of the distributor at most, MB",
-            [max(figures.values(_FIRST_PEAK, _PEAK))],
-            at_most=_MOST_BYTES / 1e6,
-        ),
-        judge(_LOST, figures.values(_LOST), at_most=0),
-        judge(_NOT_COPIED, figures.values(_NOT_COPIED), at_most=0),
-        judge(_MOST_HELD, figures.values(_MOST_HELD), at_most=1.0),
-    ]
+def _bars(kind: Kind, figures: Figures) -> list[Bar]:
+    limits = (
+        (_FIRST, _MOST_FIRST_SECONDS),
+        (_ALL, _MOST_ALL_SECONDS),
+        (_LIST, _MOST_LIST_SECONDS),
+        (_FIRST_PEAK, _MOST_BYTES / 1e6),
+        (_PEAK, _MOST_BYTES / 1e6),
+        (_LOST, 0),
+        (_NOT_COPIED, 0),
+        (_MOST_HELD, 1),
+    )
+    found = []
+    for name, most in limits:
+        value, unit = figures.all[name]
+        found.append(judge(f"{kind}: {name}{unit and f', {unit}'}", [value], at_most=most))
+    return found
+
+
+def _table(found: Mapping[Kind, Figures]) -> Table:
+    first = next(iter(found.values()))
+    kinds = [(str(kind), partial(_value, each)) for kind, each in found.items()]
+    return tabulate(
+        "restart",
+        first.all,
+        ("what", lambda name: name),
+        ("unit", lambda name: first.all[name][1]),
+        *kinds,
+    )
+
+
+def _value(figures: Figures, name: str) -> float:
+    return figures.all[name][0]

@@ -1,8 +1,10 @@
 """Three distributors that are killed, frozen and cut off at random: is anything lost, is a contract
 ever exceeded, and how soon are shares granted again?
 
-Real distributors on one SQLite store, of which one leads, and real agents of gateways, which reach
-them through links that can be cut. Topics are placed and registered all the while.
+Real distributors on one store, of which one leads, and real agents of gateways, which reach them
+through links that can be cut. Topics are placed and registered all the while. Both kinds of store
+are tried, one after the other: on PostgreSQL a frozen leader goes on only once another one leads;
+on SQLite, where nobody can take the lead from it, after some seconds.
 """
 
 import asyncio
@@ -21,8 +23,9 @@ from rich.table import Table
 
 from benchmarks.control.agents import Held, all_answered, running
 from benchmarks.control.gateways import is_leading
-from benchmarks.harness.bars import Bar, judge
-from benchmarks.harness.report import Report, number, table
+from benchmarks.control.stores import Kind, stores
+from benchmarks.harness.bars import Bar, judge, judge_worst
+from benchmarks.harness.report import Report, tabulate
 from benchmarks.harness.session import Session
 from benchmarks.harness.world import start, until
 from distributor.remote import Remote
@@ -33,7 +36,9 @@ from srtm.http.service import ClientFiles, service_at
 from srtm.text.address import Address, free_addresses
 from srtm.text.errors import SrtmError
 
-LEASE_SECONDS = 3.0
+LEASE_SECONDS = {Kind.SQLITE: 3.0, Kind.POSTGRES: 12.0}
+"""A leader that is frozen is noticed after half a lease, but not before 5 s: only with a lease of
+10 s or more can another one lead within it."""
 RATE, BURST = 1200.0, 240.0
 PUBLISHERS = 12
 _MOST_AGAIN_SECONDS = 3.0
@@ -48,7 +53,7 @@ class Size:
 
 
 FULL = Size(agents=12, topics=6, seconds=180)
-QUICK = Size(agents=6, topics=3, seconds=25)
+QUICK = Size(agents=6, topics=3, seconds=12)
 
 
 class Link:
@@ -108,16 +113,18 @@ class Link:
 class Distributors:
     """Programs on one store."""
 
-    def __init__(self, folder: Path, addresses: Sequence[Address]) -> None:
+    def __init__(self, folder: Path, addresses: Sequence[Address], kind: Kind, store: str) -> None:
         self.addresses = addresses
-        self._folder = folder
+        self.lease_seconds = LEASE_SECONDS[kind]
+        self.takes_over_frozen = kind is Kind.POSTGRES
+        self._folder, self._store = folder, store
         self._processes = {each: self._start(each) for each in addresses}
 
     def _start(self, address: Address) -> Popen[bytes]:
         flags = (
             f"--http-address={address}",
-            f"--store={self._folder / 'store.db'}",
-            f"--lease-duration={LEASE_SECONDS:g}s",
+            f"--store={self._store}",
+            f"--lease-duration={self.lease_seconds:g}s",
         )
         command = [sys.executable, "-m", "srtm", "distributor", *flags]
         return start(command, self._folder / f"{address.port}.log")
@@ -145,39 +152,63 @@ class Distributors:
 @dataclass
 class Outcome:
     """again: seconds from each kill of a leader until every agent had an answer again; first: until
-    one had; kept, lost: topics whose registration was acknowledged, and those of them that are not
-    there in the end; refused: requests without an answer"""
+    one had; frozen: seconds from each freeze of a leader until every agent had; kept, lost: topics
+    whose registration was acknowledged, and those of them that are not there in the end; refused:
+    requests without an answer"""
 
     kills: int = 0
     freezes: int = 0
     cuts: int = 0
     again: list[float] = field(default_factory=list)
     first: list[float] = field(default_factory=list)
+    frozen: list[float] = field(default_factory=list)
     placements: int = 0
     refused: int = 0
     kept: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What came of the distributors of one store."""
+
+    kind: Kind
+    held: Held
+    outcome: Outcome
+
+
 def run(session: Session) -> Report:
     size = QUICK if session.quick else FULL
-    session.plan(2 + round(size.seconds))
-    addresses = free_addresses(6)
-    distributors = Distributors(session.folder, addresses[:3])
-    held, outcome = Held(lambda topic: (RATE, BURST)), Outcome()
-    try:
-        until(lambda: distributors.leader(), "a distributor leads", 30)
-        session.step("a distributor leads")
-        asyncio.run(_measure(session, size, distributors, addresses[3:], held, outcome))
-    finally:
-        distributors.end()
-    figures = {"most_held": held.most, "changes": held.changes, **asdict(outcome)}
+    with stores(session.folder) as (places, notes):
+        session.plan(len(places) * (2 + round(size.seconds)))
+        trials = [_tried(session, size, kind, store) for kind, store in places.items()]
     return Report(
         settings={**asdict(size), "lease_seconds": LEASE_SECONDS, "seed": _SEED},
-        figures=figures,
-        bars=_bars(held, outcome, session.quick),
-        tables=[_table(held, outcome)],
+        figures={
+            each.kind: {
+                "most_held": each.held.most,
+                "changes": each.held.changes,
+                **asdict(each.outcome),
+            }
+            for each in trials
+        },
+        bars=[bar for each in trials for bar in _bars(each, session.quick)],
+        tables=[_table(trials)],
+        notes=notes,
     )
+
+
+def _tried(session: Session, size: Size, kind: Kind, store: str) -> Trial:
+    trial = Trial(kind, Held(lambda topic: (RATE, BURST)), Outcome())
+    addresses = free_addresses(6)
+    distributors = Distributors(session.folder, addresses[:3], kind, store)
+    try:
+        until(lambda: distributors.leader(), "a distributor leads", 30)
+        session.step(f"a distributor leads on {kind}")
+        asyncio.run(_measure(session, size, distributors, addresses[3:], trial))
+    finally:
+        distributors.end()
+    return trial
 
 
 async def _measure(
@@ -185,9 +216,9 @@ async def _measure(
     size: Size,
     distributors: Distributors,
     ways: Sequence[Address],
-    held: Held,
-    outcome: Outcome,
+    trial: Trial,
 ) -> None:
+    held, outcome = trial.held, trial.outcome
     links = {
         there: Link(way, there) for way, there in zip(ways, distributors.addresses, strict=True)
     }
@@ -206,7 +237,7 @@ async def _measure(
             asking = group.create_task(_ask(remote, size.topics, random.Random(_SEED + 1), outcome))
             ticking = group.create_task(_tick(session, size.seconds))
             while time.monotonic() < ends:
-                await _harm(distributors, links, agents, drawn, outcome)
+                await _harm(distributors, links, agents, drawn, outcome, size.seconds)
                 await asyncio.sleep(drawn.uniform(1.0, 3.0))
             for task in (asking, ticking):
                 task.cancel()
@@ -264,8 +295,10 @@ async def _harm(
     agents: Sequence[Agent],
     drawn: random.Random,
     outcome: Outcome,
+    longest: float,
 ) -> None:
-    leader = await asyncio.to_thread(distributors.leader)
+    """longest: seconds of a cut"""
+    leader, lease = await asyncio.to_thread(distributors.leader), distributors.lease_seconds
     if leader is None:
         return
     kind = drawn.choice(["kill", "kill", "freeze", "cut"])
@@ -281,42 +314,62 @@ async def _harm(
     elif kind == "freeze":
         outcome.freezes += 1
         distributors.signal(leader, signal.SIGSTOP)
-        await asyncio.sleep(drawn.uniform(0.5, 2 * LEASE_SECONDS))
+        if distributors.takes_over_frozen:
+            _, all_ = await all_answered(agents, boottime_ns(), 2 * lease)
+            outcome.frozen.append(all_)
+        else:
+            await asyncio.sleep(drawn.uniform(0.5, 2 * lease))
         distributors.signal(leader, signal.SIGCONT)
     else:
         outcome.cuts += 1
         chosen = drawn.choice([leader, drawn.choice(list(links))])
-        await links[chosen].cut(drawn.uniform(0.5, 2 * LEASE_SECONDS))
+        await links[chosen].cut(drawn.uniform(0.5, min(2 * lease, longest)))
 
 
-def _bars(held: Held, outcome: Outcome, quick: bool) -> list[Bar]:
-    return [
-        judge("most of a contract that was held at any instant", [held.most], at_most=1.0),
-        judge("topics that were registered and are not there", [len(outcome.lost)], at_most=0),
+def _bars(trial: Trial, quick: bool) -> list[Bar]:
+    kind, outcome = trial.kind, trial.outcome
+    found = [
         judge(
-            "from a kill of the leader until all gateways have an answer again, s",
-            outcome.again,
-            at_most=_MOST_AGAIN_SECONDS,
-            quick=quick,
+            f"{kind}: most of a contract that was held at any instant",
+            [trial.held.most],
+            at_most=1.0,
         ),
         judge(
-            "the longest of these, s",
-            [max(outcome.again)] if outcome.again else [],
-            at_most=_MOST_AGAIN_SECONDS,
-            quick=quick,
+            f"{kind}: topics that were registered and are not there",
+            [len(outcome.lost)],
+            at_most=0,
         ),
     ]
+    harms = [("kill", outcome.again, _MOST_AGAIN_SECONDS)]
+    if kind is Kind.POSTGRES:
+        harms.append(("freeze", outcome.frozen, LEASE_SECONDS[kind]))
+    for harm, seconds, most in harms:
+        name = f"{kind}: from a {harm} of the leader until all gateways have an answer again, s"
+        longest = f"{kind}: the longest of these after a {harm}, s"
+        found += [
+            judge(name, seconds, at_most=most, quick=quick),
+            judge_worst(longest, seconds, at_most=most),
+        ]
+    return found
 
 
-def _table(held: Held, outcome: Outcome) -> Table:
-    made = table(
-        "three distributors", "kills", "freezes", "cuts", "changes of shares", "placements",
-        "registered", "lost", "unanswered", "first s", "all s",
-    )  # fmt: skip
-    made.add_row(
-        *map(str, (outcome.kills, outcome.freezes, outcome.cuts, held.changes, outcome.placements)),
-        *map(str, (len(outcome.kept), len(outcome.lost), outcome.refused)),
-        number(median(outcome.first)) if outcome.first else "-",
-        number(median(outcome.again)) if outcome.again else "-",
+def _table(trials: Sequence[Trial]) -> Table:
+    def middle(values: list[float]) -> float | None:
+        return median(values) if values else None
+
+    return tabulate(
+        "three distributors",
+        trials,
+        ("store", lambda each: each.kind),
+        ("kills", lambda each: each.outcome.kills),
+        ("freezes", lambda each: each.outcome.freezes),
+        ("cuts", lambda each: each.outcome.cuts),
+        ("changes of shares", lambda each: each.held.changes),
+        ("placements", lambda each: each.outcome.placements),
+        ("registered", lambda each: len(each.outcome.kept)),
+        ("lost", lambda each: len(each.outcome.lost)),
+        ("unanswered", lambda each: each.outcome.refused),
+        ("first s after a kill", lambda each: middle(each.outcome.first)),
+        ("all s", lambda each: middle(each.outcome.again)),
+        ("all s after a freeze", lambda each: middle(each.outcome.frozen)),
     )
-    return made
