@@ -3,7 +3,9 @@
 import json
 import logging
 from collections.abc import Iterable
+from itertools import groupby
 from math import inf
+from operator import attrgetter
 
 from distributor.api import AdaptationAsked, FittingShown, MigrationAsked
 from distributor.control.lineage import Lineage
@@ -111,11 +113,14 @@ def _agree(state: ControlState, name: str, topic: RegisteredTopic) -> None:
 
 
 def _take_publishers(state: ControlState, rows: Iterable[PublisherRow]) -> None:
-    for row in rows:
-        topic = state.topics[row.topic]
-        topic.publishers[row.id] = (row.key, row.rate)
-        if row.broker is not None and topic.in_force:
-            topic.place({row.id: row.broker}, topic.in_force.epoch)
+    for name, its in groupby(rows, attrgetter("topic")):
+        topic, places = state.topics[name], dict[str, str | None]()
+        for row in its:
+            topic.publishers[row.id] = (row.key, row.rate)
+            if row.broker is not None:
+                places[row.id] = row.broker
+        if topic.in_force:
+            topic.place(places, topic.in_force.epoch)
 
 
 def _model(rows: Iterable[ModelRow]) -> CapacityModel:
