@@ -90,12 +90,13 @@ class _Topics:
 
 @asynccontextmanager
 async def running(
-    service: Endpoint, count: int, capacity: int, held: Held
+    service: Callable[[], Endpoint], count: int, capacity: int, held: Held
 ) -> AsyncIterator[list[Agent]]:
-    """Agents of brokers b0, b1, ... that report for the time of a `with` block."""
+    """Agents of brokers b0, b1, ... that report for the time of a `with` block. service: makes what
+    one agent reports to; which of several addresses serves, each finds out by itself"""
     agents = [
         Agent(
-            service,
+            service(),
             Identity(name, f"{name}:4150", f"{name}:4151", capacity, name),
             _Topics(name, held),  # type: ignore[arg-type]
         )

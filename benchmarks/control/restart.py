@@ -154,7 +154,7 @@ class _World:
             self._session.step(f"{self._kind}: {size.gateways:,} gateways register")
             process = up.enter_context(self._distributor())
             await asyncio.to_thread(self._wait_leading)
-            service = Endpoint(self._address)
+            service = partial(Endpoint, self._address)
             async with running(service, size.gateways, capacity, self._held) as agents:
                 _, all_ = await all_answered(agents, boottime_ns(), _LONGEST_SECONDS)
                 figures.add(_EMPTY, all_)

@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 from subprocess import Popen
@@ -227,7 +228,9 @@ async def _measure(
     async with AsyncExitStack() as up:
         for each in links.values():
             await up.enter_async_context(each)
-        agents = await up.enter_async_context(running(_any_of(ways), size.agents, 1000, held))
+        agents = await up.enter_async_context(
+            running(partial(_any_of, ways), size.agents, 1000, held)
+        )
         await all_answered(agents, boottime_ns(), 30.0)
         for topic in range(size.topics):
             await asyncio.to_thread(_register, remote, f"t{topic}")
