@@ -125,6 +125,9 @@ BENCHMARKS = {
     "takeover": Entry(
         "control.takeover", "distributors killed, frozen and cut off: what is exceeded or lost"
     ),
+    "shards": Entry(
+        "control.shards.run", "several leaders on one store, simulated: do sums hold, at what cost"
+    ),
     "journey-ages": Entry(
         "journey.ages", "how old messages are from end to end, against a client's own measure"
     ),

@@ -1,0 +1,1 @@
+"""Several leaders on one store, simulated: what is shared holds, at what cost, at what size."""
