@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from benchmarks.catalogue import BENCHMARKS
+from benchmarks.control.shards.needed import CORE, GATEWAYS, most_seconds, needed
 from benchmarks.kept import RESULTS
 from distributor.http import metrics as distributor
 from srtm.autoscaler.live import figures as autoscaler
@@ -21,7 +22,7 @@ from srtm.gateway.http import metrics as gateway
 from srtm.gateway.options import GatewayOptions
 from srtm.http.metrics import Row
 from srtm.journey import metrics as journey
-from srtm.report.result import read
+from srtm.report.result import number, read
 from srtm.text.duration import format_duration
 from srtm.text.errors import EXITS
 
@@ -141,12 +142,37 @@ def _hand_over() -> str:
     return f"In ms, on {machine}:\n\n" + _table("", *head, rows=iter(found.tables[0].rows))
 
 
+def _shards_needed() -> str:
+    """By what reports cost in the kept run of `control`."""
+    control = read(RESULTS / "control.json")
+    rows = (
+        (
+            each.name,
+            number(1e3 * each.report_seconds),
+            f"{each.gateways:,}",
+            str(each.groups),
+            str(each.hash_least),
+            str(each.hash_most),
+        )
+        for each in needed(control)
+    )
+    head = ("report", "CPU ms", "gateways of one leader", "groups", "hash, at least", "at most")
+    settings = f"{GATEWAYS:,} gateways with {control.settings['topics']} topics each"
+    carried = f"once a report costs at most {number(1e3 * most_seconds(2))} ms"
+    return (
+        f"By the kept run of `control` ({control.started_at[:10]}), at one report a second and\n"
+        f"{CORE:.0%} of a core. The last columns are leaders, and so cores, for {settings}.\n\n"
+        f"{_table(*head, rows=rows)}\nTwo cores carry as many, as two groups, {carried}.\n"
+    )
+
+
 MADE: dict[str, Callable[[], str]] = {
     **{f"{name}-metrics": _metrics(program) for name, program in PROGRAMS.items()},
     "exit-codes": _exits,
     "deployment-keys": _keys,
     "verdicts": _verdicts,
     "hand-over": _hand_over,
+    "shards-needed": _shards_needed,
 }
 
 

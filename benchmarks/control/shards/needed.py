@@ -46,6 +46,11 @@ def needed(control: Result) -> list[Needed]:
     return [_of(name, cost / _MS, topics) for name, cost in costs.items()]
 
 
+def most_seconds(cores: int) -> float:
+    """The most that a report may cost where so many leaders, with a group each, carry all."""
+    return cores * CORE / GATEWAYS
+
+
 def _of(name: str, seconds: float, topics: int) -> Needed:
     groups = _fewest(seconds, lambda shards: 1.0)
     most = _fewest(seconds, lambda shards: shards_of_gateway(shards, topics))
