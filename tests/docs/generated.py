@@ -166,6 +166,16 @@ def _shards_needed() -> str:
     )
 
 
+def _shards_simulated() -> str:
+    """Of the kept run of `shards`."""
+    found = read(RESULTS / "shards.json")
+    left_out = ("placements", "most retries", "fenced")
+    shown = [n for n, name in enumerate(found.tables[0].columns) if name not in left_out]
+    head = [found.tables[0].columns[n] for n in shown]
+    rows = (tuple(row[n] for n in shown) for row in found.tables[0].full_rows)
+    return _table(*head, rows=rows)
+
+
 MADE: dict[str, Callable[[], str]] = {
     **{f"{name}-metrics": _metrics(program) for name, program in PROGRAMS.items()},
     "exit-codes": _exits,
@@ -173,6 +183,7 @@ MADE: dict[str, Callable[[], str]] = {
     "verdicts": _verdicts,
     "hand-over": _hand_over,
     "shards-needed": _shards_needed,
+    "shards-simulated": _shards_simulated,
 }
 
 
