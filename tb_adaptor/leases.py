@@ -66,6 +66,12 @@ class Share:
         rate = max(self.rate * burst / self.burst, min(self.rate, MIN_RATE))
         return Share(rate, float(burst), self.least)
 
+    def kept_by(self, least: int, grace: float) -> "Share":
+        """The share where at least so much of it may be kept."""
+        if self == NOTHING:
+            return self
+        return replace(self, least=max(self.least, least), grace=max(self.grace, grace))
+
     def most(self, other: "Share") -> "Share":
         return Share(
             max(self.rate, other.rate),
@@ -235,6 +241,14 @@ class TopicLeases:
             before = 1.0 if len(having) == 1 else inf
         for name in having:
             self.holders[name] = self.holders[name].grown(before, burst)
+
+    def may_keep(self, contract: Contract) -> None:
+        """Brokers may have been told of their shares by this contract, which was not known here:
+        without contact they keep its largest batch, and for its lease grace all of it."""
+        least, grace = contract.least_burst, contract.lease_grace or 0.0
+        for name, holder in self.holders.items():
+            granted = tuple((epoch, share.kept_by(least, grace)) for epoch, share in holder.granted)
+            self.holders[name] = replace(holder, granted=granted)
 
     @property
     def is_calm(self) -> bool:

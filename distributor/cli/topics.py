@@ -58,7 +58,7 @@ def describe_topic(remote: Remote, name: str, as_json: bool) -> None:
         brokers = plan["brokers"] if plan else []
         print_json({**topic, "brokers": brokers, "adaptation": adaptation})
         return
-    rules = ", ".join(f"{key} {topic[key]}" for key in _DESCRIBED if topic[key])
+    rules = ", ".join(f"{key.replace('_', '-')} {topic[key]}" for key in _DESCRIBED if topic[key])
     click.echo(f"topic {name}: r = {number(topic['rate'])}, b = {number(topic['burst'])}, {rules}")
     for line in batch_lines(topic, topic["largest_batch"], len(plan["brokers"]) if plan else 1):
         click.echo(line)

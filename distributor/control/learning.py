@@ -139,6 +139,7 @@ def contracts(state: ControlState, asked: BrokerAsked) -> list[Statement]:
         known.contract = contract
         leases = state.leases.setdefault(held.topic, TopicLeases())
         leases.agree(contract)
+        leases.may_keep(contract)
         state.stir(held.topic)
         state.lost.discard(held.topic)
         statements += [put_topic(known.row()), delete_lost(held.topic)]

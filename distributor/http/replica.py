@@ -10,7 +10,7 @@ from distributor.control.committer import Committer
 from distributor.control.restored import restored
 from distributor.control.service import Distributor
 from distributor.errors import NotLeading
-from distributor.store import Statement, open_store
+from distributor.store import Statement, open_to_read
 from srtm.text.errors import SrtmError
 
 _FRESH_SECONDS = 1.0
@@ -81,7 +81,7 @@ class Replica:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _service(self) -> Distributor:
-        with closing(open_store(self._where)) as store:
+        with closing(open_to_read(self._where)) as store:
             state = restored(store.at_one_instant(), self._now())
         state.is_replica = True
         committer = _NoWrites(store, self._thread, lambda error: None)

@@ -1,7 +1,7 @@
 """What the distributor keeps over a restart: SQLite by default, PostgreSQL by URL."""
 
 from distributor.store.errors import StoreError, StoreLost
-from distributor.store.open import open_store
+from distributor.store.open import open_store, open_to_read
 from distributor.store.rows import (
     BrokerRow,
     FittingRow,
@@ -31,5 +31,6 @@ __all__ = [
     "StoreLost",
     "TopicRow",
     "open_store",
+    "open_to_read",
     "this_process",
 ]

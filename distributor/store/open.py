@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from distributor.store.postgres import PostgresStore
-from distributor.store.sqlite import SqliteStore
+from distributor.store.sqlite import SqliteReader, SqliteStore
 from distributor.store.store import Store
 from srtm.text.errors import UsageError
 
@@ -12,6 +12,12 @@ def open_store(where: str) -> Store:
     """A path is a SQLite file, made where there is none; postgresql://... a PostgreSQL database.
     Raises UsageError for another kind of URL, UnavailableError where it cannot be opened."""
     return PostgresStore(where) if is_postgres(where) else SqliteStore(Path(where))
+
+
+def open_to_read(where: str) -> Store:
+    """A store that is there, and that this process may have open too. Raises UnavailableError where
+    it cannot be opened."""
+    return PostgresStore(where) if is_postgres(where) else SqliteReader(Path(where))
 
 
 def is_postgres(where: str) -> bool:

@@ -271,5 +271,29 @@ def _content(path: Path) -> tuple[int, int]:
     return 0, 0
 
 
+class SqliteReader(SqliteStore):
+    """A store that is there and is only read. It opens the file by SQLite alone: as this process
+    may have the store open already, a descriptor that is closed here would end its locks, and
+    another process would take the log for its own."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises UnavailableError where there is none."""
+        self._path = Path(os.path.realpath(path))
+        with self._clear():
+            self._database = sqlite3.connect(
+                f"{self._path.as_uri()}?mode=rw",
+                uri=True,
+                timeout=_BUSY_SECONDS,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+
+    def lead(self, name: str = "") -> bool:
+        return False
+
+    def close(self) -> None:
+        self._database.close()
+
+
 def _inode(found: os.stat_result) -> tuple[int, int]:
     return found.st_dev, found.st_ino

@@ -342,7 +342,7 @@ class Agent:
         try:
             desired = read_desired(answer.document, self._desired)
         except UsageError as error:
-            raise UnavailableError(f"{self.endpoint.address}: {error}") from None
+            raise self._unusable(f": {error}") from None
         changes = self.lease.answered(desired, asked_at)
         if changes is None:
             raise UnavailableError(
@@ -368,7 +368,13 @@ class Agent:
 
     def _check(self, answer: Answer, what: str) -> None:
         if answer.status not in (200, 201):
-            raise UnavailableError(f"{self.endpoint.address} {what}: {answer.error}")
+            raise self._unusable(f" {what}: {answer.error}")
+
+    def _unusable(self, said: str) -> UnavailableError:
+        """An answer with which nothing can be done: another address is asked next. said: of it"""
+        at = self.endpoint.now()
+        self.endpoint.turn(at)
+        return UnavailableError(f"{at.address}{said}")
 
     # --- the lease ----------------------------------------------------------------------------
 
@@ -389,8 +395,10 @@ class Agent:
                 "distributor: the lease has ended; topics with safe shares: %d", len(changes)
             )
         self._apply(changes)
-        if not self.lease.is_over:
-            seconds = min(self.lease_left_seconds, _LEASE_CHECK_SECONDS)
+        next_end_at = self.lease.next_end_at
+        if next_end_at is not None:
+            seconds = max(0.0, (next_end_at - boottime_ns()) / NS)
+            seconds = min(seconds, _LEASE_CHECK_SECONDS)
             self._alarm = asyncio.get_running_loop().call_later(seconds, self._watch_lease)
 
     # --- the report ---------------------------------------------------------------------------

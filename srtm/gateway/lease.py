@@ -293,6 +293,14 @@ class Lease:
         )
 
     @property
+    def next_end_at(self) -> int | None:
+        """When the lease, or the next grace of a topic, ends; None where nothing is left to end."""
+        if self.ends_at is None or self.is_over:
+            return None
+        graces = (self.applied[name].lease_grace or 0.0 for name in self.kept)
+        return self.ends_at + (int(min(graces) * NS) if self.ended else 0)
+
+    @property
     def is_over(self) -> bool:
         """Has it ended, and the grace of each topic too?"""
         return self.ended and not self.kept

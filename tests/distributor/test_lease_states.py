@@ -26,6 +26,7 @@ BEGINS: list[list[Event]] = [
     [("lose",), ("report", "b1", 0, "")],
     [("place", 2), ("report", "b2", 0, "idle"), ("crash", "b1", 0)],
     [*KEPT, *WAIT, ("place", 2), ("report", "b1", 0, "")],
+    [("copy",), *KEPT, ("old",), ("report", "b2", 0, ""), *WAIT, ("settle",), ("place", 1)],
     [*KEPT, ("kill",), *WAIT, ("tick",), ("report", "b1", 0, "")],
 ]
 

@@ -27,7 +27,9 @@ from distributor.store import (
     StoreLost,
     TopicRow,
     open_store,
+    open_to_read,
 )
+from distributor.store.sqlite import SqliteStore
 from distributor.store.statements import (
     HISTORY,
     Value,
@@ -528,3 +530,22 @@ def test_what_a_store_is_and_what_it_has_lost_is_kept(opener: Opener) -> None:
     assert (store.snapshot().lineage, store.snapshot().lost) == (changed, ("u",))
     store.write(delete_topic("u"))
     assert store.snapshot().lost == ()
+
+
+def test_reading_beside_an_open_store_leaves_its_locks(tmp_path: Path) -> None:
+    """Where a process closes any descriptor of a file, all its locks on that end."""
+    path = tmp_path / "store.db"
+    with closing(SqliteStore(path)) as store:
+        store.lead("it")
+        store.query("SELECT * FROM topics")
+
+        def locks() -> list[str]:
+            inode = f":{path.stat().st_ino} "
+            rows = Path("/proc/locks").read_text().splitlines()
+            return sorted(row.partition(": ")[2] for row in rows if inode in row)
+
+        before = locks()
+        assert any("POSIX" in row for row in before)
+        with closing(open_to_read(str(path))) as reader:
+            assert reader.at_one_instant().topics == ()
+        assert locks() == before

@@ -62,9 +62,12 @@ def test_at_its_end_the_safe_shares_hold_until_the_next_answer() -> None:
 def test_a_lease_grace_keeps_the_share_for_longer() -> None:
     lease, kept = Lease(), BIG.model_copy(update={"lease_grace": 5.0})
     safe = Limit(rate=25, burst=1)
+    assert lease.next_end_at is None
     lease.answered(desired(1, a=BIG, b=kept), 0)
+    assert lease.next_end_at == 10 * NS
     assert lease.expire(10 * NS) == {"a": safe}
     assert (lease.ended, lease.kept, lease.is_over) == (True, {"b"}, False)
+    assert lease.next_end_at == 15 * NS
     assert lease.expire(15 * NS - 1) == {}
     assert lease.expire(15 * NS) == {"b": safe_share(kept)}
     assert lease.is_over

@@ -26,7 +26,7 @@ from distributor.store.statements import Statement, Value, put_lineage
 from distributor.store.store import Store, migrations
 from srtm.gateway.lease import Lease, read_desired, safe_share
 from srtm.host.clock import NS
-from srtm.limits.contract import MIN_RATE, Limit
+from srtm.limits.contract import MIN_RATE, Contract, Limit
 from tb_adaptor.leases import NOTHING, Holder, Share, TopicLeases
 from tests.support.asynchronous import asynchronous
 from tests.support.cases import cases
@@ -374,6 +374,15 @@ def test_a_share_with_a_lease_grace_is_free_once_that_has_passed_too() -> None:
     assert leases.holders["a"].heard(14.99, 1).last == total, "it has it still"
     assert leases.holders["a"].heard(15, 1).last == total.floor
     assert not leases.holders["a"].is_there(10), "it is out of contact all the same"
+
+
+def test_brokers_may_have_been_told_of_a_contract_that_was_not_known_here() -> None:
+    leases = TopicLeases(Share(100, 10), {"b": Share(100, 10)})
+    leases.holders["a"] = Holder(((3, Share(50, 5)), (4, NOTHING)), 10)
+    leases.may_keep(Contract(topic="t", rate=100, burst=10, batch=2, lease_grace=5.0))
+    assert leases.holders["a"].granted == ((3, Share(50, 5, 2, 5.0)), (4, NOTHING))
+    assert leases.holders["a"].most(14) == Share(50, 5, 2, 5.0)
+    assert leases.share("b", 15, False).burst == pytest.approx(8)
 
 
 def test_the_whole_contract_of_a_turn_is_not_kept() -> None:
