@@ -114,8 +114,8 @@ DISTRIBUTOR_METRICS: tuple[Row[Agent], ...] = (
         lambda a: a.contact_at is not None and not a.failures),
     Row("srtm_share_epoch", "gauge", "Epoch of the shares in force.", lambda a: a.lease.epoch),
     Row("srtm_distributor_lease_seconds", "gauge",
-        "Seconds left of the lease of the shares; 0: the gateway has its safe shares, and whole ones "
-        "of topics with a lease grace.",
+        "Seconds left of the lease of the shares; 0: the gateway has its safe shares, and whole "
+        "ones of topics with a lease grace.",
         lambda a: a.lease_left_seconds),
 )  # fmt: skip
 """Metrics of the contact with the Load Distributor, only where there is one."""
