@@ -22,6 +22,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _TIMEOUT_SECONDS = 60.0
 """a placement of 100,000 publishers and its write take seconds"""
 _HEALTH_SECONDS = 3.0
+LEADS = "leads"
+STANDS_BY = "stands by"
 _USAGE = (400, 404, 409)
 """refusals that a person mends; nothing was changed"""
 
@@ -33,6 +35,7 @@ class Remote:
         self._endpoint = endpoint
         self._address = endpoint.address
         self._said_age = False
+        self._silent: dict[str, str] = {}  # why, of those that did not answer just now
 
     def call(
         self,
@@ -88,24 +91,38 @@ class Remote:
             raise TlsFailed(f"distributor {error}") from None
         except UnavailableError as error:
             why = str(error).removeprefix(f"{self._address}: ")
+            if self._silent:
+                why = "; ".join(f"{address}: {each}" for address, each in self._silent.items())
             raise UnavailableError(
                 f"no distributor answers at {self._address} ({why}); start one with srtm "
                 "distributor, or name it with --distributor-address"
             ) from None
 
+    def states(self) -> dict[str, str]:
+        """Address -> LEADS, STANDS_BY, or why nothing is known of it."""
+        found = {}
+        for _ in range(self._endpoint.count):
+            at = self._endpoint.now()
+            found[at.address] = _state(at)
+            self._endpoint.turn(at)
+        return found
+
     def _found(self) -> Endpoint:
         """The one that leads, of several, or else one that stands by: a frozen one would be waited
         for."""
+        self._silent.clear()
+        if self._endpoint.count == 1:
+            return self._endpoint
         standby = None
-        for _ in range(self._endpoint.count if self._endpoint.count > 1 else 0):
+        for _ in range(self._endpoint.count):
             at = self._endpoint.now()
-            try:
-                health = request(at, "GET", "/v1/health", timeout_seconds=_HEALTH_SECONDS).json()
-                if health["leading"] is True:
-                    return self._endpoint  # which begins with it
+            state = _state(at)
+            if state == LEADS:
+                return self._endpoint  # which begins with it
+            if state == STANDS_BY:
                 standby = standby or at
-            except UnavailableError:
-                pass
+            else:
+                self._silent[at.address] = state
             self._endpoint.turn(at)
         return standby or self._endpoint
 
@@ -126,6 +143,17 @@ class Remote:
         if answer.status == 503:
             raise UnavailableError(f"distributor {self._address}: {answer.error}")
         raise SrtmError(f"distributor {self._address}: {answer.error}")
+
+
+def _state(at: Endpoint) -> str:
+    """As `Remote.states`, of one."""
+    try:
+        health = request(at, "GET", "/v1/health", timeout_seconds=_HEALTH_SECONDS).json()
+        return LEADS if health["leading"] is True else STANDS_BY
+    except TypeError:
+        return "is it another program?"
+    except UnavailableError as error:
+        return str(error).removeprefix(f"{at.address}: ").removeprefix("/v1/health ")
 
 
 def remote_options(command: Command) -> Command:

@@ -16,13 +16,18 @@ def broker() -> None:
 @broker.command("list")
 @remote_options
 def list_(remote: Remote, as_json: bool) -> None:
-    """List every broker: its capacity, the load placed on it, and whether it is in contact."""
+    """List every broker: its capacity, the load placed on it, and whether it is in contact. With
+    several addresses, list which distributor leads, too."""
     answer = remote.look("brokers")
+    distributors = remote.states()
     for warning in answer["warnings"]:
         click.echo(f"warning: {warning}", err=True)
     if as_json:
-        print_json(answer)
+        print_json({**answer, "distributors": distributors})
         return
+    if len(distributors) > 1:
+        for address, state in distributors.items():
+            click.echo(f"distributor {address}: {state}")
     table = Table(
         Column("broker", text=True),
         Column("state", text=True),

@@ -209,8 +209,8 @@ def fit(
                 found = _follow(remote, topic, found, quiet=as_json)
         except KeyboardInterrupt:  # the answer may have been on its way
             raise SrtmError(
-                f"the fitting goes on: srtm placement explain {topic} shows its rounds, srtm "
-                f"placement fit {topic} --stop ends it"
+                f"a fitting that has begun goes on: srtm placement explain {topic} shows its "
+                f"rounds, srtm placement fit {topic} --stop ends it"
             ) from None
     if as_json:
         print_json(found)

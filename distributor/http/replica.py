@@ -73,8 +73,8 @@ class Replica:
         return self._kept
 
     def forget(self) -> None:
-        """This process leads: nobody asks any more."""
-        self._kept = None
+        """This process leads: nobody asks any more. A read that is under way is for nobody."""
+        self._kept = self._reading = None
         self._again_at = self._now()
 
     def close(self) -> None:
@@ -88,12 +88,14 @@ class Replica:
         return Distributor(state, committer, self._lease_seconds, self._now, self._wall)
 
     def _take(self, done: "asyncio.Future[Distributor]", begun: float) -> None:
+        error = None if done.cancelled() else done.exception()
+        if done is not self._reading:
+            return
         self._reading = None
         now = self._now()
         self._again_at = now + max(_FRESH_SECONDS, _REST * (now - begun))
         if done.cancelled():
             return
-        error = done.exception()
         if error is None:
             self._kept = Read(done.result(), begun)
         elif isinstance(error, SrtmError):

@@ -193,7 +193,7 @@ class Server:
                 return
             why = f"{await self._off(self._leader)} has the store"
             if why != self._why_not:
-                log.warning("waits until it may lead: %s", why)
+                log.info("waits until it may lead: %s", why)
             self._why_not = why
             return
         store = self._sure()

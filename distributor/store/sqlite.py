@@ -1,6 +1,7 @@
 """The store in one SQLite file: WAL, and every commit on disk before it is acknowledged."""
 
 import contextlib
+import errno
 import fcntl
 import os
 import secrets
@@ -20,6 +21,12 @@ _REFUSED = {
     sqlite3.SQLITE_IOERR: "the disk failed or is full",
 }
 """primary result codes after which SQLite has rolled the transaction back"""
+_REMEDIES = {
+    errno.ENOENT: "; --store names a file in a folder that is there",
+    errno.EISDIR: "; --store names a file",
+    errno.EACCES: "; the user of this process has to be able to write the file and its folder",
+}
+"""what to do where the file cannot be opened"""
 _BUSY_SECONDS = 5
 _LOG_BYTES = 1 << 20
 """of the log when it is written back; it is read after each transaction"""
@@ -47,14 +54,9 @@ class SqliteStore(Store):
         self._left: dict[Path, tuple[int, int]] = {}  # as the last write of ours left them
         self._logged: bytes | None = None  # the log's content; None where others keep it in use
         self._empty_at = _LOG_BYTES
-        try:
-            with self._clear():
-                opened = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-                self._file = os.fdopen(opened, "r+b", buffering=0)
-        except UnavailableError as error:
-            raise UnavailableError(
-                f"{error}; --store names a file in a folder that is there"
-            ) from None
+        with self._clear():
+            opened = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._file = os.fdopen(opened, "r+b", buffering=0)
         try:
             names = os.fstat(self._file.fileno()).st_nlink
             if names > 1:
@@ -137,9 +139,13 @@ class SqliteStore(Store):
         self._file.close()
         self._leads = False
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self, mode: str = "rwc") -> sqlite3.Connection:
         return sqlite3.connect(
-            self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            f"{self._path.as_uri()}?mode={mode}",
+            uri=True,
+            timeout=_BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
         )
 
     def _check_files(self) -> None:
@@ -252,7 +258,8 @@ class SqliteStore(Store):
         try:
             yield
         except OSError as error:
-            raise UnavailableError(f"store {self._path}: {error.strerror}") from None
+            remedy = _REMEDIES.get(error.errno or 0, "")
+            raise UnavailableError(f"store {self._path}: {error.strerror}{remedy}") from None
         except sqlite3.DatabaseError as error:
             fault = " ".join(str(error).split())
             if isinstance(error, sqlite3.OperationalError):
@@ -280,13 +287,7 @@ class SqliteReader(SqliteStore):
         """Raises UnavailableError where there is none."""
         self._path = Path(os.path.realpath(path))
         with self._clear():
-            self._database = sqlite3.connect(
-                f"{self._path.as_uri()}?mode=rw",
-                uri=True,
-                timeout=_BUSY_SECONDS,
-                isolation_level=None,
-                check_same_thread=False,
-            )
+            self._database = self._connect("rw")
 
     def lead(self, name: str = "") -> bool:
         return False

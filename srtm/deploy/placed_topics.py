@@ -96,7 +96,7 @@ class PlacedTopics:
         before others grow."""
         row = self._remote.find("topics", topic)
         shares = [] if row is None else [_placed_topic(row).contract.limit()]
-        contract = contract_with(changes, topic, shares, "is not registered")
+        contract = contract_with(changes, topic, shares, "has no contract, as it is not registered")
         body = TopicFile(contract, row and row["keys"], []).topic_document()
         answer = self._remote.call("PUT", "topics", topic, body=body)
         return Changed(contract, "split by the distributor", answer["offered"])

@@ -61,7 +61,7 @@ def contract_with(
             for key in ("rate", "burst"):
                 values[key] = float(f"{sum(getattr(each, key) for each in held):.12g}")
     elif None in (changes.get("rate"), changes.get("burst")):
-        raise UsageError(f"topic {topic} {none}: give both --rate and --burst")
+        raise UsageError(f"topic {topic} {none}; to give it one, give both --rate and --burst")
     values.update(changes)
     given = {key: value for key, value in values.items() if value is not None}
     return Contract.read({"topic": topic, **given}, f"topic {topic}")

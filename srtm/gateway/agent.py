@@ -125,7 +125,7 @@ class Agent:
             "epoch": self.lease.epoch,
             "lease_left_seconds": self.lease_left_seconds,
             "safe_share": self.lease.ended,
-            "kept_shares": len(self.lease.kept),
+            "kept_shares": self.lease.kept_seconds(boottime_ns()),
             "topics": len(self.lease.applied),
             "error": self._said if self.failures else "",
         }

@@ -300,6 +300,13 @@ class Lease:
         graces = (self.applied[name].lease_grace or 0.0 for name in self.kept)
         return self.ends_at + (int(min(graces) * NS) if self.ended else 0)
 
+    def kept_seconds(self, now: int) -> dict[str, float]:
+        """Topic -> seconds for which its lease grace keeps its share; of `kept`, in order of
+        name."""
+        graces = ((name, self.applied[name].lease_grace or 0.0) for name in sorted(self.kept))
+        ended = (now - (self.ends_at or 0)) / NS
+        return {name: max(0.0, grace - ended) for name, grace in graces}
+
     @property
     def is_over(self) -> bool:
         """Has it ended, and the grace of each topic too?"""

@@ -50,9 +50,10 @@ async def call(
     content_type: str = JSON,
 ) -> Answer:
     """One request on a connection of its own. content_type: that of `body`. Of a service with
-    several addresses the next one is asked where one cannot be reached, or says that another leads.
-    One that took the request and said nothing may have carried it out: a GET is made again
-    elsewhere, anything else is for the next call.
+    several addresses the next one is asked where one cannot be reached, is another program, or says
+    that another one leads. Who took the request and said nothing may have carried it out, and so
+    may who is behind a proxy that failed: a GET is made again elsewhere, anything else is for the
+    next call.
 
     Raises UnavailableError when no answer came, whole, in time and size.
     """
@@ -66,7 +67,10 @@ async def call(
                     may_repeat = method == "GET"
                     status = await connection.ask(at, method, path, body, False, content_type)
                     answer = Answer(status, await _whole(connection, where, max_bytes), where)
-            if not answer.stands_by or not left:
+            if not left or not (answer.stands_by or answer.is_foreign):
+                return answer
+            if answer.is_foreign and answer.status >= 500 and not may_repeat:
+                endpoint.turn(at)
                 return answer
         except UnavailableError:
             if not (may_repeat and left):
@@ -172,9 +176,15 @@ async def lines(
         async with aclosing(_lines(at, path, body, silence_seconds)) as stream:
             async for each in stream:
                 yield each
-    except UnavailableError as error:
-        if not isinstance(error, Refusal) or error.answer.stands_by:
+    except Refusal as error:
+        is_foreign = endpoint.count > 1 and error.answer.is_foreign
+        if is_foreign or error.answer.stands_by:
             endpoint.turn(at)
+        if is_foreign:  # it does not refuse what was asked for
+            raise UnavailableError(f"{error}: is it another program?") from None
+        raise
+    except UnavailableError:
+        endpoint.turn(at)
         raise
 
 

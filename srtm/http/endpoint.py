@@ -11,6 +11,7 @@ from srtm.text.address import Address
 from srtm.text.errors import UnavailableError
 
 _MOST_TEXT = 300
+_NO_SUCH_PATH = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,15 @@ class Answer:
         """Does who answered say that another one of the service leads?"""
         found = self.document if self.status == HTTPStatus.SERVICE_UNAVAILABLE else None
         return isinstance(found, dict) and found.get("leading") is False
+
+    @property
+    def is_foreign(self) -> bool:
+        """Is it by another program than the service, or by a proxy? Its answers are JSON objects,
+        and it knows the paths that it is asked for, or says `error`."""
+        found = self.document
+        if not isinstance(found, dict):
+            return True
+        return self.status in _NO_SUCH_PATH and "error" not in found
 
     def json(self) -> Any:
         """Raises UnavailableError where it is none, and for any status but 200."""

@@ -15,6 +15,7 @@ from pydantic import (
 
 from srtm.limits.slo import SLO
 from srtm.nsq.names import is_valid_topic_name
+from srtm.text.duration import format_duration
 from srtm.text.errors import UsageError, one_line
 from srtm.text.fields import Duration
 
@@ -104,9 +105,8 @@ class Limit(BaseModel):
         default=None,
         alias="lease-grace",
         gt=0,
-        le=MAX_GRACE_SECONDS,
         description="how long a broker keeps its share after its lease has ended, while no "
-        "distributor answers",
+        "distributor answers; 24h at most",
     )
     contract_burst: float | None = Field(
         default=None,
@@ -123,6 +123,13 @@ class Limit(BaseModel):
         if rate < MIN_RATE:
             raise ValueError(f"{rate:g} messages/s is less than one message in eleven days")
         return rate
+
+    @field_validator("lease_grace")
+    @classmethod
+    def _is_a_day_at_most(cls, seconds: float | None) -> float | None:
+        if seconds is not None and seconds > MAX_GRACE_SECONDS:
+            raise ValueError(f"{format_duration(seconds)} is more than a day: 24h at most")
+        return seconds
 
     @property
     def least_burst(self) -> int:

@@ -55,11 +55,18 @@ def _group(publisher: PlacedPublisher) -> tuple[str, bool]:
 
 async def _read(endpoint: Endpoint, topic: str) -> list[PlacedPublisher]:
     path = f"/v1/topics/{quote(topic, safe='')}"
-    answer = await call(endpoint, "GET", f"{path}/placements/current")
-    if answer.status in (401, 404):
-        raise UsageError(f"distributor {endpoint.address}: {answer.error}")
+    try:
+        answer = await call(endpoint, "GET", f"{path}/placements/current")
+    except UnavailableError as error:
+        last = f"; the last one, {error}" if endpoint.count > 1 else f": {error}"
+        raise UnavailableError(f"no distributor answers at {endpoint.address}{last}") from None
+    who = endpoint.now().address
+    if answer.is_foreign:
+        raise UnavailableError(f"{who} is no distributor (HTTP {answer.status})")
+    if answer.status in (401, 403, 404):
+        raise UsageError(f"distributor {who}: {answer.error}")
     if answer.status != 200:
-        raise UnavailableError(f"distributor {endpoint.address}: {answer.error}")
+        raise UnavailableError(f"distributor {who}: {answer.error}")
     plan = answer.document
     unplaced, everybody = len(plan["unplaced"]), len(plan["unplaced"] + plan["assignments"])
     if unplaced:

@@ -130,7 +130,7 @@ def _lease_word(ours: dict[str, Any]) -> Text | str:
     """What a gateway's shares are, as its agent tells."""
     if not ours["safe_share"]:
         return str(ours["error"])
-    kept = ours.get("kept_shares", 0)  # older gateways keep none
+    kept = len(ours.get("kept_shares", ()))  # older gateways keep none
     return Text(f"safe shares, {counted(kept, 'share')} kept" if kept else "safe shares", "red")
 
 

@@ -29,7 +29,10 @@ def parse_duration(text: object) -> float:
             if seconds <= MAX_SECONDS:
                 return round(seconds, 9)
             raise ValueError(f"duration {text!r} is longer than ten years")
-    raise ValueError(f"{text!r} is not a duration; write a number and a unit, such as 250ms or 1h")
+    raise ValueError(
+        f"{text!r} is not a duration; write a number and a unit (h, m, s, ms, us or ns), such as "
+        "250ms or 24h"
+    )
 
 
 def format_duration(seconds: float) -> str:

@@ -102,7 +102,7 @@ def test_ctrl_c_leaves_the_fitting_and_says_so(
     following.send_signal(signal.SIGINT)
     said = following.communicate(timeout=20)[1]
     assert following.returncode == 1
-    assert "srtm: the fitting goes on: " in said
+    assert "srtm: a fitting that has begun goes on: " in said
     assert "Traceback" not in said
     assert distributor.ok("GET", "/topics/t/fitting")["state"] == "running"
 

@@ -5,6 +5,7 @@ import os
 import signal
 from typing import Any
 
+from srtm.text.address import free_addresses
 from tests.support.distributors import DistributorProcess, Starter, srtm
 from tests.support.postgres import Postgres
 from tests.support.servers import GatewayProcess, Servers, http, wait_for
@@ -112,6 +113,53 @@ def test_one_that_stands_by_answers_reads_with_their_age(
     assert standby.call("DELETE", "/topics/t?stale=yes")[0] == 503
     leader.topic(rate=300.0)
     wait_for(lambda: standby.ok("GET", "/topics/t?stale=yes")["rate"] == 300, "it is read again")
+
+
+def test_a_command_says_who_leads(start: Starter, store: str) -> None:
+    leader, standby = led(start, store)
+    (away,) = map(str, free_addresses(1))
+    addresses = f"{away},{standby.address},{leader.address}"
+    shown = srtm("broker", "list", "--distributor-address", addresses)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert set(shown.stdout.splitlines()[:3]) == {
+        f"distributor {away}: nothing listens there",
+        f"distributor {standby.address}: stands by",
+        f"distributor {leader.address}: leads",
+    }
+    document = srtm("broker", "list", "--json", "--distributor-address", leader.address)
+    assert json.loads(document.stdout)["distributors"] == {leader.address: "leads"}
+
+
+def test_of_several_that_are_away_each_is_named(servers: Servers) -> None:
+    away = [str(each) for each in free_addresses(2)]
+    both = ",".join(away)
+    said = srtm("topic", "list", "--distributor-address", both)
+    assert (said.returncode, said.stdout) == (3, "")
+    assert said.stderr.startswith(
+        f"srtm: no distributor answers at {both} ({away[0]}: nothing listens there; "
+        f"{away[1]}: nothing listens there); start one with srtm distributor"
+    )
+    of_load = srtm("load", "--topic", "t", "--distributor-address", both)
+    assert (of_load.returncode, of_load.stdout) == (3, "")
+    assert f"no distributor answers at {both}; the last one, {away[1]}: " in of_load.stderr
+
+
+def test_another_program_in_the_list_is_passed_over(
+    servers: Servers, start: Starter, store: str
+) -> None:
+    leader, standby = led(start, store)
+    foreign = servers.nsqd().http
+    addresses = f"{foreign},{standby.address},{leader.address}"
+    gateway = placed(servers, leader, addresses)
+    obeys(gateway, leader, 100.0)
+    shown = srtm("topic", "list", "--json", "--distributor-address", addresses)
+    assert [each["topic"] for each in json.loads(shown.stdout)["topics"]] == ["t"]
+    loaded = srtm("load", "--topic", "t", "--duration", "1s", "--warmup", "0s", "--json",
+                  "--distributor-address", addresses)  # fmt: skip
+    assert (loaded.returncode, json.loads(loaded.stdout)["counts"]["lost"]) == (0, 0), loaded.stderr
+    alone = srtm("load", "--topic", "t", "--distributor-address", foreign)
+    assert (alone.returncode, alone.stdout) == (3, "")
+    assert alone.stderr == f"srtm: {foreign} is no distributor (HTTP 404)\n"
 
 
 def test_commands_show_what_the_store_has_while_nobody_leads(

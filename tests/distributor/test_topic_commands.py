@@ -27,7 +27,7 @@ def test_every_command_takes_the_distributors_address(group: str) -> None:
 def test_a_topic_is_set_listed_described_and_deleted(distributor: DistributorProcess) -> None:
     new = distributor.srtm("topic", "set", "t", "--rate=150")
     assert new.returncode == 2
-    assert "topic t is not registered: give both --rate and --burst" in new.stderr
+    assert "topic t has no contract, as it is not registered; to give it one, give" in new.stderr
     made = distributor.srtm("topic", "set", "t", "--rate=150", "--burst=20", "--slo=0.99@5ms")
     said = "topic t: rate=150 burst=20 mode=delay slo=0.99@5ms, split by the distributor\n"
     assert made.stdout == said

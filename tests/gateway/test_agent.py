@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -204,11 +205,16 @@ def test_a_topic_with_a_lease_grace_keeps_its_share(
     wait_for(lambda: rate_of(gateway, "t") == 50, "the safe share of the one without")
     assert rate_of(gateway, "kept") == 400
     shown = distributor(gateway)
-    assert (shown["safe_share"], shown["kept_shares"]) == (True, 1)
-    assert "but for 1 share kept by a lease grace" in http(gateway.http, "/stats")[1]
+    assert (shown["safe_share"], list(shown["kept_shares"])) == (True, ["kept"])
+    assert 3500 < shown["kept_shares"]["kept"] < 3600
+    assert re.search(r"kept by a lease grace: kept 3[56]\d\ds", http(gateway.http, "/stats")[1])
+    left = gateway.metric('srtm_topic_lease_grace_seconds{topic="kept"}')
+    assert 3500 < left <= shown["kept_shares"]["kept"]
+    assert 'lease_grace_seconds{topic="t"}' not in http(gateway.http, "/metrics")[1]
     fake.start()
     wait_for(lambda: rate_of(gateway, "t") == 400, "contact again")
-    assert distributor(gateway)["kept_shares"] == 0
+    assert distributor(gateway)["kept_shares"] == {}
+    assert "srtm_topic_lease_grace_seconds{" not in http(gateway.http, "/metrics")[1]
 
 
 def test_a_restart_without_the_distributor_begins_with_the_safe_share(

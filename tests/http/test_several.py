@@ -17,11 +17,12 @@ from srtm.text.errors import UnavailableError, UsageError
 
 class Server:
     """Answers with `status`, or not at all where that is 0, and counts what it is asked. One of 503
-    stands by for another."""
+    stands by for another. page: what it answers with instead, as another program"""
 
-    def __init__(self, status: int) -> None:
+    def __init__(self, status: int, page: bytes = b"") -> None:
         self.status = status
         self.stands_by = status == 503
+        self.page = page
         self.asked = 0
         self.over = threading.Event()
         server = self
@@ -39,7 +40,8 @@ class Server:
                 self.send_response(server.status)
                 self.end_headers()
                 leading = b"false" if server.stands_by else b"true"
-                self.wfile.write(b'{"by": "%d", "leading": %b}\n' % (server.status, leading))
+                ours = b'{"by": "%d", "leading": %b, "error": ""}\n' % (server.status, leading)
+                self.wfile.write(server.page or ours)
 
             def log_message(self, *_: object) -> None: ...
 
@@ -129,7 +131,49 @@ def test_a_stream_is_begun_at_the_next_one() -> None:
         service = at(standby.address, leader.address)
         with pytest.raises(Refusal):
             asyncio.run(first(service))
-        assert asyncio.run(first(service)) == {"by": "200", "leading": True}
+        assert asyncio.run(first(service)) == {"by": "200", "leading": True, "error": ""}
+
+
+_PAGE = b"<html>Welcome</html>"
+_OF_NSQD = b'{"message": "NOT_FOUND"}'
+
+
+@pytest.mark.parametrize(
+    ("status", "page"), [(200, _PAGE), (404, _PAGE), (405, _PAGE), (404, _OF_NSQD)]
+)
+def test_another_program_is_passed_over(status: int, page: bytes) -> None:
+    with servers(status, 200) as (foreign, leader):
+        foreign.page = page
+        service = at(foreign.address, leader.address)
+        assert [post(service) for _ in range(2)] == [200, 200]
+        assert (foreign.asked, leader.asked) == (1, 2)
+
+
+def test_what_a_failing_proxy_was_asked_for_may_have_been_done() -> None:
+    with servers(502, 200) as (proxy, other):
+        proxy.page = _PAGE
+        assert post(at(proxy.address, other.address)) == 502
+        assert other.asked == 0
+        service = at(proxy.address, other.address)
+        assert request(service, "GET", "/x").status == 200
+
+
+def test_a_stream_is_not_refused_by_another_program() -> None:
+    async def first(service: Endpoint) -> object:
+        async with aclosing(lines(service, "/x", b"{}", 5)) as stream:
+            return await anext(stream)
+
+    with servers(404, 200) as (foreign, leader):
+        foreign.page = _OF_NSQD
+        service = at(foreign.address, leader.address)
+        with pytest.raises(UnavailableError, match="is it another program") as caught:
+            asyncio.run(first(service))
+        assert not isinstance(caught.value, Refusal)
+        assert asyncio.run(first(service)) == {"by": "200", "leading": True, "error": ""}
+    with servers(404) as (alone,):
+        alone.page = _OF_NSQD
+        with pytest.raises(Refusal):
+            asyncio.run(first(at(alone.address)))
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,11 @@ LEAST = {"topic": "t", "rate": 5, "burst": 1}
         pytest.param(LEAST | {"max-wait": -1.0}, "no duration", id="a-negative-wait"),
         pytest.param(LEAST | {"max-wait": 5}, "5 is not a duration", id="a-wait-without-a-unit"),
         pytest.param(LEAST | {"slo": 5}, "slo: must be", id="a-number-for-an-slo"),
+        pytest.param(
+            LEAST | {"lease-grace": "25h"},
+            "lease-grace: 25h is more than a day: 24h at most",
+            id="a-long-grace",
+        ),
         pytest.param(LEAST | {"more": 5}, "more: Extra inputs are not permitted", id="unknown-key"),
     ],
 )

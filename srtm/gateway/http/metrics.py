@@ -12,7 +12,7 @@ from srtm.gateway.measure.meter import SKETCHES
 from srtm.gateway.measure.trace_process import TraceProcess
 from srtm.gateway.topic import Topic
 from srtm.host.certificates import Renewed
-from srtm.host.clock import monotonic_ns
+from srtm.host.clock import boottime_ns, monotonic_ns
 from srtm.http.metrics import Histogram, Row, Text, latencies
 
 _TOPICS_PER_TURN = 2
@@ -120,6 +120,14 @@ DISTRIBUTOR_METRICS: tuple[Row[Agent], ...] = (
 )  # fmt: skip
 """Metrics of the contact with the Load Distributor, only where there is one."""
 
+GRACE_METRICS: tuple[Row[float], ...] = (
+    Row("srtm_topic_lease_grace_seconds", "gauge",
+        "Seconds for which the lease grace still keeps the topic's share here, as no distributor "
+        "answers; only of topics whose share is kept.",
+        lambda seconds: seconds),
+)  # fmt: skip
+"""Metrics of topics that keep their share after the lease, by topic."""
+
 
 class Logged(NamedTuple):
     """The admission log and the files that it is written to."""
@@ -163,7 +171,10 @@ async def exposition(gateway: Host, is_gone: Callable[[], bool]) -> bytes | None
     if gateway.tls is not None:
         text.add(TLS_METRICS, [({}, gateway.tls)])
     if gateway.agent is not None:
-        text.add(DISTRIBUTOR_METRICS, [({}, gateway.agent)])
+        agent = gateway.agent
+        text.add(DISTRIBUTOR_METRICS, [({}, agent)])
+        kept = agent.lease.kept_seconds(boottime_ns())
+        text.add(GRACE_METRICS, [({"topic": name}, left) for name, left in kept.items()])
     if gateway.admissions is not None and gateway.log_files is not None:
         text.add(ADMISSION_LOG_METRICS, [({}, Logged(gateway.admissions, gateway.log_files))])
     if gateway.trace_process is not None:

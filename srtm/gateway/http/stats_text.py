@@ -3,8 +3,6 @@
 import time
 from typing import Any
 
-from srtm.text.words import counted
-
 _MEMORY = (
     "heap_objects",
     "heap_idle_bytes",
@@ -144,10 +142,9 @@ def distributor_line(distributor: dict[str, Any]) -> str:
     line = f"{distributor['address']} as {distributor['broker']}, epoch {distributor['epoch']}, "
     if distributor["safe_share"]:
         line += "lease ended: safe shares hold"
-        if distributor["kept_shares"]:
-            line += (
-                f", but for {counted(distributor['kept_shares'], 'share')} kept by a lease grace"
-            )
+        if kept := distributor["kept_shares"]:
+            line += "; kept by a lease grace: "
+            line += ", ".join(f"{name} {left:.0f}s" for name, left in kept.items())
     else:
         line += f"lease {distributor['lease_left_seconds']:.1f}s"
     return line if distributor["contact"] else f"{line}; NO CONTACT: {distributor['error']}"
